@@ -1,0 +1,1 @@
+"""Side-by-side times of fad, torch.func and eager JAX: `python -m benchmarks`."""

@@ -1,0 +1,81 @@
+"""The libraries that are compared, each behind the same few names."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+import fad
+import fad.numpy as fnp
+
+__all__ = ["FAD", "JAX", "LIBRARIES", "TORCH", "Library"]
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library: its array functions, its transforms, and how to wait for a result.
+
+    `grad`, `jvp`, `vmap` and `hessian` are called with positional arguments only, in the order that
+    the three libraries share: `vmap(f, in_dims, out_dims)`, `jvp(f, primals, tangents)`.
+    """
+
+    name: str
+    title: str
+    numpy: Any
+    asarray: Callable[[np.ndarray], Any]
+    grad: Callable[..., Any]
+    jvp: Callable[..., Any]
+    vmap: Callable[..., Any]
+    hessian: Callable[..., Any]
+    wait: Callable[[Any], Any]
+    packages: tuple[str, ...] = field(default=())
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return {package: importlib.metadata.version(package) for package in self.packages}
+
+
+FAD = Library(
+    name="fad",
+    title="fad",
+    numpy=fnp,
+    asarray=jnp.asarray,
+    grad=fad.grad,
+    jvp=fad.jvp,
+    vmap=fad.vmap,
+    hessian=fad.hessian,
+    wait=jax.block_until_ready,
+    packages=("fad",),
+)
+TORCH = Library(
+    name="torch",
+    title="torch.func",
+    numpy=torch,
+    asarray=torch.from_numpy,
+    grad=torch.func.grad,
+    jvp=torch.func.jvp,
+    vmap=torch.func.vmap,
+    hessian=torch.func.hessian,
+    wait=lambda result: result,
+    packages=("torch",),
+)
+JAX = Library(
+    name="jax",
+    title="eager JAX",
+    numpy=jnp,
+    asarray=jnp.asarray,
+    grad=jax.grad,
+    jvp=jax.jvp,
+    vmap=jax.vmap,
+    hessian=jax.hessian,
+    wait=jax.block_until_ready,
+    packages=("jax", "jaxlib"),
+)
+LIBRARIES = {library.name: library for library in (FAD, TORCH, JAX)}

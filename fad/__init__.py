@@ -1,0 +1,23 @@
+"""fad: a forward-and-reverse functional transform library on JAX arrays."""
+
+from fad.autograd.grad_mode import enable_grad as enable_grad
+from fad.autograd.grad_mode import inference_mode as inference_mode
+from fad.autograd.grad_mode import is_grad_enabled as is_grad_enabled
+from fad.autograd.grad_mode import no_grad as no_grad
+from fad.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from fad.function import Function as Function
+from fad.tensor import Tensor as Tensor
+from fad.transforms.batching import vmap as vmap
+from fad.transforms.forward import dual_level as dual_level
+from fad.transforms.forward import jvp as jvp
+from fad.transforms.forward import make_dual as make_dual
+from fad.transforms.forward import unpack_dual as unpack_dual
+from fad.transforms.functionalization import functionalize as functionalize
+from fad.transforms.jacobians import hessian as hessian
+from fad.transforms.jacobians import hvp as hvp
+from fad.transforms.jacobians import jacfwd as jacfwd
+from fad.transforms.jacobians import jacrev as jacrev
+from fad.transforms.linearization import linearize as linearize
+from fad.transforms.reverse import grad as grad
+from fad.transforms.reverse import value_and_grad as value_and_grad
+from fad.transforms.reverse import vjp as vjp

@@ -1,0 +1,1 @@
+"""The eager graph: running it backward, and switching recording off and on."""

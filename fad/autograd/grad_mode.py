@@ -1,0 +1,196 @@
+"""Switching recording off and on: ``no_grad``, ``enable_grad``, ``inference_mode``.
+
+NOTE [grad mode]
+
+Recording is switched off for *levels*, not for a thread as a whole: ``no_grad`` forbids it to every
+level that exists when it is entered, and a transform started inside gets a newer level, which records.
+So ``grad(f)`` under ``no_grad`` still differentiates f, while the tape around it stays
+silent, and ``no_grad`` inside f is obeyed by every transform around it. These are the rules of
+torch.func ("grad and vjp interaction with no_grad"). One comparison, ``level.id > state.blocked``,
+decides. ``state.floor`` is what ``blocked`` was when the innermost recording transform began: the
+most that ``enable_grad`` can restore inside of it.
+
+Tangents (``jvp``, ``dual_level``) are not recordings, and go on under ``no_grad``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from fad.dispatch import last_level_id, state
+
+__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"]
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations on Tensors that require grad are recorded here.
+
+    >>> import fad
+    >>> with fad.no_grad():
+    ...     fad.is_grad_enabled()
+    False
+    """
+    return state.blocked == state.floor
+
+
+class _GradMode:
+    """A grad mode as context manager and as decorator (functions, generators, coroutines)."""
+
+    __slots__ = ("_saved", "enabled")
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self._saved: list[int] = []
+
+    def __enter__(self) -> Self:
+        self._saved.append(state.blocked)
+        state.blocked = state.floor if self.enabled else last_level_id()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        state.blocked = self._saved.pop()
+
+    def _again(self) -> _GradMode:
+        return _GradMode(self.enabled)
+
+    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(f) or inspect.isgeneratorfunction(f):
+            return _around_steps(f, self._again)
+
+        @functools.wraps(f)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self._again():
+                return f(*args, **kwargs)
+
+        return wrapper
+
+
+def _around_steps(f: Callable[..., Any], mode: Callable[[], _GradMode]) -> Callable[..., Any]:
+    """Hold the mode while the body of a generator or coroutine runs, not while it is suspended."""
+
+    class Steps:
+        """Drives the generator (or coroutine) ``inner`` with the mode on."""
+
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def send(self, value: Any) -> Any:
+            with mode():
+                return self.inner.send(value)
+
+        def throw(self, *exc: Any) -> Any:
+            with mode():
+                return self.inner.throw(*exc)
+
+        def close(self) -> Any:
+            with mode():
+                return self.inner.close()
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> Any:
+            return self.send(None)
+
+        def __await__(self) -> Any:
+            return self
+
+    if inspect.iscoroutinefunction(f):
+
+        @functools.wraps(f)
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            return await Steps(f(*args, **kwargs))
+
+        return coroutine
+
+    @functools.wraps(f)
+    def generator(*args: Any, **kwargs: Any) -> Any:
+        return (yield from Steps(f(*args, **kwargs)))
+
+    return generator
+
+
+class no_grad(_GradMode):
+    """Stop recording on every level that exists here. Tangents of forward mode go on.
+
+    A context manager, and a decorator for functions, generators and coroutines.
+    Source: ``torch.no_grad`` and torch.func's rules for it, see NOTE [grad mode].
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> with fad.no_grad():
+    ...     y = x * x
+    >>> y.requires_grad
+    False
+    """
+
+    __slots__ = ()
+
+    def __init__(self, f: Callable[..., Any] | None = None) -> None:
+        super().__init__(False)
+
+    def __new__(cls, f: Callable[..., Any] | None = None) -> Any:
+        return super().__new__(cls) if f is None else cls()(f)
+
+
+class enable_grad(_GradMode):
+    """Record again inside ``no_grad``. Context manager and decorator, as ``torch.enable_grad``."""
+
+    __slots__ = ()
+
+    def __init__(self, f: Callable[..., Any] | None = None) -> None:
+        super().__init__(True)
+
+    def __new__(cls, f: Callable[..., Any] | None = None) -> Any:
+        return super().__new__(cls) if f is None else cls()(f)
+
+
+class set_grad_enabled(_GradMode):
+    """Switch recording by a bool: at once, and until the ``with`` block ends if used as one.
+
+    Arguments:
+        mode: whether to record.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(bool(mode))
+        super().__enter__()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        super().__exit__(None, None, None)
+        return super().__call__(f)
+
+
+class inference_mode(_GradMode):
+    """No recording, as ``no_grad``. ``inference_mode(False)`` does nothing.
+
+    Source: ``torch.inference_mode``.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, mode: bool | Callable[..., Any] = True) -> None:
+        super().__init__(not mode)
+
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
+        return cls()(mode) if callable(mode) else super().__new__(cls)
+
+    def __enter__(self) -> Self:
+        if self.enabled:
+            self._saved.append(state.blocked)
+            return self
+        return super().__enter__()

@@ -1,0 +1,439 @@
+"""Builds fad's modules of array functions: each name when it is first asked for."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import trees, twins
+from fad.arguments import ARRAY, STRUCTURE
+from fad.dispatch import bind
+from fad.levels import bind_collective, bind_random
+from fad.namespace import Op, dress
+from fad.staging import call_with_bodies
+from fad.tensor import Tensor
+
+__all__ = ["Namespace", "derive", "install_tree"]
+
+Function = Callable[..., Any]
+
+
+# One function for each table of `twins`
+
+
+def _stand_in(x: Any) -> Any:
+    """A Tensor's shape and dtype, as an array that takes no memory."""
+    if not isinstance(x, Tensor):
+        return x
+    if jnp.issubdtype(x.dtype, jax.dtypes.extended):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)
+
+
+def _abstract(x: Any) -> Any:
+    """A Tensor's dtype with its weak type, which a NumPy array cannot hold."""
+    if not isinstance(x, Tensor):
+        return x
+    weak = bool(getattr(x.aval, "weak_type", False))
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=weak)
+
+
+def _value(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, Tensor) else x
+
+
+def _on_host(name: str, where: str, twin: Any, replace: Function) -> Function:
+    """A function that is answered on the host, with ``replace`` applied to Tensors."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = trees.map_leaves(replace, (args, kwargs))
+        return twin(*args, **kwargs)
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _is_body(x: Any) -> bool:
+    """Whether ``x`` is a function that may hold fad code, rather than a type or a JAX function."""
+    if not callable(x) or isinstance(x, (type, Tensor, jax.Array)):
+        return False
+    module = getattr(x, "__module__", None) or ""
+    return not (module == "jax" or module.startswith(("jax.", "jaxlib.")))
+
+
+def _bare(x: Any) -> Any:
+    """The JAX function behind an array function of fad: JAX recognizes some of its own."""
+    op = getattr(x, "op", None)
+    if isinstance(op, Op) and op.binder is bind:
+        return op.twin
+    if type(x) in (list, tuple):
+        return type(x)([_bare(v) for v in x])
+    return x
+
+
+def _has_body(x: Any) -> bool:
+    if type(x) in (list, tuple):
+        return any(map(_has_body, x))
+    return _is_body(x)
+
+
+def _with_bodies(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+    """A function that takes functions: staged as a whole where one of them is the user's."""
+    ordinary = Op(name, where, twin, roles).function
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        args = tuple([_bare(a) for a in args])
+        kwargs = {k: _bare(v) for k, v in kwargs.items()}
+        if any(map(_has_body, args)) or any(map(_has_body, kwargs.values())):
+            return call_with_bodies(twin, args, kwargs)
+        return ordinary(*args, **kwargs)
+
+    function.op = ordinary.op  # type: ignore[attr-defined]
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _make_and_call(
+    twin: Any,
+    method: str,
+    body: Any,
+    options: tuple[Any, ...],
+    named: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    return getattr(twin(body, *options, **named), method)(*args, **kwargs)
+
+
+_UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
+
+
+def _maker(name: str, where: str, twin: Any) -> Function:
+    """A function that turns a function into another one (``vectorize``)."""
+
+    def function(body: Any, *options: Any, **named: Any) -> Any:
+        model = twin(body, *options, **named)  # fails here if the options are wrong
+
+        def method(method_name: str) -> Function:
+            run = functools.partial(_make_and_call, twin, method_name)
+
+            def made(*args: Any, **kwargs: Any) -> Any:
+                return call_with_bodies(run, (body, options, named, args, kwargs), {})
+
+            functools.update_wrapper(made, body, updated=())
+            return made
+
+        made = method("__call__")
+        if isinstance(model, jnp.ufunc):
+            for method_name in _UFUNC_METHODS:
+                setattr(made, method_name, method(method_name))
+            for attribute in ("nin", "nout", "nargs", "identity"):
+                setattr(made, attribute, getattr(model, attribute))
+        return made
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _collective(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+    """A function of a named axis: `bind_collective` needs the name as well."""
+    op = Op(name, where, twin, roles, collective=True)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            axis_name = op.plan.signature.bind(*args, **kwargs).arguments["axis_name"]
+        except TypeError as error:
+            raise TypeError(f"{where}.{name}(): {error}") from None
+        return op.call(args, kwargs, lambda prim, leaves: bind_collective(prim, leaves, axis_name))
+
+    function.op = op  # type: ignore[attr-defined]
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _factory(name: str, where: str, twin: Any) -> Function:
+    """A function that returns a function which draws: an initializer with its options."""
+
+    def draw(key: Any, args: Any, kwargs: Any, options: Any, named: Any) -> Any:
+        return twin(*options, **named)(key, *args, **kwargs)
+
+    roles = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
+    op = Op(name, where, draw, roles, bind if name == "constant" else bind_random)
+
+    def function(*options: Any, **named: Any) -> Function:
+        def initializer(key: Any, *args: Any, **kwargs: Any) -> Any:
+            return op.function(key, args, kwargs, options, named)
+
+        if not any(isinstance(x, Tensor) for x in (*options, *named.values())):
+            model = twin(*options, **named)  # fails here if the options are wrong
+            initializer.__wrapped__ = model  # type: ignore[attr-defined]
+        initializer.__name__ = initializer.__qualname__ = name
+        return initializer
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _class(name: str, where: str, twin: Any) -> type:
+    """A stand-in for a class that holds arrays.
+
+    An instance keeps the arguments that it was made of; each method is one operation, which makes
+    the JAX object inside and calls the method on it.
+    """
+    ops: dict[str, Op] = {}
+
+    def operation(attribute: str) -> Op:
+        def run(options: Any, named: Any, args: Any, kwargs: Any) -> Any:
+            instance = twin(*options, **named)
+            found = getattr(instance, attribute)
+            return found(*args, **kwargs) if callable(found) else found
+
+        if attribute not in ops:
+            roles = {"options": ARRAY, "named": STRUCTURE, "args": ARRAY, "kwargs": STRUCTURE}
+            ops[attribute] = Op(f"{name}.{attribute}", where, run, roles)
+        return ops[attribute]
+
+    class Instance:
+        __slots__ = ("_named", "_options")
+
+        def __init__(self, *options: Any, **named: Any) -> None:
+            self._options = options
+            self._named = named
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return operation("__call__").function(self._options, self._named, args, kwargs)
+
+        def __getattr__(self, attribute: str) -> Any:
+            if attribute.startswith("_"):
+                raise AttributeError(attribute)
+            run = operation(attribute)
+            if not callable(getattr(twin, attribute, None)):
+                return run.function(self._options, self._named, (), {})
+
+            def method(*args: Any, **kwargs: Any) -> Any:
+                return run.function(self._options, self._named, args, kwargs)
+
+            return dress(method, getattr(twin, attribute), attribute, where)
+
+    Instance.__name__ = Instance.__qualname__ = name
+    Instance.__module__ = where
+    Instance.__doc__ = twin.__doc__
+    return Instance
+
+
+class _Indexer:
+    """An object such as ``r_``, which computes when it is indexed."""
+
+    def __init__(self, name: str, where: str, twin: Any) -> None:
+        def index(key: Any) -> Any:
+            return twin[key]
+
+        self.__doc__ = twin.__doc__
+        self._function = Op(name, where, index, {"key": STRUCTURE}).function
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._function(key)
+
+
+def _ufunc(name: str, where: str, twin: Any, function: Any) -> Function:
+    """Adds what a ufunc has besides its call."""
+    for method in _UFUNC_METHODS:
+        op = Op(f"{name}.{method}", where, getattr(twin, method))
+        op.function.__name__ = method
+        setattr(function, method, op.function)
+    for attribute in ("nin", "nout", "nargs", "identity"):
+        setattr(function, attribute, getattr(twin, attribute))
+    return function  # type: ignore[no-any-return]
+
+
+def _same_tensor(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+    """``asarray``: a Tensor that needs no change is returned as it is, as JAX does with arrays."""
+    convert = Op(name, where, twin, roles).function
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+            return args[0]
+        return convert(*args, **kwargs)
+
+    function.op = convert.op  # type: ignore[attr-defined]
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _from_dlpack(name: str, where: str, twin: Any) -> Function:
+    """A Tensor already is one: going through DLPack would lose its history."""
+
+    def function(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+        return x if isinstance(x, Tensor) else twin(x, device=device, copy=copy)
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def derive(name: str, where: str, module: str, value: Any) -> Any:
+    """The fad twin of a public object of a JAX module.
+
+    Arguments:
+        name: its name there and here.
+        where: the fad module it will live in.
+        module: the JAX module.
+        value: the object; what is no function (a dtype, a constant) is returned as it is.
+    """
+
+    def listed(table: dict[str, frozenset[str]]) -> bool:
+        return name in table.get(module, ())
+
+    if listed(twins.INDEXERS):
+        return _Indexer(name, where, value)
+    if listed(twins.CLASSES):
+        return _class(name, where, value)
+    if not callable(value) or isinstance(value, type) or _is_typing(value):
+        return value
+    if listed(twins.HOST):
+        replace = _abstract if name == "result_type" else _stand_in
+        return _on_host(name, where, value, replace)
+    if listed(twins.ON_VALUES):
+        return _on_host(name, where, value, _value)
+    if listed(twins.MAKERS):
+        return _maker(name, where, value)
+    if listed(twins.FACTORIES):
+        return _factory(name, where, value)
+    roles = twins.ROLES.get(module, {}).get(name, {})
+    if listed(twins.BODIES):
+        return _with_bodies(name, where, value, roles)
+    if listed(twins.COLLECTIVES):
+        return _collective(name, where, value, roles)
+    if module == "jax.numpy" and name == "asarray":
+        return _same_tensor(name, where, value, roles)
+    if module == "jax.numpy" and name == "from_dlpack":
+        return _from_dlpack(name, where, value)
+    draws = module == "jax.random" and name not in twins.NOT_DRAWING
+    function = Op(name, where, value, roles, bind_random if draws else bind).function
+    return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
+
+
+def _is_typing(value: Any) -> bool:
+    """Whether a callable is a type alias rather than a function."""
+    return type(value).__module__ in ("typing", "types") and not inspect.isroutine(value)
+
+
+class Namespace:
+    """A fad module whose names are those of a JAX module.
+
+    Arguments:
+        name: the fad module.
+        twin: the name of the JAX module; it is imported when a name is first asked for.
+        children: submodules that fad has too.
+
+    A module uses its ``get`` and ``names`` as ``__getattr__`` and ``__dir__`` (PEP 562). A name
+    that was asked for is put into the module, so that the next look-up costs nothing.
+    """
+
+    __slots__ = ("children", "name", "twin")
+
+    def __init__(self, name: str, twin: str, children: Sequence[str] = ()) -> None:
+        self.name = name
+        self.twin = twin
+        self.children = tuple(children)
+
+    def get(self, attribute: str) -> Any:
+        """The fad twin of a public name.
+
+        Raises:
+            AttributeError: the JAX module has no such public name, or fad has no twin of it.
+        """
+        if attribute.startswith("_"):
+            raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
+        if attribute in self.children:
+            return importlib.import_module(f"{self.name}.{attribute}")
+        try:
+            value = getattr(importlib.import_module(self.twin), attribute)
+        except AttributeError as error:
+            raise AttributeError(
+                f"module {self.name!r} has no attribute {attribute!r}: {error}"
+            ) from None
+        reason = twins.missing(self.twin, attribute, value)
+        if reason is not None:
+            raise AttributeError(f"fad has no twin of {self.twin}.{attribute}: {reason}")
+        if isinstance(value, types.ModuleType):
+            raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
+        result = derive(attribute, self.name, self.twin, value)
+        setattr(sys.modules[self.name], attribute, result)
+        return result
+
+    def names(self) -> list[str]:
+        """The public names."""
+        module = importlib.import_module(self.twin)
+        found = set(self.children)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for name in dir(module):
+                if name.startswith("_"):
+                    continue
+                try:
+                    value = getattr(module, name)
+                except (AttributeError, Warning):
+                    continue
+                if isinstance(value, types.ModuleType):
+                    continue
+                if twins.missing(self.twin, name, value) is None:
+                    found.add(name)
+        return sorted(found)
+
+
+class _DerivedModule(types.ModuleType):
+    """A module without a file: one of the many small ones in ``jax.scipy``."""
+
+    def __init__(self, namespace: Namespace, doc: str) -> None:
+        super().__init__(namespace.name, doc)
+        self.__spec__ = ModuleSpec(namespace.name, None, is_package=bool(namespace.children))
+        self.__namespace = namespace
+
+    def __getattr__(self, attribute: str) -> Any:
+        return self.__namespace.get(attribute)
+
+    def __dir__(self) -> list[str]:
+        return self.__namespace.names()
+
+
+def install_tree(name: str, twin: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """Make a module for each public submodule of a JAX package, without importing any of them.
+
+    Arguments:
+        name: the fad package.
+        twin: the JAX package.
+        paths: where the JAX package's files are.
+
+    Returns:
+        The names of the direct submodules.
+    """
+    children: list[str] = []
+    for directory in map(Path, paths):
+        for entry in sorted(directory.iterdir()):
+            if entry.name.startswith("_"):
+                continue
+            if entry.suffix == ".py":
+                child = entry.stem
+                inside: tuple[str, ...] = ()
+            elif (entry / "__init__.py").exists():
+                child = entry.name
+                inside = install_tree(f"{name}.{child}", f"{twin}.{child}", [str(entry)])
+            else:
+                continue
+            namespace = Namespace(f"{name}.{child}", f"{twin}.{child}", inside)
+            doc = f"The names of {twin}.{child}, for Tensors and arrays."
+            sys.modules[namespace.name] = _DerivedModule(namespace, doc)
+            children.append(child)
+    return tuple(children)

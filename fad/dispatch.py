@@ -1,0 +1,162 @@
+"""Levels and ``bind``: where a call of an operation goes.
+
+NOTE [levels live on values]
+
+A running transform is a `Level`; the values inside it are Tensors that point to it. ``bind`` looks
+for the highest level among the *arguments* and hands the call to it; the level takes its own
+wrappers off, binds the rest again, and so the call travels down until no Tensor is left and XLA
+runs. Nothing asks which transform "is running": a thread started inside ``fad.grad`` computes with
+Tensors of that level and is right, and two threads in two ``dual_level`` blocks cannot see each
+other. Level ids only grow, so an inner transform always has a higher id than the ones around it,
+which is what keeps nested derivatives apart (perturbation confusion).
+
+What a thread does hold (`State`) is only what is about the thread: whether recording is switched
+off, and the named axes and random modes of the vmaps it is in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
+
+from fad.tensor import Tensor, new_tensor
+
+__all__ = [
+    "Level",
+    "Operation",
+    "State",
+    "active_levels",
+    "bind",
+    "last_level_id",
+    "state",
+]
+
+
+class Operation(Protocol):
+    """What `bind` can run: a Primitive, or a call of a Function."""
+
+    name: str
+
+    def execute(self, values: Sequence[Any]) -> Any:
+        """Run on values that are no Tensors: one array, or a tuple of arrays."""
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        """Outputs and their tangents (None is zero), by binding one level down."""
+
+    def batch(self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any) -> Any:
+        """Outputs batched along dimension 0, by binding one level down."""
+
+
+class State(threading.local):
+    """What belongs to a thread.
+
+    ``blocked``: levels with an id up to this one do not record (see NOTE [grad mode]).
+    ``floor``: the value of ``blocked`` when the innermost recording transform began.
+    ``levels``: the levels entered in this thread, outermost first.
+    """
+
+    blocked = -1
+    floor = -1
+    levels: tuple[Level, ...] = ()
+
+
+state = State()
+_ids = itertools.count()
+_last = -1
+
+
+def last_level_id() -> int:
+    """An id that no level made so far exceeds."""
+    return _last
+
+
+class Level:
+    """One running transform. Used as a context manager; leaving it ends the level."""
+
+    __slots__ = ("_saved", "alive", "id")
+
+    kind = "level"
+
+    def __init__(self) -> None:
+        global _last
+        self.id = next(_ids)
+        _last = max(_last, self.id)
+        self.alive = True
+
+    def __repr__(self) -> str:
+        return f"{self.kind} level {self.id}" + ("" if self.alive else " (finished)")
+
+    def __enter__(self) -> Self:
+        self._saved = (state.levels, state.blocked, state.floor)
+        state.levels = (*state.levels, self)
+        if state.blocked != state.floor:  # recording is off here: it stays off inside
+            state.blocked = self.id
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.alive = False
+        state.levels, state.blocked, state.floor = self._saved
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run ``op`` on arguments whose highest level is this one."""
+        raise NotImplementedError
+
+    def detach(self, x: Any) -> Any:
+        """What a backward pass that is not itself recorded computes with, in place of ``x``."""
+        raise NotImplementedError
+
+    def lift(self, x: Any) -> Tensor:
+        """``x`` as a Tensor of this level."""
+        if isinstance(x, Tensor) and x.level is self:
+            return x
+        return new_tensor(x, self)
+
+    def outlive(self, t: Tensor) -> Any:
+        """What a Tensor of this level stands for once the level has finished."""
+        return t.value
+
+    def aval(self, t: Tensor) -> Any:
+        """The shape and dtype a user sees, as JAX's abstract value."""
+        return t.value.aval
+
+
+def bind(op: Any, args: Sequence[Any]) -> Any:
+    """Run an operation on flat arguments: arrays, Python scalars and Tensors.
+
+    Arguments:
+        op: the `Operation`.
+        args: its array arguments; everything static is part of ``op``.
+
+    Returns:
+        An array or a tuple of arrays; Tensors of the highest level among ``args`` if it holds any.
+    """
+    top = None
+    for a in args:
+        if isinstance(a, Tensor):
+            level = a.level
+            if top is None or level.id > top.id:
+                top = level
+    if top is None:
+        return op.execute(args)
+    if not top.alive:
+        return bind(op, [outlived(a) for a in args])
+    return top.process(op, args)
+
+
+def outlived(x: Any) -> Any:
+    """Take off the wrappers of levels that have finished."""
+    while isinstance(x, Tensor) and not x.level.alive:
+        x = x.level.outlive(x)
+    return x
+
+
+def active_levels() -> tuple[Level, ...]:
+    """The levels that this thread is inside of, outermost first."""
+    return state.levels
+
+
+def map_tensors(f: Callable[[Any], Any], out: Any) -> Any:
+    """Apply ``f`` to a flat output: an array, or a tuple of arrays."""
+    return tuple([f(o) for o in out]) if type(out) is tuple else f(out)

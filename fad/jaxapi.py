@@ -1,0 +1,111 @@
+"""The only door to JAX names outside its documented API.
+
+Versions of JAX move these about; the rest of fad sees one form of each. What is unsupported is
+refused here, at import, with the range that works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex_core
+from jax.interpreters import ad, batching, mlir
+
+__all__ = [
+    "MINIMUM_JAX",
+    "Jaxpr",
+    "Literal",
+    "ad",
+    "batching",
+    "evaluate_equation",
+    "float0",
+    "inner_jaxprs",
+    "is_inexact",
+    "mlir",
+    "new_primitive",
+    "shaped_array",
+]
+
+MINIMUM_JAX = (0, 10, 2)
+
+_version = tuple(int("".join(c for c in p if c.isdigit()) or 0) for p in jax.__version__.split("."))
+if _version[:3] < MINIMUM_JAX:
+    raise ImportError(
+        f"fad needs jax {'.'.join(map(str, MINIMUM_JAX))} or newer, found jax {jax.__version__}: "
+        "pip install --upgrade jax"
+    )
+
+Jaxpr = jex_core.Jaxpr
+ClosedJaxpr = jex_core.ClosedJaxpr
+Literal = jex_core.Literal
+float0 = jax.dtypes.float0
+shaped_array = jax.core.ShapedArray
+
+
+def new_primitive(name: str) -> Any:
+    """A JAX primitive with several results."""
+    p = jex_core.Primitive(name)
+    p.multiple_results = True
+    return p
+
+
+def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
+    """The jaxprs among an equation's parameters."""
+    for value in params.values():
+        for v in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(v, ClosedJaxpr):
+                yield v.jaxpr
+            elif isinstance(v, Jaxpr):
+                yield v
+
+
+def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Bind one equation of a jaxpr again, on ``inputs``."""
+    with eqn.ctx.manager:
+        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def map_equations(
+    eqns: Sequence[Any], env: dict[Any, Any], inline: Callable[[Any], bool] | None = None
+) -> None:
+    """Evaluate ``eqns`` in order, reading and writing variables in ``env``.
+
+    Calls (``jit`` equations) for which ``inline`` says so are opened up and evaluated in place.
+    """
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else env[atom]
+
+    for eqn in eqns:
+        inputs = [read(v) for v in eqn.invars]
+        if inline is not None and inline(eqn):
+            closed = eqn.params["jaxpr"]
+            inner: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+            inner.update(zip(closed.jaxpr.invars, inputs, strict=True))
+            map_equations(closed.jaxpr.eqns, inner, inline)
+            outputs = [v.val if isinstance(v, Literal) else inner[v] for v in closed.jaxpr.outvars]
+        else:
+            outputs = evaluate_equation(eqn, inputs)
+        env.update(zip(eqn.outvars, outputs, strict=True))
+
+
+def is_call(eqn: Any) -> bool:
+    """Whether an equation only calls a jaxpr, as a nested ``jax.jit`` does."""
+    return eqn.primitive.name in ("jit", "pjit") and isinstance(
+        eqn.params.get("jaxpr"), ClosedJaxpr
+    )
+
+
+_inexact: dict[Any, bool] = {}
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Whether values of this dtype have derivatives: floating or complex."""
+    known = _inexact.get(dtype)
+    if known is None:
+        known = _inexact[dtype] = bool(jax.numpy.issubdtype(dtype, np.inexact))
+    return known

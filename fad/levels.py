@@ -1,0 +1,222 @@
+"""The levels of forward mode and of vmap."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fad.autograd.record import RecordingLevel
+from fad.dispatch import Level, bind, map_tensors, outlived, state
+from fad.errors import LevelError, StructureError, describe
+from fad.primitive import Primitive
+from fad.tensor import Tensor, new_tensor
+
+__all__ = ["BatchLevel", "JvpLevel", "bind_collective", "bind_random", "broadcast", "move_axis"]
+
+
+class JvpLevel(RecordingLevel):
+    """Forward mode: each Tensor has a primal (``value``) and a tangent (``aux``; None is zero)."""
+
+    __slots__ = ()
+
+    kind = "jvp"
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        moving = False
+        for a in args:
+            if isinstance(a, Tensor) and a.level is self:
+                primals.append(a.value)
+                tangents.append(a.aux)
+                moving = moving or a.aux is not None
+            else:
+                primals.append(a)
+                tangents.append(None)
+        if not moving:
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
+        out, out_t = op.jvp(primals, tangents)
+        if type(out) is tuple:
+            return tuple([new_tensor(o, self, t) for o, t in zip(out, out_t, strict=True)])
+        return new_tensor(out, self, out_t)
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self, x.aux)
+        return x
+
+    def dual(self, primal: Any, tangent: Any) -> Tensor:
+        """A Tensor of this level."""
+        return new_tensor(primal, self, tangent)
+
+    def unpack(self, x: Any) -> tuple[Any, Any]:
+        """Primal and tangent of ``x`` at this level; the tangent is None where it is zero."""
+        x = outlived(x)
+        if isinstance(x, Tensor) and x.level is self:
+            return x.value, x.aux
+        return x, None
+
+
+class BatchLevel(RecordingLevel):
+    """vmap: ``value`` has an extra dimension at ``aux``; None is a value that all lanes share.
+
+    Arguments:
+        batch_size: the length of that dimension.
+        axis_name: the name by which collectives refer to it.
+        randomness: "error", "same" or "different", see `bind_random`.
+    """
+
+    __slots__ = ("axis_name", "batch_size", "randomness")
+
+    kind = "vmap"
+
+    def __init__(self, batch_size: int, axis_name: Any = None, randomness: str = "error") -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        self.axis_name = axis_name
+        self.randomness = randomness
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        values: list[Any] = []
+        dims: list[int | None] = []
+        batched = False
+        for a in args:
+            if isinstance(a, Tensor) and a.level is self:
+                values.append(a.value)
+                dims.append(a.aux)
+                batched = batched or a.aux is not None
+            else:
+                values.append(a)
+                dims.append(None)
+        if not batched:
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+        out = op.batch(values, tuple(dims), self)
+        return map_tensors(lambda o: new_tensor(o, self, 0), out)
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self, x.aux)
+        return x
+
+    def aval(self, t: Tensor) -> Any:
+        aval = t.value.aval
+        return aval if t.aux is None else _without_dim(aval, t.aux)
+
+    def outlive(self, t: Tensor) -> Any:
+        if t.aux is None:
+            return t.value
+        raise LevelError(
+            f"a batched Tensor ({describe(t)}) was used after its vmap had finished: return it from "
+            "the mapped function, which stacks it, rather than store it outside"
+        )
+
+    def unwrap(self, x: Any, out_dim: int | None, who: str = "vmap") -> Any:
+        """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
+        x = outlived(x)
+        value, dim = (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
+        if out_dim is None:
+            if dim is not None:
+                raise StructureError(
+                    f"{who}: out_dims is None for an output that differs between lanes "
+                    f"({describe(x)}): give the position where the batch dimension should go"
+                )
+            return value
+        if dim is None:
+            return broadcast(value, self.batch_size, out_dim)
+        return move_axis(value, dim, out_dim)
+
+
+@functools.lru_cache(maxsize=4096)
+def _without_dim(aval: Any, dim: int) -> Any:
+    shape = aval.shape[:dim] + aval.shape[dim + 1 :]
+    return jax.core.ShapedArray(shape, aval.dtype, weak_type=aval.weak_type)
+
+
+@functools.lru_cache(maxsize=1024)
+def _move_axis(source: int, target: int) -> Primitive:
+    return Primitive("moveaxis", lambda x: jnp.moveaxis(x, source, target))
+
+
+@functools.lru_cache(maxsize=1024)
+def _broadcast(size: int, dim: int) -> Primitive:
+    def spread(x: Any) -> Any:
+        x = jnp.expand_dims(jnp.asarray(x), dim)
+        at = dim % x.ndim
+        return jnp.broadcast_to(x, (*x.shape[:at], size, *x.shape[at + 1 :]))
+
+    return Primitive("broadcast", spread)
+
+
+def move_axis(x: Any, source: int, target: int) -> Any:
+    """``x`` with dimension ``source`` moved to ``target``."""
+    return x if source == target else bind(_move_axis(source, target), (x,))
+
+
+def broadcast(x: Any, size: int, dim: int) -> Any:
+    """``x`` repeated ``size`` times along a new dimension at ``dim``."""
+    return bind(_broadcast(size, dim), (x,))
+
+
+def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
+    """`bind` for a Primitive that names vmap axes, such as ``psum``.
+
+    Each running vmap of that name takes part even where no argument is batched over it: an operand
+    that is read by nobody but belongs to its level carries the call there.
+    """
+    names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    levels = [
+        level
+        for level in state.levels
+        if isinstance(level, BatchLevel)
+        and level.axis_name is not None
+        and level.axis_name in names
+    ]
+    if not levels:
+        return bind(op, args)
+    markers = [new_tensor(jnp.zeros(level.batch_size), level, 0) for level in levels]
+    return bind(_ignoring_first(op, len(markers)), [*markers, *args])
+
+
+@functools.lru_cache(maxsize=1024)
+def _ignoring_first(op: Primitive, count: int) -> Primitive:
+    return Primitive(op.name, lambda *values: op.fn(*values[count:]), jit=op.jit, collective=True)
+
+
+_FOLD_IN = Primitive("fold_in", jax.random.fold_in)
+
+
+def bind_random(op: Any, args: Sequence[Any]) -> Any:
+    """`bind` for a Primitive that draws random numbers with the key ``args[0]``.
+
+    In each running vmap over which the key is not batched, the vmap's ``randomness`` decides:
+    "error" raises, "same" draws once for all lanes, "different" folds the lane number into the key.
+    A key that is batched draws for each lane in every mode, as in JAX.
+
+    Source: ``torch.func.vmap``'s randomness flag.
+    """
+    key = args[0]
+    for level in state.levels:
+        if not isinstance(level, BatchLevel) or _is_batched(key, level):
+            continue
+        if level.randomness == "error":
+            raise LevelError(
+                f"vmap: fad.random.{op.name} was called with a key that all lanes share. Pass "
+                "randomness='different' (each lane draws its own) or 'same' to vmap, or map over "
+                "keys: vmap(f)(fad.random.split(key, n))."
+            )
+        if level.randomness == "different":
+            lanes = new_tensor(jnp.arange(level.batch_size), level, 0)
+            key = bind(_FOLD_IN, (key, lanes))
+    return bind(op, [key, *args[1:]])
+
+
+def _is_batched(x: Any, level: Level) -> bool:
+    while isinstance(x, Tensor):
+        if x.level is level:
+            return x.aux is not None
+        x = x.value
+    return False

@@ -1,0 +1,15 @@
+"""The names of `jax.numpy`, for Tensors and arrays. See docs/namespaces.md."""
+
+from typing import Any
+
+from fad.derive import Namespace
+
+_namespace = Namespace(__name__, "jax.numpy", ("fft", "linalg"))
+
+
+def __getattr__(name: str) -> Any:
+    return _namespace.get(name)
+
+
+def __dir__() -> list[str]:
+    return _namespace.names()

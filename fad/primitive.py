@@ -1,0 +1,494 @@
+"""Primitive: a JAX function with rules derived from JAX, each of which is again a Primitive.
+
+NOTE [what a derived vjp saves]
+
+JAX's own reverse mode is read off a jaxpr once for each Primitive, choice of differentiated inputs
+and input avals: `jax.vjp` is traced, and each residual that it would keep is found to be
+
+* an input or an output of the call: kept by reference, it costs nothing;
+* an intermediate that is cheap to compute again from inputs and outputs: the equations that lead to
+  it are sliced out of the forward jaxpr and become part of the vjp, where XLA fuses them;
+* an intermediate behind an expensive equation (`EXPENSIVE`: factorizations, sorts, convolutions,
+  loops, products): it becomes an extra output of the forward call.
+
+Only inputs that the slices read are kept, so ``x + 1`` keeps nothing and ``exp`` keeps its output.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import jaxapi, trees
+from fad.dispatch import bind
+from fad.jaxapi import Literal, is_inexact
+
+__all__ = ["Primitive", "VjpPlan", "aval_key", "aval_of"]
+
+EXPENSIVE = frozenset(
+    """approx_top_k cholesky cond conv_general_dilated custom_linear_solve custom_root
+    cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fad_call fad_linear_call fft
+    geqrf hessenberg householder_product igamma igamma_grad_a io_callback linear_solve lu ormqr
+    pure_callback qr ragged_dot random_bits random_gamma_grad reduce_window scan schur
+    select_and_scatter select_and_scatter_add sort svd symmetric_product threefry2x32 top_k
+    triangular_solve tridiagonal tridiagonal_solve while""".split()
+)
+
+SCALARS: dict[type, Any] = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
+
+
+def aval_key(values: Sequence[Any]) -> tuple[Any, ...]:
+    """A hashable summary of the avals of ``values`` (arrays, Tensors, Python scalars)."""
+    try:
+        return tuple([v.aval for v in values])
+    except AttributeError:
+        key: list[Any] = [jax.config.jax_enable_x64]
+        for v in values:
+            if type(v) in SCALARS:
+                key.append(type(v))
+            else:
+                key.append(aval_of(v))
+        return tuple(key)
+
+
+def aval_of(value: Any) -> Any:
+    """JAX's abstract value of an array, Tensor or Python scalar."""
+    aval = getattr(value, "aval", None)
+    return jax.typeof(value) if aval is None else aval
+
+
+def struct_of(aval: Any) -> jax.ShapeDtypeStruct:
+    """``aval`` in the form that `jax.make_jaxpr` takes."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+
+
+def conjugate(x: Any) -> Any:
+    """Complex conjugate; real values pass untouched."""
+    return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
+
+
+class Primitive:
+    """A pure JAX function of flat array arguments, and its rules.
+
+    Arguments:
+        name: what graphs and errors call it.
+        fn: the function. Its arguments are arrays or Python scalars, its result any pytree of
+            arrays; what is static is closed over.
+        jit: False for a function that needs concrete values, whose output shape depends on data.
+        collective: it names a vmap axis, so that it cannot be traced outside of that vmap.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_batched",
+        "_full_vjps",
+        "_jvps",
+        "_plans",
+        "_structures",
+        "_tangents",
+        "call",
+        "collective",
+        "flat",
+        "fn",
+        "jit",
+        "name",
+        "splits",
+    )
+
+    def __init__(
+        self, name: str, fn: Callable[..., Any], *, jit: bool = True, collective: bool = False
+    ) -> None:
+        self.name = name
+        self.fn = fn
+        self.jit = jit
+        self.collective = collective
+        self._structures: dict[int, Any] = {}
+        self.splits: dict[int, int] = {}
+        self._jvps: dict[Any, Primitive] = {}
+        self._tangents: dict[Any, Primitive] = {}
+        self._batched: dict[Any, Primitive] = {}
+        self._full_vjps: dict[Any, Primitive] = {}
+        self._plans: dict[Any, VjpPlan] = {}
+
+        def flat(*values: Any) -> Any:
+            leaves, structure = trees.flatten(fn(*values))
+            if structure == trees.LEAF:
+                return jnp.asarray(leaves[0]) if not isinstance(leaves[0], jax.Array) else leaves[0]
+            self._structures[len(leaves)] = structure
+            return tuple([x if isinstance(x, jax.Array) else jnp.asarray(x) for x in leaves])
+
+        flat.__name__ = flat.__qualname__ = name
+        self.flat = flat
+        self.call = jax.jit(flat, inline=True) if jit else flat
+
+    def __repr__(self) -> str:
+        return f"Primitive({self.name})"
+
+    def execute(self, values: Sequence[Any]) -> Any:
+        """Run on arrays: one array, or a tuple of them."""
+        return self.call(*values)
+
+    def unflatten(self, out: Any) -> Any:
+        """The structure that ``fn`` returned, from a flat output of `bind`."""
+        if type(out) is not tuple:
+            return out
+        return trees.unflatten(self._structures[len(out)], out)
+
+    # Forward mode
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        """Outputs and their tangents; a tangent of None is zero."""
+        mask = tuple([t is not None for t in tangents])
+        derived = self._jvps.get(mask)
+        if derived is None:
+            derived = self._jvps[mask] = self._derive_jvp(mask, outputs=True)
+        out = bind(derived, [*primals, *[t for t in tangents if t is not None]])
+        count = derived.splits[len(out)]
+        if count < 0:
+            return out[0], (out[1] if len(out) == 2 else None)
+        given = iter(out[count:])
+        outs = out[:count]
+        return outs, tuple([next(given) if is_inexact(o.dtype) else None for o in outs])
+
+    def tangent(self, mask: tuple[bool, ...]) -> Primitive:
+        """The tangents of the inexact outputs alone, from all inputs and the masked tangents."""
+        derived = self._tangents.get(mask)
+        if derived is None:
+            derived = self._tangents[mask] = self._derive_jvp(mask, outputs=False)
+        return derived
+
+    def linear(
+        self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
+    ) -> tuple[Primitive, list[Any]]:
+        """An operation linear in the masked tangents, and the operands that go before them."""
+        return self.tangent(mask), list(primals)
+
+    def _derive_jvp(self, mask: tuple[bool, ...], outputs: bool) -> Primitive:
+        n = len(mask)
+        flat = self.flat
+
+        def jvp(*values: Any) -> tuple[Any, ...]:
+            active = [v for v, m in zip(values[:n], mask, strict=True) if m]
+            out, out_t = jax.jvp(
+                _on_active(flat, values[:n], mask), active, _match(active, values[n:])
+            )
+            single = type(out) is not tuple
+            outs, outs_t = ((out,), (out_t,)) if single else (out, out_t)
+            kept = [t for t in outs_t if t.dtype != jaxapi.float0]
+            result = (*outs, *kept) if outputs else tuple(kept)
+            derived.splits[len(result)] = -1 if single else len(outs)
+            return result
+
+        derived = Primitive(f"{self.name}_jvp", jvp, jit=self.jit, collective=self.collective)
+        return derived
+
+    # Batching
+
+    def batch(self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any) -> Any:
+        """Outputs with the batch along dimension 0."""
+        key = (dims, level.batch_size, level.axis_name)
+        derived = self._batched.get(key)
+        if derived is None:
+            derived = self._batched[key] = self._derive_batched(*key)
+        return bind(derived, values)
+
+    def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
+        mapped = jax.vmap(self.flat, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name)
+        return Primitive(
+            f"{self.name}_vmap",
+            mapped,
+            jit=self.jit,
+            collective=self.collective,
+        )
+
+    # Reverse mode
+
+    def plan(self, mask: tuple[bool, ...], values: Sequence[Any]) -> VjpPlan:
+        """What to save and how to run the vjp, for inputs with the avals of ``values``."""
+        key = (mask, aval_key(values))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = VjpPlan(self, mask, [aval_of(v) for v in values])
+        return plan
+
+    def full_vjp(
+        self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
+    ) -> Primitive:
+        """The vjp from all inputs and the given cotangents, with nothing saved."""
+        key = (mask, given, need)
+        derived = self._full_vjps.get(key)
+        if derived is None:
+            derived = self._full_vjps[key] = self._derive_full_vjp(*key)
+        return derived
+
+    def _derive_full_vjp(
+        self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
+    ) -> Primitive:
+        n = len(mask)
+        flat = self.flat
+
+        def vjp(*values: Any) -> tuple[Any, ...]:
+            active = [v for v, m in zip(values[:n], mask, strict=True) if m]
+            out, pullback = jax.vjp(_on_active(flat, values[:n], mask), *active)
+            return _pull(pullback, out, values[n:], given, need)
+
+        return Primitive(f"{self.name}_vjp", vjp, jit=self.jit, collective=self.collective)
+
+
+def _on_active(
+    flat: Callable[..., Any], values: Sequence[Any], mask: tuple[bool, ...]
+) -> Callable[..., Any]:
+    """``flat`` as a function of its masked arguments."""
+
+    def on_active(*active: Any) -> Any:
+        it = iter(active)
+        return flat(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
+
+    return on_active
+
+
+def _match(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """Tangents in the dtypes of their primals."""
+    return [
+        t if t.dtype == p.dtype else t.astype(p.dtype)
+        for p, t in zip(primals, tangents, strict=True)
+    ]
+
+
+def _pull(
+    pullback: Callable[..., Any],
+    out: Any,
+    cotangents: Sequence[Any],
+    given: tuple[bool, ...] | None,
+    need: tuple[bool, ...],
+) -> tuple[Any, ...]:
+    """Run a JAX pullback with PyTorch's convention for complex values.
+
+    ``out`` gives shapes and dtypes of the outputs; ``given`` says which of them have a cotangent
+    (None: the one output has).
+    """
+    outs = out if type(out) is tuple else (out,)
+    if given is None:
+        given = (True,) * len(outs)
+    it = iter(cotangents)
+    cts: list[Any] = []
+    for o, g in zip(outs, given, strict=True):
+        ct = next(it) if g else None
+        if not is_inexact(o.dtype):
+            ct = np.zeros(o.shape, jaxapi.float0)
+        elif ct is None:
+            ct = jnp.zeros(o.shape, o.dtype)
+        else:
+            ct = conjugate(jnp.asarray(ct, o.dtype))
+        cts.append(ct)
+    grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
+    return tuple([conjugate(g) for g, wanted in zip(grads, need, strict=True) if wanted])
+
+
+_plan_ids = itertools.count()
+
+
+class VjpPlan:
+    """How one Primitive is differentiated in reverse, for one choice of inputs and avals.
+
+    ``kept_inputs`` and ``kept_outputs`` are the positions of what is saved by reference;
+    ``forward`` is the operation to run in the forward pass: the Primitive itself, or one that
+    returns ``extras`` residuals after the Primitive's outputs.
+    ``from_inputs``: the vjp starts from all inputs.
+    """
+
+    __slots__ = (
+        "_eqns",
+        "_pull_structure",
+        "_residuals",
+        "_sources",
+        "_vjps",
+        "differentiable",
+        "extras",
+        "forward",
+        "from_inputs",
+        "id",
+        "kept_inputs",
+        "kept_outputs",
+        "mask",
+        "out_avals",
+        "primitive",
+        "single",
+    )
+
+    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> None:
+        self.id = next(_plan_ids)
+        self.primitive = primitive
+        self.mask = mask
+        self.forward: Primitive = primitive
+        self.extras = 0
+        self.kept_inputs: tuple[int, ...] = tuple(range(len(avals)))
+        self.kept_outputs: tuple[int, ...] = ()
+        self.out_avals: tuple[Any, ...] | None = None
+        self.differentiable: tuple[bool, ...] | None = None
+        self.single = False
+        self.from_inputs = True
+        self._vjps: dict[Any, Primitive] = {}
+        if primitive.jit and not primitive.collective:
+            self._analyse(avals)
+
+    def _analyse(self, avals: list[Any]) -> None:
+        """Trace ``jax.vjp`` and sort its residuals; see NOTE [what a derived vjp saves]."""
+        mask, flat = self.mask, self.primitive.flat
+
+        def forward(*values: Any) -> Any:
+            active = [v for v, m in zip(values, mask, strict=True) if m]
+            out, pullback = jax.vjp(_on_active(flat, values, mask), *active)
+            return out, pullback
+
+        closed, shapes = jax.make_jaxpr(forward, return_shape=True)(*map(struct_of, avals))
+        if any(jaxapi.is_call(eqn) for eqn in closed.jaxpr.eqns):
+            closed = _inline(closed, avals)
+        out_shapes, _ = shapes
+        self.single = type(out_shapes) is not tuple
+        n_out = 1 if self.single else len(out_shapes)
+        _, structure = jax.tree_util.tree_flatten(shapes[1])
+        jaxpr = closed.jaxpr
+        outs, residuals = jaxpr.outvars[:n_out], jaxpr.outvars[n_out:]
+        self.out_avals = tuple([v.aval for v in outs])
+        self.differentiable = tuple([is_inexact(v.aval.dtype) for v in outs])
+        if not any(self.differentiable):
+            self.kept_inputs, self.from_inputs = (), False
+            return
+
+        producer = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
+        consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+        inputs = {v: i for i, v in enumerate(jaxpr.invars)}
+        outputs: dict[Any, int] = {}
+        for i, v in enumerate(outs):
+            if not isinstance(v, Literal) and v not in inputs and v not in consts:
+                outputs.setdefault(v, i)
+        slicer = _Slicer(producer, set(inputs) | set(outputs) | set(consts))
+        extras: dict[Any, int] = {}
+        for v in residuals:
+            if isinstance(v, Literal) or v in inputs or v in outputs or v in consts:
+                slicer.need(v)
+            elif slicer.is_expensive(v):
+                extras.setdefault(v, len(extras))
+            else:
+                slicer.need(v)
+        self._eqns = [eqn for eqn in jaxpr.eqns if id(eqn) in slicer.kept]
+        self._residuals = residuals
+        self._pull_structure = structure
+        self.kept_outputs = tuple(sorted(i for v, i in outputs.items() if v in slicer.reached))
+        self.extras = len(extras)
+        if extras:
+            positions = tuple([n_out + residuals.index(v) for v in extras])
+            self.forward = _with_residuals(self.primitive, closed, n_out, positions)
+        else:
+            self.kept_inputs = tuple(sorted(i for v, i in inputs.items() if v in slicer.reached))
+        self.from_inputs = False
+        self._sources = [
+            *[jaxpr.invars[i] for i in self.kept_inputs],
+            *[outs[i] for i in self.kept_outputs],
+            *extras,
+            consts,
+        ]
+
+    def vjp(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        """The vjp as a Primitive of (kept inputs, kept outputs, extras, given cotangents).
+
+        Arguments:
+            given: which outputs have a cotangent; None if the one output has.
+            need: which of the masked inputs want a gradient.
+        """
+        if self.from_inputs:
+            return self.primitive.full_vjp(self.mask, given, need)
+        key = (given, need)
+        derived = self._vjps.get(key)
+        if derived is None:
+            derived = self._vjps[key] = self._derive(given, need)
+        return derived
+
+    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        *sources, consts = self._sources
+        eqns, residuals, structure = self._eqns, self._residuals, self._pull_structure
+        assert self.out_avals is not None
+        out = self.out_avals[0] if self.single else self.out_avals
+
+        def vjp(*values: Any) -> tuple[Any, ...]:
+            env = dict(consts)
+            env.update(zip(sources, values[: len(sources)], strict=True))
+            jaxapi.map_equations(eqns, env)
+            leaves = [r.val if isinstance(r, Literal) else env[r] for r in residuals]
+            pullback = jax.tree_util.tree_unflatten(structure, leaves)
+            return _pull(pullback, out, values[len(sources) :], given, need)
+
+        return Primitive(f"{self.primitive.name}_vjp", vjp)
+
+
+class _Slicer:
+    """Backward slices of a jaxpr that stop at variables which are at hand."""
+
+    def __init__(self, producer: dict[Any, Any], stops: set[Any]) -> None:
+        self.producer = producer
+        self.stops = stops
+        self.kept: set[int] = set()
+        self.reached: set[Any] = set()
+
+    def _cone(self, var: Any) -> tuple[list[Any], set[Any]]:
+        """Equations that lead to ``var``, and the stops that they read."""
+        eqns: dict[int, Any] = {}
+        stops: set[Any] = set()
+        todo = [var]
+        while todo:
+            v = todo.pop()
+            if isinstance(v, Literal):
+                continue
+            if v in self.stops:
+                stops.add(v)
+                continue
+            eqn = self.producer[v]
+            if id(eqn) not in eqns:
+                eqns[id(eqn)] = eqn
+                todo.extend(eqn.invars)
+        return list(eqns.values()), stops
+
+    def is_expensive(self, var: Any) -> bool:
+        return any(_is_expensive(eqn) for eqn in self._cone(var)[0])
+
+    def need(self, var: Any) -> None:
+        eqns, stops = self._cone(var)
+        self.kept.update(id(eqn) for eqn in eqns)
+        self.reached |= stops
+
+
+def _is_expensive(eqn: Any) -> bool:
+    if eqn.primitive.name in EXPENSIVE:
+        return True
+    return any(_is_expensive(inner) for j in jaxapi.inner_jaxprs(eqn.params) for inner in j.eqns)
+
+
+def _inline(closed: Any, avals: list[Any]) -> Any:
+    """Open up nested calls, so that slices can be taken through them."""
+
+    def run(*values: Any) -> list[Any]:
+        env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+        env.update(zip(closed.jaxpr.invars, values, strict=True))
+        jaxapi.map_equations(closed.jaxpr.eqns, env, jaxapi.is_call)
+        return [v.val if isinstance(v, Literal) else env[v] for v in closed.jaxpr.outvars]
+
+    return jax.make_jaxpr(run)(*map(struct_of, avals))
+
+
+def _with_residuals(
+    primitive: Primitive, closed: Any, n_out: int, positions: tuple[int, ...]
+) -> Primitive:
+    """``primitive`` with the residuals at ``positions`` as further outputs."""
+    run = jax.extend.core.jaxpr_as_fun(closed)
+
+    def forward(*values: Any) -> tuple[Any, ...]:
+        leaves = run(*values)
+        return (*leaves[:n_out], *[leaves[i] for i in positions])
+
+    return Primitive(f"{primitive.name}_saving", forward)

@@ -1,0 +1,212 @@
+"""``vmap``: a function of one example, run on a batch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import trees
+from fad.dispatch import bind
+from fad.errors import StructureError, describe
+from fad.levels import BatchLevel
+from fad.primitive import Primitive
+from fad.tensor import Tensor, new_tensor
+from fad.transforms.boundary import enter, has_tensor, leave, lower
+
+__all__ = ["vmap"]
+
+
+def vmap(
+    f: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    *,
+    randomness: str = "error",
+    chunk_size: int | None = None,
+    axis_size: int | None = None,
+    axis_name: Any = None,
+) -> Callable[..., Any]:
+    """``f`` mapped over a batch dimension of its arguments.
+
+    Arguments:
+        f: a function of one example.
+        in_dims: where the batch dimension of each positional argument is: an int, None (all lanes
+            share the argument), or a pytree prefix of the tuple of arguments. Negative dimensions
+            count from the right. Keyword arguments are mapped over dimension 0, as in JAX.
+        out_dims: where it goes in each output: an int, None, or a pytree prefix of the output.
+        randomness: what ``fad.random`` does with a key that all lanes share: "error", "same" numbers
+            in all lanes, or "different" ones.
+        chunk_size: run at most so many lanes at a time, to bound memory.
+        axis_size: the batch size, needed only where no argument is mapped.
+        axis_name: a name by which ``fad.lax.psum`` and other collectives refer to this dimension.
+
+    Returns:
+        A function with f's arguments, each with a batch dimension added where ``in_dims`` says so.
+
+    Raises:
+        StructureError: ``in_dims`` or ``out_dims`` do not fit, batch sizes differ, or a mapped
+            argument has no such dimension.
+
+    Source: ``torch.func.vmap``; ``axis_size`` and ``axis_name`` are ``jax.vmap``'s.
+
+    >>> import fad, fad.numpy as fnp
+    >>> fad.vmap(fnp.dot, in_dims=(0, None))(fnp.eye(2), fnp.array([3.0, 4.0])).tolist()
+    [3.0, 4.0]
+    """
+    if not callable(f):
+        raise TypeError(f"vmap: the first argument must be a function, got {describe(f)}")
+    if randomness not in ("error", "same", "different"):
+        raise ValueError(
+            f"vmap: randomness must be 'error', 'same' or 'different', got {randomness!r}"
+        )
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise ValueError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
+
+    @functools.wraps(f)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = trees.flatten((args, kwargs))
+        dims = [
+            *trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims"),
+            *[0] * len(trees.flatten(kwargs)[0]),
+        ]
+        values, dims, size = batch_inputs(leaves, dims, axis_size, structure)
+        tensors = has_tensor(leaves)
+
+        def run(chunk: list[Any], count: int) -> tuple[list[Any], list[Any], Any]:
+            with BatchLevel(count, axis_name, randomness) as level:
+                inside = [
+                    enter(v) if d is None else new_tensor(v, level, d)
+                    for v, d in zip(chunk, dims, strict=True)
+                ]
+                new_args, new_kwargs = trees.unflatten(structure, inside)
+                outs, out_structure = trees.flatten(f(*new_args, **new_kwargs))
+                targets = trees.broadcast_prefix(
+                    out_dims, trees.unflatten(out_structure, outs), "vmap: out_dims"
+                )
+                targets = [
+                    out_dim_of(o, d, k) for k, (o, d) in enumerate(zip(outs, targets, strict=True))
+                ]
+                result = [level.unwrap(o, d) for o, d in zip(outs, targets, strict=True)]
+                return result, targets, out_structure
+
+        if chunk_size is None or chunk_size >= size:
+            outs, _, out_structure = run(values, size)
+        else:
+            outs, out_structure = _in_chunks(run, values, dims, size, chunk_size)
+        return leave(trees.unflatten(out_structure, outs), tensors)
+
+    return mapped
+
+
+def in_dims_of(in_dims: Any, args: tuple[Any, ...]) -> Any:
+    """``in_dims`` as a prefix of the tuple of arguments."""
+    if isinstance(in_dims, list):
+        in_dims = tuple(in_dims)
+    if isinstance(in_dims, tuple) and len(in_dims) != len(args):
+        raise StructureError(
+            f"vmap: in_dims has {len(in_dims)} entries for {len(args)} positional arguments: write "
+            "one entry for each, or a single int for all"
+        )
+    return in_dims
+
+
+def batch_inputs(
+    leaves: list[Any], dims: list[Any], axis_size: int | None, structure: Any
+) -> tuple[list[Any], list[int | None], int]:
+    """Values one level down, dimensions counted from the left, and the batch size."""
+    values: list[Any] = []
+    positive: list[int | None] = []
+    sizes: dict[int, int] = {}
+    for k, (x, d) in enumerate(zip(leaves, dims, strict=True)):
+        if d is None:
+            values.append(x)
+            positive.append(None)
+            continue
+        if isinstance(d, bool) or not isinstance(d, (int, np.integer)):
+            raise StructureError(f"vmap: in_dims entries must be ints or None, got {describe(d)}")
+        if not isinstance(x, (Tensor, jax.Array, np.ndarray)):
+            where = trees.path_names(trees.unflatten(structure, leaves))[k]
+            raise StructureError(
+                f"vmap: argument {where} is mapped over dimension {d} but is {describe(x)}, not an "
+                "array: give it in_dims None, or pass an array"
+            )
+        value = lower(x)
+        ndim = len(value.shape)
+        if not -ndim <= d < ndim:
+            where = trees.path_names(trees.unflatten(structure, leaves))[k]
+            raise StructureError(
+                f"vmap: argument {where} has shape {tuple(value.shape)} and so no dimension {d} to "
+                "map over: check in_dims"
+            )
+        values.append(value)
+        positive.append(int(d) % ndim)
+        sizes[k] = value.shape[int(d) % ndim]
+    distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
+    if len(distinct) > 1:
+        where_all = trees.path_names(trees.unflatten(structure, leaves))
+        listed = ", ".join(f"{where_all[k]}: {n}" for k, n in sizes.items())
+        asked = f", axis_size: {axis_size}" if axis_size is not None else ""
+        raise StructureError(f"vmap: the mapped arguments differ in batch size: {listed}{asked}")
+    if not distinct:
+        raise StructureError(
+            "vmap: no argument is mapped, so the batch size is unknown: give at least one argument "
+            "an int in in_dims, or pass axis_size"
+        )
+    return values, positive, distinct.pop()
+
+
+def out_dim_of(out: Any, dim: Any, k: int) -> int | None:
+    """An entry of ``out_dims``, checked against its output and counted from the left."""
+    if dim is None:
+        return None
+    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
+        raise StructureError(f"vmap: out_dims entries must be ints or None, got {describe(dim)}")
+    if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+        raise StructureError(
+            f"vmap: output {k} of the mapped function must be an array, got {describe(out)}. Return "
+            "arrays only; give other outputs by has_aux-style containers outside of vmap."
+        )
+    ndim = np.ndim(out) if not isinstance(out, Tensor) else out.ndim
+    if not -(ndim + 1) <= dim <= ndim:
+        raise StructureError(
+            f"vmap: out_dims {dim} is out of range for output {k}, which has {ndim} dimensions in "
+            "each lane"
+        )
+    return int(dim) % (ndim + 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _slice(start: int, stop: int, dim: int) -> Primitive:
+    return Primitive(
+        "slice", lambda x: jax.lax.slice_in_dim(x, start, stop, axis=dim)
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _concatenate(dim: int) -> Primitive:
+    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=dim))
+
+
+def _in_chunks(
+    run: Callable[..., Any], values: list[Any], dims: list[int | None], size: int, chunk: int
+) -> tuple[list[Any], Any]:
+    """Run ``chunk`` lanes at a time and join the outputs."""
+    parts = []
+    for start in range(0, size, chunk):
+        stop = min(start + chunk, size)
+        piece = [
+            v if d is None else bind(_slice(start, stop, d), (v,))
+            for v, d in zip(values, dims, strict=True)
+        ]
+        outs, targets, out_structure = run(piece, stop - start)
+        parts.append(outs)
+    joined = [
+        pieces[0] if d is None else bind(_concatenate(d), pieces)
+        for d, pieces in zip(targets, zip(*parts, strict=True), strict=True)
+    ]
+    return joined, out_structure

@@ -1,0 +1,122 @@
+"""What passes into and out of a transform: arrays become Tensors inside, and arrays again outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import trees
+from fad.autograd.record import ROOT, as_tensor
+from fad.dispatch import outlived
+from fad.errors import StructureError, describe
+from fad.jaxapi import is_inexact
+from fad.tensor import Tensor
+
+__all__ = ["differentiable", "enter", "is_array", "leave", "lower", "pick", "substitute"]
+
+
+def is_array(x: Any) -> bool:
+    """Whether ``x`` holds numbers that a transform can wrap: a Tensor or an array."""
+    return isinstance(x, (Tensor, jax.Array, np.ndarray))
+
+
+def enter(tree: Any) -> Any:
+    """``tree`` with its arrays as Tensors. Python scalars stay what they are."""
+    return trees.map_leaves(
+        lambda x: as_tensor(x) if isinstance(x, (jax.Array, np.ndarray)) else x, tree
+    )
+
+
+def has_tensor(tree: Any) -> bool:
+    """Whether there is a Tensor among the leaves, so that results are Tensors too."""
+    return any(isinstance(x, Tensor) for x in trees.flatten(tree)[0])
+
+
+def lower(x: Any) -> Any:
+    """The value that a level wraps for the user's ``x``: an array, or a Tensor with a history."""
+    x = outlived(x)
+    if isinstance(x, Tensor):
+        return x.value if x.level is ROOT and not x.requires_grad else x
+    return x if isinstance(x, jax.Array) else jnp.asarray(x)
+
+
+def leave(tree: Any, tensors: bool) -> Any:
+    """``tree`` as the caller sees it: Tensors if ``tensors``, else arrays where that loses nothing.
+
+    A result that is part of an outer transform or graph stays a Tensor in either case.
+    """
+
+    def one(x: Any) -> Any:
+        x = outlived(x)
+        if tensors:
+            return as_tensor(x) if isinstance(x, (jax.Array, np.ndarray)) else x
+        if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad:
+            return x.value
+        return x
+
+    return trees.map_leaves(one, tree)
+
+
+def differentiable(leaf: Any, who: str, where: str) -> Any:
+    """`lower` of a value to be differentiated, after a check that it can be."""
+    if not isinstance(leaf, (Tensor, jax.Array, np.ndarray, np.generic, float, complex, int)):
+        raise TypeError(
+            f"{who}: {where} must be an array, got {describe(leaf)}. Pass what is not an array as "
+            "another argument, outside of argnums."
+        )
+    value = lower(leaf)
+    if not is_inexact(value.dtype):
+        raise TypeError(
+            f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
+            f"{describe(value)}. Convert it (x.astype(float)), or leave it out of argnums."
+        )
+    return value
+
+
+def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
+    """``argnums`` as positions from the left, checked."""
+    single = isinstance(argnums, (int, np.integer)) and not isinstance(argnums, bool)
+    nums = (argnums,) if single else argnums
+    if not isinstance(nums, (tuple, list)) or not all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in nums
+    ):
+        raise TypeError(f"{who}: argnums must be an int or a tuple of ints, got {argnums!r}")
+    if not nums:
+        raise StructureError(f"{who}: argnums is empty: name at least one argument")
+    for n in nums:
+        if not -count <= n < count:
+            raise StructureError(
+                f"{who}: argnums={argnums!r} is out of range: the function was called with {count} "
+                "positional arguments. Arguments to differentiate are passed by position."
+            )
+    picked = tuple([int(n) % count for n in nums])
+    if len(set(picked)) != len(picked):
+        raise StructureError(f"{who}: argnums={argnums!r} names an argument twice")
+    return picked
+
+
+def substitute(args: Sequence[Any], nums: Sequence[int], new: Sequence[Any]) -> list[Any]:
+    """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
+    chosen = dict(zip(nums, new, strict=True))
+    return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
+
+
+def names_of(nums: Sequence[int], args: Sequence[Any]) -> list[str]:
+    """A name for each leaf of the arguments at ``nums``, for messages."""
+    return [f"argument {i}{path}" for i in nums for path in trees.path_names(args[i])]
+
+
+def with_aux(out: Any, has_aux: bool, who: str) -> tuple[Any, Any]:
+    """Split what a function with ``has_aux`` returned."""
+    if not has_aux:
+        return out, None
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(
+            f"{who}: with has_aux=True the function must return a pair (output, aux), "
+            f"got {describe(out)}"
+        )
+    return out

@@ -1,0 +1,281 @@
+"""Forward mode: ``jvp``, and dual numbers by hand (``dual_level``, ``make_dual``, ``unpack_dual``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import jaxapi, trees
+from fad.autograd.engine import ZEROS_LIKE
+from fad.dispatch import bind, outlived, state
+from fad.errors import LevelError, StructureError, describe
+from fad.jaxapi import is_inexact
+from fad.levels import JvpLevel
+from fad.tensor import Tensor
+from fad.transforms.boundary import has_tensor, leave, lower, names_of, with_aux
+
+__all__ = ["UnpackedDual", "dual_level", "jvp", "make_dual", "unpack_dual"]
+
+
+def jvp(
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: bool = False,
+) -> Any:
+    """The output of ``f`` and its directional derivative along ``tangents``.
+
+    Arguments:
+        f: any function of the primals.
+        primals: a tuple with the arguments of ``f``, each a pytree of arrays.
+        tangents: a tuple of the same structure; each tangent has the shape and dtype of its primal.
+            None stands for a zero tangent, and is the only tangent of an integer primal.
+        has_aux: ``f`` returns ``(output, aux)``.
+
+    Returns:
+        ``(output, output_tangent)``, or ``(output, output_tangent, aux)``; the tangent has the
+        structure, shapes and dtypes of the output.
+
+    Raises:
+        StructureError: primals and tangents differ in structure, shape or dtype.
+
+    Source: ``torch.func.jvp``, ``jax.jvp``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> y, t = fad.jvp(fnp.sin, (0.0,), (2.0,))
+    >>> float(y), float(t)
+    (0.0, 2.0)
+    """
+    values, directions, structure = tangent_leaves(primals, tangents, "jvp")
+    tensors = has_tensor((primals, tangents))
+    with JvpLevel() as level:
+        duals = [level.dual(v, t) for v, t in zip(values, directions, strict=True)]
+        out, aux = with_aux(f(*trees.unflatten(structure, duals)), has_aux, "jvp")
+        outs, out_structure = trees.flatten(out)
+        result = [level.unpack(o) for o in outs]
+    out_t = [zeros_like(p) if t is None else t for p, t in result]
+    pair = (
+        leave(trees.unflatten(out_structure, [p for p, _ in result]), tensors),
+        leave(trees.unflatten(out_structure, out_t), tensors),
+    )
+    return (*pair, leave(aux, tensors)) if has_aux else pair
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros with the shape and dtype of ``x``, at its levels."""
+    return bind(ZEROS_LIKE, (x if isinstance(x, Tensor) else jnp.asarray(x),))
+
+
+def tangent_leaves(
+    primals: Any, tangents: Any, who: str
+) -> tuple[list[Any], list[Any], trees.PyTreeDef]:
+    """Leaves of primals and tangents, checked against each other, and their structure."""
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            f"{who}: primals and tangents must be tuples, one entry for each argument, got "
+            f"{describe(primals)} and {describe(tangents)}. Write {who}(f, (x,), (t,))."
+        )
+    leaves, structure = trees.flatten(tuple(primals))
+    given, given_structure = jax.tree_util.tree_flatten(
+        tuple(tangents), is_leaf=lambda x: x is None or isinstance(x, Tensor)
+    )
+    if given_structure != structure:
+        matched = trees_with_none(structure, tuple(tangents), who)
+        given = matched
+    names = names_of(range(len(primals)), tuple(primals))
+    values, directions = [], []
+    for x, t, name in zip(leaves, given, names, strict=True):
+        if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+            raise TypeError(f"{who}: {name} must be an array, got {describe(x)}")
+        value = lower(x)
+        values.append(value)
+        directions.append(tangent_of(value, t, who, name))
+    return values, directions, structure
+
+
+def trees_with_none(structure: Any, tangents: Any, who: str) -> list[Any]:
+    """Tangent leaves where None stands for a whole subtree."""
+    result: list[Any] = []
+    skeleton = trees.unflatten(structure, list(range(structure.num_leaves)))
+    try:
+        jax.tree_util.tree_map(
+            lambda t, sub: result.extend(
+                [t] if not isinstance(sub, (tuple, list, dict)) else [None] * _count(sub)
+            ),
+            tangents,
+            skeleton,
+            is_leaf=lambda x: x is None or isinstance(x, Tensor),
+        )
+    except (ValueError, TypeError) as error:
+        raise StructureError(
+            f"{who}: tangents must have the structure of the primals, {structure}, got "
+            f"{jax.tree_util.tree_structure(tangents)}"
+        ) from error
+    if len(result) != structure.num_leaves:
+        raise StructureError(
+            f"{who}: tangents must have the structure of the primals, {structure}"
+        )
+    return result
+
+
+def _count(tree: Any) -> int:
+    return len(jax.tree_util.tree_leaves(tree))
+
+
+def tangent_of(primal: Any, tangent: Any, who: str, name: str) -> Any:
+    """A tangent checked against its primal; None is zero."""
+    if tangent is None:
+        return None
+    dtype = getattr(tangent, "dtype", None)
+    if dtype == jaxapi.float0:
+        return None
+    if not isinstance(tangent, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+        raise StructureError(f"{who}: the tangent of {name} must be an array, got {describe(tangent)}")
+    if not is_inexact(primal.dtype):
+        raise StructureError(
+            f"{who}: {name} has dtype {primal.dtype}, which has no derivatives: its tangent must be "
+            f"None, got {describe(tangent)}"
+        )
+    if dtype is None:
+        tangent = jnp.asarray(tangent, primal.dtype)
+    tangent = lower(tangent)
+    if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
+        raise StructureError(
+            f"{who}: the tangent of {name} must have the shape and dtype of its primal, "
+            f"{primal.dtype}{list(primal.shape)}, got {tangent.dtype}{list(tangent.shape)}"
+        )
+    return tangent
+
+
+class UnpackedDual(NamedTuple):
+    """What `unpack_dual` gives: the primal, and the tangent or None where it is zero."""
+
+    primal: Any
+    tangent: Any
+
+
+class dual_level:
+    """A block in which `make_dual` makes dual Tensors; operations on them carry tangents along.
+
+    Blocks nest without limit, and each thread has its own. ``with dual_level() as level`` gives the
+    level, to name it in `make_dual` and `unpack_dual`. After the block its dual Tensors read as
+    their primals.
+
+    Source: ``torch.autograd.forward_ad.dual_level``, which refuses to nest.
+
+    >>> import fad, fad.numpy as fnp
+    >>> with fad.dual_level():
+    ...     x = fad.make_dual(fad.tensor(0.0), fad.tensor(1.0))
+    ...     float(fad.unpack_dual(fnp.sin(x)).tangent)
+    1.0
+    """
+
+    __slots__ = ("level",)
+
+    def __init__(self) -> None:
+        self.level: list[JvpLevel] = []
+
+    def __enter__(self) -> JvpLevel:
+        level = _DualLevel()
+        self.level.append(level)
+        return level.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        self.level.pop().__exit__(*exc)
+
+
+class _DualLevel(JvpLevel):
+    """A JvpLevel that `make_dual` finds without being told."""
+
+    __slots__ = ()
+
+    kind = "dual"
+
+
+def _level(level: Any, who: str) -> JvpLevel:
+    if level is None:
+        for running in reversed(state.levels):
+            if isinstance(running, _DualLevel):
+                return running
+        raise LevelError(
+            f"{who} was called outside of a dual_level. Write: with fad.dual_level(): ..."
+        )
+    if isinstance(level, dual_level):
+        level = level.level[-1] if level.level else None
+    if not isinstance(level, JvpLevel) or not level.alive:
+        raise LevelError(
+            f"{who}: level must be a running dual level (with fad.dual_level() as level), "
+            f"got {describe(level)}"
+        )
+    return level
+
+
+def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
+    """A dual Tensor with primal ``x`` and the given tangent.
+
+    Arguments:
+        x: a floating or complex Tensor or array.
+        tangent: of the shape and dtype of ``x``.
+        level: the dual level, as ``with dual_level() as level`` gives it; default the innermost.
+
+    Raises:
+        LevelError: outside of a dual level, or at one that has finished.
+        StructureError: the tangent has another shape or dtype.
+
+    Source: ``torch.autograd.forward_ad.make_dual``.
+    """
+    dual = _level(level, "make_dual")
+    primal = outlived(x)
+    primal = primal if isinstance(primal, Tensor) else lower(primal)
+    if not is_inexact(primal.dtype):
+        raise TypeError(
+            f"make_dual: expected a floating or complex primal, got {describe(primal)}"
+        )
+    value, old = dual.unpack(primal)
+    direction = tangent_of(value, tangent, "make_dual", "the primal")
+    if isinstance(primal, Tensor) and primal.level is dual and old is not None:
+        raise LevelError(
+            "make_dual: the primal already has a tangent at this level. Open another dual_level "
+            "around or inside this one for a second direction."
+        )
+    _check_below(dual, value, direction)
+    return dual.dual(value, direction)
+
+
+def _check_below(level: JvpLevel, *values: Any) -> None:
+    for v in values:
+        if isinstance(v, Tensor) and v.level.id > level.id:
+            raise LevelError(
+                f"make_dual: {describe(v)} belongs to {v.level!r}, which is inside of {level!r}: "
+                "make the dual outside of that transform, or open a dual_level inside of it"
+            )
+
+
+def unpack_dual(x: Any, level: Any = None) -> UnpackedDual:
+    """Primal and tangent of a dual Tensor, as a named tuple; the tangent is None where it is zero.
+
+    Arguments:
+        x: any Tensor or array.
+        level: the dual level; default the innermost.
+
+    Raises:
+        LevelError: the level has finished, or there is none.
+
+    Source: ``torch.autograd.forward_ad.unpack_dual``.
+    """
+    if level is None and isinstance(x, Tensor) and isinstance(x.level, _DualLevel):
+        if not x.level.alive:
+            raise LevelError(
+                "unpack_dual: this Tensor belongs to a dual_level that has finished; its tangent is "
+                "gone. Call unpack_dual inside of the with block."
+            )
+    dual = _level(level, "unpack_dual")
+    primal, tangent = dual.unpack(x)
+    return UnpackedDual(
+        leave(primal, True), None if tangent is None else leave(tangent, True)
+    )

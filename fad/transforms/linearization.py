@@ -1,0 +1,131 @@
+"""``linearize``: run a function once, then apply its derivative to any number of tangents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fad import trees
+from fad.autograd.record import RecordingLevel
+from fad.dispatch import bind, map_tensors, outlived
+from fad.jaxapi import is_inexact
+from fad.tensor import Tensor, new_tensor
+from fad.transforms.boundary import differentiable, has_tensor, leave, names_of, with_aux
+from fad.transforms.forward import tangent_leaves, zeros_like
+
+__all__ = ["linearize"]
+
+
+class LinearizeLevel(RecordingLevel):
+    """Forward mode with tangents left open: ``aux`` is the number of a tangent yet to be given.
+
+    Each call that a tangent reaches is written on ``tape`` as (operation for its tangents, primal
+    inputs, numbers of the tangents that go in, numbers of those that come out).
+    """
+
+    __slots__ = ("count", "tape")
+
+    kind = "linearize"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tape: list[tuple[Any, list[Any], list[int], list[int]]] = []
+        self.count = 0
+
+    def variable(self, value: Any) -> Tensor:
+        """A fresh input."""
+        self.count += 1
+        return new_tensor(value, self, self.count - 1)
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        primals: list[Any] = []
+        numbers: list[int | None] = []
+        for a in args:
+            if isinstance(a, Tensor) and a.level is self:
+                primals.append(a.value)
+                numbers.append(a.aux)
+            else:
+                primals.append(a)
+                numbers.append(None)
+        mask = tuple([n is not None for n in numbers])
+        if not any(mask):
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
+        out = bind(op, primals)
+        outs = out if type(out) is tuple else (out,)
+        tangent, operands = op.linear(mask, primals, outs)
+        results: list[Tensor] = []
+        produced: list[int] = []
+        for o in outs:
+            if is_inexact(o.dtype):
+                produced.append(self.count)
+                results.append(self.variable(o))
+            else:
+                results.append(new_tensor(o, self))
+        if produced:
+            self.tape.append((tangent, operands, [n for n in numbers if n is not None], produced))
+        return tuple(results) if type(out) is tuple else results[0]
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self, x.aux)
+        return x
+
+    def push(self, tangents: Sequence[Any]) -> dict[int, Any]:
+        """Tangents of everything on the tape, from those of the inputs."""
+        known: dict[int, Any] = dict(enumerate(tangents))
+        for op, operands, numbers, produced in self.tape:
+            out = bind(op, [*operands, *[known[n] for n in numbers]])
+            known.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
+        return known
+
+
+def linearize(
+    f: Callable[..., Any], *primals: Any, has_aux: bool = False
+) -> Any:
+    """The output of ``f`` and its derivative as a linear function of tangents.
+
+    Arguments:
+        f: any function of the primals.
+        primals: pytrees of floating or complex arrays.
+        has_aux: ``f`` returns ``(output, aux)``.
+
+    Returns:
+        ``(output, jvp_fn)``, or ``(output, jvp_fn, aux)``. ``jvp_fn(*tangents)`` takes a tangent for
+        each primal (None is zero) and returns the output tangent; f does not run again.
+
+    Raises:
+        StructureError: a tangent differs from its primal in structure, shape or dtype.
+
+    Source: ``torch.func.linearize``, ``jax.linearize``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> y, push = fad.linearize(fnp.sin, 0.0)
+    >>> [float(push(t)) for t in (1.0, 2.0)]
+    [1.0, 2.0]
+    """
+    leaves, structure = trees.flatten(primals)
+    names = names_of(range(len(primals)), primals)
+    values = [differentiable(x, "linearize", w) for x, w in zip(leaves, names, strict=True)]
+    tensors = has_tensor(primals)
+    with LinearizeLevel() as level:
+        variables = [level.variable(v) for v in values]
+        out, aux = with_aux(f(*trees.unflatten(structure, variables)), has_aux, "linearize")
+        outs, out_structure = trees.flatten(out)
+        numbers = [
+            o.aux if isinstance(o := outlived(x), Tensor) and o.level is level else None
+            for x in outs
+        ]
+    results = [outlived(o) for o in outs]
+
+    def jvp_fn(*tangents: Any) -> Any:
+        _, directions, _ = tangent_leaves(primals, tangents, "jvp_fn")
+        known = level.push(
+            [zeros_like(v) if t is None else t for v, t in zip(values, directions, strict=True)]
+        )
+        out_t = [
+            zeros_like(r) if n is None else known[n] for n, r in zip(numbers, results, strict=True)
+        ]
+        return leave(trees.unflatten(out_structure, out_t), tensors or has_tensor(tangents))
+
+    result = leave(trees.unflatten(out_structure, results), tensors)
+    return (result, jvp_fn, leave(aux, tensors)) if has_aux else (result, jvp_fn)

@@ -1,0 +1,240 @@
+"""Reverse mode: ``grad``, ``value_and_grad``, ``vjp``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import trees
+from fad.autograd.engine import ONES_LIKE, ZEROS_LIKE, pull_back
+from fad.autograd.record import GradLevel
+from fad.dispatch import bind
+from fad.errors import GradientError, StructureError, describe
+from fad.jaxapi import is_inexact
+from fad.tensor import Tensor
+from fad.transforms.boundary import (
+    differentiable,
+    enter,
+    has_tensor,
+    leave,
+    lower,
+    names_of,
+    pick,
+    substitute,
+    with_aux,
+)
+
+__all__ = ["grad", "value_and_grad", "vjp"]
+
+
+def value_and_grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """The value of ``f`` and its gradient, in one pass.
+
+    Arguments:
+        f: returns a real scalar, shape ``()``; with ``has_aux``, a pair of that and anything.
+        argnums: which positional arguments to differentiate; a tuple gives a tuple of gradients.
+            Each may be a pytree of floating or complex arrays.
+        has_aux: ``f`` returns ``(value, aux)``.
+
+    Returns:
+        A function with f's arguments that returns ``(value, gradient)``, or
+        ``((value, aux), gradient)``. A gradient has the structure, shapes and dtypes of its
+        argument; for complex arguments it is the conjugate of JAX's, as in PyTorch.
+
+    Raises:
+        GradientError: the output is not a real scalar.
+        TypeError: an argument to differentiate is not of floating or complex dtype.
+        StructureError: ``argnums`` is out of range.
+
+    >>> import fad
+    >>> fad.value_and_grad(lambda x: x**2)(3.0)
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    return _gradient_function(f, argnums, has_aux, "value_and_grad", True)
+
+
+def grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """The gradient of a scalar function.
+
+    Arguments, errors and conventions are those of `value_and_grad`.
+
+    Returns:
+        A function with f's arguments that returns the gradient, or ``(gradient, aux)``.
+
+    Source: ``torch.func.grad``; the maths is ``jax.grad``'s.
+
+    >>> import fad, fad.numpy as fnp
+    >>> float(fad.grad(fad.grad(fnp.sin))(0.5) + fnp.sin(0.5))
+    0.0
+    """
+    return _gradient_function(f, argnums, has_aux, "grad", False)
+
+
+def _gradient_function(
+    f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, who: str, with_value: bool
+) -> Callable[..., Any]:
+    if not callable(f):
+        raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
+
+    @functools.wraps(f)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        nums = pick(argnums, len(args), who)
+        leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
+        values = []
+        for k, x in enumerate(leaves):
+            where = "" if isinstance(x, (jax.Array, Tensor)) else names_of(nums, args)[k]
+            if isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
+                values.append(lower(x))
+            else:
+                values.append(differentiable(x, who, where or names_of(nums, args)[k]))
+        tensors = has_tensor((args, kwargs))
+        with GradLevel() as level:
+            variables = [level.variable(v) for v in values]
+            inside = trees.unflatten(structure, variables)
+            out = f(*substitute(args, nums, inside), **enter(kwargs))
+            out, aux = with_aux(out, has_aux, who)
+            seed = _seed(out, who)
+            grads: Sequence[Any] = [None] * len(variables)
+            if variables:
+                grads = pull_back([out], [seed], variables)
+            grads = [
+                bind(ZEROS_LIKE, (v,)) if g is None else g
+                for g, v in zip(grads, values, strict=True)
+            ]
+        result = trees.unflatten(structure, grads)
+        if not isinstance(argnums, (tuple, list)):
+            result = result[0]
+        result = leave(result, tensors)
+        if not (has_aux or with_value):
+            return result
+        aux = leave(aux, tensors)
+        if not with_value:
+            return result, aux
+        value = leave(jnp.asarray(out) if not isinstance(out, Tensor) else out, tensors)
+        return ((value, aux) if has_aux else value), result
+
+    return gradient
+
+
+def _seed(out: Any, who: str) -> Any:
+    """The cotangent 1 for a scalar output, checked."""
+    if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int)):
+        raise GradientError(
+            f"{who}: the function must return a real scalar, got {describe(out)}. Reduce the output "
+            "to one number, or pass has_aux=True and return (scalar, anything)."
+        )
+    shape = np.shape(out) if not isinstance(out, Tensor) else out.shape
+    if shape != ():
+        raise GradientError(
+            f"{who}: the function must return a real scalar, got an output of shape {shape}. Reduce "
+            "it (.sum(), .mean()), or use fad.vjp or fad.jacrev for outputs that are not scalar."
+        )
+    if not isinstance(out, Tensor):
+        return None
+    if not jnp.issubdtype(out.dtype, np.floating):
+        raise GradientError(
+            f"{who}: the function must return a real scalar, got dtype {out.dtype}. For complex "
+            "outputs take a real part or absolute value, or use fad.vjp."
+        )
+    return bind(ONES_LIKE, (out.level.detach(out),))
+
+
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The output of ``f`` and the function that pulls cotangents back through it.
+
+    Arguments:
+        f: any function of the primals.
+        primals: pytrees of floating or complex arrays.
+        has_aux: ``f`` returns ``(output, aux)``.
+
+    Returns:
+        ``(output, vjp_fn)``, or ``(output, vjp_fn, aux)``. ``vjp_fn(cotangent)`` takes a pytree like
+        the output and returns a tuple with a gradient for each primal, of its structure; it may be
+        called any number of times, inside other transforms too. Cotangents of integer outputs are
+        ignored; None stands for zero.
+
+    Raises:
+        StructureError: a cotangent has another structure or shape than the output.
+        TypeError: a primal is not of floating or complex dtype.
+
+    Source: ``torch.func.vjp``; always returns a tuple of gradients, as ``jax.vjp``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> y, pull = fad.vjp(fnp.multiply, 2.0, 5.0)
+    >>> [float(g) for g in pull(1.0)]
+    [5.0, 2.0]
+    """
+    leaves, structure = trees.flatten(primals)
+    names = names_of(range(len(primals)), primals)
+    values = [differentiable(x, "vjp", w) for x, w in zip(leaves, names, strict=True)]
+    tensors = has_tensor(primals)
+    with GradLevel() as level:
+        variables = [level.variable(v) for v in values]
+        out, aux = with_aux(f(*trees.unflatten(structure, variables)), has_aux, "vjp")
+    outs, out_structure = trees.flatten(out)
+    avals = [aval_like(o) for o in outs]
+
+    def vjp_fn(cotangent: Any) -> Any:
+        cts = cotangent_leaves(cotangent, out_structure, avals, "vjp_fn")
+        grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
+        grads = [
+            bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)
+        ]
+        return leave(trees.unflatten(structure, grads), tensors or has_tensor(cotangent))
+
+    result = leave(out, tensors)
+    return (result, vjp_fn, leave(aux, tensors)) if has_aux else (result, vjp_fn)
+
+
+def aval_like(x: Any) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype of an output leaf."""
+    if isinstance(x, (Tensor, jax.Array, np.ndarray)):
+        return tuple(x.shape), x.dtype
+    x = jnp.asarray(x)
+    return x.shape, x.dtype
+
+
+def cotangent_leaves(
+    cotangent: Any, structure: Any, avals: Sequence[tuple[tuple[int, ...], Any]], who: str
+) -> list[Any]:
+    """The leaves of a cotangent, checked against the output; None is zero."""
+    leaves, given = jax.tree_util.tree_flatten(
+        cotangent, is_leaf=lambda x: x is None or isinstance(x, Tensor)
+    )
+    expected = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
+    if given != jax.tree_util.tree_structure(expected):
+        if cotangent is None:
+            return [None] * len(avals)
+        raise StructureError(
+            f"{who}: the cotangent must have the structure of the output, {structure}, got {given}"
+        )
+    result: list[Any] = []
+    for k, (c, (shape, dtype)) in enumerate(zip(leaves, avals, strict=True)):
+        if c is None or not is_inexact(dtype):
+            result.append(None)
+            continue
+        if not isinstance(c, Tensor):
+            if not isinstance(c, (jax.Array, np.ndarray, np.generic, float, int, complex)):
+                raise StructureError(
+                    f"{who}: cotangent {k} must be an array of shape {shape}, got {describe(c)}"
+                )
+            if jnp.iscomplexobj(c) and not jnp.issubdtype(dtype, np.complexfloating):
+                raise StructureError(
+                    f"{who}: cotangent {k} is complex, the output is {dtype}: pass its real part"
+                )
+            c = jnp.asarray(c, dtype)
+        if tuple(c.shape) != shape:
+            raise StructureError(
+                f"{who}: cotangent {k} must have the shape {shape} of the output, got {describe(c)}"
+            )
+        result.append(lower(c))
+    return result

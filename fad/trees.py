@@ -1,0 +1,73 @@
+"""Pytrees in which a Tensor is always a leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import tree_util
+
+from fad.errors import StructureError, describe
+from fad.tensor import Tensor
+
+__all__ = ["broadcast_prefix", "flatten", "is_leaf", "map_leaves", "path_names", "unflatten"]
+
+PyTreeDef = tree_util.PyTreeDef
+LEAF = tree_util.tree_structure(0)
+
+
+def is_leaf(x: Any) -> bool:
+    """Whether ``x`` ends the descent into a pytree: a Tensor does, wherever it stands."""
+    return isinstance(x, Tensor)
+
+
+def flatten(tree: Any) -> tuple[list[Any], PyTreeDef]:
+    """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree."""
+    if isinstance(tree, (Tensor, jax.Array)):
+        return [tree], LEAF
+    return tree_util.tree_flatten(tree, is_leaf=is_leaf)
+
+
+def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
+    """Put ``leaves`` back into ``structure``."""
+    if structure == LEAF:
+        return leaves[0]
+    return tree_util.tree_unflatten(structure, leaves)
+
+
+def map_leaves(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure)."""
+    return tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
+
+
+def path_names(tree: Any) -> list[str]:
+    """A readable path for each leaf of ``tree``, such as ``['w'][0]``."""
+    leaves, _ = tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
+    return [tree_util.keystr(path) for path, _ in leaves]
+
+
+def broadcast_prefix(prefix: Any, tree: Any, who: str) -> list[Any]:
+    """Repeat the leaves of a pytree prefix over the leaves of ``tree``.
+
+    ``None`` is a leaf of the prefix (as in ``in_dims``), not an empty subtree.
+
+    Raises:
+        StructureError: ``prefix`` is not a prefix of ``tree``; the message begins with ``who``.
+    """
+    result: list[Any] = []
+
+    def add(dim: Any, subtree: Any) -> None:
+        count = len(tree_util.tree_leaves(subtree, is_leaf=is_leaf))
+        result.extend([dim] * count)
+
+    try:
+        tree_util.tree_map(add, prefix, tree, is_leaf=lambda x: x is None or isinstance(x, Tensor))
+    except (ValueError, TypeError) as error:
+        shown = tree_util.tree_structure(tree, is_leaf=is_leaf)
+        raise StructureError(
+            f"{who} must be an int, None, or a pytree prefix of the arguments; got "
+            f"{describe(prefix)} for arguments of structure {shown}. Write one entry for each "
+            f"argument, or a single int for all of them."
+        ) from error
+    return result

@@ -1,0 +1,129 @@
+"""What every test shares: eight CPU devices, seeds, sampled sweeps, and a check that no mode leaks.
+
+- `--full` runs whole sweeps and the long hypothesis profile; without it, sweeps are sampled and
+  hypothesis runs fewer examples, the same ones each time. `HYPOTHESIS_PROFILE=full` chooses the
+  long profile alone.
+- `--seed N` seeds the `rng` fixture, Python's and NumPy's global generators, and the samples.
+  A failing test says which seed it ran with.
+- `@pytest.mark.sweep("name", values, sample=50)` is `parametrize` over a sample of `values`.
+- `@pytest.mark.full` is a test that only `--full` runs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+from collections.abc import Iterator
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+_DEVICES = "--xla_force_host_platform_device_count=8"
+if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}".strip()
+
+# These read the environment set above, so they come after it.
+import hypothesis
+import numpy as np
+import pytest
+
+import fad
+
+hypothesis.settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=40,
+    print_blob=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "full",
+    parent=hypothesis.settings.get_profile("ci"),
+    derandomize=False,
+    max_examples=2_000,
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fad")
+    group.addoption("--full", action="store_true", help="whole sweeps and long hypothesis runs")
+    group.addoption("--seed", type=int, default=0, help="seed of random inputs and of samples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    default = "full" if config.getoption("--full") else "ci"
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    seed, full = config.getoption("--seed"), config.getoption("--full")
+    return f"fad {fad.__version__}, seed {seed}, {'whole' if full else 'sampled'} sweeps"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for mark in metafunc.definition.iter_markers("sweep"):
+        name, values = mark.args[0], list(mark.args[1])
+        sample = mark.kwargs.get("sample", 50)
+        if not metafunc.config.getoption("--full") and len(values) > sample:
+            draw = random.Random(
+                f"{metafunc.config.getoption('--seed')} {metafunc.function.__name__}"
+            )
+            values = [values[i] for i in sorted(draw.sample(range(len(values)), sample))]
+        metafunc.parametrize(name, values, ids=mark.kwargs.get("ids"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    skip = pytest.mark.skip(reason="runs only with --full")
+    for item in items:
+        if item.get_closest_marker("full"):
+            item.add_marker(skip)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed:
+        seed = item.config.getoption("--seed")
+        report.sections.append(("random seed", f"--seed {seed}"))
+
+
+def _seed(request: pytest.FixtureRequest) -> int:
+    """A seed of its own for each test, the same whatever order or worker the tests run in."""
+    return zlib.crc32(f"{request.config.getoption('--seed')} {request.node.nodeid}".encode())
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """A seeded NumPy generator; `--seed` changes it."""
+    return np.random.default_rng(_seed(request))
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether `--full` was given."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(autouse=True)
+def _seed_globals(request: pytest.FixtureRequest) -> None:
+    seed = _seed(request)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks() -> Iterator[None]:
+    """Fails a test that leaves a transform's level running or the grad mode changed."""
+    before = (fad.dispatch.active_levels(), fad.is_grad_enabled())
+    yield
+    after = (fad.dispatch.active_levels(), fad.is_grad_enabled())
+    if after != before:
+        fad.set_grad_enabled(before[1])
+        pytest.fail(
+            f"the test left (running levels, grad mode) as {after}; they were {before}",
+            pytrace=False,
+        )
