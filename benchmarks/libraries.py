@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 import torch
 
@@ -35,11 +35,7 @@ class Library:
     vmap: Callable[..., Any]
     hessian: Callable[..., Any]
     wait: Callable[[Any], Any]
-    packages: tuple[str, ...] = field(default=())
-
-    @property
-    def versions(self) -> dict[str, str]:
-        return {package: importlib.metadata.version(package) for package in self.packages}
+    versions: Mapping[str, str]
 
 
 FAD = Library(
@@ -52,7 +48,7 @@ FAD = Library(
     vmap=fad.vmap,
     hessian=fad.hessian,
     wait=jax.block_until_ready,
-    packages=("fad",),
+    versions={"fad": fad.__version__},
 )
 TORCH = Library(
     name="torch",
@@ -64,7 +60,7 @@ TORCH = Library(
     vmap=torch.func.vmap,
     hessian=torch.func.hessian,
     wait=lambda result: result,
-    packages=("torch",),
+    versions={"torch": torch.__version__},
 )
 JAX = Library(
     name="jax",
@@ -76,6 +72,6 @@ JAX = Library(
     vmap=jax.vmap,
     hessian=jax.hessian,
     wait=jax.block_until_ready,
-    packages=("jax", "jaxlib"),
+    versions={"jax": jax.__version__, "jaxlib": jaxlib.__version__},
 )
 LIBRARIES = {library.name: library for library in (FAD, TORCH, JAX)}

@@ -1,13 +1,28 @@
 """fad: a forward-and-reverse functional transform library on JAX arrays."""
 
+from fad import autograd as autograd
+from fad import errors as errors
+from fad import lax as lax
+from fad import methods as _methods
+from fad import nn as nn
+from fad import numpy as numpy
+from fad import random as random
+from fad import scipy as scipy
 from fad.autograd.grad_mode import enable_grad as enable_grad
 from fad.autograd.grad_mode import inference_mode as inference_mode
 from fad.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from fad.autograd.grad_mode import no_grad as no_grad
 from fad.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from fad.bridge import from_jax as from_jax
+from fad.bridge import jit as jit
+from fad.bridge import to_jax as to_jax
 from fad.function import Function as Function
+from fad.methods import asarray as asarray
+from fad.methods import stop_gradient as stop_gradient
+from fad.methods import tensor as tensor
 from fad.tensor import Tensor as Tensor
 from fad.transforms.batching import vmap as vmap
+from fad.transforms.checkpointing import checkpoint as checkpoint
 from fad.transforms.forward import dual_level as dual_level
 from fad.transforms.forward import jvp as jvp
 from fad.transforms.forward import make_dual as make_dual
@@ -21,3 +36,5 @@ from fad.transforms.linearization import linearize as linearize
 from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import value_and_grad as value_and_grad
 from fad.transforms.reverse import vjp as vjp
+
+__version__ = "0.1.0"

@@ -259,11 +259,10 @@ def freeze(value: Any, role: int, leaves: list[Any]) -> Any:
             cls: Any = type(value)
             return _sequence_of_leaves(cls, len(types))
         inside = _INSIDE[role]
-        return (
-            "sequence",
-            list if type(value) is list and role else tuple,
-            *[freeze(v, inside, leaves) for v in value],
-        )
+        keys = [freeze(v, inside, leaves) for v in value]
+        if role == STATIC and all(k is not LEAF and k[0] in _SAFE for k in keys):
+            return "flat", tuple, tuple([k[0] for k in keys]), tuple([k[1] for k in keys])
+        return "sequence", list if type(value) is list and role else tuple, *keys
     if kind == _NDARRAY:
         if role == STATIC and value.dtype.kind in "iub":
             return "ndarray", value.dtype, value.shape, value.tobytes()

@@ -42,12 +42,22 @@ def _stand_in(x: Any) -> Any:
     return np.broadcast_to(np.zeros((), x.dtype), x.shape)
 
 
-def _abstract(x: Any) -> Any:
-    """A Tensor's dtype with its weak type, which a NumPy array cannot hold."""
+_WEAK: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
+
+
+def _promoting(x: Any) -> Any:
+    """What promotes as a Tensor does: its dtype, or a Python scalar where it is weakly typed."""
     if not isinstance(x, Tensor):
         return x
-    weak = bool(getattr(x.aval, "weak_type", False))
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=weak)
+    return _WEAK[x.dtype.kind] if x.aval.weak_type else x.dtype
+
+
+def _some_key(x: Any) -> Any:
+    """A random key of a Tensor's kind."""
+    return jax.random.key(0, dtype=x.dtype) if isinstance(x, Tensor) else x
+
+
+_REPLACED: dict[str, Function] = {"result_type": _promoting, "key_impl": _some_key}
 
 
 def _value(x: Any) -> Any:
@@ -65,28 +75,50 @@ def _on_host(name: str, where: str, twin: Any, replace: Function) -> Function:
     return dressed
 
 
-def _is_body(x: Any) -> bool:
-    """Whether ``x`` is a function that may hold fad code, rather than a type or a JAX function."""
-    if not callable(x) or isinstance(x, (type, Tensor, jax.Array)):
-        return False
-    module = getattr(x, "__module__", None) or ""
-    return not (module == "jax" or module.startswith(("jax.", "jaxlib.")))
+def _is_function(x: Any) -> bool:
+    return callable(x) and not isinstance(x, (type, Tensor, jax.Array)) and not hasattr(x, "dtype")
 
 
-def _bare(x: Any) -> Any:
-    """The JAX function behind an array function of fad: JAX recognizes some of its own."""
+def _twin_of(x: Any) -> Any:
+    """The JAX function behind ``x``, which is one or is derived from one; else None."""
     op = getattr(x, "op", None)
-    if isinstance(op, Op) and op.binder is bind:
-        return op.twin
+    if isinstance(op, Op):
+        return op.twin if op.binder is bind else None
+    module = getattr(x, "__module__", None) or ""
+    return x if module == "jax" or module.startswith(("jax.", "jaxlib.")) else None
+
+
+def _for_tensors(x: Any) -> Function:
+    """A JAX function as a fad one."""
+    return Op(getattr(x, "__name__", "jax_function"), "jax", x).function
+
+
+def _replace(f: Function, x: Any) -> Any:
+    """Apply ``f`` to the functions in an argument."""
     if type(x) in (list, tuple):
-        return type(x)([_bare(v) for v in x])
-    return x
+        return type(x)([_replace(f, v) for v in x])
+    return f(x) if _is_function(x) else x
 
 
 def _has_body(x: Any) -> bool:
+    """Whether an argument is or holds a function that may be written in fad."""
     if type(x) in (list, tuple):
         return any(map(_has_body, x))
-    return _is_body(x)
+    return _is_function(x) and _twin_of(x) is None
+
+
+def _to_fad(x: Any) -> Any:
+    """A function as a body: it takes Tensors, and functions that JAX gives it do so too."""
+    if isinstance(getattr(x, "op", None), Op):
+        return x
+    if _twin_of(x) is x:
+        return _for_tensors(x)
+
+    def body(*args: Any, **kwargs: Any) -> Any:  # custom_root hands its function to `solve`
+        given = [_for_tensors(a) if _is_function(a) else a for a in args]
+        return x(*given, **kwargs)
+
+    return body
 
 
 def _with_bodies(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
@@ -94,11 +126,11 @@ def _with_bodies(name: str, where: str, twin: Any, roles: dict[str, int]) -> Fun
     ordinary = Op(name, where, twin, roles).function
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        args = tuple([_bare(a) for a in args])
-        kwargs = {k: _bare(v) for k, v in kwargs.items()}
-        if any(map(_has_body, args)) or any(map(_has_body, kwargs.values())):
-            return call_with_bodies(twin, args, kwargs)
-        return ordinary(*args, **kwargs)
+        staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
+        f = _to_fad if staged else _twin_of  # JAX recognizes some of its own functions
+        args = tuple([_replace(f, a) for a in args])
+        kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
+        return call_with_bodies(twin, args, kwargs) if staged else ordinary(*args, **kwargs)
 
     function.op = ordinary.op  # type: ignore[attr-defined]
     dressed: Function = dress(function, twin, name, where)
@@ -128,6 +160,7 @@ def _maker(name: str, where: str, twin: Any) -> Function:
 
         def method(method_name: str) -> Function:
             run = functools.partial(_make_and_call, twin, method_name)
+            run.__name__ = name  # type: ignore[attr-defined]
 
             def made(*args: Any, **kwargs: Any) -> Any:
                 return call_with_bodies(run, (body, options, named, args, kwargs), {})
@@ -302,7 +335,7 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
     if listed(twins.HOST):
-        replace = _abstract if name == "result_type" else _stand_in
+        replace = _REPLACED.get(name, _stand_in)
         return _on_host(name, where, value, replace)
     if listed(twins.ON_VALUES):
         return _on_host(name, where, value, _value)

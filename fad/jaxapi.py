@@ -6,6 +6,7 @@ refused here, at import, with the range that works.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ __all__ = [
     "is_inexact",
     "mlir",
     "new_primitive",
+    "outside_trace",
+    "set_current_trace",
     "shaped_array",
 ]
 
@@ -43,6 +46,15 @@ ClosedJaxpr = jex_core.ClosedJaxpr
 Literal = jex_core.Literal
 float0 = jax.dtypes.float0
 shaped_array = jax.core.ShapedArray
+set_current_trace = jex_core.set_current_trace
+
+
+@contextlib.contextmanager
+def outside_trace() -> Iterator[Any]:
+    """Compute eagerly inside of a JAX trace; gives the trace, for `set_current_trace`."""
+    with jex_core.take_current_trace() as trace, jax.core.eval_context():
+        yield trace
+
 
 
 def new_primitive(name: str) -> Any:
@@ -109,3 +121,57 @@ def is_inexact(dtype: Any) -> bool:
     if known is None:
         known = _inexact[dtype] = bool(jax.numpy.issubdtype(dtype, np.inexact))
     return known
+
+
+def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
+    """A hashable form of a jaxpr: equal keys, same program.
+
+    What cannot be hashed counts by identity, so it must be kept alive as long as the key is.
+    """
+    numbers: dict[Any, int] = {}
+
+    def atom(v: Any) -> Any:
+        if isinstance(v, Literal):
+            value = np.asarray(v.val)
+            return (str(value.dtype), value.shape, value.tobytes(), v.aval)
+        return numbers.setdefault(v, len(numbers))
+
+    def param(p: Any) -> Any:
+        if isinstance(p, ClosedJaxpr):
+            return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
+        if isinstance(p, Jaxpr):
+            return jaxpr_key(p)
+        if isinstance(p, (tuple, list)):
+            return (type(p), tuple([param(x) for x in p]))
+        try:
+            hash(p)
+        except TypeError:
+            return (type(p), id(p))
+        return (type(p), p)
+
+    inputs = tuple([(atom(v), v.aval) for v in (*jaxpr.constvars, *jaxpr.invars)])
+    eqns = tuple(
+        [
+            (
+                eqn.primitive,
+                tuple([atom(v) for v in eqn.invars]),
+                tuple([(atom(v), v.aval) for v in eqn.outvars]),
+                tuple([(k, param(v)) for k, v in sorted(eqn.params.items())]),
+            )
+            for eqn in jaxpr.eqns
+        ]
+    )
+    return (inputs, eqns, tuple([atom(v) for v in jaxpr.outvars]))
+
+
+def bind_jaxpr(closed: Any) -> Any:
+    """A function of (consts, inputs) that evaluates a closed jaxpr with those consts."""
+    count = len(closed.consts)
+
+    def run(*values: Any) -> Any:
+        env = dict(zip(closed.jaxpr.constvars, values[:count], strict=True))
+        env.update(zip(closed.jaxpr.invars, values[count:], strict=True))
+        map_equations(closed.jaxpr.eqns, env)
+        return [v.val if isinstance(v, Literal) else env[v] for v in closed.jaxpr.outvars]
+
+    return run

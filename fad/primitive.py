@@ -335,7 +335,11 @@ class VjpPlan:
         self.from_inputs = True
         self._vjps: dict[Any, Primitive] = {}
         if primitive.jit and not primitive.collective:
-            self._analyse(avals)
+            try:
+                self._analyse(avals)
+            except (TypeError, ValueError, NotImplementedError):
+                # It has no reverse mode (a while loop): that is an error only when one is asked for.
+                self.from_inputs, self.differentiable = True, None
 
     def _analyse(self, avals: list[Any]) -> None:
         """Trace ``jax.vjp`` and sort its residuals; see NOTE [what a derived vjp saves]."""

@@ -54,6 +54,8 @@ ROLES: dict[str, dict[str, dict[str, int]]] = {
         "fft": {"fft_lengths": STATIC},
         "gather": {"fill_value": STATIC},
         "pow": {"y": EXPONENT},
+        "reduce": {"init_values": STRUCTURE},
+        "reduce_window": {"init_value": STRUCTURE},
         "slice_in_dim": {"start_index": STATIC, "limit_index": STATIC},
     },
     "jax.scipy.optimize": {"minimize": {"args": ARRAY}},

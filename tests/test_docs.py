@@ -39,6 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = sorted((ROOT / "fad").rglob("*.py"))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+BRACKET = re.compile(r" ?([\[\](){},:=]) ?")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
 
 
@@ -104,10 +105,10 @@ def plain(value: Any) -> Any:
 
 def same_text(expected: str, got: str) -> bool:
     """Whether the texts agree, white space aside; a number agrees to the digits stated."""
-    expected, got = ("".join(text.split()) for text in (expected, got))
+    expected, got = (BRACKET.sub(r"\1", " ".join(t.split())) for t in (expected, got))
     wanted, numbers = NUMBER.findall(expected), NUMBER.findall(got)
     if "..." in expected:
-        pattern = ".*".join(re.escape(part) for part in expected.split("..."))
+        pattern = ".*".join(re.escape(part.strip()) for part in expected.split("..."))
         return re.fullmatch(pattern, got) is not None
     if NUMBER.sub("#", expected) != NUMBER.sub("#", got) or len(wanted) != len(numbers):
         return False
@@ -260,6 +261,7 @@ def test_readme_names_pages_that_exist() -> None:
     "line",
     [
         "1 + 1  # -> 3",
+        "jnp.arange(3)  # -> [0 12]",
         "print('a', 1)  # -> a 2",
         "x = [1, 2]  # -> [1, 3]",
         "jnp.float32(1) / 3  # -> 0.34",
@@ -290,6 +292,8 @@ def test_wrong_statements_are_caught(line: str) -> None:
         "print(1)\nprint(\n    2\n)\n# -> 2",
         "print('1\\n2')\n# -> 1\n#    2",
         "x = 1  # an ordinary comment\n# -> 1",
+        "jnp.arange(3.0)  # -> [0. 1. 2.]",
+        "jnp.eye(2)\n# -> [[1. 0.]\n#     [0. 1.]]",
     ],
 )
 def test_true_statements_pass(line: str) -> None:

@@ -182,7 +182,7 @@ def test_names_that_have_gone_do_not_warn() -> None:
 
 
 def test_tables_name_what_exists() -> None:
-    old = {"pgather", "pvary"}  # names of other versions of JAX
+    old = {"pgather", "pvary", "psend", "precv"}  # not in all versions of JAX, or deprecated
     tables = [
         twins.HOST, twins.ON_VALUES, twins.BODIES, twins.MAKERS, twins.COLLECTIVES,
         twins.FACTORIES, twins.CLASSES, twins.INDEXERS, twins.MISSING, twins.ROLES,
@@ -339,7 +339,7 @@ CASES = [
     case("numpy.nan_to_num", jnp.log(V - 0.5), nan=1.0),
     case("numpy.modf", V * 9),
     case("numpy.divmod", V, 0.2),
-    case("numpy.ix_", I, BITS),
+    case("numpy.ix_", I, I[:2]),
     case("numpy.packbits", BITS),
     case("numpy.bitwise_and", I, 2),
     case("numpy.left_shift", I, 1),
@@ -477,7 +477,6 @@ DATA_DEPENDENT = [
     case("numpy.roots", V),
     case("numpy.choose", I % 2, [V, -V], mode="raise"),
     case("numpy.ravel_multi_index", (I[:2], I[2:4]), (4, 4)),
-    case("numpy.ix_", BITS, I),
     case("numpy.polymul", V, V, trim_leading_zeros=True),
 ]
 
@@ -486,6 +485,12 @@ def find(root: Any, name: str) -> Any:
     for part in name.split("."):
         root = getattr(root, part)
     return root
+
+
+# A Tensor given as a shape has been read: what is made of it is a new array.
+FROM_SHAPES = frozenset(
+    "numpy.empty numpy.full numpy.indices numpy.ones numpy.zeros lax.empty lax.full".split()
+)
 
 
 def check(case: Case) -> None:
@@ -499,10 +504,9 @@ def check(case: Case) -> None:
         return
     out = function(*args, **kwargs)
     assert_same(out, expected)
-    arrays = [x for x in trees.flatten(out)[0] if hasattr(x, "shape")]
-    if case.args[1:] and case.name in ("numpy.arange", "numpy.reshape"):
-        return
-    assert all(isinstance(x, fad.Tensor) for x in arrays) or case.name == "numpy.zeros_like"
+    if case.name not in FROM_SHAPES:
+        arrays = [x for x in trees.flatten(out)[0] if hasattr(x, "shape")]
+        assert all(isinstance(x, fad.Tensor) for x in arrays)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -796,7 +800,9 @@ def test_ufuncs(name: str) -> None:
     assert_same(function.accumulate(t), twin.accumulate(x))
     assert_same(function.outer(t, t), twin.outer(x, x))
     index = jnp.array([0, 2])
-    assert_same(function.at(t, index, t[:2], inplace=False), twin.at(x, index, x[:2], inplace=False))
+    assert_same(
+        function.at(t, index, t[:2], inplace=False), twin.at(x, index, x[:2], inplace=False)
+    )
     assert_same(function.reduceat(t, index), twin.reduceat(x, index))
 
 
@@ -848,7 +854,7 @@ def test_asarray_returns_a_tensor_as_it_is() -> None:
     assert fnp.asarray(x) is x
     assert fnp.array(x) is not x
     assert fnp.from_dlpack(x) is x
-    assert isinstance(fnp.from_dlpack(np.asarray(V)), jax.Array)
+    assert isinstance(fnp.from_dlpack(np.array(V)), jax.Array)
     assert isinstance(fnp.asarray([1.0, 2.0]), jax.Array)
     assert fnp.asarray([x, x]).shape == (2, 5)
 
@@ -902,7 +908,7 @@ def test_under_jax_tracing() -> None:
 
     assert_same(jax.jit(f)(V), f(V))
     assert_same(jax.vmap(f)(M), jnp.stack([f(row) for row in M]))
-    assert_same(jax.grad(f)(V), jnp.where(V > 0.4, 0.5, 0.0))
+    np.testing.assert_allclose(jax.grad(f)(V), jnp.where(V > 0.4, 0.5, 0.0))
     with pytest.raises((TypeError, IndexError)):
         jax.jit(lambda x: fnp.nonzero(x))(V)
     assert_same(fnp.nonzero(V), jnp.nonzero(V))
@@ -932,7 +938,7 @@ def test_numpy_scalars_and_wide_integers() -> None:
 
 @dataclass
 class Body:
-    """A call with a body: ``run(module, x)`` with JAX's modules on arrays, with fad's on Tensors."""
+    """A call with a body: ``run(jax, array)`` is what ``run(fad, tensor)`` should give."""
 
     name: str
     run: Callable[[Any, Any], Any]
@@ -942,7 +948,9 @@ def _custom_root(m: Any, x: Any) -> Any:
     def solve(f: Any, guess: Any) -> Any:
         return m.lax.fori_loop(0, 20, lambda _, y: y - f(y) / (2 * y), guess)
 
-    return m.lax.custom_root(lambda y: y * y - x, x, solve, lambda g, y: y / g(1.0))
+    return m.lax.custom_root(
+        lambda y: y * y - x, x, solve, lambda g, y: y / g(m.numpy.ones_like(y))
+    )
 
 
 BODIES = [
@@ -963,6 +971,7 @@ BODIES = [
     Body("pad", lambda m, x: m.numpy.pad(x, 1, lambda v, w, i, k: v.at[: w[0]].set(x[0]))),
     Body("scan", lambda m, x: m.lax.scan(lambda c, a: (c * a, c + x[0]), x[1], x)),
     Body("cond", lambda m, x: m.lax.cond(x[0] > 0, m.numpy.sin, lambda y: y * x, x)),
+    Body("cond_jax", lambda m, x: m.lax.cond(x[0] > 0, jnp.sin, lambda y: y * x, x)),
     Body("switch", lambda m, x: m.lax.switch(1, [m.numpy.sin, lambda y: y * x], x)),
     Body("fori_loop", lambda m, x: m.lax.fori_loop(0, 3, lambda i, y: y * x, x)),
     Body("map", lambda m, x: m.lax.map(lambda y: m.numpy.sin(y) * x[0], x)),
@@ -989,9 +998,9 @@ BODIES = [
     Body("cg_matrix", lambda m, x: m.scipy.sparse.linalg.cg(m.numpy.diag(x), x)[0]),
     Body(
         "minimize",
-        lambda m, x: m.scipy.optimize.minimize(
-            lambda y: m.numpy.sum((y - x) ** 2), x * 0, method="BFGS"
-        ).x,
+        lambda m, x: (
+            m.scipy.optimize.minimize(lambda y: m.numpy.sum((y - x) ** 2), x * 0, method="BFGS").x
+        ),
     ),
 ]
 

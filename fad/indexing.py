@@ -1,0 +1,344 @@
+"""Indexing: ``x[i]`` and ``x.at[i]`` as Primitives that compile once for each form of index.
+
+Integers and the starts of unit-step slices are arguments of the compiled function, so a loop over
+rows or a moving window compiles nothing new; the form of the index (which entries are slices, how
+long, where None and ``...`` stand) is static.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.autograd.record import as_tensor
+from fad.dispatch import bind
+from fad.errors import HostValueError, describe
+from fad.primitive import Primitive
+from fad.tensor import Tensor
+
+__all__ = ["At", "get_item", "parse_index"]
+
+# Forms of one entry of an index
+_ARRAY = "array"
+_INT = "int"
+_NEW = "newaxis"
+_SLICE = "slice"  # ("slice", start, stop, step)
+_WINDOW = "window"  # ("window", length): start is an argument
+
+
+def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """The static form of an index into ``x``, one entry for each dimension, and its array arguments.
+
+    Raises:
+        IndexError: too many indices, an integer out of bounds, or a type that cannot index.
+    """
+    entries = list(index) if isinstance(index, tuple) else [index]
+    entries = [_entry(e, x) for e in entries]
+    expanded: list[Any] = []
+    for e in entries:
+        if isinstance(e, list):
+            expanded.extend(e)
+        else:
+            expanded.append(e)
+    used = sum(_consumes(e) for e in expanded)
+    ndim = len(x.shape)
+    if used > ndim:
+        raise IndexError(
+            f"too many indices: {describe(x)} has {ndim} dimensions, but {used} were indexed"
+        )
+    dots = [k for k, e in enumerate(expanded) if e is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can have only one ellipsis ('...')")
+    fill = [slice(None)] * (ndim - used)
+    if dots:
+        expanded[dots[0] : dots[0] + 1] = fill
+    else:
+        expanded.extend(fill)
+    form: list[Any] = []
+    values: list[Any] = []
+    dim = 0
+    for e in expanded:
+        if e is None:
+            form.append(_NEW)
+            continue
+        size = x.shape[dim]
+        if isinstance(e, slice):
+            start, stop, step = e.indices(size)
+            length = len(range(start, stop, step))
+            if step != 1 or length == size or length == 0:
+                form.append((_SLICE, e.start, e.stop, e.step))
+            else:
+                form.append((_WINDOW, length))
+                values.append(start)
+        elif isinstance(e, int):
+            if not -size <= e < size:
+                raise IndexError(
+                    f"index {e} is out of bounds for dimension {dim} with size {size} of {describe(x)}"
+                )
+            form.append(_INT)
+            values.append(e % size)
+        else:
+            form.append(_ARRAY)
+            values.append(e)
+        dim += 1
+    return tuple(form), values
+
+
+def _consumes(entry: Any) -> int:
+    return 0 if entry is None or entry is Ellipsis else 1
+
+
+def _bound(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        return int(value)
+    return operator.index(value)
+
+
+def _entry(e: Any, x: Any) -> Any:
+    """One entry of an index: a slice, int, None, Ellipsis or array; a list of arrays for a mask."""
+    if e is None or e is Ellipsis:
+        return e
+    if isinstance(e, slice):
+        return slice(_bound(e.start), _bound(e.stop), _bound(e.step))
+    if isinstance(e, (bool, np.bool_)):
+        return [None, jnp.zeros(1 if e else 0, np.int32)]
+    if isinstance(e, (int, np.integer)):
+        return int(e)
+    if isinstance(e, (list, tuple)):
+        e = _from_sequence(e)
+    if not isinstance(e, (Tensor, jax.Array, np.ndarray)):
+        raise IndexError(
+            f"a Tensor can be indexed by integers, slices, None, ... and arrays of integers or bools, "
+            f"got {describe(e)}"
+        )
+    if e.dtype == bool:
+        return _mask_indices(e)
+    if not jnp.issubdtype(e.dtype, np.integer):
+        raise IndexError(f"arrays used as indices must be of integer or bool dtype, got {describe(e)}")
+    return e
+
+
+def _from_sequence(e: Sequence[Any]) -> Any:
+    if any(isinstance(v, Tensor) for v in e):
+        stack = Primitive("stack", lambda *vs: jnp.stack(vs))
+        return bind(stack, [as_tensor(v) for v in e])
+    array = np.asarray(e)
+    return array.astype(np.int32) if array.size == 0 else array
+
+
+def _mask_indices(mask: Any) -> list[Any]:
+    """The integer indices that a bool mask selects; it must have concrete values."""
+    try:
+        concrete = np.asarray(mask.__array__() if isinstance(mask, Tensor) else mask)
+    except (HostValueError, jax.errors.TracerArrayConversionError) as error:
+        raise HostValueError(
+            "a bool mask selects a number of elements that depends on data, so it cannot be used as "
+            "an index inside vmap or jit: write fad.numpy.where(mask, x, y), or "
+            "fad.numpy.nonzero(mask, size=n) for a known count"
+        ) from error
+    if concrete.ndim == 0:
+        return [None, jnp.zeros(1 if concrete else 0, np.int32)]
+    return [jnp.asarray(i) for i in concrete.nonzero()]
+
+
+def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+    """The index for JAX, windows still as slices from a traced start."""
+    it = iter(values)
+    index: list[Any] = []
+    for f in form:
+        if f == _NEW:
+            index.append(None)
+        elif f in (_ARRAY, _INT):
+            index.append(next(it))
+        elif f[0] == _SLICE:
+            index.append(slice(*f[1:]))
+        else:
+            index.append((next(it), f[1]))
+    return tuple(index)
+
+
+def _is_simple(form: tuple[Any, ...]) -> bool:
+    """Whether windows and ints are all that is not a full or strided slice."""
+    return _ARRAY not in form
+
+
+def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+    """``x`` with its windows cut out by dynamic slices, and the index that is left."""
+    index = _rebuild(form, values)
+    starts: list[Any] = []
+    sizes: list[int] = []
+    rest: list[Any] = []
+    dim = 0
+    moved = False
+    for f, i in zip(form, index, strict=True):
+        if f == _NEW:
+            rest.append(None)
+            continue
+        size = x.shape[dim]
+        if f == _INT and _is_simple(form):
+            starts.append(i)
+            sizes.append(1)
+            rest.append(0)
+            moved = True
+        elif isinstance(i, tuple):
+            starts.append(i[0])
+            sizes.append(i[1])
+            rest.append(slice(None))
+            moved = True
+        else:
+            starts.append(0)
+            sizes.append(size)
+            rest.append(i)
+        dim += 1
+    if moved:
+        x = jax.lax.dynamic_slice(x, [jnp.asarray(s, np.int32) for s in starts], sizes)
+    return x, tuple(rest)
+
+
+@functools.lru_cache(maxsize=4096)
+def _getter(form: tuple[Any, ...]) -> Primitive:
+    def getitem(x: Any, *values: Any) -> Any:
+        x, rest = _windowed(x, form, values)
+        return x[rest]
+
+    return Primitive("getitem", getitem)
+
+
+def get_item(x: Any, index: Any) -> Any:
+    """``x[index]`` for a Tensor.
+
+    Basic indices (ints, slices, None, ...) and integer arrays work under every transform; a bool
+    mask needs concrete values.
+
+    Raises:
+        IndexError: see `parse_index`.
+    """
+    form, values = parse_index(x, index)
+    return bind(_getter(form), [x, *values])
+
+
+def _full_index(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+    """The index with windows as integer ranges, for updates."""
+    return tuple(
+        [
+            i if not isinstance(i, tuple) else i[0] + jnp.arange(i[1])
+            for i in _rebuild(form, values)
+        ]
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> Primitive:
+    def update(x: Any, v: Any, *values: Any) -> Any:
+        windows = [k for k, f in enumerate(form) if isinstance(f, tuple) and f[0] == _WINDOW]
+        if not windows:
+            index = _rebuild(form, values)
+            return getattr(x.at[index], method)(v, **dict(options))
+        # Cut the windows out, update inside, and put them back: one slice update, no scatter.
+        cut, rest = _windows_only(x, form, values)
+        new = getattr(cut.at[rest], method)(v, **dict(options))
+        return jax.lax.dynamic_update_slice(x, new, _starts(x, form, values))
+
+    return Primitive(f"at_{method}", update)
+
+
+def _starts(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> list[Any]:
+    index = [i for f, i in zip(form, _rebuild(form, values), strict=True) if f != _NEW]
+    return [jnp.asarray(i[0] if isinstance(i, tuple) else 0, np.int32) for i in index]
+
+
+def _windows_only(
+    x: Any, form: tuple[Any, ...], values: Sequence[Any]
+) -> tuple[Any, tuple[Any, ...]]:
+    index = _rebuild(form, values)
+    per_dim = [i for f, i in zip(form, index, strict=True) if f != _NEW]
+    sizes = [i[1] if isinstance(i, tuple) else n for i, n in zip(per_dim, x.shape, strict=True)]
+    cut = jax.lax.dynamic_slice(x, _starts(x, form, values), sizes)
+    return cut, tuple([slice(None) if isinstance(i, tuple) else i for i in index])
+
+
+
+
+class At:
+    """``x.at``: functional updates, ``x.at[index].set(v)`` and the like, as ``jax.numpy.ndarray.at``.
+
+    >>> import fad
+    >>> fad.tensor([1.0, 2.0, 3.0]).at[1:].add(10.0).tolist()
+    [1.0, 12.0, 13.0]
+    """
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+    def __getitem__(self, index: Any) -> _Selected:
+        return _Selected(self.x, index)
+
+    def __repr__(self) -> str:
+        return f"At({self.x!r})"
+
+
+class _Selected:
+    """Part of a Tensor, to be read or replaced: each method returns a new Tensor."""
+
+    __slots__ = ("index", "x")
+
+    def __init__(self, x: Tensor, index: Any) -> None:
+        self.x = x
+        self.index = index
+
+    def _update(self, method: str, v: Any, options: dict[str, Any]) -> Any:
+        form, values = parse_index(self.x, self.index)
+        op = _updater(method, form, tuple(sorted(options.items())))
+        return bind(op, [self.x, jnp.asarray(v) if isinstance(v, (list, np.ndarray)) else v, *values])
+
+    def get(self) -> Any:
+        """``x[index]``."""
+        return get_item(self.x, self.index)
+
+    def set(self, v: Any, **options: Any) -> Any:
+        """``x`` with ``x[index] = v``."""
+        return self._update("set", v, options)
+
+    def add(self, v: Any, **options: Any) -> Any:
+        """``x`` with ``x[index] += v``; repeated indices add up."""
+        return self._update("add", v, options)
+
+    def subtract(self, v: Any, **options: Any) -> Any:
+        """``x`` with ``x[index] -= v``."""
+        return self._update("subtract", v, options)
+
+    def multiply(self, v: Any, **options: Any) -> Any:
+        """``x`` with ``x[index] *= v``."""
+        return self._update("multiply", v, options)
+
+    mul = multiply
+
+    def divide(self, v: Any, **options: Any) -> Any:
+        """``x`` with ``x[index] /= v``."""
+        return self._update("divide", v, options)
+
+    def power(self, v: Any, **options: Any) -> Any:
+        """``x`` with ``x[index] **= v``."""
+        return self._update("power", v, options)
+
+    def min(self, v: Any, **options: Any) -> Any:
+        """``x`` with ``x[index] = minimum(x[index], v)``."""
+        return self._update("min", v, options)
+
+    def max(self, v: Any, **options: Any) -> Any:
+        """``x`` with ``x[index] = maximum(x[index], v)``."""
+        return self._update("max", v, options)
+
+    def apply(self, f: Any) -> Any:
+        """``x`` with ``x[index] = f(x[index])``, for an elementwise ``f``."""
+        return self.set(f(self.get()))

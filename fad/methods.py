@@ -1,0 +1,600 @@
+"""The one place where Tensor gains operators, methods, and its place among JAX's pytrees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fad.numpy as fnp
+from fad.autograd import engine
+from fad.autograd.record import ROOT, as_tensor
+from fad.dispatch import bind, outlived, state
+from fad.errors import GradientError, HostValueError, LevelError, describe
+from fad.graph import accumulator_of
+from fad.indexing import At, get_item
+from fad.jaxapi import is_inexact
+from fad.levels import BatchLevel, JvpLevel
+from fad.primitive import Primitive
+from fad.staging import StagedLevel
+from fad.tensor import Tensor, meta_of, new_tensor
+
+__all__ = ["asarray", "stop_gradient", "tensor"]
+
+
+# Making Tensors
+
+
+def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """A new Tensor that holds a copy of ``data``.
+
+    Arguments:
+        data: a number, array, Tensor, or nested sequence of them.
+        dtype: the dtype; default is that of the data, float32 for Python floats.
+        requires_grad: record what is computed from it; needs a floating or complex dtype.
+
+    Raises:
+        TypeError: ``requires_grad`` for an integer or bool dtype.
+
+    Source: ``torch.tensor``.
+
+    >>> import fad
+    >>> fad.tensor([1.0, 2.0], requires_grad=True)
+    Tensor([1., 2.], dtype=float32, requires_grad=True)
+    """
+    if isinstance(data, Tensor):
+        data = data.detach()
+        t = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+    else:
+        out = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+        t = as_tensor(out)
+        if isinstance(out, Tensor):
+            t = t.detach()
+    return t.requires_grad_() if requires_grad else t
+
+
+def asarray(x: Any, dtype: Any = None) -> Tensor:
+    """``x`` as a Tensor: the same one if it is a Tensor of that dtype, else around a JAX array.
+
+    >>> import fad, jax.numpy as jnp
+    >>> fad.asarray(jnp.ones(2))
+    Tensor([1., 1.], dtype=float32)
+    """
+    if isinstance(x, Tensor):
+        return x if dtype is None or x.dtype == jnp.dtype(dtype) else x.astype(dtype)
+    return as_tensor(fnp.asarray(x, dtype=dtype))
+
+
+# Values
+
+
+def peel(x: Any) -> Any:
+    """The bare primal value of a Tensor, under grad and jvp levels.
+
+    Raises:
+        HostValueError: it is batched or being traced, and so has no single value.
+    """
+    x = outlived(x)
+    while isinstance(x, Tensor):
+        if isinstance(x.level, BatchLevel) and x.aux is not None:
+            raise HostValueError(
+                f"a batched Tensor ({describe(x)} inside vmap) has a value for each lane, not one: "
+                "write fad.numpy.where(condition, a, b) instead of a Python branch, and keep host "
+                "code out of vmap."
+            )
+        if isinstance(x.level, StagedLevel):
+            raise HostValueError(
+                f"a Tensor ({describe(x)}) inside the body of a staged function (jit, scan, cond, "
+                "...) has no value yet: use fad.numpy.where or fad.lax.cond instead of a Python "
+                "branch."
+            )
+        x = outlived(x.value)
+    return x
+
+
+def _concrete(x: Tensor, what: str) -> Any:
+    value = peel(x)
+    if isinstance(value, jax.core.Tracer):
+        raise HostValueError(
+            f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value yet. Use "
+            "fad.numpy.where or fad.lax.cond instead of a Python branch."
+        )
+    return value
+
+
+def _is_tracked(x: Any) -> bool:
+    while isinstance(x, Tensor):
+        if x.requires_grad or (isinstance(x.level, JvpLevel) and x.aux is not None):
+            return True
+        x = outlived(x.value)
+    return False
+
+
+def _array(self: Tensor) -> Any:
+    """The JAX array that holds the value.
+
+    Inside ``grad`` and ``jvp`` it is the primal value, without its derivatives.
+    """
+    return peel(self)
+
+
+def _numpy(self: Tensor) -> np.ndarray:
+    """The value as a NumPy array.
+
+    Raises:
+        GradientError: the Tensor requires grad: write ``x.detach().numpy()``.
+        HostValueError: it is batched or being traced.
+    """
+    value = _concrete(self, "numpy()")
+    if _is_tracked(self):
+        raise GradientError(
+            "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
+            "write x.detach().numpy()"
+        )
+    return np.asarray(value)
+
+
+def _dunder_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    value = _numpy(self)
+    return np.array(value, dtype=dtype, copy=True) if copy else np.asarray(value, dtype=dtype)
+
+
+def _item(self: Tensor, *args: Any) -> Any:
+    """The element of a Tensor with one element, or that at ``args``, as a Python scalar."""
+    return _concrete(self, "item()").item(*args)
+
+
+def _tolist(self: Tensor) -> Any:
+    """The value as nested lists of Python scalars."""
+    return np.asarray(_concrete(self, "tolist()")).tolist()
+
+
+def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]:
+    def scalar(self: Tensor) -> Any:
+        return convert(_concrete(self, what))
+
+    scalar.__name__ = what
+    return scalar
+
+
+def _len(self: Tensor) -> int:
+    if not self.shape:
+        raise TypeError("len() of a 0-d Tensor")
+    return self.shape[0]
+
+
+
+
+def _iter(self: Tensor) -> Iterator[Any]:
+    if not self.shape:
+        raise TypeError("iteration over a 0-d Tensor")
+    return iter([self[i] for i in range(self.shape[0])])
+
+
+def _contains(self: Tensor, value: Any) -> bool:
+    return bool(fnp.any(fnp.equal(self, value)))
+
+
+def _repr(self: Tensor) -> str:
+    """Value, dtype, level and kind where wrapped, and place in the graph."""
+    parts = [f"dtype={_safe(lambda: self.dtype)}"]
+    inner = self.value
+    if self.level is not ROOT:
+        parts.append(f"level={self.level.id} ({self.level.kind})")
+        if not self.level.alive:
+            parts[-1] = parts[-1][:-1] + ", finished)"
+        if isinstance(self.level, BatchLevel) and self.aux is not None:
+            parts.append(f"batch_dim={self.aux}")
+        if isinstance(self.level, JvpLevel) and self.aux is not None:
+            parts.append(f"tangent={_short(self.aux)}")
+    if self.node is not None:
+        parts.append(f"grad_fn=<{self.node.name()}>")
+    elif self.requires_grad:
+        parts.append("requires_grad=True")
+    return f"Tensor({_short(inner)}, {', '.join(parts)})"
+
+
+def _safe(f: Callable[[], Any]) -> Any:
+    try:
+        return f()
+    except (AttributeError, LevelError):
+        return "?"
+
+
+def _short(value: Any) -> str:
+    """An array's values as text; the type and shape of what has none."""
+    while isinstance(value, Tensor) and not isinstance(value.level, BatchLevel):
+        value = value.value
+    if isinstance(value, Tensor):
+        return repr(value)
+    if isinstance(value, jax.core.Tracer) or not isinstance(value, (jax.Array, np.ndarray)):
+        return f"<{describe(value)}>"
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+        return f"<{describe(value)}>"
+    return np.array2string(np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor(")
+
+
+# Autograd attributes
+
+
+def _is_leaf(self: Tensor) -> bool:
+    """Whether no recorded operation produced it."""
+    return self.node is None
+
+
+def _grad_fn(self: Tensor) -> Any:
+    """The node that produced it, None for a leaf."""
+    return self.node
+
+
+def _get_grad(self: Tensor) -> Tensor | None:
+    """The gradient that ``backward`` accumulated, None if there is none."""
+    return None if self.meta is None else self.meta.grad
+
+
+def _set_grad(self: Tensor, value: Any) -> None:
+    if value is not None:
+        value = as_tensor(value)
+        if value.shape != self.shape or value.dtype != self.dtype:
+            raise GradientError(
+                f"grad must have the shape and dtype of the Tensor, {self.dtype}{list(self.shape)}, "
+                f"got {value.dtype}{list(value.shape)}"
+            )
+    meta_of(self).grad = value
+
+
+def _version(self: Tensor) -> int:
+    """How often it was changed in place."""
+    return 0 if self.meta is None else self.meta.version
+
+
+def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Switch recording of what is computed from this leaf on or off; returns the Tensor.
+
+    Raises:
+        TypeError: its dtype has no derivatives.
+        GradientError: it is not a leaf.
+    """
+    if requires_grad and not is_inexact(self.dtype):
+        raise TypeError(
+            f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}: "
+            "convert it with x.astype(float)"
+        )
+    if self.node is not None:
+        if requires_grad:
+            return self
+        raise GradientError(
+            "you can only change requires_grad of leaf Tensors: use x.detach() for a Tensor without "
+            "history"
+        )
+    self.requires_grad = bool(requires_grad)
+    return self
+
+
+def _backward(
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """`fad.autograd.backward` from this Tensor."""
+    engine.backward(
+        self, None if gradient is None else [gradient], retain_graph, create_graph, inputs
+    )
+
+
+def _detach(self: Tensor) -> Tensor:
+    """The same value without history and without tangents."""
+    return stop_gradient(self)
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x`` as a constant: no gradient and no tangent passes through it, at any level.
+
+    Arguments:
+        x: a pytree of Tensors and arrays.
+
+    Source: ``torch.Tensor.detach``, ``jax.lax.stop_gradient``.
+
+    >>> import fad
+    >>> float(fad.grad(lambda x: x * fad.stop_gradient(x))(3.0))
+    3.0
+    """
+    return jax.tree_util.tree_map(_stop, x, is_leaf=lambda v: isinstance(v, Tensor))
+
+
+_STOP = Primitive("stop_gradient", jax.lax.stop_gradient)
+
+
+def _stop(x: Any) -> Any:
+    x = outlived(x)
+    if not isinstance(x, Tensor):
+        return jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x
+    level, value = x.level, x.value
+    if level is ROOT:
+        inner = jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
+        return new_tensor(inner, ROOT)
+    if isinstance(level, BatchLevel):
+        return new_tensor(_stop(value), level, x.aux)
+    if isinstance(level, StagedLevel):
+        t = bind(_STOP, (level.detach(x),))
+        t.requires_grad = False
+        return t
+    inner = _stop(value)
+    return new_tensor(inner, level)
+
+
+def _detach_(self: Tensor) -> Tensor:
+    """Drop history and tangents in place."""
+    t = stop_gradient(self)
+    self.value, self.aux, self.level = t.value, t.aux, t.level
+    self.requires_grad, self.node, self.output_nr = False, None, 0
+    return self
+
+
+_CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True))
+
+
+def _clone(self: Tensor) -> Tensor:
+    """A copy with the same history."""
+    t: Tensor = bind(_CLONE, (self,))
+    return t
+
+
+# Operators
+
+
+def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, Any], Any]:
+    if swap:
+
+        def operator(self: Tensor, other: Any) -> Any:
+            if isinstance(other, _OPERANDS):
+                return op(other, self)
+            return NotImplemented
+    else:
+
+        def operator(self: Tensor, other: Any) -> Any:
+            if isinstance(other, _OPERANDS):
+                return op(self, other)
+            return NotImplemented
+
+    return operator
+
+
+_OPERANDS = (Tensor, float, int, complex, jax.Array, np.ndarray, np.generic)
+
+_BINARY = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "divmod": "divmod",
+    "pow": "power",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+}
+_COMPARE = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}
+
+# Methods that are the function of the same name with the Tensor as first argument.
+_METHODS = """all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod
+cumsum diagonal dot imag max mean min nonzero prod ptp ravel real repeat round searchsorted sort
+squeeze std sum swapaxes take trace var""".split()
+_PROPERTIES = ("real", "imag")
+
+
+def _method(op: Any, name: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return op(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = f"``fad.numpy.{name}`` of this Tensor."
+    return method
+
+
+def _reshape(self: Tensor, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
+    """The same elements in another shape; ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
+    if "shape" in kwargs:
+        return fnp.reshape(self, kwargs["shape"], order)
+    target = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    return fnp.reshape(self, tuple(target)) if order == "C" else fnp.reshape(self, tuple(target), order)
+
+
+def _transpose(self: Tensor, *axes: Any) -> Any:
+    """Dimensions permuted; reversed if no ``axes`` are given."""
+    if not axes or axes == (None,):
+        return fnp.transpose(self)
+    return fnp.transpose(
+        self, tuple(axes[0]) if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    )
+
+
+def _flatten(self: Tensor, order: str = "C") -> Any:
+    """A copy with one dimension."""
+    return fnp.ravel(self, order) if order != "C" else fnp.ravel(self)
+
+
+def _astype(self: Tensor, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    """Converted to ``dtype``."""
+    return fnp.astype(self, dtype)
+
+
+def _view(self: Tensor, dtype: Any = None) -> Any:
+    """The same bytes read as another dtype."""
+    return _viewer(jnp.dtype(dtype))(self)
+
+
+_VIEWS: dict[Any, Primitive] = {}
+
+
+def _viewer(dtype: Any) -> Callable[[Tensor], Any]:
+    op = _VIEWS.get(dtype)
+    if op is None:
+        op = _VIEWS[dtype] = Primitive("view", lambda x: x.view(dtype))
+    return lambda x: bind(op, (x,))
+
+
+_PUT: dict[Any, Primitive] = {}
+
+
+def _to(self: Tensor, target: Any) -> Any:
+    """The Tensor on another device or sharding, or in another dtype; derivatives follow it back.
+
+    Arguments:
+        target: a ``jax.Device``, a ``jax.sharding.Sharding``, or a dtype.
+    """
+    if isinstance(target, (jax.Device, jax.sharding.Sharding)):
+        op = _PUT.get(target)
+        if op is None:
+            op = _PUT[target] = Primitive("to", lambda x: jax.device_put(x, target), jit=False)
+        return bind(op, (self,))
+    return _astype(self, target)
+
+
+def _block_until_ready(self: Tensor) -> Tensor:
+    """Wait until the value has been computed."""
+    value = peel(self)
+    if isinstance(value, jax.Array):
+        jax.block_until_ready(value)
+    return self
+
+
+def _setitem(self: Tensor, index: Any, value: Any) -> None:
+    raise TypeError(
+        "Tensors are not changed by x[i] = v here: write x = x.at[i].set(v), which is differentiable"
+    )
+
+
+def _no_format(self: Tensor, spec: str) -> str:
+    if not spec:
+        return str(self)
+    return format(_concrete(self, "format()").item(), spec)
+
+
+def _install() -> None:
+    for name, twin in _BINARY.items():
+        op = getattr(fnp, twin)
+        setattr(Tensor, f"__{name}__", _binary(op))
+        setattr(Tensor, f"__r{name}__", _binary(op, swap=True))
+    for name, twin in _COMPARE.items():
+        setattr(Tensor, f"__{name}__", _binary(getattr(fnp, twin)))
+    for name, twin in _UNARY.items():
+        setattr(Tensor, f"__{name}__", _method(getattr(fnp, twin), f"__{name}__"))
+    for name in _METHODS:
+        method = _method(getattr(fnp, name), name)
+        setattr(Tensor, name, property(method) if name in _PROPERTIES else method)
+    members: dict[str, Any] = {
+        "__array__": _dunder_array,
+        "__array_priority__": 1000,
+        "__array_ufunc__": None,
+        "__bool__": _scalar(bool, "bool()"),
+        "__complex__": _scalar(complex, "complex()"),
+        "__contains__": _contains,
+        "__float__": _scalar(float, "float()"),
+        "__format__": _no_format,
+        "__getitem__": get_item,
+        "__hash__": object.__hash__,
+        "__index__": _scalar(lambda v: v.__index__(), "index()"),
+        "__int__": _scalar(int, "int()"),
+        "__iter__": _iter,
+        "__len__": _len,
+        "__repr__": _repr,
+        "__setitem__": _setitem,
+        "T": property(lambda self: fnp.transpose(self), doc="Dimensions reversed."),
+        "mT": property(lambda self: fnp.matrix_transpose(self), doc="Last two dimensions swapped."),
+        "array": property(_array, doc=_array.__doc__),
+        "astype": _astype,
+        "at": property(At, doc=At.__doc__),
+        "backward": _backward,
+        "block_until_ready": _block_until_ready,
+        "clone": _clone,
+        "copy": _clone,
+        "detach": _detach,
+        "detach_": _detach_,
+        "device": property(lambda self: peel(self).device, doc="Where the value lives."),
+        "devices": lambda self: peel(self).devices(),
+        "flatten": _flatten,
+        "grad": property(_get_grad, _set_grad, doc=_get_grad.__doc__),
+        "grad_fn": property(_grad_fn, doc=_grad_fn.__doc__),
+        "is_leaf": property(_is_leaf, doc=_is_leaf.__doc__),
+        "item": _item,
+        "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),
+        "nbytes": property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all."),
+        "numpy": _numpy,
+        "requires_grad_": _requires_grad_,
+        "reshape": _reshape,
+        "sharding": property(lambda self: peel(self).sharding, doc="How the value is laid out."),
+        "to": _to,
+        "tolist": _tolist,
+        "transpose": _transpose,
+        "version": property(_version, doc=_version.__doc__),
+        "view": _view,
+        "weak_type": property(lambda self: bool(self.aval.weak_type), doc="As in JAX."),
+    }
+    for name, member in members.items():
+        setattr(Tensor, name, member)
+
+
+_install()
+
+
+# Pytrees
+#
+# NOTE [Tensors in JAX's pytrees]
+# A Tensor is a node with its array for a child, so that jax.jit and optax take it. A Tensor that is
+# part of a graph or of a running transform must not lose that on the way: its child is a Tensor
+# too, of a type that JAX takes for a leaf. `jax.tree.map(lambda p: 2 * p, params)` then computes with
+# the Tensor itself, and plain JAX functions refuse it.
+
+
+class TrackedTensor(Tensor):
+    """A tracked Tensor as a leaf of JAX's pytrees; ``origin`` is the Tensor that was flattened."""
+
+    __slots__ = ("origin",)
+
+    origin: Tensor
+
+
+def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
+    if t.level is ROOT and (not t.requires_grad or ROOT.id <= state.blocked):
+        return (t.value,), None
+    if not t.level.alive:
+        bare = outlived(t)
+        if not isinstance(bare, Tensor):
+            return (bare,), None
+    leaf: Any = object.__new__(TrackedTensor)
+    leaf.value, leaf.level, leaf.aux, leaf.meta = t.value, t.level, t.aux, t.meta
+    leaf.requires_grad, leaf.output_nr = t.requires_grad, t.output_nr
+    leaf.node = t.node
+    if t.requires_grad and t.node is None:
+        leaf.node = accumulator_of(t)
+    leaf.origin = t
+    return (leaf,), None
+
+
+def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
+    (child,) = children
+    if isinstance(child, TrackedTensor):
+        return child.origin
+    return child if isinstance(child, Tensor) else new_tensor(child, ROOT)
+
+
+jax.tree_util.register_pytree_node(Tensor, _flatten_tensor, _unflatten_tensor)

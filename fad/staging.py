@@ -1,0 +1,229 @@
+"""JAX functions that take functions: their bodies are fad code, staged into one Primitive.
+
+NOTE [staged bodies]
+
+``fad.lax.scan(body, init, xs)`` hands JAX a body that works on tracers. Inside, the tracers are
+Tensors of a `StagedLevel`, the innermost level there is; so whatever the body computes with them is
+evaluated on tracers, and where it meets a Tensor of a level outside (a closed-over parameter, say)
+that Tensor is *captured*: it becomes one more input of the staged call. The whole call is traced
+to a jaxpr, made a Primitive, and bound on captures and operands, and so it is differentiated,
+batched and recorded like any other.
+
+Captures are known only after the body has run. A first trace finds them, with zeros in their place;
+if there are any, a second trace has them as inputs. A body that computes with captures alone makes
+new Tensors each time it runs, so they are matched by the order in which they are met.
+
+Compiled code is found again by the structure of the jaxpr, not by the identity of the body: a lambda
+written in a loop does not compile in every turn.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import jaxapi, trees
+from fad.autograd.record import RecordingLevel
+from fad.dispatch import bind, map_tensors, outlived, state
+from fad.errors import StructureError
+from fad.levels import BatchLevel
+from fad.primitive import Primitive, aval_of, struct_of
+from fad.tensor import Tensor, new_tensor
+
+__all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
+
+
+class StagedLevel(RecordingLevel):
+    """The level of a body that is being traced: ``value`` is a JAX tracer or array.
+
+    Arguments:
+        inputs: tracers for the captures known so far, None while they are being looked for.
+    """
+
+    __slots__ = ("captures", "index", "inputs", "operands", "trace")
+
+    kind = "staged"
+
+    def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any]) -> None:
+        super().__init__()
+        self.inputs = inputs
+        self.operands = operands
+        self.captures: list[Any] = []
+        self.index: dict[int, int] = {}
+        self.trace: Any = None
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        with jaxapi.set_current_trace(self.trace):
+            out = op.execute([self.lower(a) for a in args])
+        return map_tensors(lambda o: new_tensor(o, self), out)
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self)
+        return x
+
+    def lower(self, x: Any) -> Any:
+        """``x`` as JAX sees it inside of the body."""
+        x = outlived(x)
+        if not isinstance(x, Tensor):
+            return x
+        return x.value if x.level is self else self.capture(x)
+
+    def capture(self, x: Tensor) -> Any:
+        """Make a Tensor from outside an input of the staged call."""
+        at = self.index.get(id(x))
+        if at is None:
+            at = self.index[id(x)] = len(self.captures)
+            self.captures.append(x)
+        aval = x.aval
+        if self.inputs is None:
+            if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+                return jax.random.wrap_key_data(
+                    jnp.zeros((*aval.shape, *_key_shape(aval.dtype)), np.uint32),
+                    impl=aval.dtype._impl.name,
+                )
+            return jnp.zeros(aval.shape, aval.dtype)
+        if at >= len(self.inputs) or aval_of(self.inputs[at]).shape != aval.shape:
+            raise StructureError(
+                "a staged body (of scan, cond, while_loop, ...) captured other Tensors in its second "
+                "trace than in its first: it must do the same each time it runs"
+            )
+        return self.inputs[at]
+
+
+def _key_shape(dtype: Any) -> tuple[int, ...]:
+    shape: tuple[int, ...] = dtype._impl.key_shape
+    return shape
+
+
+def stage(
+    run: Callable[..., Any], operands: Sequence[Any]
+) -> tuple[Primitive, list[Any], trees.PyTreeDef]:
+    """Trace ``run(level, *operands)`` into a Primitive.
+
+    Returns:
+        The Primitive, the values to bind it on (constants, captures, operands), and the structure
+        of the result.
+    """
+    structs = [struct_of(aval_of(x)) for x in operands]
+    names = [
+        (level.axis_name, level.batch_size)
+        for level in state.levels
+        if isinstance(level, BatchLevel) and level.axis_name is not None
+    ]
+    captures: list[Any] = []
+    found: dict[str, Any] = {}
+
+    def traced(inputs: Sequence[Any] | None, *leaves: Any) -> list[Any]:
+        level = StagedLevel(inputs, operands)
+        with level:
+            leaves_out, found["structure"] = trees.flatten(run(level, *leaves))
+            result = [level.lower(x) for x in leaves_out]
+        found["captures"] = level.captures
+        return result
+
+    closed = jax.make_jaxpr(lambda *leaves: traced(None, *leaves), axis_env=names or None)(*structs)
+    if found["captures"]:
+        captures = found["captures"]
+        count = len(captures)
+        closed = jax.make_jaxpr(
+            lambda *leaves: traced(leaves[:count], *leaves[count:]), axis_env=names or None
+        )(*[struct_of(aval_of(c)) for c in captures], *structs)
+        captures = found["captures"]
+        if len(captures) != count:
+            raise StructureError(
+                f"a staged body captured {count} Tensors in its first trace and {len(captures)} in its "
+                "second: it must do the same each time it runs"
+            )
+    primitive = _primitive_for(closed, getattr(run, "name", "staged"), bool(names))
+    return primitive, [*closed.consts, *captures, *operands], found["structure"]
+
+
+_CACHED = 512
+_primitives: collections.OrderedDict[Any, Primitive] = collections.OrderedDict()
+_lock = threading.Lock()
+
+
+def _primitive_for(closed: Any, name: str, collective: bool) -> Primitive:
+    """The Primitive for a jaxpr; the same one for equal programs."""
+    key = (name, collective, jaxapi.jaxpr_key(closed.jaxpr))
+    with _lock:
+        known = _primitives.get(key)
+        if known is not None:
+            _primitives.move_to_end(key)
+            return known
+        run = jaxapi.bind_jaxpr(closed)
+        primitive = Primitive(name, lambda *values: tuple(run(*values)), collective=collective)
+        _primitives[key] = primitive
+        if len(_primitives) > _CACHED:
+            _primitives.popitem(last=False)
+        return primitive
+
+
+def call_with_bodies(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """Call a JAX function whose callable arguments are fad functions.
+
+    Arrays and Tensors among the arguments are operands; everything else is static. The bodies get
+    Tensors, and may call any fad function and close over Tensors of any level.
+
+    Arguments:
+        fn: the JAX function, such as ``jax.lax.scan``.
+        args, kwargs: its arguments.
+
+    Returns:
+        What ``fn`` returns; Tensors if an operand or a captured value is one, else arrays.
+    """
+    leaves, structure = trees.flatten((tuple(args), kwargs))
+    dynamic = [isinstance(x, (Tensor, jax.Array, np.ndarray)) for x in leaves]
+    operands = [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d]
+
+    def run(level: StagedLevel, *tracers: Any) -> Any:
+        it = iter(tracers)
+        inside = [
+            next(it) if d else (in_body(level, x) if _is_body(x) else x)
+            for x, d in zip(leaves, dynamic, strict=True)
+        ]
+        new_args, new_kwargs = trees.unflatten(structure, inside)
+        return fn(*new_args, **new_kwargs)
+
+    run.name = getattr(fn, "__name__", "staged")  # type: ignore[attr-defined]
+    primitive, values, out_structure = stage(run, operands)
+    out = bind(primitive, values)
+    return trees.unflatten(out_structure, list(out) if type(out) is tuple else [out])
+
+
+def _is_body(x: Any) -> bool:
+    """Whether a static argument is a function to run, not a dtype such as ``jnp.float32``."""
+    return callable(x) and not isinstance(x, type) and not hasattr(x, "dtype")
+
+
+def in_body(level: StagedLevel, f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f`` on JAX values.
+
+    It runs outside of the trace, so that what it computes with Tensors of outer levels is done at
+    those levels; `StagedLevel.evaluate` goes back into the trace.
+    """
+
+    def body(*args: Any, **kwargs: Any) -> Any:
+        inside, inside_kwargs = trees.map_leaves(
+            lambda x: new_tensor(x, level) if isinstance(x, jax.Array) else x, (args, kwargs)
+        )
+        before = level.trace
+        with jaxapi.outside_trace() as level.trace:
+            try:
+                out = f(*inside, **inside_kwargs)
+                with jaxapi.set_current_trace(level.trace):
+                    return trees.map_leaves(level.lower, out)
+            finally:
+                level.trace = before
+
+    body.__name__ = getattr(f, "__name__", "body")
+    return body

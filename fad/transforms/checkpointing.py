@@ -1,0 +1,184 @@
+"""``checkpoint``: keep only the inputs of a function, and compute the rest again in the backward pass.
+
+NOTE [checkpoint is a Function without rules]
+
+The checkpointed call is one operation whose rules are derived from its body: the pullback runs the
+body again in a grad level of its own, the pushforward in a jvp level, and vmap batches it; so it
+nests with everything, and the Functions inside keep their rules. What the body closes over becomes
+inputs: a first run in a level that watches (`WatchLevel`) finds the Tensors of outer levels that it meets.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad import trees
+from fad.autograd.record import RecordingLevel
+from fad.dispatch import bind, map_tensors, outlived
+from fad.errors import StructureError, describe
+from fad.function import FunctionOp
+from fad.primitive import Primitive, aval_of
+from fad.rules import Context, Rules, Template, pull_through, push_through, saved_inputs
+from fad.tensor import Tensor, new_tensor
+from fad.transforms.boundary import enter, has_tensor, leave, lower
+
+__all__ = ["checkpoint"]
+
+
+class WatchLevel(RecordingLevel):
+    """A level around values, that notes the Tensors of outer levels which they meet.
+
+    ``replacements`` stand in for those Tensors, in the order in which they are met; None computes
+    with the Tensors themselves.
+    """
+
+    __slots__ = ("captures", "index", "replacements")
+
+    kind = "checkpoint"
+
+    def __init__(self, replacements: Sequence[Any] | None) -> None:
+        super().__init__()
+        self.captures: list[Tensor] = []
+        self.index: dict[int, int] = {}
+        self.replacements = replacements
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        out = bind(op, [self.lower(a) for a in args])
+        return map_tensors(lambda o: new_tensor(o, self), out)
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self)
+        return x
+
+    def lower(self, x: Any) -> Any:
+        """``x`` one level down; Tensors from outside are noted, and replaced."""
+        x = outlived(x)
+        if not isinstance(x, Tensor):
+            return x
+        if x.level is self:
+            return x.value
+        at = self.index.get(id(x))
+        if at is None:
+            at = self.index[id(x)] = len(self.captures)
+            self.captures.append(x)
+        if self.replacements is None:
+            return x
+        if at >= len(self.replacements):
+            raise StructureError(
+                "checkpoint: the function met more Tensors from outside when it ran again than the "
+                "first time: it must do the same each time"
+            )
+        return self.replacements[at]
+
+
+class CheckpointRules(Rules):
+    """The rules of a checkpointed call on (captures, operands)."""
+
+    def __init__(self, run: Callable[..., tuple[list[Any], Any]], count: int) -> None:
+        self.run = run
+        self.count = count
+        self.name = "checkpoint"
+
+    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+        level = WatchLevel(values[: self.count])
+        outs, structure = self.run(level, values[self.count :])
+        return outs, Template.split(trees.unflatten(structure, outs))[1]
+
+    def setup(
+        self, ctx: Context, values: Sequence[Any], outs: Sequence[Any], template: Template
+    ) -> None:
+        ctx._hidden = list(values)
+        ctx._in_avals = [aval_of(v) for v in values]
+        ctx._out_avals = [aval_of(o) for o in outs]
+        ctx._template = template
+
+    def pullback(
+        self, ctx: Context, cotangents: Sequence[Any], need: Sequence[bool]
+    ) -> list[Any]:
+        return pull_through(self.forward, [_barrier(v) for v in saved_inputs(ctx)], cotangents, need)
+
+    def pushforward(
+        self, ctx: Context, tangents: Sequence[Any], outs: Sequence[Any]
+    ) -> list[Any]:
+        return push_through(self.forward, saved_inputs(ctx), tangents)
+
+
+_BARRIER = Primitive("optimization_barrier", jax.lax.optimization_barrier)
+
+
+def _barrier(x: Any) -> Any:
+    """``x`` for the second run: under jit, XLA must not find that it has the result already."""
+    return bind(_BARRIER, (x,)) if isinstance(_bottom(x), jax.core.Tracer) else x
+
+
+def _bottom(x: Any) -> Any:
+    while isinstance(x, Tensor):
+        x = x.value
+    return x
+
+
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f`` without its intermediate values: they are computed again when a derivative needs them.
+
+    Arguments:
+        f: a function of pytrees of arrays that does the same each time it runs. It may close over
+            tracked Tensors; their gradients are found too.
+
+    Returns:
+        A function with f's arguments and results. Memory for its graph is that of its inputs and of
+        the Tensors that it closes over.
+
+    Raises:
+        StructureError: the second run met other Tensors than the first.
+
+    Source: ``jax.checkpoint``, ``torch.utils.checkpoint``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> float(fad.grad(fad.checkpoint(lambda x: fnp.sin(fnp.sin(x))))(0.0))
+    1.0
+    """
+    if not callable(f):
+        raise TypeError(f"checkpoint: the first argument must be a function, got {describe(f)}")
+
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = trees.flatten(enter((args, kwargs)))
+        tensors = has_tensor((args, kwargs))
+        dynamic = [isinstance(x, Tensor) for x in leaves]
+        operands = [lower(x) for x, d in zip(leaves, dynamic, strict=True) if d]
+
+        def run(level: WatchLevel, values: Sequence[Any]) -> tuple[list[Any], Any]:
+            it = iter(values)
+            with level:
+                inside = [
+                    new_tensor(next(it), level) if d else x
+                    for x, d in zip(leaves, dynamic, strict=True)
+                ]
+                new_args, new_kwargs = trees.unflatten(structure, inside)
+                outs, out_structure = trees.flatten(f(*new_args, **new_kwargs))
+                return [level.lower(o) for o in outs], out_structure
+
+        level = WatchLevel(None)
+        outs, out_structure = run(level, operands)
+        if any(_is_tracked(x) for x in (*operands, *level.captures)):
+            rules = CheckpointRules(run, len(level.captures))
+            op = FunctionOp(rules)
+            arrays = list(bind(op, [*level.captures, *operands]))
+            outs = trees.flatten(op.template.join(arrays))[0]
+        return leave(trees.unflatten(out_structure, outs), tensors)
+
+    return wrapped
+
+
+def _is_tracked(x: Any) -> bool:
+    """Whether any level keeps something for ``x``."""
+    while isinstance(x, Tensor):
+        if x.requires_grad or x.aux is not None:
+            return True
+        x = x.value
+    return isinstance(x, jax.core.Tracer)
