@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.progress import track
 
@@ -28,6 +29,12 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=15, help="turns that each library gets")
     parser.add_argument("--seconds", type=float, default=0.02, help="length of a turn")
+    parser.add_argument(
+        "--torch-threads",
+        type=int,
+        default=1,
+        help="arrays are small: more threads only make PyTorch slower where cores are busy",
+    )
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     parser.add_argument("--check", action="store_true", help="fail where a bound is not kept")
     options = parser.parse_args()
@@ -38,6 +45,7 @@ def main() -> int:
     if not scenarios:
         parser.error(f"no scenario's name contains {options.only!r}; see --list")
 
+    torch.set_num_threads(options.torch_threads)
     console = Console()
     # A file or a pipe is as wide as the table needs.
     console.width = console.width if console.is_terminal else 120

@@ -89,8 +89,17 @@ def _twin_of(x: Any) -> Any:
 
 
 def _for_tensors(x: Any) -> Function:
-    """A JAX function as a fad one."""
-    return Op(getattr(x, "__name__", "jax_function"), "jax", x).function
+    """A JAX function as a fad one. What a ``tree_util.Partial`` holds may be Tensors already."""
+    name = getattr(x, "__name__", "jax_function")
+    held, structure = trees.flatten(x)
+    if structure == trees.LEAF:
+        return Op(name, "jax", x).function  # type: ignore[no-any-return]
+
+    def run(held: Any, args: Any, kwargs: Any) -> Any:
+        return trees.unflatten(structure, held)(*args, **kwargs)
+
+    op = Op(name, "jax", run)
+    return lambda *args, **kwargs: op.function(held, args, kwargs)
 
 
 def _replace(f: Function, x: Any) -> Any:

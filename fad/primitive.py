@@ -284,7 +284,7 @@ def _pull(
         elif ct is None:
             ct = jnp.zeros(o.shape, o.dtype)
         else:
-            ct = conjugate(jnp.asarray(ct, o.dtype))
+            ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
         cts.append(ct)
     grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
     return tuple([conjugate(g) for g, wanted in zip(grads, need, strict=True) if wanted])

@@ -126,6 +126,8 @@ def same_number(expected: str, got: str) -> bool:
 
 def check_output(where: str, expected: str, value: Any, printed: str) -> None:
     seen = [printed] if printed else [str(value), repr(value), str(plain(value))]
+    if hasattr(value, "tolist") and not printed:
+        seen.append(str(np.array(plain(value), value.dtype)))
     if not any(same_text(expected, text) for text in seen):
         raise AssertionError(f"{where} states {expected!r} but gives {seen[-1]!r}")
 
@@ -275,7 +277,7 @@ def test_readme_names_pages_that_exist() -> None:
 )
 def test_wrong_statements_are_caught(line: str) -> None:
     with pytest.raises(AssertionError):
-        run_block(Block("python", f"{line}\n", 1), {"jnp": jnp}, "page")
+        run_block(Block("python", f"{line}\n", 1), {"fad": fad, "jnp": jnp}, "page")
 
 
 @pytest.mark.parametrize(
@@ -293,11 +295,13 @@ def test_wrong_statements_are_caught(line: str) -> None:
         "print('1\\n2')\n# -> 1\n#    2",
         "x = 1  # an ordinary comment\n# -> 1",
         "jnp.arange(3.0)  # -> [0. 1. 2.]",
+        "fad.tensor([1.0, 2.0])  # -> [1. 2.]",
+        "fad.tensor([1.0, 2.0])  # -> [1.0, 2.0]",
         "jnp.eye(2)\n# -> [[1. 0.]\n#     [0. 1.]]",
     ],
 )
 def test_true_statements_pass(line: str) -> None:
-    run_block(Block("python", f"{line}\n", 1), {"jnp": jnp}, "page")
+    run_block(Block("python", f"{line}\n", 1), {"fad": fad, "jnp": jnp}, "page")
 
 
 def test_blocks_are_found() -> None:

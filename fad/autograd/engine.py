@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from fad.dispatch import bind, state
@@ -19,8 +20,8 @@ from fad.tensor import Tensor, meta_of, new_tensor
 __all__ = ["ADD", "ZEROS_LIKE", "backward", "grad", "pull_back", "run"]
 
 ADD = Primitive("add", jnp.add)
-ZEROS_LIKE = Primitive("zeros_like", jnp.zeros_like)
-ONES_LIKE = Primitive("ones_like", jnp.ones_like)
+ZEROS_LIKE = Primitive("zeros_like", lambda x: jax.lax.full_like(x, 0))
+ONES_LIKE = Primitive("ones_like", lambda x: jax.lax.full_like(x, 1))
 _accumulate_lock = threading.RLock()
 
 
