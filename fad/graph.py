@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fad.tensor import Tensor, meta_of
+from fad.tensor import Tensor, meta_of, new_tensor
 
-__all__ = ["AccumulateGrad", "Edge", "Node", "accumulator_of", "gradient_edge"]
+__all__ = ["AccumulateGrad", "Edge", "Node", "accumulator_of", "alias", "gradient_edge"]
 
 _sequence = itertools.count()
 
@@ -95,3 +95,14 @@ def gradient_edge(t: Tensor) -> tuple[Node, int]:
     """Where the gradient of ``t`` (which requires grad) goes."""
     node = t.node
     return (accumulator_of(t), 0) if node is None else (node, t.output_nr)
+
+
+def alias(x: Any) -> Any:
+    """Another handle for the same value and the same place in the graph, to be changed in place."""
+    if not isinstance(x, Tensor):
+        return x
+    t = new_tensor(x.value, x.level, x.aux)
+    if x.requires_grad:
+        t.requires_grad = True
+        t.node, t.output_nr = gradient_edge(x)
+    return t
