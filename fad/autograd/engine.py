@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.dispatch import bind, state
+from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, Node, gradient_edge
 from fad.levels import BatchLevel
@@ -204,11 +204,9 @@ def _start(
     for k, (t, c) in enumerate(zip(tensors, cotangents, strict=True)):
         if not isinstance(t, Tensor):
             raise TypeError(f"{who}: output {k} must be a Tensor, got {describe(t)}")
-        if not t.requires_grad:
-            raise GradientError(
-                f"{who}: element {k} of tensors does not require grad and does not have a grad_fn. "
-                "Set requires_grad=True on an input it is computed from, outside of no_grad."
-            )
+        t = outlived(t)
+        if not isinstance(t, Tensor) or not t.requires_grad:
+            raise GradientError(_untracked(t, k, who))
         aval = t.aval
         if c is None:
             if aval.shape != ():
@@ -224,10 +222,26 @@ def _start(
                     f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
                     f"output[{k}] has a shape of {aval.shape}"
                 )
-            if not isinstance(c, Tensor):
-                c = jnp.asarray(c, aval.dtype)
+            c = outlived(c) if isinstance(c, Tensor) else jnp.asarray(c, aval.dtype)
         roots.append((gradient_edge(t), t.level.lift(c) if create_graph else t.level.detach(c)))
     return roots
+
+
+def _untracked(t: Any, k: int, who: str) -> str:
+    """The message for an output that does not require grad."""
+    below = t
+    while isinstance(below, Tensor):
+        if below.requires_grad:
+            return (
+                f"{who}: element {k} of tensors belongs to {t.level!r} and does not require grad "
+                f"there; what it is computed from requires grad at {below.level!r}, which that "
+                "transform is inside of. Call it on what the transform returns, outside of it."
+            )
+        below = below.value
+    return (
+        f"{who}: element {k} of tensors does not require grad and does not have a grad_fn. "
+        "Set requires_grad=True on an input it is computed from, outside of no_grad."
+    )
 
 
 def _sequence(x: Any) -> list[Any]:
@@ -351,15 +365,31 @@ def grad(
             outputs, inputs, cts, keep, create_graph, allow_unused, materialize_grads
         )
     roots = _start(outputs, cts, create_graph, "autograd.grad()")
-    grads = run(
-        roots, _edges(inputs, "autograd.grad()"), create_graph=create_graph, keep_graph=keep
-    )
+    edges = _edges(inputs, "autograd.grad()")
+    _check_levels(outputs, inputs)
+    grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
     return tuple(
         [
             _finish(k, x, g, allow_unused, materialize_grads)
             for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
         ]
     )
+
+
+def _check_levels(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+    """Refuse a gradient with respect to a Tensor from outside of a transform that outputs are in.
+
+    Its place in the outer graph is hidden by the wrappers of the transform: the answer would be
+    "unused", which is wrong without a word.
+    """
+    for k, x in enumerate(inputs):
+        for y in outputs:
+            if y.level.id > x.level.id and y.level.alive:
+                raise GradientError(
+                    f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
+                    "which is inside of it. Pass the input as an argument of the transformed "
+                    "function, or take the gradient of what the transform returns, outside of it."
+                )
 
 
 def _finish(k: int, x: Tensor, g: Any, allow_unused: bool, materialize: bool) -> Any:
@@ -398,11 +428,16 @@ def _batched_grad(
     with BatchLevel(sizes.pop()[0]) as level:
         cts = [None if c is None else new_tensor(c, level, 0) for c in cotangents]
         roots = _start(outputs, cts, create_graph, "autograd.grad()")
-        grads = run(
-            roots, _edges(inputs, "autograd.grad()"), create_graph=create_graph, keep_graph=keep
-        )
+        edges = _edges(inputs, "autograd.grad()")
+        _check_levels(outputs, inputs)
+        grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
         out = [
             _finish(k, x, g, allow_unused, materialize)
             for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
         ]
-        return tuple([None if g is None else level.unwrap(g, 0) for g in out])
+        return tuple(
+            [
+                None if g is None else x.level.lift(level.unwrap(g, 0))
+                for x, g in zip(inputs, out, strict=True)
+            ]
+        )
