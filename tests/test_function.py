@@ -843,3 +843,720 @@ def test_mark_dirty_wants_an_input_that_is_an_output(what):
 
     with pytest.raises(RuleError, match=rf"Wrong: ctx\.mark_dirty.*is not an {what}"):
         Wrong.apply(X)
+
+
+# One run of the body
+
+
+def test_the_body_runs_once_at_first_order():
+    f = lambda x: OneMethod.apply(x, Y).sum()
+
+    def runs(g, *args):
+        OneMethod.runs = 0
+        result = g(*args)
+        return OneMethod.runs, result
+
+    def eager(x):
+        x = leaf(x)
+        f(x).backward()
+        return x.grad
+
+    expected = jnp.cos(X) * Y
+    for g in (eager, fad.grad(f)):
+        count, result = runs(g, X)
+        assert count == 1
+        assert_close(result, expected)
+    per_example = fad.vmap(fad.grad(lambda x, y: OneMethod.apply(x, y)), (0, None))
+    count, result = runs(per_example, X, 2.0)
+    assert count == 1
+    assert_close(result, 2 * jnp.cos(X))
+    count, result = runs(fad.grad(lambda x: fad.vmap(OneMethod.apply)(x, Y).sum()), X)
+    assert count == 1
+    assert_close(result, expected)
+    assert runs(fad.jvp, f, (X,), (V,))[0] == 1
+
+
+def test_a_second_derivative_through_a_saved_intermediate_value_is_right():
+    f = lambda x, y: (OneMethod.apply(x, y) * x).sum()
+    j = lambda x, y: (plain(x, y) * x).sum()
+    x, y = leaf(X), leaf(Y)
+    OneMethod.runs = 0
+    grads = fad.autograd.grad(f(x, y), (x, y), create_graph=True)
+    assert OneMethod.runs == 2  # once more, for the history of the cosine
+    total = (grads[0] * V).sum() + (grads[1] * Y).sum()
+    second = lambda x, y: (jax.grad(j)(x, y) * V).sum() + (jax.grad(j, 1)(x, y) * Y).sum()
+    assert_close(fad.autograd.grad(total, (x, y)), jax.grad(second, (0, 1))(X, Y))
+    for ours, theirs in [
+        (fad.hessian(f, (0, 1)), jax.hessian(j, (0, 1))),
+        (fad.jacrev(fad.grad(f, (0, 1)), (0, 1)), jax.jacrev(jax.grad(j, (0, 1)), (0, 1))),
+        (fad.jacfwd(fad.jacfwd(f, (0, 1)), (0, 1)), jax.jacfwd(jax.jacfwd(j, (0, 1)), (0, 1))),
+        (fad.jacrev(fad.jacfwd(f, (0, 1)), (0, 1)), jax.jacrev(jax.jacfwd(j, (0, 1)), (0, 1))),
+    ]:
+        assert_close(ours(X, Y), theirs(X, Y))
+    f1, j1 = lambda x: OneMethod.apply(x, 2.0) * x, lambda x: plain(x, 2.0) * x
+    assert_close(fad.grad(fad.grad(fad.grad(f1)))(0.3), jax.grad(jax.grad(jax.grad(j1)))(0.3))
+    assert_close(fad.vmap(fad.grad(fad.grad(f1)))(X), jax.vmap(jax.grad(jax.grad(j1)))(X))
+
+
+def test_setup_context_may_compute_what_it_saves():
+    class Product2(Product):
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, y = inputs
+            ctx.save_for_backward(fnp.cos(x) * y, fnp.sin(x))
+
+        @staticmethod
+        def vjp(ctx, g):
+            a, b = ctx.saved_tensors
+            return g * a, g * b
+
+    f = lambda x: (Product2.apply(x, Y) * x).sum()
+    j = lambda x: (plain(x, Y) * x).sum()
+    assert_close(fad.hessian(f)(X), jax.hessian(j)(X))
+    assert_close(fad.jacrev(fad.grad(f))(X), jax.hessian(j)(X))
+    x = leaf(X)
+    (g,) = fad.autograd.grad(f(x), x, create_graph=True)
+    assert_close(fad.autograd.grad(g @ V, x)[0], jax.hessian(j)(X) @ V)
+
+
+class Dropout(fad.Function):
+    """Keeps each element or not, by a coin on the host; saves the mask and a product with it."""
+
+    coins = iter(())
+
+    @staticmethod
+    def forward(ctx, x):
+        mask = jnp.array(next(Dropout.coins))
+        kept = x * mask
+        ctx.save_for_backward(kept, fad.asarray(mask))
+        return kept * x
+
+    @staticmethod
+    def vjp(ctx, g):
+        kept, mask = ctx.saved_tensors
+        return g * (kept + kept)
+
+
+def test_a_body_that_is_not_deterministic_is_differentiated_as_it_ran():
+    first, second = [1.0, 0.0, 1.0], [0.0, 1.0, 1.0]
+    Dropout.coins = iter([first, second])
+    x = leaf(X)
+    (g,) = fad.autograd.grad(Dropout.apply(x).sum(), x, create_graph=True)
+    assert_close(g, 2 * X * jnp.array(first))  # although the body ran again, with other coins
+
+
+def test_inputs_are_kept_only_where_a_rule_reads_them():
+    class SavesOutput(fad.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            out = fnp.exp(x) * 1.0
+            ctx.save_for_backward(out)
+            return out
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * ctx.saved_tensors[0], None
+
+    x, y = leaf(X), leaf(Y)
+    node = SavesOutput.apply(x, y).grad_fn
+    assert node.args == [None, None] and node.saved.values == [None, None]
+    node = OneMethod.apply(x, y).grad_fn  # has an intermediate, so the body may run again
+    assert node.args == [x, y]
+
+
+# Memory
+
+
+class SavesAll(fad.Function):
+    @staticmethod
+    def forward(x):
+        return fnp.exp(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output, output * 2)
+        ctx.output = output
+        ctx.saved_data["output"] = [output]
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * ctx.saved_tensors[1]
+
+
+class SavesAllOneMethod(fad.Function):
+    @staticmethod
+    def forward(ctx, x):
+        output = fnp.exp(x)
+        SavesAll.setup_context(ctx, (x,), output)
+        return output
+
+    vjp = staticmethod(SavesAll.vjp)
+
+
+class SavesAllJax(fad.Function):
+    jax_rules = True
+
+    @staticmethod
+    def forward(ctx, x):
+        output = jnp.exp(x)
+        SavesAll.setup_context(ctx, (x,), output)
+        return output
+
+    vjp = staticmethod(SavesAll.vjp)
+
+
+@pytest.mark.parametrize("F", [SavesAll, SavesAllOneMethod, SavesAllJax])
+def test_saved_outputs_make_no_cycle_and_saved_values_go_after_backward(F):
+    gc.collect()
+    gc.disable()
+    try:
+        x = leaf(X)
+        out = F.apply(x)
+        node = weakref.ref(out.grad_fn)
+        del out
+        assert node() is None  # by reference counting alone
+        out = F.apply(x)
+        value, node = weakref.ref(out), out.grad_fn
+        total = out.sum()
+        del out
+        assert value() is None
+        kept = [v for v in (*node.saved.values, *node.saved.outs, *node.saved.extras)]
+        arrays = [weakref.ref(v) for v in kept if isinstance(v, jax.Array)]
+        del kept
+        total.backward()
+        assert node.saved is None and node.args == []
+        del total
+        assert [r() is None or r() is x.value for r in arrays] == [True] * len(arrays)
+        assert_close(x.grad, jnp.exp(X))
+    finally:
+        gc.enable()
+
+
+def test_a_second_pass_over_a_freed_graph_says_what_to_do():
+    x = leaf(X)
+    out = Product.apply(x, Y).sum()
+    out.backward()
+    with pytest.raises(GradientError, match=r"ProductBackward.*retain_graph=True"):
+        out.backward()
+
+
+def test_a_saved_input_changed_in_place_is_an_error():
+    a = leaf(X)
+    x = a * 1.0
+    out = Product.apply(x, Y)
+    write_(x, x * 2)
+    with pytest.raises(GradientError, match="modified by an inplace operation: ProductBackward"):
+        out.sum().backward()
+
+
+# Missing rules
+
+
+def cube(x):
+    return x**3
+
+
+class NoRule(fad.Function):
+    @staticmethod
+    def forward(x):
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+
+class VjpOnly(NoRule):
+    """Its derivative is scaled, so what is derived from it must be scaled too."""
+
+    @staticmethod
+    def vjp(ctx, g):
+        return SCALE * 3 * ctx.saved_tensors[0] ** 2 * g
+
+
+class JvpOnly(NoRule):
+    @staticmethod
+    def jvp(ctx, x_t):
+        return SCALE * 3 * ctx.saved_tensors[0] ** 2 * x_t
+
+
+class BothRules(VjpOnly):
+    jvp = staticmethod(JvpOnly.jvp)
+
+
+class VmapRule(BothRules):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return x**3, in_dims[0]
+
+
+class VjpOneMethod(fad.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    vjp = staticmethod(VjpOnly.vjp)
+
+
+class JvpOneMethod(fad.Function):
+    forward = staticmethod(VjpOneMethod.forward)
+    jvp = staticmethod(JvpOnly.jvp)
+
+
+class NoRuleOneMethod(fad.Function):
+    forward = staticmethod(VjpOneMethod.forward)
+
+
+def jaxed(F):
+    return type(f"Jax{F.__name__}", (F,), {"jax_rules": True})
+
+
+CUBES = [
+    (NoRule, 1.0),
+    (NoRuleOneMethod, 1.0),
+    (VjpOnly, SCALE),
+    (JvpOnly, SCALE),
+    (BothRules, SCALE),
+    (VmapRule, SCALE),
+    (VjpOneMethod, SCALE),
+    (JvpOneMethod, SCALE),
+]
+CUBES += [(jaxed(F), k) for F, k in CUBES]
+
+
+@pytest.mark.parametrize(("F", "k"), CUBES, ids=[F.__name__ for F, _ in CUBES])
+def test_missing_rules_are_derived_from_those_that_are_there(F, k):
+    j = scaled(cube, k)
+    total, total_j = (lambda x: (F.apply(x) * V).sum()), (lambda x: (j(x) * V).sum())
+    assert_close(F.apply(X), cube(X))
+    assert_close(fad.grad(total)(X), jax.grad(total_j)(X))
+    assert_close(fad.jvp(F.apply, (X,), (V,)), jax.jvp(j, (X,), (V,)))
+    x = leaf(X)
+    total(x).backward()
+    assert_close(x.grad, jax.grad(total_j)(X))
+    # Second order differentiates the rules themselves, in each mode.
+    assert_close(fad.jacfwd(fad.grad(total))(X), jax.jacfwd(jax.grad(total_j))(X))
+    assert_close(fad.jacrev(fad.grad(total))(X), jax.jacfwd(jax.grad(total_j))(X))
+    assert_close(fad.jacfwd(fad.jacfwd(total))(X), jax.jacfwd(jax.jacfwd(total_j))(X))
+    assert_close(fad.jacrev(fad.jacfwd(total))(X), jax.jacfwd(jax.jacfwd(total_j))(X))
+    # vmap inside and outside keeps them.
+    rows = jnp.stack([X, Y])
+    assert_close(fad.vmap(F.apply)(rows), cube(rows))
+    assert_close(fad.vmap(fad.grad(total))(rows), jax.vmap(jax.grad(total_j))(rows))
+    assert_close(
+        fad.grad(lambda x: (fad.vmap(F.apply, 1, 1)(x) * V).sum())(rows),
+        jax.grad(lambda x: (jax.vmap(j, 1, 1)(x) * V).sum())(rows),
+    )
+    assert_close(fad.jvp(fad.vmap(F.apply), (rows,), (rows,)), jax.jvp(j, (rows,), (rows,)))
+    push = lambda x, t: fad.jvp(F.apply, (x,), (t,))[1]
+    assert_close(fad.vmap(push)(rows, rows), jax.jvp(j, (rows,), (rows,))[1])
+    assert_close(fad.grad(fad.checkpoint(total))(X), jax.grad(total_j)(X))
+
+
+def test_a_rule_taken_back_by_none_is_derived_again():
+    class Again(BothRules):
+        vjp = None
+        jvp = None
+
+    assert_close(fad.grad(lambda x: Again.apply(x).sum())(X), 3 * X**2)
+
+
+# vmap
+
+
+class Recorder(fad.Function):
+    """x + y, and what its vmap rule was told."""
+
+    told: Any = None
+
+    @staticmethod
+    def forward(x, y):
+        return x + y
+
+    @staticmethod
+    def vjp(ctx, g):
+        return SCALE * g, g
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        Recorder.told = info.batch_size, info.randomness, in_dims
+        front = [v if d is None else fnp.moveaxis(v, d, 0) for v, d in zip((x, y), in_dims)]
+        return front[0] + front[1], 0
+
+
+@pytest.mark.parametrize(
+    ("in_dims", "told"), [((0, None), (0, None)), ((-1, 1), (1, 1)), ((None, -2), (None, 0))]
+)
+def test_a_vmap_rule_is_told_the_batch(in_dims, told):
+    x = jnp.arange(6.0).reshape(2, 3)
+    size = 2 if told[0] == 0 or told[1] == 0 else 3
+    args = [v if d is not None else v[0] if told[0] == 0 or told[1] == 0 else v for v, d in zip((x, 2 * x), in_dims)]
+    out = fad.vmap(Recorder.apply, in_dims, randomness="different")(*args)
+    assert Recorder.told == (size, "different", told)
+    assert_close(out, jax.vmap(jnp.add, in_dims)(*args))
+    weights = jnp.arange(out.size, dtype=jnp.float32).reshape(out.shape)
+    ours = lambda x, y: (fad.vmap(Recorder.apply, in_dims)(x, y) * weights).sum()
+    theirs = lambda x, y: (jax.vmap(jnp.add, in_dims)(x, y) * weights).sum()
+    assert Recorder.told[1] == "different"
+    grads = jax.grad(theirs, (0, 1))(*args)
+    assert_close(fad.grad(ours, (0, 1))(*args), (SCALE * grads[0], grads[1]))
+    assert Recorder.told[1] == "error"
+
+
+def test_a_vmap_rule_may_put_the_batch_anywhere_in_each_output():
+    class Parts(fad.Function):
+        @staticmethod
+        def forward(x):
+            return {"sum": x.sum(), "outer": x[:, None] * x, "one": fnp.ones(2)}
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            (d,) = in_dims
+            x = fnp.moveaxis(x, d, 0)
+            outer = fnp.moveaxis(x[:, :, None] * x[:, None, :], 0, -1)
+            return (
+                {"sum": x.sum(1), "outer": outer, "one": fnp.ones(2)},
+                {"sum": 0, "outer": -1, "one": None},
+            )
+
+    rows = jnp.stack([X, Y])
+    expected = {
+        "sum": rows.sum(1),
+        "outer": rows[:, :, None] * rows[:, None, :],
+        "one": jnp.ones((2, 2)),
+    }
+    assert_close(fad.vmap(Parts.apply)(rows), expected)
+    assert_close(fad.vmap(Parts.apply, 1)(rows.T), expected)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda x: x, r"must return a pair \(output, out_dims\)"),
+        (lambda x: (x, 2), r"output 0 has shape \(2, 3\).*batch of 2 at out_dims 2"),
+        (lambda x: (x, 1), r"output 0 has shape \(2, 3\).*batch of 2 at out_dims 1"),
+        (lambda x: (x, (0, 0)), r"out_dims must be"),
+        (lambda x: (x, "0"), r"out_dims '0'"),
+    ],
+)
+def test_what_a_vmap_rule_returns_is_checked(returned, message):
+    class Bad(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return returned(x)
+
+    with pytest.raises(RuleError, match=rf"Bad\.vmap:? ?.*{message}"):
+        fad.vmap(Bad.apply)(jnp.stack([X, Y]))
+
+
+def test_generate_vmap_rule_false_refuses_to_derive_one():
+    class Refuses(fad.Function):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def forward(x, y):
+            return x + y
+
+    assert_close(Refuses.apply(X, Y), X + Y)
+    assert_close(fad.jacrev(Refuses.apply)(X, Y), jnp.eye(3))
+    for f in (fad.vmap(Refuses.apply), jax.vmap(Refuses.apply)):
+        with pytest.raises(RuleError, match=r"Refuses: generate_vmap_rule.*vmap\(info, in_dims, x, y"):
+            f(X, Y)
+
+
+@pytest.mark.parametrize("F", [BothRules, VmapRule, VjpOneMethod, jaxed(VmapRule)])
+def test_a_vmapped_function_keeps_the_rules_of_its_user_at_any_depth(F):
+    j = scaled(cube)
+    x = jnp.arange(1.0, 13.0).reshape(2, 3, 2)
+    ours = lambda x: fad.vmap(fad.vmap(F.apply, 1), -1, 1)(x).sum()
+    theirs = lambda x: jax.vmap(jax.vmap(j, 1), -1, 1)(x).sum()
+    assert_close(fad.grad(ours)(x), jax.grad(theirs)(x))
+    assert_close(fad.jvp(ours, (x,), (x,)), jax.jvp(theirs, (x,), (x,)))
+    assert_close(
+        fad.vmap(fad.grad(lambda x: fad.vmap(F.apply)(x).sum()))(x),
+        jax.vmap(jax.grad(lambda x: jax.vmap(j)(x).sum()))(x),
+    )
+    assert_close(
+        fad.vmap(fad.vmap(fad.jacfwd(F.apply)))(x), jax.vmap(jax.vmap(jax.jacfwd(j)))(x)
+    )
+
+
+# jax_rules
+
+
+class Counted(fad.Function):
+    """sin(x) exp(y), in plain jax.numpy; counts how often Python runs each body."""
+
+    jax_rules = True
+    runs: dict = {}
+
+    @staticmethod
+    def note(name, *arrays):
+        assert all(isinstance(a, jax.Array) for a in arrays)
+        Counted.runs[name] = Counted.runs.get(name, 0) + 1
+
+    @staticmethod
+    def forward(x, y, power=1):
+        Counted.note("forward", x, y)
+        return jnp.sin(x) ** power * jnp.exp(y)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        Counted.note("setup", inputs[0], output)
+        ctx.save_for_backward(jnp.cos(inputs[0]), jnp.exp(inputs[1]), output)
+        ctx.save_for_forward(inputs[0], output, jnp.exp(inputs[1]))
+        ctx.power = inputs[2]
+
+    @staticmethod
+    def vjp(ctx, g):
+        cosine, exp, output = ctx.saved_tensors
+        Counted.note("vjp", g, cosine, output)
+        assert ctx.power == 1
+        return SCALE * g * cosine * exp, SCALE * g * output, None
+
+    @staticmethod
+    def jvp(ctx, x_t, y_t, power_t):
+        x, output, exp = ctx.saved_tensors
+        Counted.note("jvp", x, x_t)
+        return SCALE * (x_t * jnp.cos(x) * exp + y_t * output)
+
+    @staticmethod
+    def vmap(info, in_dims, x, y, power):
+        Counted.note("vmap", x)
+        front = [v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip((x, y), in_dims)]
+        return jnp.sin(front[0]) * jnp.exp(front[1]), 0
+
+
+def test_jax_rules_bodies_get_arrays_and_are_compiled_once():
+    f = lambda x, y: Counted.apply(x, y).sum()
+    j = lambda x, y: scaled(lambda x, y: jnp.sin(x) * jnp.exp(y))(x, y).sum()
+    transforms = {
+        "call": (f, j),
+        "grad": (fad.grad(f, (0, 1)), jax.grad(j, (0, 1))),
+        "jvp": (
+            lambda x, y: fad.jvp(f, (x, y), (V, V))[1],
+            lambda x, y: jax.jvp(j, (x, y), (V, V))[1],
+        ),
+        "vmap": (fad.vmap(Counted.apply), lambda x, y: jnp.sin(x) * jnp.exp(y)),
+        "vmap grad": (fad.vmap(fad.grad(f)), jax.vmap(jax.grad(j))),
+        "hessian": (fad.hessian(f), jax.jacfwd(jax.grad(j))),
+        "grad grad": (
+            fad.grad(lambda x, y: (fad.grad(f)(x, y) * V).sum()),
+            jax.grad(lambda x, y: (jax.grad(j)(x, y) * V).sum()),
+        ),
+    }
+    for name, (ours, theirs) in transforms.items():
+        expected = theirs(X, Y)
+        assert_close(ours(X, Y), expected)
+        before = dict(Counted.runs)
+        for k in range(3):
+            ours(X + k, Y - k)
+        assert Counted.runs == before, name
+
+
+def test_jax_rules_save_intermediate_values_rather_than_compute_them_again():
+    class Slow(fad.Function):
+        jax_rules = True
+
+        @staticmethod
+        def forward(ctx, x):
+            expensive = jnp.linalg.cholesky(x)
+            ctx.save_for_backward(expensive)
+            return jnp.log(jnp.diagonal(expensive)).sum() * 2
+
+        @staticmethod
+        def vjp(ctx, g):
+            (factor,) = ctx.saved_tensors
+            inverse = jax.scipy.linalg.cho_solve((factor, True), jnp.eye(2))
+            return g * inverse
+
+    m = jnp.array([[2.0, 0.5], [0.5, 1.0]])
+    x = leaf(m)
+    out = Slow.apply(x)
+    (factor,) = out.grad_fn.saved.extras
+    assert_close(factor, jnp.linalg.cholesky(m))
+    out.backward()
+    assert_close(x.grad, jnp.linalg.inv(m))
+    slogdet = lambda m: jnp.linalg.slogdet(m)[1]
+    ours = fad.jacfwd(fad.grad(lambda s: Slow.apply(s * m)))(2.0)
+    assert_close(ours, jax.hessian(lambda s: slogdet(s * m))(2.0))
+    text = jax.jit(jax.grad(Slow.apply)).lower(m).as_text()
+    assert text.count("cholesky") <= 2  # the call and, on CPU, its declaration
+
+
+def test_jax_rules_take_python_floats_as_arrays():
+    class Scale(fad.Function):
+        jax_rules = True
+        traces = 0
+
+        @staticmethod
+        def forward(x, rate, axis):
+            Scale.traces += 1
+            assert isinstance(rate, jax.Array) and rate.weak_type and type(axis) is int
+            return x * rate
+
+    Scale.apply(X, 1.0, 0)
+    before = Scale.traces
+    for rate in (0.5, 0.25, 0.125):
+        assert_close(Scale.apply(X, rate, 0), X * rate)
+    assert Scale.traces == before
+    half = jnp.ones(2, jnp.bfloat16)
+    assert Scale.apply(half, 2.0, 0).dtype == jnp.bfloat16
+
+
+def test_jax_rules_keep_static_values_and_objects_on_ctx():
+    class Box:
+        def __init__(self, value):
+            self.value = value
+
+    class Keeps(fad.Function):
+        jax_rules = True
+
+        @staticmethod
+        def forward(ctx, x, mode):
+            ctx.mode, ctx.box, ctx.saved_data["n"] = mode, Box(2 * x), (3, [None])
+            return x**2
+
+        @staticmethod
+        def vjp(ctx, g):
+            assert ctx.mode == "m" and ctx.saved_data["n"] == (3, [None])
+            return g * ctx.box.value, None
+
+    f = lambda x: Keeps.apply(x, "m").sum()
+    assert_close(fad.grad(f)(X), 2 * X)
+    assert_close(fad.vmap(fad.grad(fad.grad(lambda x: Keeps.apply(x, "m"))))(X), jnp.full(3, 2.0))
+
+
+def test_jax_rules_bodies_that_meet_a_tensor_say_so():
+    w = leaf(Y)
+
+    class Closes(fad.Function):
+        jax_rules = True
+
+        @staticmethod
+        def forward(x):
+            return x * w
+
+    with pytest.raises(RuleError, match=r"Closes\.forward closes over 'w'.*argument of Closes\.apply"):
+        Closes.apply(X)
+    with pytest.raises(RuleError, match=r"Closes\.forward closes over 'w'"):
+        fad.grad(lambda x: Closes.apply(x).sum())(X)
+
+
+# once_differentiable
+
+
+class Once(fad.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.x = x
+        return x**3
+
+    @staticmethod
+    @once_differentiable
+    def vjp(ctx, g):
+        (x,) = ctx.saved_tensors
+        assert not x.requires_grad and not ctx.x.requires_grad
+        return SCALE * 3 * x * ctx.x * g
+
+
+class OnceOnHost(fad.Function):
+    @staticmethod
+    def forward(x):
+        return fad.asarray(x.numpy() ** 3)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    @once_differentiable
+    def vjp(ctx, g):
+        return SCALE * 3 * ctx.saved_tensors[0].numpy() ** 2 * g.numpy()
+
+
+OnceInJax = type("OnceInJax", (Once,), {"jax_rules": True})
+OnceInJax.__qualname__ = "OnceInJax"
+
+
+def jax_once_forward(ctx, x):
+    ctx.save_for_backward(x)
+    return x**3
+
+
+@once_differentiable
+def jax_once_vjp(ctx, g):
+    return SCALE * 3 * ctx.saved_tensors[0] ** 2 * g
+
+
+class OnceJax(fad.Function):
+    jax_rules = True
+    forward = staticmethod(jax_once_forward)
+    vjp = staticmethod(jax_once_vjp)
+
+
+del OnceInJax
+TWICE = "twice.*@once_differentiable"
+
+
+@pytest.mark.parametrize("F", [Once, OnceOnHost, OnceJax])
+def test_once_differentiable(F):
+    expected = SCALE * 3 * X**2
+    f = lambda x: F.apply(x).sum()
+    x = leaf(X)
+    f(x).backward()
+    assert_close(x.grad, expected)
+    assert_close(fad.grad(f)(X), expected)
+    (g,) = fad.autograd.grad(f(x), x, create_graph=True)
+    assert_close(g, expected)
+    assert g.requires_grad
+    with pytest.raises(GradientError, match=TWICE):
+        fad.autograd.grad(g.sum(), x)
+    for second in (
+        fad.grad(lambda x: fad.grad(f)(x).sum()),
+        fad.jacfwd(fad.grad(f)),
+        fad.jacrev(fad.grad(f)),
+        lambda x: fad.jvp(fad.grad(f), (x,), (V,)),
+        lambda x: fad.linearize(fad.grad(f), x)[1](V),
+    ):
+        with pytest.raises(GradientError, match=TWICE):
+            second(X)
+
+
+@pytest.mark.parametrize("F", [Once, OnceJax])
+def test_once_differentiable_under_vmap_and_native_jax(F):
+    expected = SCALE * 3 * X**2
+    f = lambda x: F.apply(x).sum()
+    rows = jnp.stack([X, X])
+    for grad in (
+        fad.vmap(fad.grad(f)),
+        fad.grad(lambda x: fad.vmap(f)(x).sum()),
+        jax.vmap(jax.grad(f)),
+        jax.jit(jax.vmap(jax.grad(f))),
+        jax.grad(lambda x: jax.vmap(f)(x).sum()),
+    ):
+        assert_close(grad(rows), jnp.stack([expected, expected]))
+    for grad in (jax.grad(f), jax.jit(jax.grad(f)), jax.grad(jax.checkpoint(f)), fad.jit(fad.grad(f))):
+        assert_close(grad(X), expected)
+    for second in (
+        fad.vmap(fad.grad(lambda x: fad.grad(f)(x).sum())),
+        fad.vmap(fad.jacfwd(fad.grad(f))),
+        fad.grad(lambda x: fad.vmap(fad.grad(f))(x).sum()),
+        jax.vmap(jax.jacfwd(jax.grad(f))),
+    ):
+        with pytest.raises(GradientError, match=TWICE):
+            second(rows)
+    for second in (jax.hessian(f), jax.jacrev(jax.grad(f)), jax.jit(jax.jacfwd(jax.grad(f)))):
+        with pytest.raises(GradientError, match=TWICE):
+            second(X)
+
+
+def test_once_differentiable_gives_no_jvp_rule():
+    with pytest.raises(GradientError, match=r"Once has no jvp rule.*write jvp\(ctx, x_t\)"):
+        fad.jvp(Once.apply, (X,), (V,))
