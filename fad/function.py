@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import native, trees
-from fad.autograd.engine import ONES_LIKE
-from fad.autograd.record import ROOT, raise_released
+from fad.tape.engine import ONES_LIKE
+from fad.tape.record import ROOT, raise_released
 from fad.dispatch import Level, bind, last_level_id, outlived, state
 from fad.errors import GradientError, RuleError, describe
 from fad.graph import Node, gradient_edge
@@ -92,7 +92,7 @@ class FunctionOp:
         return out
 
     def record(self, level: Any, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Evaluate at ``level`` and add a node; see `fad.autograd.record`."""
+        """Evaluate at ``level`` and add a node; see `fad.tape.record`."""
         args = [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
         mask = [isinstance(a, Tensor) and a.requires_grad and a.level is level for a in args]
         outs = level.evaluate(self, args)

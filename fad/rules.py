@@ -34,8 +34,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.autograd.engine import pull_back
-from fad.autograd.record import ROOT, GradLevel, as_tensor
+from fad.tape.engine import pull_back
+from fad.tape.record import ROOT, GradLevel, as_tensor
 from fad.dispatch import bind, outlived
 from fad.errors import HostValueError, RuleError, StructureError, describe
 from fad.jaxapi import is_inexact

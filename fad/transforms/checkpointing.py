@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from fad import trees
-from fad.autograd.record import RecordingLevel
+from fad.tape.record import RecordingLevel
 from fad.dispatch import bind, map_tensors, outlived
 from fad.errors import StructureError, describe
 from fad.function import FunctionOp
