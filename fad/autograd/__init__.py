@@ -12,6 +12,7 @@ from fad.graph import Node as Node
 from fad.graph import RemovableHandle as RemovableHandle
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
 from fad.tape.anomaly import set_detect_anomaly as set_detect_anomaly
+from fad.tape.compiled import compiled as compiled
 from fad.tape.engine import backward as backward
 from fad.tape.engine import grad as grad
 from fad.tape.engine import queue_callback as queue_callback

@@ -17,6 +17,7 @@ from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, GradientEdge, Node, gradient_edge, running
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
+from fad.tape import compiled
 from fad.tape.anomaly import check_gradients, warn_of
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks, hook_result
@@ -84,11 +85,31 @@ def run(
     Nodes run in the order of their ``sequence_nr``, latest first, once all gradients that flow into
     them have arrived and been added up.
     """
+    if not create_graph and not anomaly.on:
+        found = compiled.prepare(roots, captures)
+        grads = None if found is None else found.run()
+        if found is not None and grads is not None:
+            return _finish_compiled(found, grads, captures is None, keep_graph)
     outer = running.task
     task = _Task(0 if outer is None else outer.depth + 1)
     if task.depth and task.depth % _THREAD_DEPTH == 0:
         return _in_thread(task, roots, captures, create_graph, keep_graph)
     return _run_task(task, roots, captures, create_graph, keep_graph)
+
+
+def _finish_compiled(
+    found: compiled.Pass, grads: list[Any], accumulate: bool, keep_graph: bool
+) -> list[Any]:
+    """What is left to do after a pass that ran as one call."""
+    if not keep_graph:
+        for node in found.order:
+            node.release_variables()
+    if not accumulate:
+        return grads
+    for (node, _), g in zip(found.captures, grads, strict=True):
+        if g is not None:
+            _accumulate(node, g)
+    return []
 
 
 def _in_thread(task: _Task, *args: Any) -> list[Any]:
