@@ -178,7 +178,8 @@ def sharpest_curvature(params: Params, images, labels, steps: int = 30) -> list[
 
     @fad.jit
     def product(direction):
-        return fad.hvp(lambda p: mean_loss(p, images, labels), (params,), (direction,))[1]
+        _, (curved,) = fad.hvp(lambda p: mean_loss(p, images, labels), (params,), (direction,))
+        return curved
 
     def norm(tree) -> float:
         return float(np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(tree))))
@@ -218,7 +219,7 @@ def compare_with_jax(images, labels, params: Params) -> list[tuple[str, float]]:
         ("fad.grad", gradient, lambda: fad.grad(fused)(logits)),
         ("fad.jit(fad.grad)", gradient, lambda: fad.jit(fad.grad(fused))(logits)),
         ("jax.jit(jax.grad)", gradient, lambda: jax.jit(jax.grad(fused))(logits)),
-        ("fad.hvp", product, lambda: fad.hvp(fused, (logits,), (direction,))[1]),
+        ("fad.hvp", product, lambda: fad.hvp(fused, (logits,), (direction,))[1][0]),
         (
             "jax.jit(jax.jvp of jax.grad)",
             product,

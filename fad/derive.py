@@ -92,7 +92,7 @@ def _for_tensors(x: Any) -> Function:
     """A JAX function as a fad one. What a ``tree_util.Partial`` holds may be Tensors already."""
     name = getattr(x, "__name__", "jax_function")
     held, structure = trees.flatten(x)
-    if structure == trees.LEAF:
+    if len(held) == 1 and held[0] is x:
         return Op(name, "jax", x).function  # type: ignore[no-any-return]
 
     def run(held: Any, args: Any, kwargs: Any) -> Any:

@@ -80,11 +80,16 @@ def last_level_id() -> int:
 
 
 class Level:
-    """One running transform. Used as a context manager; leaving it ends the level."""
+    """One running transform. Used as a context manager; leaving it ends the level.
+
+    ``deriving``: it derives a rule from a body, so that a number which the body takes out of it (as
+    ``x.item()``) is an error, where elsewhere it would be a constant.
+    """
 
     __slots__ = ("_saved", "alive", "id")
 
     kind = "level"
+    deriving = False
 
     def __init__(self) -> None:
         global _last

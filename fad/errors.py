@@ -11,6 +11,7 @@ __all__ = [
     "LevelError",
     "RuleError",
     "StructureError",
+    "TrackedValueError",
     "describe",
 ]
 
@@ -33,6 +34,10 @@ class RuleError(FadError, TypeError):
 
 class HostValueError(FadError, TypeError):
     """A concrete value was needed where there is none: inside ``vmap``, ``jit`` or a staged body."""
+
+
+class TrackedValueError(GradientError, HostValueError):
+    """A number was asked for that a derivative flows through, and that would lose it."""
 
 
 class StructureError(FadError, ValueError):

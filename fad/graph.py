@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fad.errors import GradientError
-from fad.tensor import Tensor, meta_of
+from fad.tensor import Tensor, meta_of, new_tensor
 
 __all__ = [
     "AccumulateGrad",
@@ -19,6 +19,7 @@ __all__ = [
     "Node",
     "RemovableHandle",
     "accumulator_of",
+    "alias",
     "gradient_edge",
     "running",
 ]
@@ -448,3 +449,14 @@ def gradient_edge(t: Tensor) -> tuple[Node, int]:
         return accumulator_of(t), 0
     node.has_parent = True
     return node, t.output_nr
+
+
+def alias(x: Any) -> Any:
+    """Another handle for the same value and the same place in the graph, to be changed in place."""
+    if not isinstance(x, Tensor):
+        return x
+    t = new_tensor(x.value, x.level, x.aux)
+    if x.requires_grad:
+        t.requires_grad = True
+        t.node, t.output_nr = gradient_edge(x)
+    return t

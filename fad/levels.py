@@ -183,7 +183,7 @@ def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _ignoring_first(op: Primitive, count: int) -> Primitive:
-    return Primitive(op.name, lambda *values: op.fn(*values[count:]), jit=op.jit, collective=True)
+    return Primitive(op.name, lambda *values: op.flat(*values[count:]), jit=op.jit, collective=True)
 
 
 _FOLD_IN = Primitive("fold_in", jax.random.fold_in)

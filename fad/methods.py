@@ -13,7 +13,7 @@ import fad.numpy as fnp
 from fad.tape import engine
 from fad.tape.record import ROOT, as_tensor
 from fad.dispatch import bind, outlived, state
-from fad.errors import GradientError, HostValueError, LevelError, describe
+from fad.errors import GradientError, HostValueError, LevelError, TrackedValueError, describe
 from fad.graph import accumulator_of
 from fad.indexing import At, get_item
 from fad.jaxapi import is_inexact
@@ -114,11 +114,21 @@ def _is_tracked(x: Any) -> bool:
     return False
 
 
+def _constant(x: Tensor, what: str) -> None:
+    """Refuse to make a constant of a value in a body from which a derivative is being derived."""
+    v: Any = x
+    while isinstance(v, Tensor):
+        if v.level.deriving and (v.requires_grad or v.aux is not None):
+            raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
+        v = outlived(v.value)
+
+
 def _array(self: Tensor) -> Any:
     """The JAX array that holds the value.
 
     Inside ``grad`` and ``jvp`` it is the primal value, without its derivatives.
     """
+    _constant(self, "array")
     return peel(self)
 
 
@@ -131,7 +141,7 @@ def _numpy(self: Tensor) -> np.ndarray:
     """
     value = _concrete(self, "numpy()")
     if _is_tracked(self):
-        raise GradientError(
+        raise TrackedValueError(
             "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
             "write x.detach().numpy()"
         )
@@ -145,16 +155,20 @@ def _dunder_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> 
 
 def _item(self: Tensor, *args: Any) -> Any:
     """The element of a Tensor with one element, or that at ``args``, as a Python scalar."""
+    _constant(self, "item()")
     return _concrete(self, "item()").item(*args)
 
 
 def _tolist(self: Tensor) -> Any:
     """The value as nested lists of Python scalars."""
+    _constant(self, "tolist()")
     return np.asarray(_concrete(self, "tolist()")).tolist()
 
 
 def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]:
     def scalar(self: Tensor) -> Any:
+        if convert in (float, complex):
+            _constant(self, what)
         return convert(_concrete(self, what))
 
     scalar.__name__ = what

@@ -43,6 +43,7 @@ from fad.arguments import (
     unhashable_message,
 )
 from fad.dispatch import bind
+from fad.errors import HostValueError
 from fad.primitive import Primitive
 from fad.tensor import Tensor
 
@@ -311,16 +312,30 @@ class Op:
             primitive = Primitive(self.name, fn, collective=self.collective)
         try:
             out = binder(primitive, leaves)
-        except _NOT_TRACEABLE:
+        except _NOT_TRACEABLE as error:
             if not primitive.jit or self.collective:
-                raise
+                raise self._needs_values(leaves, error) from None
             new, primitive = True, Primitive(self.name, primitive.fn, jit=False)
-            out = binder(primitive, leaves)
+            try:
+                out = binder(primitive, leaves)
+            except _NOT_TRACEABLE as again:
+                raise self._needs_values(leaves, again) from None
             self.routes.clear()
         if new:
             _remember(self.primitives, key, primitive, PRIMITIVES)
         self._remember_route(kinds, route, keys, values, primitive)
         return primitive.unflatten(out) if type(out) is tuple else out
+
+    def _needs_values(self, leaves: Sequence[Any], error: Exception) -> Exception:
+        """What to raise where values are needed that a transform hides; JAX's own for arrays."""
+        if not any(isinstance(x, Tensor) for x in leaves):
+            return error
+        known = [n for n in ("size", "length", "total_repeat_length") if n in self.plan.names]
+        advice = f"Pass {known[0]}= to fix the shape" if known else "Compute it outside"
+        return HostValueError(
+            f"{self.where}.{self.name}: what it returns depends on values in a way that cannot be "
+            f"traced, so it does not run inside vmap, jit or a staged body. {advice}. ({error})"
+        )
 
     def find(self, route: Route, values: tuple[Any, ...]) -> tuple[Primitive | None, list[Any]]:
         """The Primitive and the leaves of a call with containers; None if it is new."""

@@ -4,10 +4,10 @@ NOTE [the native pair]
 
 A call binds ``fad_call``. Its jvp rule runs the call and binds ``fad_linear_call`` on the tangents:
 the same operation, with `LinearRules`, that evaluates as the user's jvp. JAX's reverse mode is
-linearize-and-transpose, and ``fad_linear_call`` transposes as the user's vjp; under ``jax.checkpoint`` too,
-because the linear call is what is left after partial evaluation. Both batch to the call of
-`BatchedRules`. Parameters are hashable rules, without levels, tapes or tracers, so JAX's caches
-hold nothing that can become stale. Both lower by tracing their body: nothing of fad is left in HLO.
+linearize-and-transpose, and ``fad_linear_call`` transposes as the user's vjp; under ``jax.checkpoint``
+too, because the linear call is what is left after partial evaluation. Both batch to the call of
+`BatchedRules`. Parameters are hashable rules, without levels, tapes or tracers, so JAX's caches hold
+nothing that can become stale. Both lower by tracing their body: nothing of fad is left in HLO.
 
 Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp rule takes adjoints.
 """
@@ -24,7 +24,8 @@ import jax.numpy as jnp
 from fad.errors import RuleError
 from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, shaped_array
 from fad.primitive import aval_of, conjugate, struct_of
-from fad.rules import BatchedRules, LinearRules, Rules, Template, checked_arrays, run_setup
+from fad.rules import BatchedRules, LinearRules, Rules, checked_arrays, closure_error, is_tracer
+from fad.templates import Template, flat_template
 
 __all__ = ["call", "is_traced"]
 
@@ -34,48 +35,54 @@ linear_call_p = new_primitive("fad_linear_call")
 
 def is_traced(values: Sequence[Any]) -> bool:
     """Whether a JAX transform is at work on ``values``."""
-    return any(isinstance(v, jax.core.Tracer) for v in values)
+    return any([isinstance(v, jax.core.Tracer) for v in values])
 
 
 def call(rules: Rules, values: Sequence[Any]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     values = [jnp.asarray(v) for v in values]
     _, template = _abstract(rules, tuple([aval_of(v) for v in values]))
-    primitive = linear_call_p if isinstance(rules, LinearRules) else call_p
-    return primitive.bind(*values, rules=rules), template
+    return _primitive_for(rules).bind(*values, rules=rules), template
+
+
+def _primitive_for(rules: Rules) -> Any:
+    """Which of the pair binds a call of ``rules``."""
+    base = rules
+    while isinstance(base, BatchedRules):
+        base = base.base
+    return linear_call_p if isinstance(base, LinearRules) else call_p
 
 
 def _run(*values: Any, rules: Rules) -> list[Any]:
     outs, _ = rules.forward(values)
-    outs = checked_arrays(rules.name, outs)
-    if not is_traced(values) and is_traced(outs):
-        _refuse_capture(rules.name)
-    return [jnp.asarray(o) for o in outs]
-
-
-def _refuse_capture(name: str) -> None:
-    raise RuleError(
-        f"{name} closes over a value of a running JAX transform that is not among its arguments, so "
-        f"its derivative would be lost. Pass it as an argument of {name}.apply, or use "
-        "jax.lax.stop_gradient on a concrete value."
-    )
+    outs = [jnp.asarray(o) for o in checked_arrays(rules, outs)]
+    if is_traced(outs) and not is_traced(values):
+        raise closure_error(rules, None, is_tracer)
+    return outs
 
 
 @functools.lru_cache(maxsize=4096)
 def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template]:
     """Avals and structure of the outputs."""
-    found: dict[str, Template] = {}
+    if isinstance(rules, LinearRules):
+        operands = avals[len(rules.mask) : rules.known]
+        tangents = [_plain(a) for a, has in zip(operands, rules.outputs, strict=True) if has]
+        return tangents, flat_template(len(tangents))
+    template: list[Template] = []
 
     def body(*values: Any) -> list[Any]:
-        outs, found["template"] = rules.forward(values)
-        return [jnp.asarray(o) for o in checked_arrays(rules.name, outs)]
+        outs, found = rules.forward(values)
+        template[:] = [found]
+        return [jnp.asarray(o) for o in checked_arrays(rules, outs)]
 
     closed = jax.make_jaxpr(body)(*map(struct_of, avals))
-    if any(isinstance(c, jax.core.Tracer) for c in closed.consts):
-        _refuse_capture(rules.name)
-    return [
-        shaped_array(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals
-    ], found["template"]
+    if is_traced(closed.consts):
+        raise closure_error(rules, None, is_tracer)
+    return [_plain(a) for a in closed.out_avals], template[0]
+
+
+def _plain(aval: Any) -> Any:
+    return shaped_array(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
 def _abstract_eval(*avals: Any, rules: Rules) -> list[Any]:
@@ -83,66 +90,52 @@ def _abstract_eval(*avals: Any, rules: Rules) -> list[Any]:
 
 
 def _jvp(primals: Any, tangents: Any, *, rules: Rules, primitive: Any) -> tuple[Any, Any]:
-    avals = tuple([aval_of(p) for p in primals])
-    _, template = _abstract(rules, avals)
+    _, template = _abstract(rules, tuple([aval_of(p) for p in primals]))
     outs = primitive.bind(*primals, rules=rules)
     mask = tuple([not isinstance(t, ad.Zero) for t in tangents])
-    inexact = tuple([is_inexact(o.dtype) for o in outs])
+    moving = tuple([is_inexact(o.dtype) and k not in template.blocked for k, o in enumerate(outs)])
     zeros = [ad.Zero(aval_of(o).to_tangent_aval()) for o in outs]
-    if not any(mask) or not any(inexact):
+    if not any(mask) or not any(moving):
         return outs, zeros
     given = [ad.instantiate_zeros(t) for t, m in zip(tangents, mask, strict=True) if m]
-    linear = LinearRules(rules, mask, inexact, template)
+    linear = LinearRules(rules, mask, moving, template)
     out_t = iter(linear_call_p.bind(*primals, *outs, *given, rules=linear))
-    return outs, [next(out_t) if x else z for x, z in zip(inexact, zeros, strict=True)]
+    return outs, [next(out_t) if x else z for x, z in zip(moving, zeros, strict=True)]
 
 
-def _transpose(cotangents: Any, *values: Any, rules: LinearRules) -> list[Any]:
-    known = len(rules.mask) + len(rules.outputs)
-    operands, linear = values[:known], values[known:]
-    if any(ad.is_undefined_primal(v) for v in operands):
+def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
+    need = [ad.is_undefined_primal(v) for v in operands]
+    values = [None if n else v for v, n in zip(operands, need, strict=True)]
+    cts = [None if isinstance(c, ad.Zero) else conjugate(c) for c in cotangents]
+    base = rules
+    while isinstance(base, BatchedRules):
+        base = base.base
+    assert isinstance(base, LinearRules)
+    if any(need[: base.known]):
         raise RuleError(
-            f"{rules.base.name}: a jvp rule was transposed in an input that it is not linear in"
+            f"{base.base.name}: a jvp rule was transposed in an input that it is not linear in"
         )
-    need = [ad.is_undefined_primal(v) for v in linear]
-    it = iter(cotangents)
-    full: list[Any] = []
-    for has in rules.outputs:
-        c = next(it) if has else None
-        full.append(None if c is None or isinstance(c, ad.Zero) else conjugate(c))
-    primals, outs = operands[: len(rules.mask)], operands[len(rules.mask) :]
-    ctx = run_setup(rules.base, primals, outs, rules.out_template)
-    flags = iter(need)
-    wanted = [next(flags) if m else False for m in rules.mask]
-    grads = rules.base.pullback(ctx, full, wanted)
-    grads = [g for g, m in zip(grads, rules.mask, strict=True) if m]
-    grads = [
-        g if g is None else checked_arrays(rules.base.name, [g])[0] for g in grads
-    ]
-    result: list[Any] = [None] * known
-    for v, g, n in zip(linear, grads, need, strict=True):
+    saved = rules.setup(values, [None] * len(cts), flat_template(len(cts)))
+    grads = rules.pullback(saved, cts, need)
+    result: list[Any] = []
+    for v, g, n in zip(operands, grads, need, strict=True):
         if not n:
             result.append(None)
         elif g is None:
-            result.append(ad.Zero(v.aval.to_cotangent_aval()) if hasattr(v.aval, "to_cotangent_aval") else ad.Zero(v.aval))
+            result.append(ad.Zero(v.aval))
         else:
-            result.append(conjugate(jnp.asarray(g)))
+            result.append(conjugate(jnp.asarray(checked_arrays(rules, [g])[0])))
     return result
 
 
 def _batch(
     axis_data: Any, values: Any, dims: Any, *, rules: Rules, primitive: Any
 ) -> tuple[Any, Any]:
-    if all(d is None for d in dims):
+    if all([d is None for d in dims]):
         outs = primitive.bind(*values, rules=rules)
         return outs, [None] * len(outs)
-    batched = BatchedRules(
-        rules,
-        tuple(dims),
-        axis_data.size,
-        axis_data.name,
-    )
-    outs = call_p.bind(*values, rules=batched)
+    batched = BatchedRules(rules, tuple(dims), axis_data.size, axis_data.name)
+    outs = primitive.bind(*values, rules=batched)
     return outs, [0] * len(outs)
 
 
@@ -153,4 +146,3 @@ for _p in (call_p, linear_call_p):
     ad.primitive_jvps[_p] = functools.partial(_jvp, primitive=_p)
     batching.fancy_primitive_batchers[_p] = functools.partial(_batch, primitive=_p)
 ad.primitive_transposes[linear_call_p] = _transpose
-

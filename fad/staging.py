@@ -171,7 +171,8 @@ def call_with_bodies(
 ) -> Any:
     """Call a JAX function whose callable arguments are fad functions.
 
-    Arrays and Tensors among the arguments are operands; everything else is static. The bodies get
+    Arrays, Tensors and positional floats among the arguments are operands, so that a new initial value
+    compiles nothing; everything else is static. The bodies get
     Tensors, and may call any fad function and close over Tensors of any level.
 
     Arguments:
@@ -182,7 +183,12 @@ def call_with_bodies(
         What ``fn`` returns; Tensors if an operand or a captured value is one, else arrays.
     """
     leaves, structure = trees.flatten((tuple(args), kwargs))
-    dynamic = [isinstance(x, (Tensor, jax.Array, np.ndarray)) for x in leaves]
+    positional = len(trees.flatten(tuple(args))[0])
+    dynamic = [
+        isinstance(x, (Tensor, jax.Array, np.ndarray))
+        or (k < positional and isinstance(x, (float, complex)))
+        for k, x in enumerate(leaves)
+    ]
     operands = [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d]
 
     def run(level: StagedLevel, *tracers: Any) -> Any:

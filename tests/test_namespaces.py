@@ -509,7 +509,7 @@ def check(case: Case) -> None:
         assert all(isinstance(x, fad.Tensor) for x in arrays)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.sweep("case", CASES, sample=120, ids=str)
 def test_does_what_jax_does(case: Case) -> None:
     check(case)
 
@@ -924,6 +924,16 @@ def test_a_function_that_cannot_be_compiled_is_remembered() -> None:
     assert [p.jit for p in op.primitives.values()] == [False, True]
 
 
+def test_data_dependent_shapes_under_vmap_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"fad\.numpy\.nonzero.*inside vmap.*Pass size= to fix"):
+        fad.vmap(fnp.nonzero)(M)
+    with pytest.raises(TypeError, match=r"fad\.numpy\.repeat.*total_repeat_length="):
+        fad.vmap(lambda n: fnp.repeat(V, n))(jnp.stack([I, I]))
+    (out,) = fad.vmap(lambda r: fnp.nonzero(r, size=2))(M)
+    assert_same(out, jax.vmap(lambda r: jnp.nonzero(r, size=2))(M)[0])
+    assert_same(fnp.nonzero(fad.asarray(M)), jnp.nonzero(M))
+
+
 def test_numpy_scalars_and_wide_integers() -> None:
     x = fad.asarray(jnp.array([1, 2], jnp.uint32))
     with jax.enable_x64(True):
@@ -1119,7 +1129,7 @@ GRADIENT_CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", GRADIENT_CASES, ids=str)
+@pytest.mark.sweep("case", GRADIENT_CASES, sample=50, ids=str)
 def test_gradients(case: Case) -> None:
     leaves, structure = jax.tree_util.tree_flatten(case.args)
     positions = [

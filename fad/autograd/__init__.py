@@ -4,12 +4,14 @@ The names are those of ``torch.autograd`` and ``torch.autograd.graph``; what PyT
 C++ name. The table in docs/graph.md lists them all.
 """
 
+from fad.autograd import functional as functional
 from fad.graph import AccumulateGrad as AccumulateGrad
 from fad.graph import Edge as Edge
 from fad.graph import GradientEdge as GradientEdge
 from fad.graph import InputMetadata as InputMetadata
 from fad.graph import Node as Node
 from fad.graph import RemovableHandle as RemovableHandle
+from fad.once import once_differentiable as once_differentiable
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
 from fad.tape.anomaly import set_detect_anomaly as set_detect_anomaly
 from fad.tape.compiled import compiled as compiled

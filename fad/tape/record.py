@@ -318,7 +318,7 @@ def as_tensor(x: Any) -> Tensor:
     """``x`` itself if it is a Tensor, else a Tensor of level 0 around it as a JAX array."""
     if isinstance(x, Tensor):
         return x
-    return new_tensor(jnp.asarray(x), ROOT)
+    return new_tensor(x if isinstance(x, jax.Array) else jnp.asarray(x), ROOT)
 
 
 def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:

@@ -17,12 +17,14 @@ from typing import Any
 import jax
 
 from fad import trees
-from fad.tape.record import RecordingLevel
+from fad.tape.record import GradLevel, RecordingLevel
+from fad.calls import FunctionOp
 from fad.dispatch import bind, map_tensors, outlived
 from fad.errors import StructureError, describe
-from fad.function import FunctionOp
+from fad.levels import JvpLevel
 from fad.primitive import Primitive, aval_of
-from fad.rules import Context, Rules, Template, pull_through, push_through, saved_inputs
+from fad.rules import Rules, Saved, pull_through, push_through
+from fad.templates import Template
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import enter, has_tensor, leave, lower
 
@@ -79,33 +81,33 @@ class WatchLevel(RecordingLevel):
 class CheckpointRules(Rules):
     """The rules of a checkpointed call on (captures, operands)."""
 
-    def __init__(self, run: Callable[..., tuple[list[Any], Any]], count: int) -> None:
-        self.run = run
+    def __init__(self, body: Callable[..., tuple[list[Any], Any]], count: int) -> None:
+        self.body = body
         self.count = count
         self.name = "checkpoint"
 
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
         level = WatchLevel(values[: self.count])
-        outs, structure = self.run(level, values[self.count :])
+        outs, structure = self.body(level, values[self.count :])
         return outs, Template.split(trees.unflatten(structure, outs))[1]
 
     def setup(
-        self, ctx: Context, values: Sequence[Any], outs: Sequence[Any], template: Template
-    ) -> None:
-        ctx._hidden = list(values)
-        ctx._in_avals = [aval_of(v) for v in values]
-        ctx._out_avals = [aval_of(o) for o in outs]
-        ctx._template = template
+        self,
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+        needs: Sequence[bool] | None = None,
+    ) -> Saved:
+        return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
 
     def pullback(
-        self, ctx: Context, cotangents: Sequence[Any], need: Sequence[bool]
+        self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
     ) -> list[Any]:
-        return pull_through(self.forward, [_barrier(v) for v in saved_inputs(ctx)], cotangents, need)
+        values = [_barrier(v) for v in saved.values]
+        return pull_through(self.forward, values, cotangents, need, GradLevel)
 
-    def pushforward(
-        self, ctx: Context, tangents: Sequence[Any], outs: Sequence[Any]
-    ) -> list[Any]:
-        return push_through(self.forward, saved_inputs(ctx), tangents)
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        return push_through(self.forward, saved.values, tangents, JvpLevel)
 
 
 _BARRIER = Primitive("optimization_barrier", jax.lax.optimization_barrier)

@@ -8,8 +8,7 @@ from typing import Any
 
 from fad import trees
 from fad.errors import describe
-from fad.rules import fresh
-from fad.tensor import Tensor, new_tensor
+from fad.graph import alias
 from fad.transforms.boundary import enter, has_tensor, leave
 
 __all__ = ["functionalize"]
@@ -39,18 +38,7 @@ def functionalize(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def pure(*args: Any, **kwargs: Any) -> Any:
         tensors = has_tensor((args, kwargs))
-        inside, inside_kwargs = trees.map_leaves(_handle, enter((args, kwargs)))
+        inside, inside_kwargs = trees.map_leaves(alias, enter((args, kwargs)))
         return leave(f(*inside, **inside_kwargs), tensors)
 
     return pure
-
-
-def _handle(x: Any) -> Any:
-    """A handle of its own for a Tensor, with the same place in the graph."""
-    if not isinstance(x, Tensor) or (x.requires_grad and x.node is None):
-        return x
-    if not x.requires_grad:
-        return fresh(x)
-    t = new_tensor(x.value, x.level, x.aux)
-    t.requires_grad, t.node, t.output_nr = True, x.node, x.output_nr
-    return t

@@ -1,0 +1,285 @@
+"""A call of Rules as an operation that `bind` can run, and the node that records it.
+
+NOTE [one run of the body]
+
+A body runs where its call reaches the bottom: on arrays, as Tensors that nothing tracks; so what it
+keeps on ctx is known once, there. The levels that the call came through make their own of it:
+
+* If it kept inputs, outputs, and values that have no derivative, the notes hold at every level.
+* Other arrays (intermediate values) are known as numbers alone. They serve a level below which
+  nothing is differentiated: the eager graph, ``grad``, ``vmap(grad)``. Any other level runs setup (in
+  the one-method style, the body) again, on values of its own.
+* Where the backward pass is itself recorded, setup runs again on tracked values, which gives an
+  intermediate value its history, and so the right second derivative. Its number stays the one that
+  was saved: a body that draws a dropout mask is differentiated with the mask that it drew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from fad import native
+from fad.dispatch import Level, bind, outlived, state
+from fad.graph import InputMetadata, Node, alias, gradient_edge
+from fad.jaxapi import is_inexact
+from fad.levels import BatchLevel
+from fad.rules import BatchedRules, LinearRules, Rules, Saved, checked_arrays, is_tracer
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.anomaly import remember
+from fad.tape.record import RecordedNode
+from fad.tape.saved import (
+    PackedValue,
+    check_versions,
+    pack,
+    raise_released,
+    unpack,
+    versions_of,
+)
+from fad.templates import Template
+from fad.tensor import Tensor
+
+__all__ = ["FunctionNode", "FunctionOp", "is_plain"]
+
+
+class FunctionOp:
+    """One call of `Rules`.
+
+    ``needs``: of which inputs a gradient or tangent may be wanted; None if no level asked.
+    ``given``: what the call left that this one is the derivative of, if that is at hand.
+    Running it sets ``template``, the structure of the outputs, and ``saved``, what the call left for
+    its rules (at the level of its arguments), or None where that is not known.
+    """
+
+    __slots__ = ("given", "needs", "rules", "saved", "template")
+
+    template: Template
+
+    def __init__(self, rules: Rules, given: Saved | None = None) -> None:
+        self.rules = rules
+        self.given = given
+        self.needs: list[bool] | None = None
+        self.saved: Saved | None = None
+
+    @property
+    def name(self) -> str:
+        """What graphs and errors call it."""
+        return self.rules.name
+
+    def execute(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Run on values that are no Tensors."""
+        rules = self.rules
+        self.saved = None
+        if native.is_traced(values):
+            outs, self.template = native.call(rules, values)
+            return tuple(outs)
+        if self.given is not None and isinstance(rules, LinearRules):
+            outs, self.template = rules.forward(values, self.given)
+        else:
+            outs, self.template, self.saved = rules.run(values, self.needs)
+        return tuple(checked_arrays(rules, outs))
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        """Outputs and their tangents (None is zero), by binding one level down."""
+        self.needs = [is_inexact(p.dtype) for p in primals]
+        outs = bind(self, primals)
+        mask = tuple([t is not None for t in tangents])
+        linear, operands = self.linear(mask, primals, outs)
+        out_t = iter(bind(linear, [*operands, *[t for t in tangents if t is not None]]))
+        return outs, tuple([next(out_t) if m else None for m in self._moving(outs)])
+
+    def linear(
+        self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
+    ) -> tuple[FunctionOp, list[Any]]:
+        """The derivative in the masked inputs, and the operands that go before the tangents."""
+        rules = LinearRules(self.rules, mask, self._moving(outs), self.template)
+        given = self.saved
+        if given is not None and not given.closed and not all(map(is_plain, primals)):
+            given = None
+        return FunctionOp(rules, given), [*primals, *outs]
+
+    def _moving(self, outs: Sequence[Any]) -> tuple[bool, ...]:
+        """Which outputs have a derivative."""
+        blocked = self.template.blocked
+        return tuple([is_inexact(o.dtype) and k not in blocked for k, o in enumerate(outs)])
+
+    def batch(
+        self, values: Sequence[Any], dims: tuple[int | None, ...], level: BatchLevel
+    ) -> tuple[Any, ...]:
+        """Outputs batched along dimension 0, by binding one level down."""
+        rules = BatchedRules(self.rules, dims, level.batch_size, level.axis_name, level.randomness)
+        inner = FunctionOp(rules)
+        inner.needs = self.needs
+        out: tuple[Any, ...] = bind(inner, values)
+        self.template = inner.template
+        self.saved = None if inner.saved is None else rules.inner_saved(inner.saved, level)
+        return out
+
+    def record(self, level: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Evaluate at ``level`` and add a node; see `fad.tape.record`."""
+        args = [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
+        mask = [isinstance(a, Tensor) and a.requires_grad and a.level is level for a in args]
+        self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
+        outs: tuple[Any, ...] = level.evaluate(self, args)
+        values = [level.detach(a) for a in args]
+        results = [_detached(level, o) for o in outs]
+        saved = self.saved
+        if saved is None or not (saved.closed or all(map(is_plain, values))):
+            saved = self.rules.setup(values, results, self.template, mask)
+        self.template = saved.template
+        moving = self._moving(outs)
+        if any(moving):
+            saved = self.rules.for_pullback(saved.at(values, results, saved.extras))
+            node = FunctionNode(level, self.rules, args, mask, saved)
+            if anomaly.on:
+                remember(node)
+            for k, (o, m) in enumerate(zip(outs, moving, strict=True)):
+                if m:
+                    o.requires_grad, o.node, o.output_nr = True, node, k
+        return outs
+
+
+def _detached(level: Any, out: Any) -> Any:
+    """The value of an output, which must not hold on to the node that it is about to get."""
+    value = level.detach(out)
+    return alias(value) if value is out else value
+
+
+def is_plain(x: Any) -> bool:
+    """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
+    while isinstance(x, Tensor):
+        if x.requires_grad or (x.aux is not None and not isinstance(x.level, BatchLevel)):
+            return False
+        x = x.value
+    return not is_tracer(x)
+
+
+class FunctionNode(RecordedNode):
+    """A recorded call of a Function: its vjp rule runs in the backward pass.
+
+    ``saved`` holds what the rule reads, detached, so that a saved output does not hold on to its own
+    node; ``args`` are the inputs among that, with their history. ``mask`` says which inputs required
+    grad.
+    """
+
+    __slots__ = ("args", "avals", "lock", "mask", "outputs", "rules", "saved", "versions")
+
+    def __init__(
+        self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
+    ) -> None:
+        self._start(
+            level, [gradient_edge(a) if m else None for a, m in zip(args, mask, strict=True)]
+        )
+        self.rules = rules
+        self.mask = mask
+        self.outputs = len(saved.outs)
+        self.avals = saved.out_avals
+        self.args = [None if v is None else a for a, v in zip(args, saved.values, strict=True)]
+        self.versions = versions_of(self.args)
+        self.lock: threading.RLock | None = None
+        self.saved: Saved | None = self._pack(saved) if state.saved_hooks else saved
+
+    def _pack(self, saved: Saved) -> Saved:
+        """Send saved values through the hooks that are in force, and let go of the originals."""
+        level = self.level
+        values = [
+            pack(level, v, gradient_edge(a) if isinstance(a, Tensor) and a.requires_grad else None)
+            for v, a in zip(saved.values, self.args, strict=True)
+        ]
+        outs = [pack(level, o, (self, k)) for k, o in enumerate(saved.outs)]
+        extras = [pack(level, x, None) for x in saved.extras]
+        self.args = [None if isinstance(v, PackedValue) else a for v, a in zip(values, self.args)]
+        return saved.at(values, outs, extras)
+
+    def name(self) -> str:
+        return f"{self.rules.name}Backward"
+
+    @property
+    def num_inputs(self) -> int:
+        return self.outputs
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        where = self._own_sharding()
+        return [InputMetadata(a.shape, a.dtype, where) for a in self.avals]
+
+    def saved_values(self) -> Sequence[Any]:
+        if self.saved is None:
+            return ()
+        every = (*self.saved.values, *self.saved.outs, *self.saved.extras)
+        return [v for v in every if v is not None and not isinstance(v, PackedValue)]
+
+    def run(
+        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
+    ) -> Sequence[Any]:
+        with _lock_of(self):
+            saved, level = self.saved, self.level
+            if saved is None:
+                raise_released(self)
+            check_versions(self, self.args, self.versions)
+            wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
+            args = self.args
+            packed = [
+                isinstance(v, PackedValue) for v in (*saved.values, *saved.outs, *saved.extras)
+            ]
+            if any(packed):
+                values = [unpack(v, False) for v in saved.values]
+                args = [
+                    unpack(v, True) if isinstance(v, PackedValue) else a
+                    for v, a in zip(saved.values, args, strict=True)
+                ]
+                saved = saved.at(
+                    values,
+                    [unpack(o, False) for o in saved.outs],
+                    [unpack(x, False) for x in saved.extras],
+                )
+            if create_graph:
+                saved = self._tracked(saved, args)
+            grads = self.rules.pullback(saved, cotangents, wanted)
+            if create_graph:
+                return grads
+            return [None if g is None else level.detach(outlived(g)) for g in grads]
+
+    def _tracked(self, saved: Saved, args: Sequence[Any]) -> Saved:
+        """``saved`` with the history of each value."""
+        outs = [
+            o if o is None else self._with_history(o, self, k) for k, o in enumerate(saved.outs)
+        ]
+        if saved.closed:
+            return saved.at(args, outs, ())
+        again = self.rules.setup(args, outs, saved.template, self.mask)
+        if len(again.extras) != len(saved.extras):
+            return again
+        extras = [
+            self._with_history(old, *gradient_edge(new))
+            if isinstance(new, Tensor) and new.level is self.level and new.requires_grad
+            else old
+            for old, new in zip(saved.extras, again.extras, strict=True)
+        ]
+        return again.at(args, outs, extras)
+
+    def _with_history(self, value: Any, node: Node, output_nr: int) -> Tensor:
+        t: Tensor = alias(self.level.lift(value))
+        t.requires_grad, t.node, t.output_nr = True, node, output_nr
+        return t
+
+    def release_variables(self) -> None:
+        with _lock_of(self):
+            self.saved = None
+            self.args = []
+            self.versions = None
+
+
+_making_locks = threading.Lock()
+
+
+def _lock_of(node: FunctionNode) -> threading.RLock:
+    """The lock around a node's rule and its release: the rule is Python, and may keep state on ctx."""
+    if node.lock is None:
+        with _making_locks:
+            if node.lock is None:
+                node.lock = threading.RLock()
+    return node.lock

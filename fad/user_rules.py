@@ -1,0 +1,582 @@
+"""The rules that a user wrote in a Function class, checked where they return."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import trees
+from fad.tape.record import ROOT, as_tensor
+from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo
+from fad.dispatch import bind
+from fad.errors import GradientError, HostValueError, RuleError, StructureError, describe
+from fad.graph import alias
+from fad.jaxapi import is_inexact
+from fad.levels import BatchLevel, broadcast, move_axis
+from fad.primitive import Primitive, aval_of
+from fad.rules import (
+    Rules,
+    Saved,
+    is_tracer,
+    pull_through,
+    push_through,
+    transpose_pullback,
+    transpose_pushforward,
+)
+from fad.templates import HOLE, SCALARS, Template, is_array
+from fad.tensor import Tensor
+
+__all__ = ["RULES", "Signature", "UserRules", "arity", "defines"]
+
+RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "vmap")
+
+# What a body raises that asks a traced, batched or tracked value for its number.
+HOST_ERRORS = (
+    HostValueError,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def defines(cls: Any, name: str) -> bool:
+    """Whether a Function class or one of its bases, below Function itself, defines ``name``."""
+    return _depth(cls, name) is not None
+
+
+def _depth(cls: Any, name: str) -> int | None:
+    """How far up the bases of ``cls`` a rule is defined; None if nowhere."""
+    for depth, base in enumerate(cls.__mro__):
+        if base.__dict__.get("_is_root"):
+            return None
+        if name in base.__dict__:
+            return depth
+    return None
+
+
+class Signature:
+    """What the class says about its calls: how arguments are bound, and which rules there are.
+
+    ``names`` are forward's parameters, without ctx. ``combined``: forward takes ctx. ``plain``: the
+    number of parameters if all are positional, else -1. ``vjp``: the name under which there is a
+    vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one.
+    """
+
+    __slots__ = (
+        "combined",
+        "has_setup",
+        "jvp",
+        "names",
+        "plain",
+        "signature",
+        "variadic",
+        "vjp",
+        "vjp_arity",
+        "vmap",
+        "vmap_keywords",
+    )
+
+    def __init__(self, cls: Any) -> None:
+        self.has_setup = defines(cls, "setup_context")
+        full = inspect.signature(cls.forward)
+        parameters = list(full.parameters.values())
+        first = parameters[0].name if parameters else ""
+        self.combined = not self.has_setup and first in ("ctx", "context", "_ctx", "_")
+        if self.combined:
+            parameters = parameters[1:]
+        self.signature = full.replace(parameters=parameters)
+        self.names = [p.name for p in parameters]
+        self.variadic = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+        positional = sum(p.kind in _POSITIONAL for p in parameters)
+        self.plain = len(parameters) if positional == len(parameters) else -1
+        depths = {name: _depth(cls, name) for name in ("vjp", "backward")}
+        known = {name: d for name, d in depths.items() if d is not None}
+        self.vjp = min(known, key=lambda name: known[name]) if known else ""
+        self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
+        self.jvp = defines(cls, "jvp")
+        self.vmap = defines(cls, "vmap")
+        self.vmap_keywords = frozenset[str]()
+        if self.vmap:
+            rule = inspect.signature(cls.vmap).parameters.values()
+            self.vmap_keywords = frozenset([p.name for p in rule if p.kind is p.KEYWORD_ONLY])
+
+    def bind(
+        self, who: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        """All arguments in order, defaults filled in, and the names of the keyword-only ones."""
+        if not kwargs and len(args) == self.plain:
+            return args, ()
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{who}.apply{self.signature}: {error}") from None
+        bound.apply_defaults()
+        return (*bound.args, *bound.kwargs.values()), tuple(bound.kwargs)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def arity(f: Callable[..., Any]) -> tuple[int, float]:
+    """The smallest and the largest number of positional arguments that ``f`` takes."""
+    parameters = inspect.signature(f).parameters.values()
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
+    least = sum(p.default is p.empty for p in positional)
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return least, float("inf")
+    return least, len(positional)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UserRules(Rules):
+    """The rules of a Function class, for one structure of arguments.
+
+    ``inputs`` is the structure of the bound arguments; ``keywords`` names the last of them, which
+    forward takes by keyword.
+    """
+
+    cls: Any
+    inputs: Template
+    keywords: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        name: str = self.cls.__name__
+        return name
+
+    @property
+    def signature(self) -> Signature:
+        """What the class says about its calls."""
+        signature: Signature = self.cls._signature
+        return signature
+
+    def bodies(self) -> list[Callable[..., Any]]:
+        return [getattr(self.cls, name) for name in RULES if defines(self.cls, name)]
+
+    # Evaluating
+
+    def wrap(self, x: Any) -> Any:
+        """A value as the bodies receive it."""
+        return as_tensor(x) if is_array(x) else x
+
+    def call_forward(self, ctx: Context | None, handles: Sequence[Any]) -> Any:
+        """Run the user's forward."""
+        args = self.inputs.join(handles)
+        split = len(args) - len(self.keywords)
+        kwargs = dict(zip(self.keywords, args[split:], strict=True))
+        try:
+            if self.signature.combined:
+                return self.cls.forward(ctx, *args[:split], **kwargs)
+            return self.cls.forward(*args[:split], **kwargs)
+        except HOST_ERRORS as error:
+            raise self.host_error("forward", error, handles) from error
+
+    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+        outs, template, _ = self._run(values, None, self.signature.combined)
+        return outs, template
+
+    def run(
+        self, values: Sequence[Any], needs: Sequence[bool] | None = None
+    ) -> tuple[list[Any], Template, Saved | None]:
+        return self._run(values, needs, True)
+
+    def _run(
+        self, values: Sequence[Any], needs: Sequence[bool] | None, with_setup: bool
+    ) -> tuple[list[Any], Template, Saved | None]:
+        """Run forward on handles of its own, and setup_context unless nothing would come of it."""
+        handles = [self.wrap(alias(v)) for v in values]
+        before = [_value(h) for h in handles]
+        ctx = self._context(values, needs)
+        outs, template = Template.split(self.call_forward(ctx, handles), SCALARS)
+        arrays = [o if isinstance(o, (Tensor, jax.Array)) else jnp.asarray(o) for o in outs]
+        kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
+        if not with_setup and len(kept) == len(handles):
+            return arrays, template, None
+        tensors = [self.wrap(o) for o in arrays]
+        self._call_setup(ctx, handles, template.join(tensors))
+        saved = self._save(ctx, handles, kept, (outs, tensors), values, arrays, template)
+        return arrays, saved.template, saved
+
+    def setup(
+        self,
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+        needs: Sequence[bool] | None = None,
+    ) -> Saved:
+        handles = [self.wrap(alias(v)) for v in values]
+        tensors = [self.wrap(alias(o)) for o in outs]
+        ctx = self._context(values, needs)
+        again: Sequence[Any] = tensors
+        if self.signature.combined:
+            again = Template.split(self.call_forward(ctx, handles), SCALARS)[0]
+        kept = dict(enumerate(handles))
+        for k, i in enumerate(template.aliases):
+            if i is not None:  # changed in place: the handle stands for the output
+                handles[i] = tensors[k]
+                del kept[i]
+        self._call_setup(ctx, handles, template.join(tensors))
+        return self._save(ctx, handles, kept, (again, tensors), values, outs, template)
+
+    def _context(self, values: Sequence[Any], needs: Sequence[bool] | None) -> Context:
+        flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
+        return Context(self.inputs.any_of(flags))
+
+    def _call_setup(self, ctx: Context, handles: Sequence[Any], output: Any) -> None:
+        if not self.signature.has_setup:
+            return
+        try:
+            self.cls.setup_context(ctx, self.inputs.join(handles), output)
+        except HOST_ERRORS as error:
+            raise self.host_error("setup_context", error, handles) from error
+
+    def _save(
+        self,
+        ctx: Context,
+        handles: Sequence[Any],
+        kept: dict[int, Any],
+        outputs: Sequence[Sequence[Any]],
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+    ) -> Saved:
+        """What a body left on ``ctx``.
+
+        ``kept`` are the handles of inputs that were not changed in place; ``outputs`` are lists of
+        the objects by which the body may know its outputs.
+        """
+        known = {id(x): Ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
+        known.update({id(h): Ref(INPUT, i) for i, h in kept.items()})
+        template = self._marks(ctx, handles, outputs, template)
+        saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
+        if self.signature.vjp or self.signature.jvp:
+            saved.notes, extras, saved.closed = Notes.take(ctx, known, self.kept_types)
+            saved.extras = [_lower(x) for x in extras]
+        return saved
+
+    def _marks(
+        self,
+        ctx: Context,
+        handles: Sequence[Any],
+        outputs: Sequence[Sequence[Any]],
+        template: Template,
+    ) -> Template:
+        """``template`` with what the body marked."""
+        dirty, blocked = ctx._record.dirty, ctx._record.non_differentiable
+        if not dirty and not blocked:
+            return template
+        position = {id(x): k for xs in outputs for k, x in enumerate(xs)}
+        aliases: list[int | None] = [None] * len(outputs[0])
+        for x in dirty:
+            found = [i for i, h in enumerate(handles) if h is x]
+            if not found or id(x) not in position:
+                raise RuleError(
+                    f"{self.name}: ctx.mark_dirty got {describe(x)}, which is not "
+                    f"{'an output' if found else 'an input'}: mark inputs that forward changes in "
+                    "place, and return them"
+                )
+            aliases[position[id(x)]] = found[0]
+        for x in blocked:
+            if id(x) not in position:
+                raise RuleError(
+                    f"{self.name}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
+                    "output: mark the very Tensors that forward returns"
+                )
+        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in blocked]))
+
+    kept_types = (Tensor,)
+
+    # Differentiating
+
+    def for_pullback(self, saved: Saved) -> Saved:
+        notes: Notes | None = saved.notes
+        if notes is None:
+            return saved.at(saved.values, [None] * len(saved.outs), ())
+        if self.signature.vjp:
+            notes = notes.without_forward()
+        saved = dataclasses.replace(saved, notes=notes)
+        if not saved.closed:  # the body may have to run again
+            return saved
+        refs = {x for x in notes.leaves() if isinstance(x, Ref)}
+        return saved.at(
+            [v if Ref(INPUT, i) in refs else None for i, v in enumerate(saved.values)],
+            [o if Ref(OUTPUT, k) in refs else None for k, o in enumerate(saved.outs)],
+            (),
+        )
+
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+        if self.signature.vjp:
+            return self._user_pullback(saved, cotangents, need)
+        if self.signature.jvp:
+            return transpose_pushforward(self, saved, cotangents, need)
+        return pull_through(self.forward, saved.values, cotangents, need)
+
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        if self.signature.jvp:
+            return self._user_pushforward(saved, tangents)
+        if self.signature.vjp:
+            if hasattr(getattr(self.cls, self.signature.vjp), "once_differentiable"):
+                raise GradientError(
+                    f"{self.name} has no jvp rule, and none can be derived from a "
+                    f"{self.signature.vjp} that is marked with @once_differentiable: write "
+                    f"jvp(ctx, {self._listed('_t')})"
+                )
+            return transpose_pullback(self, saved, tangents)
+        return push_through(self.forward, saved.values, tangents)
+
+    def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool) -> Context:
+        """The context of one pass through the rules."""
+        kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
+        notes: Notes = saved.notes
+        return notes.context(lambda ref: kinds[ref.kind][ref.at], self.wrap, needs, forward)
+
+    def _materialize(self, x: Any, aval: Any) -> Any:
+        if x is None and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+            x = jnp.zeros(aval.shape, aval.dtype)
+        return self.wrap(x)
+
+    def _user_pullback(
+        self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
+    ) -> list[Any]:
+        rule = self.signature.vjp
+        who = f"{self.name}.{rule}"
+        ctx = self._restore(saved, self.inputs.any_of(need), False)
+        if ctx._record.materialize:
+            pairs = zip(cotangents, saved.out_avals, strict=True)
+            given = [self._materialize(c, a) for c, a in pairs]
+        else:
+            given = [self.wrap(c) for c in cotangents]
+        g = saved.template.join_only(given)
+        args = tuple(g) if type(g) in (tuple, list) else (g,)
+        least, most = self.signature.vjp_arity
+        if not least <= len(args) + 1 <= most:
+            raise RuleError(
+                f"{who} takes {most if len(args) + 1 > most else least} arguments, but is called with "
+                f"ctx and {len(args)}: one cotangent for each of the outputs that forward returned"
+            )
+        try:
+            grads = getattr(self.cls, rule)(ctx, *args)
+        except HOST_ERRORS as error:
+            raise self.host_error(rule, error, [*given, *ctx.saved_tensors]) from error
+        return self._check_gradients(who, grads, saved.in_avals)
+
+    def _check_gradients(self, who: str, grads: Any, avals: Sequence[Any]) -> list[Any]:
+        """What a vjp rule returned, as a gradient for each array input."""
+        names = self.argument_names()
+        parts = self.inputs.parts()
+        if not isinstance(grads, (tuple, list)) or (
+            len(names) == 1 and _is_for_whole(grads, parts[0])
+        ):
+            grads = (grads,)
+        if len(grads) > len(names) and all([g is None for g in grads[len(names) :]]):
+            grads = grads[: len(names)]
+        if len(grads) != len(names):
+            raise RuleError(
+                f"{who} returned {len(grads)} gradients, expected {len(names)}: one for each "
+                f"argument of forward ({', '.join(names)}), None where there is none"
+            )
+        result: list[Any] = []
+        for name, part, g in zip(names, parts, grads, strict=True):
+            if HOLE not in part.leaves:
+                continue
+            what = f"{who}: the gradient for argument {name!r}"
+            for x in part.collect(g, what):
+                result.append(check_value(what, x, avals[len(result)]))
+        return result
+
+    def argument_names(self) -> list[str]:
+        """A name for each bound argument."""
+        if not self.signature.variadic:
+            return self.signature.names
+        count = len(self.inputs.structure.children())
+        fixed = [p for p in self.signature.signature.parameters.values()]
+        names: list[str] = []
+        for p in fixed:
+            if p.kind is p.VAR_POSITIONAL:
+                extra = count - len(self.keywords) - len(names)
+                names.extend([f"{p.name}[{i}]" for i in range(extra)])
+            elif p.kind is p.VAR_KEYWORD:
+                names.extend([k for k in self.keywords if k not in names])
+            else:
+                names.append(p.name)
+        return names
+
+    def _listed(self, suffix: str = "") -> str:
+        return ", ".join([n + suffix for n in self.argument_names()])
+
+    def _user_pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        who = f"{self.name}.jvp"
+        flags = [t is not None for t in tangents]
+        ctx = self._restore(saved, self.inputs.any_of(flags), True)
+        given = [
+            self._materialize(t, a)
+            if ctx._record.materialize and is_inexact(a.dtype)
+            else self.wrap(t)
+            for t, a in zip(tangents, saved.in_avals, strict=True)
+        ]
+        try:
+            out_t = self.cls.jvp(ctx, *self.inputs.join_only(given))
+        except HOST_ERRORS as error:
+            raise self.host_error("jvp", error, [*given, *ctx.saved_tensors]) from error
+        found = saved.template.collect(out_t, f"{who}: the tangent of the output")
+        return [
+            check_value(f"{who}: the tangent of output {k}", t, a)
+            for k, (t, a) in enumerate(zip(found, saved.out_avals, strict=True))
+        ]
+
+    # Batching
+
+    def batch(
+        self, values: Sequence[Any], dims: tuple[int | None, ...], info: VmapInfo
+    ) -> tuple[list[Any], Template] | None:
+        if not self.signature.vmap:
+            if not self.cls.generate_vmap_rule:
+                raise RuleError(
+                    f"{self.name}: generate_vmap_rule is False and there is no vmap rule. Write "
+                    f"vmap(info, in_dims, {self._listed()}), returning (output, out_dims), or leave "
+                    "generate_vmap_rule out."
+                )
+            return None
+        who = f"{self.name}.vmap"
+        handles = [self.wrap(alias(v)) for v in values]
+        args = self.inputs.join(handles)
+        count = len(args) - len(self.keywords)
+        kwargs = {}
+        positional = list(args[:count])
+        for name, x in zip(self.keywords, args[count:], strict=True):
+            if name in self.signature.vmap_keywords:
+                kwargs[name] = x
+            else:
+                positional.append(x)
+        try:
+            returned = self.cls.vmap(info, self.inputs.join_only(dims), *positional, **kwargs)
+        except HOST_ERRORS as error:
+            raise self.host_error("vmap", error, handles) from error
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise RuleError(
+                f"{who} must return a pair (output, out_dims), got {describe(returned)}"
+            )
+        out, out_dims = returned
+        outs, template = Template.split(out, SCALARS)
+        arrays = [o if isinstance(o, (Tensor, jax.Array)) else jnp.asarray(o) for o in outs]
+        spread = _spread(out_dims, template, arrays, who)
+        moved: list[Any] = []
+        for k, (o, d) in enumerate(zip(arrays, spread, strict=True)):
+            if d is None:
+                moved.append(broadcast(o, info.batch_size, 0))
+                continue
+            if type(d) is not int or not -o.ndim <= d < o.ndim or o.shape[d] != info.batch_size:
+                raise RuleError(
+                    f"{who}: output {k} has shape {tuple(o.shape)}, which does not have the batch "
+                    f"of {info.batch_size} at out_dims {d!r}"
+                )
+            moved.append(move_axis(o, d % o.ndim, 0))
+        return moved, template
+
+    # Errors
+
+    def host_error(self, rule: str, error: Exception, values: Sequence[Any]) -> RuleError:
+        """The error for a body that needs numbers where its arguments have none."""
+        batched, traced = any(map(_is_batched, values)), any(map(is_tracer, values))
+        if batched:
+            advice = f"Write a vmap rule, which gets whole batches: vmap(info, in_dims, {self._listed()})."
+        elif traced:
+            advice = (
+                "Under jit it would run on no numbers: call it outside of jit and of native JAX "
+                "transforms, or wrap the host code in jax.pure_callback (fad.from_jax makes that a fad "
+                "function)."
+            )
+        elif rule in ("forward", "setup_context"):
+            missing = (
+                "a vjp" if self.signature.jvp else "a jvp" if self.signature.vjp else "a vjp or jvp"
+            )
+            advice = (
+                f"A derivative cannot be taken through a body that leaves JAX: write {missing} rule "
+                "that keeps to fad.numpy, and save inputs and outputs alone."
+            )
+        else:
+            advice = (
+                "A derivative cannot be taken through a body that leaves JAX: write it with fad.numpy, "
+                f"write the {'jvp' if rule == self.signature.vjp else 'vjp'} rule too, or mark it with "
+                "@once_differentiable."
+            )
+        return RuleError(
+            f"{self.name}.{rule} needs concrete values on the host. {advice} ({error})"
+        )
+
+
+def _is_batched(x: Any) -> bool:
+    while isinstance(x, Tensor):
+        if isinstance(x.level, BatchLevel) and x.aux is not None:
+            return True
+        x = x.value
+    return False
+
+
+def _value(x: Any) -> Any:
+    """What an in-place change of ``x`` replaces."""
+    return x.value if isinstance(x, Tensor) else x
+
+
+def _lower(x: Any) -> Any:
+    """A Tensor without a level or a history as its array."""
+    if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad:
+        return x.value
+    return x
+
+
+def _is_for_whole(grads: Sequence[Any], part: Template) -> bool:
+    """Whether what a vjp returned is the gradient of its one argument, not a tuple around it."""
+    if len(grads) != 1:
+        return not all([g is None for g in grads[1:]])
+    if part.structure == trees.LEAF:
+        return False
+    try:
+        part.collect(grads[0], "")
+    except RuleError:
+        return True
+    return False
+
+
+def _spread(out_dims: Any, template: Template, outs: Sequence[Any], who: str) -> list[Any]:
+    """The entry of ``out_dims`` for each array of the output."""
+    output = template.join(outs)
+    try:
+        spread = trees.broadcast_prefix(out_dims, output, f"{who}: out_dims")
+    except StructureError as error:
+        raise RuleError(str(error)) from error
+    leaves = trees.flatten(output)[0]
+    return [d for d, x in zip(spread, leaves, strict=True) if isinstance(x, (Tensor, jax.Array))]
+
+
+def check_value(what: str, x: Any, aval: Any) -> Any:
+    """A gradient or tangent that a rule returned, checked against its primal and cast to its dtype."""
+    if x is None or not is_inexact(aval.dtype):
+        return None
+    if isinstance(x, (float, int, complex, np.ndarray, np.generic)):
+        x = jnp.asarray(x)
+    if not isinstance(x, (Tensor, jax.Array)):
+        raise RuleError(
+            f"{what} must be an array of shape {tuple(aval.shape)} or None, got {describe(x)}"
+        )
+    if tuple(x.shape) != tuple(aval.shape):
+        raise RuleError(
+            f"{what} has shape {tuple(x.shape)}, expected {tuple(aval.shape)}. Where forward "
+            "broadcasts, sum the gradient over the broadcast dimensions."
+        )
+    if x.dtype != aval.dtype:
+        real = jnp.issubdtype(aval.dtype, np.floating)
+        x = bind(_cast(aval.dtype, real and jnp.issubdtype(x.dtype, np.complexfloating)), (x,))
+    return _lower(x)
+
+
+@functools.lru_cache(maxsize=64)
+def _cast(dtype: Any, take_real: bool) -> Primitive:
+    return Primitive("astype", lambda x: (x.real if take_real else x).astype(dtype))
