@@ -88,19 +88,29 @@ class FunctionOp:
         self.needs = [is_inexact(p.dtype) for p in primals]
         outs = bind(self, primals)
         mask = tuple([t is not None for t in tangents])
-        linear, operands = self.linear(mask, primals, outs)
-        out_t = iter(bind(linear, [*operands, *[t for t in tangents if t is not None]]))
-        return outs, tuple([next(out_t) if m else None for m in self._moving(outs)])
+        moving = self._moving(outs)
+        linear = self._linear(mask, moving, primals)
+        given = [t for t in tangents if t is not None]
+        out_t = iter(bind(linear, [*primals, *outs, *given]) if any(moving) else ())
+        return outs, tuple([next(out_t) if m else None for m in moving])
 
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
     ) -> tuple[FunctionOp, list[Any]]:
-        """The derivative in the masked inputs, and the operands that go before the tangents."""
-        rules = LinearRules(self.rules, mask, self._moving(outs), self.template)
+        """The derivative in the masked inputs, and the operands that go before the tangents.
+
+        It has a tangent for each output of floating or complex dtype; zeros for one without derivative.
+        """
+        inexact = tuple([is_inexact(o.dtype) for o in outs])
+        return self._linear(mask, inexact, primals), [*primals, *outs]
+
+    def _linear(
+        self, mask: tuple[bool, ...], moving: tuple[bool, ...], primals: Sequence[Any]
+    ) -> FunctionOp:
         given = self.saved
         if given is not None and not given.closed and not all(map(is_plain, primals)):
             given = None
-        return FunctionOp(rules, given), [*primals, *outs]
+        return FunctionOp(LinearRules(self.rules, mask, moving, self.template), given)
 
     def _moving(self, outs: Sequence[Any]) -> tuple[bool, ...]:
         """Which outputs have a derivative."""

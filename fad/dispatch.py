@@ -120,8 +120,8 @@ class Level:
         raise NotImplementedError
 
     def lift(self, x: Any) -> Tensor:
-        """``x`` as a Tensor of this level."""
-        if isinstance(x, Tensor) and x.level is self:
+        """``x`` as a Tensor of this level; a Tensor of a level inside of it stays what it is."""
+        if isinstance(x, Tensor) and x.level.id >= self.id:
             return x
         return new_tensor(x, self)
 

@@ -136,7 +136,7 @@ def _check_class(cls: Any) -> None:
     """The checks at class creation; also reads the signature of forward."""
     name, own = cls.__name__, cls.__dict__
     for rule in RULES:
-        if rule in own and not isinstance(own[rule], staticmethod):
+        if own.get(rule) is not None and not isinstance(own[rule], staticmethod):
             raise RuleError(f"{name}.{rule} must be a static method: write @staticmethod above it")
     if "vjp" in own and "backward" in own:
         raise RuleError(

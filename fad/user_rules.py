@@ -52,12 +52,12 @@ def defines(cls: Any, name: str) -> bool:
 
 
 def _depth(cls: Any, name: str) -> int | None:
-    """How far up the bases of ``cls`` a rule is defined; None if nowhere."""
+    """How far up the bases of ``cls`` a rule is defined; None if nowhere, or taken back by None."""
     for depth, base in enumerate(cls.__mro__):
         if base.__dict__.get("_is_root"):
             return None
         if name in base.__dict__:
-            return depth
+            return None if base.__dict__[name] is None else depth
     return None
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.dispatch import STATE_NAMES, bind, state
+from fad.dispatch import STATE_NAMES, bind, outlived, state
 from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, GradientEdge, Node, gradient_edge, running
 from fad.levels import BatchLevel
@@ -479,11 +479,9 @@ def _start(
             level, edge = level_of(t.node), (t.node, t.output_nr)
             expected = None if meta is None or meta.is_undefined else meta
         elif isinstance(t, Tensor):
-            if not t.requires_grad:
-                raise GradientError(
-                    f"{who}: element {k} of tensors does not require grad and does not have a grad_fn."
-                    " Set requires_grad=True on an input it is computed from, outside of no_grad."
-                )
+            t = outlived(t)
+            if not isinstance(t, Tensor) or not t.requires_grad:
+                raise GradientError(_untracked(t, k, who))
             level, edge, expected = t.level, gradient_edge(t), t.aval
         else:
             raise TypeError(f"{who}: output {k} must be a Tensor, got {describe(t)}")
@@ -505,10 +503,29 @@ def _start(
                     f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
                     f"output[{k}] has a shape of {tuple(expected.shape)}"
                 )
-            if not isinstance(c, Tensor):
+            if isinstance(c, Tensor):
+                c = outlived(c)
+            else:
                 c = jnp.asarray(c, None if expected is None else expected.dtype)
         roots.append((edge, level.lift(c) if create_graph else level.detach(c)))
     return roots
+
+
+def _untracked(t: Any, k: int, who: str) -> str:
+    """The message for an output that does not require grad."""
+    below = t
+    while isinstance(below, Tensor):
+        if below.requires_grad:
+            return (
+                f"{who}: element {k} of tensors belongs to {t.level!r} and does not require grad "
+                f"there; what it is computed from requires grad at {below.level!r}, which that "
+                "transform is inside of. Call it on what the transform returns, outside of it."
+            )
+        below = below.value
+    return (
+        f"{who}: element {k} of tensors does not require grad and does not have a grad_fn. "
+        "Set requires_grad=True on an input it is computed from, outside of no_grad."
+    )
 
 
 def _sequence(x: Any) -> list[Any]:
@@ -660,6 +677,7 @@ def grad(
     else:
         roots = _start(outputs, cts, create_graph, "autograd.grad()")
         edges = _edges(inputs, "autograd.grad()")
+        _check_levels(outputs, inputs)
         grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
         result = tuple(
             [
@@ -668,6 +686,24 @@ def grad(
             ]
         )
     return result if names is None else dict(zip(names, result, strict=True))
+
+
+def _check_levels(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """Refuse a gradient with respect to a Tensor from outside of a transform that outputs are in.
+
+    Its place in the outer graph is hidden by the wrappers of the transform: the answer would be
+    "unused", which is wrong without a word.
+    """
+    for k, x in enumerate(inputs):
+        for y in outputs:
+            if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+                continue
+            if y.level.id > x.level.id and y.level.alive:
+                raise GradientError(
+                    f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
+                    "which is inside of it. Pass the input as an argument of the transformed "
+                    "function, or take the gradient of what the transform returns, outside of it."
+                )
 
 
 def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> Any:
@@ -710,11 +746,16 @@ def _batched_grad(
     with BatchLevel(sizes.pop()[0]) as level:
         cts = [None if c is None else new_tensor(c, level, 0) for c in cotangents]
         roots = _start(outputs, cts, create_graph, "autograd.grad()")
-        grads = run(
-            roots, _edges(inputs, "autograd.grad()"), create_graph=create_graph, keep_graph=keep
-        )
+        edges = _edges(inputs, "autograd.grad()")
+        _check_levels(outputs, inputs)
+        grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
         out = [
             _finish(k, x, g, allow_unused, materialize)
             for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
         ]
-        return tuple([None if g is None else level.unwrap(g, 0) for g in out])
+        return tuple(
+            [
+                None if g is None else x.level.lift(level.unwrap(g, 0))
+                for x, g in zip(inputs, out, strict=True)
+            ]
+        )
