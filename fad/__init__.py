@@ -8,11 +8,11 @@ from fad import nn as nn
 from fad import numpy as numpy
 from fad import random as random
 from fad import scipy as scipy
-from fad.autograd.grad_mode import enable_grad as enable_grad
-from fad.autograd.grad_mode import inference_mode as inference_mode
-from fad.autograd.grad_mode import is_grad_enabled as is_grad_enabled
-from fad.autograd.grad_mode import no_grad as no_grad
-from fad.autograd.grad_mode import set_grad_enabled as set_grad_enabled
+from fad.tape.grad_mode import enable_grad as enable_grad
+from fad.tape.grad_mode import inference_mode as inference_mode
+from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled
+from fad.tape.grad_mode import no_grad as no_grad
+from fad.tape.grad_mode import set_grad_enabled as set_grad_enabled
 from fad.bridge import from_jax as from_jax
 from fad.bridge import jit as jit
 from fad.bridge import to_jax as to_jax

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from fad import trees
-from fad.autograd.record import ROOT
+from fad.tape.record import ROOT
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
 from fad.levels import BatchLevel

@@ -16,6 +16,7 @@ keeps on ctx is known once, there. The levels that the call came through make th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,13 +24,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import native
-from fad.autograd.record import raise_released
-from fad.dispatch import Level, bind, outlived
-from fad.errors import GradientError
-from fad.graph import Node, alias, gradient_edge
+from fad.dispatch import Level, bind, outlived, state
+from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
 from fad.rules import BatchedRules, LinearRules, Rules, Saved, checked_arrays, is_tracer
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.anomaly import remember
+from fad.tape.record import RecordedNode
+from fad.tape.saved import (
+    PackedValue,
+    check_versions,
+    pack,
+    raise_released,
+    unpack,
+    versions_of,
+)
 from fad.templates import Template
 from fad.tensor import Tensor
 
@@ -120,7 +130,7 @@ class FunctionOp:
         return out
 
     def record(self, level: Any, args: Sequence[Any]) -> tuple[Any, ...]:
-        """Evaluate at ``level`` and add a node; see `fad.autograd.record`."""
+        """Evaluate at ``level`` and add a node; see `fad.tape.record`."""
         args = [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
         mask = [isinstance(a, Tensor) and a.requires_grad and a.level is level for a in args]
         self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
@@ -135,6 +145,8 @@ class FunctionOp:
         if any(moving):
             saved = self.rules.for_pullback(saved.at(values, results, saved.extras))
             node = FunctionNode(level, self.rules, args, mask, saved)
+            if anomaly.on:
+                remember(node)
             for k, (o, m) in enumerate(zip(outs, moving, strict=True)):
                 if m:
                     o.requires_grad, o.node, o.output_nr = True, node, k
@@ -156,7 +168,7 @@ def is_plain(x: Any) -> bool:
     return not is_tracer(x)
 
 
-class FunctionNode(Node):
+class FunctionNode(RecordedNode):
     """A recorded call of a Function: its vjp rule runs in the backward pass.
 
     ``saved`` holds what the rule reads, detached, so that a saved output does not hold on to its own
@@ -164,18 +176,34 @@ class FunctionNode(Node):
     grad.
     """
 
-    __slots__ = ("args", "mask", "outputs", "rules", "saved", "versions")
+    __slots__ = ("args", "avals", "lock", "mask", "outputs", "rules", "saved", "versions")
 
     def __init__(
         self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
     ) -> None:
-        super().__init__(level, [gradient_edge(a) for a, m in zip(args, mask, strict=True) if m])
+        self._start(
+            level, [gradient_edge(a) if m else None for a, m in zip(args, mask, strict=True)]
+        )
         self.rules = rules
         self.mask = mask
         self.outputs = len(saved.outs)
-        self.saved: Saved | None = saved
+        self.avals = saved.out_avals
         self.args = [None if v is None else a for a, v in zip(args, saved.values, strict=True)]
-        self.versions = [_version(a) for a in self.args]
+        self.versions = versions_of(self.args)
+        self.lock: threading.RLock | None = None
+        self.saved: Saved | None = self._pack(saved) if state.saved_hooks else saved
+
+    def _pack(self, saved: Saved) -> Saved:
+        """Send saved values through the hooks that are in force, and let go of the originals."""
+        level = self.level
+        values = [
+            pack(level, v, gradient_edge(a) if isinstance(a, Tensor) and a.requires_grad else None)
+            for v, a in zip(saved.values, self.args, strict=True)
+        ]
+        outs = [pack(level, o, (self, k)) for k, o in enumerate(saved.outs)]
+        extras = [pack(level, x, None) for x in saved.extras]
+        self.args = [None if isinstance(v, PackedValue) else a for v, a in zip(values, self.args)]
+        return saved.at(values, outs, extras)
 
     def name(self) -> str:
         return f"{self.rules.name}Backward"
@@ -184,37 +212,55 @@ class FunctionNode(Node):
     def num_inputs(self) -> int:
         return self.outputs
 
-    @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        edges = iter(self.next_edges)
-        return tuple([next(edges) if m else (None, 0) for m in self.mask])
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        where = self._own_sharding()
+        return [InputMetadata(a.shape, a.dtype, where) for a in self.avals]
 
-    def apply(
+    def saved_values(self) -> Sequence[Any]:
+        if self.saved is None:
+            return ()
+        every = (*self.saved.values, *self.saved.outs, *self.saved.extras)
+        return [v for v in every if v is not None and not isinstance(v, PackedValue)]
+
+    def run(
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
-        saved, level = self.saved, self.level
-        if saved is None:
-            raise_released(self)
-            raise AssertionError
-        self._check_versions()
-        flags = iter(need)
-        wanted = [next(flags) if m else False for m in self.mask]
-        if create_graph:
-            saved = self._tracked(saved)
-        grads = self.rules.pullback(saved, cotangents, wanted)
-        result = [g for g, m in zip(grads, self.mask, strict=True) if m]
-        if create_graph:
-            return result
-        return [None if g is None else level.detach(outlived(g)) for g in result]
+        with _lock_of(self):
+            saved, level = self.saved, self.level
+            if saved is None:
+                raise_released(self)
+            check_versions(self, self.args, self.versions)
+            wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
+            args = self.args
+            packed = [
+                isinstance(v, PackedValue) for v in (*saved.values, *saved.outs, *saved.extras)
+            ]
+            if any(packed):
+                values = [unpack(v, False) for v in saved.values]
+                args = [
+                    unpack(v, True) if isinstance(v, PackedValue) else a
+                    for v, a in zip(saved.values, args, strict=True)
+                ]
+                saved = saved.at(
+                    values,
+                    [unpack(o, False) for o in saved.outs],
+                    [unpack(x, False) for x in saved.extras],
+                )
+            if create_graph:
+                saved = self._tracked(saved, args)
+            grads = self.rules.pullback(saved, cotangents, wanted)
+            if create_graph:
+                return grads
+            return [None if g is None else level.detach(outlived(g)) for g in grads]
 
-    def _tracked(self, saved: Saved) -> Saved:
+    def _tracked(self, saved: Saved, args: Sequence[Any]) -> Saved:
         """``saved`` with the history of each value."""
         outs = [
             o if o is None else self._with_history(o, self, k) for k, o in enumerate(saved.outs)
         ]
         if saved.closed:
-            return saved.at(self.args, outs, ())
-        again = self.rules.setup(self.args, outs, saved.template, self.mask)
+            return saved.at(args, outs, ())
+        again = self.rules.setup(args, outs, saved.template, self.mask)
         if len(again.extras) != len(saved.extras):
             return again
         extras = [
@@ -223,27 +269,27 @@ class FunctionNode(Node):
             else old
             for old, new in zip(saved.extras, again.extras, strict=True)
         ]
-        return again.at(self.args, outs, extras)
+        return again.at(args, outs, extras)
 
     def _with_history(self, value: Any, node: Node, output_nr: int) -> Tensor:
         t: Tensor = alias(self.level.lift(value))
         t.requires_grad, t.node, t.output_nr = True, node, output_nr
         return t
 
-    def _check_versions(self) -> None:
-        for x, version in zip(self.args, self.versions, strict=True):
-            if _version(x) != version:
-                raise GradientError(
-                    "one of the variables needed for gradient computation has been modified by an "
-                    f"inplace operation: {self.name()} saved it at version {version}, it is now at "
-                    f"version {_version(x)}. Save a copy (x.clone()) instead."
-                )
-
-    def release(self) -> None:
-        self.saved = None
-        self.args = []
-        self.versions = []
+    def release_variables(self) -> None:
+        with _lock_of(self):
+            self.saved = None
+            self.args = []
+            self.versions = None
 
 
-def _version(x: Any) -> int:
-    return x.meta.version if isinstance(x, Tensor) and x.meta is not None else 0
+_making_locks = threading.Lock()
+
+
+def _lock_of(node: FunctionNode) -> threading.RLock:
+    """The lock around a node's rule and its release: the rule is Python, and may keep state on ctx."""
+    if node.lock is None:
+        with _making_locks:
+            if node.lock is None:
+                node.lock = threading.RLock()
+    return node.lock

@@ -55,14 +55,21 @@ class State(threading.local):
     ``blocked``: levels with an id up to this one do not record (see NOTE [grad mode]).
     ``floor``: the value of ``blocked`` when the innermost recording transform began.
     ``levels``: the levels entered in this thread, outermost first.
+    ``saved_hooks``: pairs (pack, unpack) for saved values, innermost last.
+    ``saved_refused``: why saved-value hooks may not be used now, or None.
+    ``inference``: whether Tensors made now are inference Tensors.
     """
 
     blocked = -1
     floor = -1
     levels: tuple[Level, ...] = ()
+    saved_hooks: tuple[Any, ...] = ()
+    saved_refused: str | None = None
+    inference: bool = False
 
 
 state = State()
+STATE_NAMES = tuple([n for n in vars(State) if not n.startswith("_")])
 _ids = itertools.count()
 _last = -1
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.autograd.record import as_tensor
+from fad.tape.record import as_tensor
 from fad.dispatch import bind
 from fad.errors import HostValueError, describe
 from fad.primitive import Primitive

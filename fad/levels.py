@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.autograd.record import RecordingLevel
+from fad.tape.record import RecordingLevel
 from fad.dispatch import Level, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.primitive import Primitive

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
-from fad.autograd import engine
-from fad.autograd.record import ROOT, as_tensor
+from fad.tape import engine
+from fad.tape.record import ROOT, as_tensor
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, HostValueError, LevelError, TrackedValueError, describe
 from fad.graph import accumulator_of
@@ -20,6 +20,7 @@ from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
 from fad.staging import StagedLevel
+from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tensor import Tensor, meta_of, new_tensor
 
 __all__ = ["asarray", "stop_gradient", "tensor"]
@@ -258,6 +259,11 @@ def _set_grad(self: Tensor, value: Any) -> None:
                 f"got {value.dtype}{list(value.shape)}"
             )
     meta_of(self).grad = value
+
+
+def _retains_grad(self: Tensor) -> bool:
+    """Whether ``.grad`` of this non-leaf is kept."""
+    return self.meta is not None and self.meta.retains_grad
 
 
 def _version(self: Tensor) -> int:
@@ -543,6 +549,10 @@ def _install() -> None:
         "copy": _clone,
         "detach": _detach,
         "detach_": _detach_,
+        "register_hook": register_hook,
+        "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+        "retain_grad": retain_grad,
+        "retains_grad": property(_retains_grad, doc=_retains_grad.__doc__),
         "device": property(lambda self: peel(self).device, doc="Where the value lives."),
         "devices": lambda self: peel(self).devices(),
         "flatten": _flatten,

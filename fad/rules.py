@@ -32,8 +32,8 @@ import jax
 import jax.numpy as jnp
 
 from fad import trees
-from fad.autograd.engine import pull_back
-from fad.autograd.record import ROOT, GradLevel
+from fad.tape.engine import pull_back
+from fad.tape.record import ROOT, GradLevel
 from fad.context import VmapInfo
 from fad.dispatch import bind, outlived
 from fad.errors import RuleError, describe

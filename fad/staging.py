@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
-from fad.autograd.record import RecordingLevel
+from fad.tape.record import RecordingLevel
 from fad.dispatch import bind, map_tensors, outlived, state
 from fad.errors import StructureError
 from fad.levels import BatchLevel

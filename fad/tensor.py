@@ -16,12 +16,14 @@ __all__ = ["Meta", "Tensor", "new_tensor"]
 class Meta:
     """What only few Tensors have: a gradient, hooks, in-place history, aliases."""
 
-    __slots__ = ("accumulator", "grad", "hooks", "inference", "name", "retains_grad", "version")
+    __slots__ = ("accumulator", "grad", "hooks", "inference", "name", "post_hooks", "retains_grad",
+                 "version")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
         self.accumulator: weakref.ref[Any] | None = None
         self.hooks: dict[int, Any] | None = None
+        self.post_hooks: dict[int, Any] | None = None
         self.retains_grad = False
         self.version = 0
         self.inference = False

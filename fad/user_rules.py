@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.autograd.record import ROOT, as_tensor
+from fad.tape.record import ROOT, as_tensor
 from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo
 from fad.dispatch import bind
 from fad.errors import GradientError, HostValueError, RuleError, StructureError, describe

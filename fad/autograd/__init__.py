@@ -1,6 +1,44 @@
-"""The eager graph: running it backward, and switching recording off and on."""
+"""The eager graph, as PyTorch users know it: nodes, edges, the engine, hooks, saved values, anomaly mode.
 
-from fad.autograd.engine import backward as backward
-from fad.autograd.engine import grad as grad
+The names are those of ``torch.autograd`` and ``torch.autograd.graph``; what PyTorch has only in C++ has its
+C++ name. The table in docs/graph.md lists them all.
+"""
+
+from fad.autograd import functional as functional
+from fad.graph import AccumulateGrad as AccumulateGrad
 from fad.graph import Edge as Edge
+from fad.graph import GradientEdge as GradientEdge
+from fad.graph import InputMetadata as InputMetadata
 from fad.graph import Node as Node
+from fad.graph import RemovableHandle as RemovableHandle
+from fad.once import once_differentiable as once_differentiable
+from fad.tape.anomaly import detect_anomaly as detect_anomaly
+from fad.tape.anomaly import set_detect_anomaly as set_detect_anomaly
+from fad.tape.compiled import compiled as compiled
+from fad.tape.engine import backward as backward
+from fad.tape.engine import grad as grad
+from fad.tape.engine import queue_callback as queue_callback
+from fad.tape.grad_mode import enable_grad as enable_grad
+from fad.tape.grad_mode import inference_mode as inference_mode
+from fad.tape.grad_mode import no_grad as no_grad
+from fad.tape.grad_mode import set_grad_enabled as set_grad_enabled
+from fad.tape.hooks import register_multi_grad_hook as register_multi_grad_hook
+from fad.tape.nodes import CopyBackwards as CopyBackwards
+from fad.tape.nodes import DelayedError as DelayedError
+from fad.tape.nodes import Error as Error
+from fad.tape.nodes import Gather as Gather
+from fad.tape.nodes import GraphRoot as GraphRoot
+from fad.tape.nodes import Identity as Identity
+from fad.tape.nodes import NotImplemented as NotImplemented  # noqa: A004
+from fad.tape.nodes import Scatter as Scatter
+from fad.tape.nodes import TraceableNode as TraceableNode
+from fad.tape.nodes import UndefinedGrad as UndefinedGrad
+from fad.tape.nodes import any_variable_requires_grad as any_variable_requires_grad
+from fad.tape.nodes import collect_next_edges as collect_next_edges
+from fad.tape.nodes import create_gradient_edge as create_gradient_edge
+from fad.tape.nodes import current_node as current_node
+from fad.tape.nodes import get_gradient_edge as get_gradient_edge
+from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
+from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_hooks
+from fad.tape.saved import save_on_cpu as save_on_cpu
+from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks

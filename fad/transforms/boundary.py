@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.autograd.record import ROOT, as_tensor
+from fad.tape.record import ROOT, as_tensor
 from fad.dispatch import outlived
 from fad.errors import StructureError, describe
 from fad.jaxapi import is_inexact

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from fad import trees
-from fad.autograd.record import GradLevel, RecordingLevel
+from fad.tape.record import GradLevel, RecordingLevel
 from fad.calls import FunctionOp
 from fad.dispatch import bind, map_tensors, outlived
 from fad.errors import StructureError, describe

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
-from fad.autograd.engine import ZEROS_LIKE
+from fad.tape.engine import ZEROS_LIKE
 from fad.dispatch import bind, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import is_inexact

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad import trees
-from fad.autograd.record import RecordingLevel
+from fad.tape.record import RecordingLevel
 from fad.dispatch import bind, map_tensors, outlived
 from fad.jaxapi import is_inexact
 from fad.tensor import Tensor, new_tensor

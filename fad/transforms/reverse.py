@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.autograd.engine import ONES_LIKE, ZEROS_LIKE, pull_back
-from fad.autograd.record import GradLevel
+from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
+from fad.tape.record import GradLevel
 from fad.dispatch import bind
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact

@@ -1,0 +1,1 @@
+"""Recording operations as a graph, and running it backward."""

@@ -1,0 +1,334 @@
+"""Whole backward passes as Primitives: a graph whose structure was seen before is one call.
+
+NOTE [compiled backward]
+
+Where nobody can look inside a backward pass (no hooks, no anomaly mode, no Python rules, no packed
+values, not itself being recorded), its nodes are numbered, latest first, and the plans and edges of
+all of them make a key. The first passes with a key run node by node. When it keeps coming back, the
+pass becomes a Primitive of (saved values, cotangents): it is traced once, compiled by XLA, and *bound*,
+one level below the graph, like any other call. An outer transform sees one operation, with derived
+rules of its own.
+
+A compilation costs as much as hundreds of passes node by node, so there is a budget: the time spent
+on compiling may exceed what compiled passes have saved so far by `ALLOWANCE` seconds, no more. A
+program whose graphs never repeat pays that at most, once.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Container, Sequence
+from typing import Any, Self
+
+import jax
+
+from fad.dispatch import bind
+from fad.graph import AccumulateGrad, Node
+from fad.primitive import Primitive
+from fad.tape.record import PrimitiveNode
+from fad.tensor import Tensor
+
+__all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
+
+REPEATS = 2  # passes with a structure before it is compiled
+LARGEST = 1500  # nodes in one compiled pass
+ALLOWANCE = 5.0  # seconds
+SAVED_PER_NODE = 15e-6  # seconds that a compiled pass saves, for each node
+CAPACITY = 256  # structures remembered
+
+
+class _Switch(threading.local):
+    """Whether this thread compiles backward passes."""
+
+    on = True
+
+
+switch = _Switch()
+
+
+class compiled:
+    """Switch compiled backward passes by a bool: at once, and until the ``with`` block ends.
+
+    Results are the same either way, up to rounding.
+
+    Arguments:
+        mode: whether graphs whose structure repeats are compiled.
+
+    >>> import fad
+    >>> with fad.autograd.compiled(False):
+    ...     fad.grad(lambda x: x * x)(3.0).item()
+    6.0
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, mode: bool) -> None:
+        self._before = switch.on
+        switch.on = bool(mode)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        switch.on = self._before
+
+
+class _Entry:
+    """What is known of one structure."""
+
+    __slots__ = ("count", "primitive", "refused", "wanted")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.primitive: Primitive | None = None
+        self.wanted: tuple[int | None, ...] = ()
+        self.refused = False
+
+
+class _Budget:
+    """Time spent on compiling, and time that compiled passes saved."""
+
+    __slots__ = ("saved", "spent")
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.saved = 0.0
+
+    def allows(self) -> bool:
+        return self.spent < self.saved + ALLOWANCE
+
+
+_entries: collections.OrderedDict[tuple[int, ...], _Entry] = collections.OrderedDict()
+_lock = threading.Lock()
+_budget = _Budget()
+_hits = 0
+
+
+def cache_info() -> dict[str, int]:
+    """How many structures are remembered, how many of them are compiled, and how often those ran."""
+    with _lock:
+        ready = sum(e.primitive is not None for e in _entries.values())
+        return {"structures": len(_entries), "compiled": ready, "hits": _hits}
+
+
+def clear_cache() -> None:
+    """Forget all structures and compiled passes."""
+    global _hits
+    with _lock:
+        _entries.clear()
+        _hits = 0
+        _budget.spent = _budget.saved = 0.0
+
+
+class Pass:
+    """A backward pass that is ready to run as one call."""
+
+    __slots__ = ("captures", "entry", "fresh", "operands", "order")
+
+    def __init__(
+        self, entry: _Entry, order: list[Node], captures: Any, operands: list[Any], fresh: bool
+    ) -> None:
+        self.entry = entry
+        self.order = order
+        self.captures = captures
+        self.operands = operands
+        self.fresh = fresh
+
+    def run(self) -> list[Any] | None:
+        """Gradients for the captures; None if the pass cannot be compiled after all."""
+        global _hits
+        entry = self.entry
+        primitive = entry.primitive
+        if primitive is None:
+            return None
+        if self.fresh:
+            started = time.perf_counter()
+            try:
+                out = bind(primitive, self.operands)
+            except Exception:  # whatever it is, running node by node raises it at the right place
+                entry.primitive, entry.refused = None, True
+                return None
+            finally:
+                _budget.spent += time.perf_counter() - started
+        else:
+            _hits += 1
+            _budget.saved += SAVED_PER_NODE * len(self.order)
+            out = bind(primitive, self.operands)
+        outs = out if type(out) is tuple else (out,)
+        return [None if k is None else outs[k] for k in entry.wanted]
+
+
+def prepare(
+    roots: Sequence[tuple[tuple[Node, int], Any]], captures: Sequence[tuple[Node, int]] | None
+) -> Pass | None:
+    """The pass from ``roots`` to ``captures`` (None: to all leaves), or None to run it node by node."""
+    if not switch.on or any([_is_traced(ct) for _, ct in roots]):
+        return None
+    leaves = () if captures is None else {node for node, _ in captures}
+    order = _in_order([node for (node, _), _ in roots], leaves)
+    if order is None:
+        return None
+    if captures is None:
+        captures = [(node, 0) for node in order if type(node) is AccumulateGrad]
+    index = {node: i for i, node in enumerate(order)}
+    key: list[int] = []
+    for (node, nr), _ in roots:
+        key += (index[node], nr)
+    key.append(-7)
+    for node, nr in captures:
+        key += (index.get(node, -1), nr)
+    key.append(-7)
+    operands: list[Any] = []
+    for node in order:
+        if type(node) is not PrimitiveNode:
+            key.append(-3)
+            continue
+        key.append(node.plan.id)
+        for edge in node.edges:
+            if edge is None:
+                key.append(-1)
+            else:
+                key += (index[edge[0]], edge[1])
+        operands += node.values  # type: ignore[operator]
+    signature = tuple(key)
+    with _lock:
+        entry = _entries.get(signature)
+        if entry is None:
+            entry = _entries[signature] = _Entry()
+            if len(_entries) > CAPACITY:
+                _entries.popitem(last=False)
+        else:
+            _entries.move_to_end(signature)
+        entry.count += 1
+        fresh = entry.primitive is None
+        if fresh:
+            if entry.refused or entry.count <= REPEATS or not _budget.allows():
+                return None
+            _build(entry, order, index, [e for e, _ in roots], captures)
+    operands += [ct for _, ct in roots]
+    return Pass(entry, order, captures, operands, fresh)
+
+
+def _is_traced(x: Any) -> bool:
+    """Whether the value is being traced by JAX: its trace is compiled whole anyway."""
+    while isinstance(x, Tensor):
+        x = x.value
+    return isinstance(x, jax.core.Tracer)
+
+
+def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | None:
+    """The nodes of a pass, latest first; None if it cannot be compiled."""
+    seen = set(roots)
+    stack = list(seen)
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind is PrimitiveNode:
+            assert isinstance(node, PrimitiveNode)
+            if (
+                node.values is None
+                or node.extra is not None
+                or node.packed
+                or node.versions is not None
+                or node.plan.from_inputs
+                or node in leaves
+            ):
+                return None
+            for t in node.tensors:
+                meta = getattr(t, "meta", None)
+                if meta is not None and meta.version:
+                    return None
+        elif kind is AccumulateGrad:
+            assert isinstance(node, AccumulateGrad)
+            meta = node.variable.meta
+            if node.extra is not None or (meta is not None and (meta.hooks or meta.post_hooks)):
+                return None
+        else:
+            return None
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+        if len(seen) > LARGEST:
+            return None
+    order = sorted(seen, key=_sequence_nr)
+    order.reverse()
+    # Accumulators have the highest number of all, and belong at the end.
+    ends = [n for n in order if type(n) is AccumulateGrad]
+    order = [n for n in order if type(n) is not AccumulateGrad]
+    position = {n: i for i, n in enumerate(order)}
+    for i, node in enumerate(order):
+        for edge in node.edges:
+            if edge is not None and position.get(edge[0], i + 1) <= i:
+                return None  # numbers from several threads, or set by hand: not an order
+    return order + ends
+
+
+def _sequence_nr(node: Node) -> int:
+    return node.sequence_nr
+
+
+def _build(
+    entry: _Entry,
+    order: Sequence[Node],
+    index: dict[Node, int],
+    roots: Sequence[tuple[Node, int]],
+    captures: Sequence[tuple[Node, int]],
+) -> None:
+    """Write the pass as a function of saved values and cotangents; plain data, no nodes kept."""
+    steps: list[tuple[int, Any, int, tuple[tuple[int, int] | None, ...]]] = []
+    for i, node in enumerate(order):
+        if type(node) is PrimitiveNode:
+            assert node.values is not None
+            edges = tuple([None if e is None else (index[e[0]], e[1]) for e in node.edges])
+            steps.append((i, node.plan, len(node.values), edges))
+    widths = [node.num_inputs for node in order]
+    starts = [(index[n], nr) for n, nr in roots]
+    ends = [(index.get(n), nr) for n, nr in captures]
+    saved = sum(s[2] for s in steps)
+
+    def backward(*operands: Any) -> tuple[Any, ...]:
+        slots: list[list[Any]] = [[None] * w for w in widths]
+        for (i, nr), ct in zip(starts, operands[saved:], strict=True):
+            slots[i][nr] = ct if slots[i][nr] is None else slots[i][nr] + ct
+        at = 0
+        for i, plan, count, edges in steps:
+            values = operands[at : at + count]
+            at += count
+            cts = slots[i]
+            if all([c is None for c in cts]):
+                continue
+            given = None if plan.single else tuple([c is not None for c in cts])
+            need = (True,) * sum(plan.mask)
+            grads = iter(
+                plan.vjp(given, need).flat(*values, *[c for c in cts if c is not None])
+            )
+            for edge in edges:
+                if edge is not None:
+                    g = next(grads)
+                    j, nr = edge
+                    slots[j][nr] = g if slots[j][nr] is None else slots[j][nr] + g
+        return tuple([slots[j][nr] for j, nr in ends if j is not None and slots[j][nr] is not None])
+
+    # Which captures a gradient reaches follows from the structure alone.
+    reached = [[False] * w for w in widths]
+    for i, nr in starts:
+        reached[i][nr] = True
+    for i, _, _, edges in steps:
+        if any(reached[i]):
+            for edge in edges:
+                if edge is not None:
+                    reached[edge[0]][edge[1]] = True
+    count = 0
+    wanted: list[int | None] = []
+    for j, nr in ends:
+        hit = j is not None and reached[j][nr]
+        wanted.append(count if hit else None)
+        count += hit
+    entry.wanted = tuple(wanted)
+    if count == 0:
+        entry.refused = True
+        return
+    entry.primitive = Primitive("backward", backward)

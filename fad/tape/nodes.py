@@ -1,0 +1,369 @@
+"""Built-in nodes, and the functions to build graphs by hand.
+
+Some of these are *functions* in the sense of PyTorch's C++ autograd: `DelayedError`, `UndefinedGrad`,
+`Scatter`, `Gather` are called on Tensors in the forward direction, and give outputs whose ``grad_fn``
+is another node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fad.dispatch import bind, map_tensors, state
+from fad.errors import GradientError
+from fad.graph import Edge, GradientEdge, Node, gradient_edge, running
+from fad.primitive import Primitive
+from fad.tape.record import as_tensor
+from fad.tensor import Tensor, new_tensor
+
+__all__ = [
+    "CopyBackwards",
+    "DelayedError",
+    "Error",
+    "Gather",
+    "GraphRoot",
+    "Identity",
+    "NotImplemented",
+    "Scatter",
+    "TraceableNode",
+    "UndefinedGrad",
+    "UndefinedGradBackward",
+    "any_variable_requires_grad",
+    "collect_next_edges",
+    "create_gradient_edge",
+    "current_node",
+    "get_gradient_edge",
+    "set_history",
+]
+
+
+# Building graphs
+
+
+def create_gradient_edge(t: Tensor) -> Edge:
+    """The edge along which the gradient of ``t`` flows: into its ``grad_fn``, or its accumulator.
+
+    An invalid edge for a Tensor that does not require grad.
+
+    Source: ``torch::autograd::impl::gradient_edge`` in C++.
+    """
+    return Edge(*gradient_edge(t)) if t.requires_grad else Edge(None, 0)
+
+
+def get_gradient_edge(t: Tensor) -> GradientEdge:
+    """The place of ``t`` in the graph, as a root or input for `backward` and `grad`.
+
+    Raises:
+        GradientError: the Tensor does not require grad.
+
+    Source: ``torch.autograd.graph.get_gradient_edge``.
+    """
+    if not t.requires_grad:
+        raise GradientError(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
+        )
+    return GradientEdge(*gradient_edge(t))
+
+
+def any_variable_requires_grad(*tensors: Any) -> bool:
+    """Whether one of the Tensors requires grad."""
+    return any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
+
+
+def collect_next_edges(*tensors: Any) -> list[Edge]:
+    """Edges for a node that computes from ``tensors``; all invalid where nothing is recorded."""
+    return [
+        create_gradient_edge(t)
+        if isinstance(t, Tensor) and t.level.id > state.blocked
+        else Edge(None, 0)
+        for t in tensors
+    ]
+
+
+def current_node() -> Node | None:
+    """The node whose backward pass this thread is running now, None outside of one."""
+    return running.current
+
+
+def set_history(outputs: Any, node: Node) -> Any:
+    """Make ``node`` the ``grad_fn`` of ``outputs``, a Tensor or a sequence; returns them."""
+    for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+        nr = node.add_input_metadata(t)
+        t.requires_grad, t.node, t.output_nr = True, node, nr
+    return outputs
+
+
+def _detached(t: Any) -> Tensor:
+    t = as_tensor(t)
+    return new_tensor(t.value, t.level, t.aux)
+
+
+def _recorded(*tensors: Any) -> bool:
+    return any(e.is_valid() for e in collect_next_edges(*tensors))
+
+
+# Nodes
+
+
+class TraceableNode(Node):
+    """A node that promises to be pure: it may become part of a compiled backward pass."""
+
+    __slots__ = ()
+
+    is_traceable = True
+
+
+class Error(Node):
+    """Raises when a gradient reaches it."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str, next_edges: Iterable[Any] = ()) -> None:
+        super().__init__(next_edges)
+        self.message = message
+
+    def apply(self, *gradients: Any) -> Any:
+        raise GradientError(self.message)
+
+
+class NotImplemented(Error):  # noqa: A001 - PyTorch's name for it
+    """Says that the derivative of an operation is not implemented."""
+
+    __slots__ = ()
+
+    def __init__(self, forward: str, next_edges: Iterable[Any] = ()) -> None:
+        super().__init__(f"derivative for {forward} is not implemented", next_edges)
+
+
+class DelayedError(Node):
+    """Called on Tensors, gives them back; raises when a gradient comes back through them."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str, num_inputs: int = 1) -> None:
+        super().__init__()
+        self.message = message
+        for _ in range(num_inputs):
+            self.add_input_metadata()
+
+    def apply(self, *tensors: Any) -> Any:
+        outs = tuple([None if t is None else _detached(t) for t in tensors])
+        if _recorded(*tensors):
+            node = Error(self.message, collect_next_edges(*tensors))
+            set_history([o for o in outs if o is not None], node)
+        return outs[0] if len(outs) == 1 else outs
+
+
+class UndefinedGradBackward(Node):
+    """Gives undefined gradients (None), whatever it gets."""
+
+    __slots__ = ()
+
+    def apply(self, *gradients: Any) -> Any:
+        return tuple([None] * len(self.edges))
+
+
+class UndefinedGrad(Node):
+    """Called on Tensors, gives them back; their gradients are undefined (None)."""
+
+    __slots__ = ()
+
+    def apply(self, *tensors: Any) -> Any:
+        outs = tuple([None if t is None else _detached(t) for t in tensors])
+        if _recorded(*tensors):
+            node = UndefinedGradBackward(collect_next_edges(*tensors))
+            set_history([o for o in outs if o is not None], node)
+        return outs[0] if len(outs) == 1 else outs
+
+
+class GraphRoot(Node):
+    """Takes nothing and gives fixed values: where a graph that is run by hand begins."""
+
+    __slots__ = ("outputs",)
+
+    def __init__(self, next_edges: Iterable[Any], inputs: Sequence[Any]) -> None:
+        super().__init__(next_edges)
+        self.outputs = tuple(inputs)
+        for value in self.outputs:
+            self.add_input_metadata(value)
+
+    def apply(self, *_: Any) -> Any:
+        return self.outputs
+
+
+class Identity(TraceableNode):
+    """Gives what it gets."""
+
+    __slots__ = ()
+
+    def apply(self, *gradients: Any) -> Any:
+        return gradients
+
+
+class CopyBackwards(TraceableNode):
+    """Sends a gradient back to the dtype and device of the value that was copied.
+
+    ``x.to(...)`` records this operation.
+    """
+
+    __slots__ = ("source_dtype", "source_sharding")
+
+    def __init__(
+        self, next_edges: Iterable[Any] = (), dtype: Any = None, sharding: Any = None
+    ) -> None:
+        super().__init__(next_edges)
+        self.source_dtype = dtype
+        self.source_sharding = sharding
+
+    def apply(self, g: Any) -> Any:
+        if g is None:
+            return None
+        g = as_tensor(g)
+        if self.source_dtype is not None and g.dtype != jnp.dtype(self.source_dtype):
+            g = g.to(self.source_dtype)  # type: ignore[attr-defined]
+        if self.source_sharding is not None:
+            g = g.to(self.source_sharding)  # type: ignore[attr-defined]
+        return g
+
+
+class Scatter(Node):
+    """Splits a Tensor over devices; the gradient is gathered.
+
+    Arguments:
+        devices: a ``jax.Device`` for each part.
+        sizes: how long each part is; default equal parts.
+        dim: the dimension that is split.
+
+    Call it with a Tensor; it returns a tuple with a Tensor on each device. Its backward is `Gather`.
+
+    Raises:
+        ValueError: the length cannot be split in equal parts, or ``sizes`` do not add up to it.
+
+    Source: ``torch::autograd::Scatter`` in C++, ``torch.nn.parallel.comm.scatter``.
+    """
+
+    __slots__ = ("devices", "dim", "sizes")
+
+    def __init__(
+        self, devices: Sequence[Any], sizes: Sequence[int] | None = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        self.devices = list(devices)
+        self.sizes = None if sizes is None else list(sizes)
+        self.dim = dim
+
+    def apply(self, x: Any) -> tuple[Tensor, ...]:
+        t = as_tensor(x)
+        length = t.shape[self.dim]
+        count = len(self.devices)
+        sizes = self.sizes
+        if sizes is None:
+            if length % count:
+                raise ValueError(
+                    f"Scatter: dimension {self.dim} of length {length} cannot be split in {count} equal "
+                    "parts: pass sizes"
+                )
+            sizes = [length // count] * count
+        if sum(sizes) != length or len(sizes) != count:
+            raise ValueError(
+                f"Scatter: sizes {sizes} must be {count} numbers that add up to {length}"
+            )
+        bounds = [sum(sizes[:k]) for k in range(count + 1)]
+        dim = self.dim % t.ndim
+        op = Primitive(
+            "scatter",
+            lambda v: tuple(
+                [
+                    jax.device_put(jax.lax.slice_in_dim(v, lo, hi, axis=dim), device)
+                    for lo, hi, device in zip(bounds[:-1], bounds[1:], self.devices, strict=True)
+                ]
+            ),
+            jit=False,
+        )
+        source = _detached(t)
+        out = bind(op, (source,))
+        outs = tuple(map_tensors(as_tensor, out if type(out) is tuple else (out,)))
+        if _recorded(t):
+            node = Gather(_device_of(source), dim, collect_next_edges(t))
+            set_history(outs, node)
+        return outs
+
+
+class Gather(Node):
+    """Joins Tensors from several devices on one; the gradient is scattered.
+
+    Arguments:
+        destination: the ``jax.Device`` of the result.
+        dim: the dimension along which they are joined.
+
+    Call it with Tensors. Its backward is `Scatter`.
+
+    Source: ``torch::autograd::Gather`` in C++, ``torch.nn.parallel.comm.gather``.
+    """
+
+    __slots__ = ("destination", "dim")
+
+    def __init__(self, destination: Any, dim: int = 0, next_edges: Iterable[Any] = ()) -> None:
+        super().__init__(next_edges)
+        self.destination = destination
+        self.dim = dim
+
+    def apply(self, *parts: Any) -> Tensor:
+        tensors = [as_tensor(p) for p in self._filled(parts)]
+        if not tensors:
+            raise ValueError("Gather: needs at least one Tensor")
+        dim = self.dim
+        op = Primitive(
+            "gather",
+            lambda *vs: jnp.concatenate([_put(v, self.destination) for v in vs], axis=dim),
+            jit=False,
+        )
+        out: Tensor = bind(op, [_detached(t) for t in tensors])
+        if _recorded(*tensors):
+            node = _ScatterBackward(
+                [_device_of(t) for t in tensors],
+                [t.shape[dim] for t in tensors],
+                dim,
+                collect_next_edges(*tensors),
+            )
+            set_history(out, node)
+        return out
+
+    def _filled(self, parts: Sequence[Any]) -> list[Any]:
+        """Zeros for gradients that did not arrive."""
+        known = self.metadata_of_inputs()
+        return [
+            jnp.zeros(known[i].shape, known[i].dtype) if p is None and i < len(known) else p
+            for i, p in enumerate(parts)
+        ]
+
+
+class _ScatterBackward(Scatter):
+    """`Scatter` with edges, as the backward of `Gather`."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, devices: Sequence[Any], sizes: Sequence[int], dim: int, next_edges: Iterable[Any]
+    ) -> None:
+        super().__init__(devices, sizes, dim)
+        self.set_next_edges(next_edges)
+
+    def name(self) -> str:
+        return "Scatter"
+
+
+def _put(x: Any, device: Any) -> Any:
+    return x if device is None else jax.device_put(x, device)
+
+
+def _device_of(x: Any) -> Any:
+    while isinstance(x, Tensor):
+        x = x.value
+    if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array):
+        return None
+    return min(x.devices(), key=lambda d: d.id)

@@ -1,0 +1,355 @@
+"""The one recorder: adds a Node where an argument of the level at work requires grad.
+
+The eager tape is this recorder at level 0 (`ROOT`); ``fad.grad`` is it at a level of its own; a
+dual or batched Tensor that requires grad is recorded at its level in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.dispatch import Level, bind, state
+from fad.graph import InputMetadata, Node, gradient_edge
+from fad.jaxapi import is_inexact
+from fad.primitive import Primitive, VjpPlan, aval_of
+from fad.tape.anomaly import check_forward, remember
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
+from fad.tensor import Tensor, new_tensor
+
+__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor", "raise_released"]
+
+
+class RecordedNode(Node):
+    """A node that an operation left behind: `run` does the work, `apply` is for the user's calls."""
+
+    __slots__ = ()
+
+    def apply(self, *gradients: Any) -> Any:
+        level = self.level
+        create_graph = level.id > state.blocked
+        cotangents: list[Any] = [None] * max(self.num_inputs, len(gradients))
+        for i, g in enumerate(gradients):
+            if g is not None:
+                t = as_tensor(g)
+                cotangents[i] = level.lift(t) if create_graph else level.detach(t)
+        need = tuple([e is not None for e in self.edges])
+        grads = spread(self.run(cotangents, need, create_graph), need)
+        result = tuple([None if g is None else level.lift(g) for g in grads])
+        return result[0] if len(result) == 1 else result
+
+    def _own_sharding(self) -> Any:
+        for value in self.saved_values():
+            while isinstance(value, Tensor):
+                value = value.value
+            found = getattr(value, "sharding", None)
+            if found is not None and not isinstance(value, jax.core.Tracer):
+                return found
+        return None
+
+    def saved_values(self) -> Sequence[Any]:
+        """What it keeps for the backward pass, in order, as detached values."""
+        return ()
+
+
+def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
+    """Gradients for every edge, from gradients for those that are needed alone."""
+    if len(grads) == len(need):
+        return grads
+    it = iter(grads)
+    return [next(it) if n else None for n in need]
+
+
+class PrimitiveNode(RecordedNode):
+    """A recorded call of a Primitive."""
+
+    __slots__ = ("packed", "plan", "tensors", "values", "versions")
+
+    is_traceable = True
+
+    def __init__(
+        self,
+        level: Level,
+        edges: Sequence[tuple[Node, int] | None],
+        plan: VjpPlan,
+        tensors: list[Any],
+        values: list[Any],
+    ) -> None:
+        self._start(level, edges)
+        self.plan = plan
+        self.packed = False
+        self.tensors: list[Any] = tensors
+        self.values: list[Any] | None = values
+        self.versions = versions_of(tensors)
+        if state.saved_hooks:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Send saved values through the hooks that are in force, and let go of the originals."""
+        assert self.values is not None
+        kept = len(self.tensors)
+        edges: list[tuple[Node, int] | None] = [
+            gradient_edge(t) if isinstance(t, Tensor) and t.requires_grad else None
+            for t in self.tensors
+        ]
+        edges.extend([(self, i) for i in self.plan.kept_outputs])
+        edges.extend([None] * (len(self.values) - len(edges)))
+        self.values = [
+            pack(self.level, v, e) for v, e in zip(self.values, edges, strict=True)
+        ]
+        self.tensors = self.values[:kept]
+        self.versions = None
+        self.packed = True
+
+    def name(self) -> str:
+        return _node_name(self.plan.primitive.name)
+
+    @property
+    def num_inputs(self) -> int:
+        return 1 if self.plan.out_avals is None else len(self.plan.out_avals)
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        avals = self.plan.out_avals or ()
+        where = self._own_sharding()
+        return [InputMetadata(a.shape, a.dtype, where) for a in avals]
+
+    def run(
+        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
+    ) -> Sequence[Any]:
+        plan = self.plan
+        values = self.values
+        if values is None:
+            raise_released(self)
+        if self.packed:
+            saved = [unpack(v, create_graph) for v in values]
+        else:
+            check_versions(self, self.tensors, self.versions)
+            saved = self._tracked(values) if create_graph else values
+        if plan.single:
+            given = None
+            cts = cotangents
+        else:
+            given = tuple([c is not None for c in cotangents])
+            cts = [c for c in cotangents if c is not None]
+        wanted = tuple([n for n, m in zip(need, plan.mask, strict=True) if m])
+        if create_graph and plan.extras:
+            # Residuals have no history of their own: start again from the inputs.
+            inputs = saved[: len(plan.mask)]
+            return bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
+        return bind(plan.vjp(given, wanted), [*saved, *cts])
+
+    def _tracked(self, values: Sequence[Any]) -> list[Any]:
+        """Kept inputs and outputs as Tensors with their history."""
+        saved = list(self.tensors)
+        for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
+            t = self.level.lift(v)
+            t.requires_grad = True
+            t.node = self
+            t.output_nr = i
+            saved.append(t)
+        saved.extend(values[len(saved) :])
+        return saved
+
+    def saved_values(self) -> Sequence[Any]:
+        if self.values is None:
+            return ()
+        return [v for v in self.values if not isinstance(v, PackedValue)]
+
+    def release_variables(self) -> None:
+        self.values = None
+        self.tensors = []
+        self.versions = None
+
+    def __getattr__(self, name: str) -> Any:
+        """``_saved_0``, ``_saved_self``, ``_saved_other``: kept inputs; ``_saved_result``: the output."""
+        if not name.startswith(("_saved_", "_raw_saved_")):
+            raise AttributeError(f"{self.name()} has no attribute {name!r}")
+        raw = name.startswith("_raw")
+        which = name.split("saved_", 1)[1]
+        plan = self.plan
+        places = {f"{i}": k for k, i in enumerate(plan.kept_inputs)}
+        for alias, position in (("self", "0"), ("other", "1")):
+            if position in places:
+                places[alias] = places[position]
+        for k, i in enumerate(plan.kept_outputs):
+            places["result" if plan.single else f"result{i}"] = len(plan.kept_inputs) + k
+        if which not in places:
+            known = ", ".join(f"_saved_{p}" for p in places) or "nothing"
+            raise AttributeError(f"{self.name()} has no {name}: it saved {known}")
+        if self.values is None:
+            raise_released(self)
+        if raw:
+            return SavedTensor(self, places[which])
+        return self._read(places[which])
+
+    def _read(self, place: int) -> Any:
+        assert self.values is not None
+        if self.packed:
+            return unpack(self.values[place], True)
+        check_versions(self, self.tensors, self.versions)
+        x = self._tracked(self.values)[place]
+        return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
+
+
+class SavedTensor:
+    """One saved value of a recorded node, for hooks of its own; from ``node._raw_saved_*``.
+
+    Source: ``torch._C._autograd.SavedTensor``.
+    """
+
+    __slots__ = ("node", "place")
+
+    def __init__(self, node: PrimitiveNode, place: int) -> None:
+        self.node = node
+        self.place = place
+
+    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
+        """Pack this value now, and unpack it when it is needed.
+
+        Raises:
+            GradientError: it has hooks already, or was freed.
+        """
+        node = self.node
+        if node.values is None:
+            raise_released(node)
+        if isinstance(node.values[self.place], PackedValue):
+            raise GradientError("Calling register_hooks on a saved tensor with existing hooks.")
+        if not node.packed:
+            edges = [
+                gradient_edge(t) if isinstance(t, Tensor) and t.requires_grad else None
+                for t in node.tensors
+            ]
+            edges.extend([(node, i) for i in node.plan.kept_outputs])
+            edges.extend([None] * (len(node.values) - len(edges)))
+            same = (lambda t: t, lambda t: t)
+            node.values = [
+                PackedValue(node.level, v, e, (pack_hook, unpack_hook) if k == self.place else same)
+                if isinstance(v, (Tensor, jax.Array))
+                else v
+                for k, (v, e) in enumerate(zip(node.values, edges, strict=True))
+            ]
+            node.tensors = node.values[: len(node.tensors)]
+            node.versions = None
+            node.packed = True
+
+
+def _node_name(primitive: str) -> str:
+    words = primitive.replace(".", "_").strip("_").split("_")
+    return "".join(w[:1].upper() + w[1:] for w in words) + "Backward"
+
+
+class RecordingLevel(Level):
+    """A level whose Tensors may require grad. Subclasses say how it evaluates a call."""
+
+    __slots__ = ()
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        if self.id > state.blocked:
+            for a in args:
+                if isinstance(a, Tensor) and a.requires_grad and a.level is self:
+                    out = record(self, op, args) if type(op) is Primitive else op.record(self, args)
+                    break
+            else:
+                out = self.evaluate(op, args)
+        else:
+            out = self.evaluate(op, args)
+        if anomaly.on and anomaly.check_nan:
+            check_forward(op.name, self, args, out)
+        return out
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run ``op`` without recording; outputs are Tensors of this level."""
+        raise NotImplementedError
+
+
+class GradLevel(RecordingLevel):
+    """A level that adds nothing but wrappers: its inputs require grad, the recorder does the rest."""
+
+    __slots__ = ()
+
+    kind = "grad"
+
+    def __enter__(self) -> GradLevel:
+        super().__enter__()
+        state.blocked = state.floor = self._saved[1]
+        return self
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        out = bind(op, [a.value if isinstance(a, Tensor) and a.level is self else a for a in args])
+        if type(out) is tuple:
+            return tuple([new_tensor(o, self) for o in out])
+        return new_tensor(out, self)
+
+    def detach(self, x: Any) -> Any:
+        while isinstance(x, Tensor) and x.level is self:
+            x = x.value
+        return x
+
+    def variable(self, value: Any) -> Tensor:
+        """A fresh input of this level, which requires grad."""
+        t = new_tensor(value, self)
+        t.requires_grad = True
+        return t
+
+
+class RootLevel(GradLevel):
+    """Level 0: values are JAX arrays, or the tracers of a JAX transform around fad."""
+
+    __slots__ = ()
+
+    kind = "eager"
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        out = op.execute([a.value if isinstance(a, Tensor) else a for a in args])
+        if type(out) is tuple:
+            return tuple([new_tensor(o, self) for o in out])
+        return new_tensor(out, self)
+
+
+ROOT = RootLevel()
+
+
+def as_tensor(x: Any) -> Tensor:
+    """``x`` itself if it is a Tensor, else a Tensor of level 0 around it as a JAX array."""
+    if isinstance(x, Tensor):
+        return x
+    return new_tensor(x if isinstance(x, jax.Array) else jnp.asarray(x), ROOT)
+
+
+def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
+    """Evaluate ``op`` at ``level`` and add a node for it."""
+    args = [jnp.array(a) if type(a) is np.ndarray else a for a in args]
+    mask = tuple([isinstance(a, Tensor) and a.requires_grad and a.level is level for a in args])
+    plan = op.plan(mask, args)
+    out = level.evaluate(plan.forward, args)
+    single = type(out) is not tuple
+    outs = (out,) if single else out
+    if plan.differentiable is None:  # not analysed ahead: what came out decides
+        plan.single = single
+        plan.out_avals = tuple([aval_of(o) for o in outs])
+        plan.differentiable = tuple([is_inexact(a.dtype) for a in plan.out_avals])
+    differentiable = plan.differentiable
+    count = len(differentiable)
+    if not any(differentiable):
+        return out
+    edges = [gradient_edge(a) if m else None for a, m in zip(args, mask, strict=True)]
+    tensors = [args[i] for i in plan.kept_inputs]
+    values = [level.detach(a) for a in tensors]
+    values.extend([level.detach(outs[i]) for i in plan.kept_outputs])
+    values.extend([level.detach(o) for o in outs[count:]])
+    node = PrimitiveNode(level, edges, plan, tensors, values)
+    if anomaly.on:
+        remember(node)
+    for i, (t, d) in enumerate(zip(outs[:count], differentiable, strict=True)):
+        if d:
+            t.requires_grad = True
+            t.node = node
+            t.output_nr = i
+    if plan.extras:
+        return outs[0] if plan.single else outs[:count]
+    return out

@@ -1,0 +1,245 @@
+"""Saved values: hooks that pack and unpack them, and the errors around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+
+from fad.dispatch import Level, last_level_id, state
+from fad.errors import GradientError
+from fad.graph import Node
+from fad.tensor import Tensor, new_tensor
+
+__all__ = [
+    "PackedValue",
+    "allow_mutation_on_saved_tensors",
+    "check_versions",
+    "disable_saved_tensors_hooks",
+    "pack",
+    "raise_released",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+    "unpack",
+    "versions_of",
+]
+
+
+def raise_released(node: Node) -> NoReturn:
+    """The error for a second backward pass through a freed part of the graph."""
+    raise GradientError(
+        f"Trying to backward through the graph a second time (or directly access saved tensors after "
+        f"they have already been freed), at {node.name()}. Saved intermediate values of the graph are "
+        "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+        "backward through the graph a second time or if you need to access saved tensors after "
+        "calling backward."
+    )
+
+
+# Versions
+
+
+def versions_of(tensors: Sequence[Any]) -> list[int] | None:
+    """Versions of saved Tensors, None if none of them was ever written to."""
+    for t in tensors:
+        if isinstance(t, Tensor) and t.meta is not None and t.meta.version:
+            return [
+                t.meta.version if isinstance(t, Tensor) and t.meta is not None else 0
+                for t in tensors
+            ]
+    return None
+
+
+_mutation_allowed = False
+
+
+def check_versions(node: Node, tensors: Sequence[Any], saved: list[int] | None) -> None:
+    """Raise if a saved Tensor was changed in place after it was saved."""
+    now = versions_of(tensors)
+    if now == saved or _mutation_allowed:
+        return
+    assert now is not None
+    before = saved or [0] * len(now)
+    at = next(i for i, (a, b) in enumerate(zip(now, before, strict=True)) if a != b)
+    t = tensors[at]
+    origin = f", which is output {t.output_nr} of {t.node.name()}" if t.node is not None else ""
+    raise GradientError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{t.dtype} {list(t.shape)}]{origin}, saved for {node.name()}, is at version "
+        f"{now[at]}; expected version {before[at]} instead. Hint: write to a copy (x.clone()), or "
+        "enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "fad.autograd.set_detect_anomaly(True)."
+    )
+
+
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[None]:
+    """A block in which saved Tensors may be changed in place.
+
+    Saved values are immutable arrays, so the backward pass uses what was saved, and the block costs
+    nothing; outside of it the change is an error, as in PyTorch.
+
+    Source: ``torch.autograd.graph.allow_mutation_on_saved_tensors``.
+    """
+    global _mutation_allowed
+    before, _mutation_allowed = _mutation_allowed, True
+    try:
+        yield
+    finally:
+        _mutation_allowed = before
+
+
+# Packing
+
+
+class PackedValue:
+    """A saved value in the form that a pack hook gave it."""
+
+    __slots__ = ("data", "edge", "level", "unpack_hook")
+
+    def __init__(
+        self, level: Level, value: Any, edge: tuple[Node, int] | None, hooks: tuple[Any, Any]
+    ) -> None:
+        pack_hook, self.unpack_hook = hooks
+        self.level = level
+        self.edge = edge
+        self.data = _quietly(pack_hook, _bare(level, value))
+
+    def unpack(self, create_graph: bool) -> Any:
+        """The value: detached, or as a Tensor with its history."""
+        t = _quietly(self.unpack_hook, self.data)
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(t).__name__}"
+            )
+        value = self.level.detach(t)
+        if not create_graph:
+            return value
+        t = _bare(self.level, value)
+        if self.edge is not None:
+            t.requires_grad = True
+            t.node, t.output_nr = self.edge
+        return t
+
+
+def _bare(level: Level, value: Any) -> Tensor:
+    """A Tensor of ``level`` without history, in a handle of its own."""
+    if isinstance(value, Tensor) and value.level is level:
+        return new_tensor(value.value, level, value.aux)
+    return new_tensor(value, level)
+
+
+def _quietly(f: Callable[[Any], Any], x: Any) -> Any:
+    """Call a hook without recording, and without hooks for what it saves itself."""
+    blocked, hooks = state.blocked, state.saved_hooks
+    state.blocked, state.saved_hooks = last_level_id(), ()
+    try:
+        return f(x)
+    finally:
+        state.blocked, state.saved_hooks = blocked, hooks
+
+
+def pack(level: Level, value: Any, edge: tuple[Node, int] | None) -> Any:
+    """``value`` for saving: packed by the innermost hooks, if there are any."""
+    if not state.saved_hooks or not isinstance(value, (Tensor, jax.Array, np.ndarray)):
+        return value
+    return PackedValue(level, value, edge, state.saved_hooks[-1])
+
+
+def unpack(value: Any, create_graph: bool) -> Any:
+    """What `pack` was given."""
+    return value.unpack(create_graph) if isinstance(value, PackedValue) else value
+
+
+class saved_tensors_hooks:
+    """A block in which values saved for the backward pass go through a pair of functions.
+
+    Arguments:
+        pack_hook: called with each Tensor that is saved; may return anything.
+        unpack_hook: called with that when the value is needed; must return a Tensor.
+
+    The innermost block applies. It works at every level, inside ``fad.grad`` and ``fad.vmap`` too,
+    where PyTorch refuses it.
+
+    Source: ``torch.autograd.graph.saved_tensors_hooks``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> with fad.autograd.saved_tensors_hooks(lambda t: t.numpy(), fad.tensor):
+    ...     y = x * x
+    >>> y.backward(); float(x.grad)
+    4.0
+    """
+
+    __slots__ = ("_saved", "hooks")
+
+    def __init__(
+        self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]
+    ) -> None:
+        self.hooks = (pack_hook, unpack_hook)
+        self._saved: list[Any] = []
+
+    def __enter__(self) -> None:
+        if state.saved_refused is not None:
+            raise GradientError(state.saved_refused)
+        self._saved.append(state.saved_hooks)
+        state.saved_hooks = (*state.saved_hooks, self.hooks)
+
+    def __exit__(self, *exc: object) -> None:
+        state.saved_hooks = self._saved.pop()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """A block in which saved values wait in host memory, and come back when they are needed.
+
+    Arguments:
+        pin_memory: accepted for PyTorch's sake; JAX manages transfer buffers itself.
+
+    Source: ``torch.autograd.graph.save_on_cpu``.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
+        cpu = jax.devices("cpu")[0]
+
+        def to_host(t: Tensor) -> tuple[Any, Tensor]:
+            placed: Tensor = t.to(cpu)  # type: ignore[attr-defined]
+            return _placement(t), placed
+
+        def back(packed: tuple[Any, Tensor]) -> Tensor:
+            where, t = packed
+            restored: Tensor = t if where is None else t.to(where)  # type: ignore[attr-defined]
+            return restored
+
+        super().__init__(to_host, back)
+
+
+def _placement(x: Any) -> Any:
+    """Where a concrete value lives; None for a traced one."""
+    while isinstance(x, Tensor):
+        x = x.value
+    return None if isinstance(x, jax.core.Tracer) else x.sharding
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """A block in which `saved_tensors_hooks` may not be used.
+
+    Arguments:
+        error_message: the text of the GradientError that using them raises.
+
+    Source: ``torch.autograd.graph.disable_saved_tensors_hooks``.
+    """
+    if state.saved_hooks:
+        raise GradientError(error_message)
+    before = state.saved_refused
+    state.saved_refused = error_message
+    try:
+        yield
+    finally:
+        state.saved_refused = before
