@@ -25,6 +25,7 @@ __all__ = [
     "float0",
     "inner_jaxprs",
     "is_inexact",
+    "jaxpr_as_fun",
     "mlir",
     "new_primitive",
     "outside_trace",
@@ -45,6 +46,7 @@ Jaxpr = jex_core.Jaxpr
 ClosedJaxpr = jex_core.ClosedJaxpr
 Literal = jex_core.Literal
 float0 = jax.dtypes.float0
+jaxpr_as_fun = jex_core.jaxpr_as_fun
 shaped_array = jax.core.ShapedArray
 set_current_trace = jex_core.set_current_trace
 
@@ -55,6 +57,10 @@ def outside_trace() -> Iterator[Any]:
     with jex_core.take_current_trace() as trace, jax.core.eval_context():
         yield trace
 
+
+def x64_enabled() -> bool:
+    """Whether 64-bit types are on, in this thread, now."""
+    return bool(jax.config.read("jax_enable_x64"))
 
 
 def new_primitive(name: str) -> Any:

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.tape.record import RecordingLevel
 from fad.dispatch import Level, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
+from fad.jaxapi import shaped_array
 from fad.primitive import Primitive
+from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 
 __all__ = ["BatchLevel", "JvpLevel", "bind_collective", "bind_random", "broadcast", "move_axis"]
@@ -133,7 +134,7 @@ class BatchLevel(RecordingLevel):
 @functools.lru_cache(maxsize=4096)
 def _without_dim(aval: Any, dim: int) -> Any:
     shape = aval.shape[:dim] + aval.shape[dim + 1 :]
-    return jax.core.ShapedArray(shape, aval.dtype, weak_type=aval.weak_type)
+    return shaped_array(shape, aval.dtype, weak_type=aval.weak_type)
 
 
 @functools.lru_cache(maxsize=1024)

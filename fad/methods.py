@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
-from fad.tape import engine
-from fad.tape.record import ROOT, as_tensor
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, HostValueError, LevelError, TrackedValueError, describe
 from fad.graph import accumulator_of
@@ -20,7 +18,9 @@ from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
 from fad.staging import StagedLevel
+from fad.tape import engine
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
+from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor, meta_of, new_tensor
 
 __all__ = ["asarray", "stop_gradient", "tensor"]
@@ -181,8 +181,6 @@ def _len(self: Tensor) -> int:
     return self.shape[0]
 
 
-
-
 def _iter(self: Tensor) -> Iterator[Any]:
     if not self.shape:
         raise TypeError("iteration over a 0-d Tensor")
@@ -229,7 +227,9 @@ def _short(value: Any) -> str:
         return f"<{describe(value)}>"
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return f"<{describe(value)}>"
-    return np.array2string(np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor(")
+    return np.array2string(
+        np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor("
+    )
 
 
 # Autograd attributes
@@ -435,7 +435,11 @@ def _reshape(self: Tensor, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
     if "shape" in kwargs:
         return fnp.reshape(self, kwargs["shape"], order)
     target = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    return fnp.reshape(self, tuple(target)) if order == "C" else fnp.reshape(self, tuple(target), order)
+    return (
+        fnp.reshape(self, tuple(target))
+        if order == "C"
+        else fnp.reshape(self, tuple(target), order)
+    )
 
 
 def _transpose(self: Tensor, *axes: Any) -> Any:

@@ -47,7 +47,7 @@ def aval_key(values: Sequence[Any]) -> tuple[Any, ...]:
     try:
         return tuple([v.aval for v in values])
     except AttributeError:
-        key: list[Any] = [jax.config.jax_enable_x64]
+        key: list[Any] = [jaxapi.x64_enabled()]
         for v in values:
             if type(v) in SCALARS:
                 key.append(type(v))
@@ -489,7 +489,7 @@ def _with_residuals(
     primitive: Primitive, closed: Any, n_out: int, positions: tuple[int, ...]
 ) -> Primitive:
     """``primitive`` with the residuals at ``positions`` as further outputs."""
-    run = jax.extend.core.jaxpr_as_fun(closed)
+    run = jaxapi.jaxpr_as_fun(closed)
 
     def forward(*values: Any) -> tuple[Any, ...]:
         leaves = run(*values)

@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 from jax import tree_util
+from jax.tree_util import PyTreeDef
 
 from fad.errors import StructureError, describe
 from fad.tensor import Tensor
 
 __all__ = ["broadcast_prefix", "flatten", "is_leaf", "map_leaves", "path_names", "unflatten"]
 
-PyTreeDef = tree_util.PyTreeDef
 LEAF = tree_util.tree_structure(0)
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import math
-import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -366,7 +363,9 @@ def test_python_numbers_returned_become_arrays_and_other_things_stay():
     assert isinstance(out[0], jax.Array) and out[0] == 1.5
     assert out[1] == 1 and type(out[1]) is int and out[4] == "text"
     assert isinstance(out[3], jax.Array)
-    assert_close(fad.grad(lambda x: Facts.apply(x)[2].sum() * Facts.apply(x)[0])(X), jnp.full(3, 1.5))
+    assert_close(
+        fad.grad(lambda x: Facts.apply(x)[2].sum() * Facts.apply(x)[0])(X), jnp.full(3, 1.5)
+    )
 
 
 def test_numpy_scalars_are_arrays_and_python_scalars_are_not():
@@ -445,18 +444,22 @@ def test_a_rule_cannot_change_what_the_next_pass_reads():
     assert_close(x.grad, jnp.full(3, 2.0))
 
 
-def test_save_for_backward_takes_tensors_and_none_only():
+def test_save_for_backward_takes_tensors_numbers_and_none():
     class Bad(fad.Function):
         @staticmethod
         def forward(ctx, x):
-            ctx.save_for_backward(x, None, 3.0)
-            return x
+            ctx.save_for_backward(x, None, 3.0, "text" if Bad.bad else 1)
+            return x * 3
 
         @staticmethod
         def vjp(ctx, g):
-            return g
+            assert ctx.saved_tensors[1:] == (None, 3.0, 1)
+            return g * ctx.saved_tensors[2]
 
-    with pytest.raises(TypeError, match="save_for_backward: argument 2 must be a Tensor.*3.0"):
+    Bad.bad = False
+    assert_close(fad.grad(lambda x: Bad.apply(x).sum())(X), jnp.full(3, 3.0))
+    Bad.bad = True
+    with pytest.raises(TypeError, match="save_for_backward: argument 3 must be a Tensor.*'text'"):
         Bad.apply(X)
 
 
@@ -1034,10 +1037,10 @@ def test_saved_outputs_make_no_cycle_and_saved_values_go_after_backward(F):
 
 def test_a_second_pass_over_a_freed_graph_says_what_to_do():
     x = leaf(X)
-    out = Product.apply(x, Y).sum()
-    out.backward()
+    out = Product.apply(x, Y)
+    out.backward(V)
     with pytest.raises(GradientError, match=r"ProductBackward.*retain_graph=True"):
-        out.backward()
+        out.backward(V)
 
 
 def test_a_saved_input_changed_in_place_is_an_error():
@@ -1191,7 +1194,10 @@ class Recorder(fad.Function):
 def test_a_vmap_rule_is_told_the_batch(in_dims, told):
     x = jnp.arange(6.0).reshape(2, 3)
     size = 2 if told[0] == 0 or told[1] == 0 else 3
-    args = [v if d is not None else v[0] if told[0] == 0 or told[1] == 0 else v for v, d in zip((x, 2 * x), in_dims)]
+    args = [
+        v if d is not None else v[0] if told[0] == 0 or told[1] == 0 else v
+        for v, d in zip((x, 2 * x), in_dims)
+    ]
     out = fad.vmap(Recorder.apply, in_dims, randomness="different")(*args)
     assert Recorder.told == (size, "different", told)
     assert_close(out, jax.vmap(jnp.add, in_dims)(*args))
@@ -1265,7 +1271,9 @@ def test_generate_vmap_rule_false_refuses_to_derive_one():
     assert_close(Refuses.apply(X, Y), X + Y)
     assert_close(fad.jacrev(Refuses.apply)(X, Y), jnp.eye(3))
     for f in (fad.vmap(Refuses.apply), jax.vmap(Refuses.apply)):
-        with pytest.raises(RuleError, match=r"Refuses: generate_vmap_rule.*vmap\(info, in_dims, x, y"):
+        with pytest.raises(
+            RuleError, match=r"Refuses: generate_vmap_rule.*vmap\(info, in_dims, x, y"
+        ):
             f(X, Y)
 
 
@@ -1281,9 +1289,7 @@ def test_a_vmapped_function_keeps_the_rules_of_its_user_at_any_depth(F):
         fad.vmap(fad.grad(lambda x: fad.vmap(F.apply)(x).sum()))(x),
         jax.vmap(jax.grad(lambda x: jax.vmap(j)(x).sum()))(x),
     )
-    assert_close(
-        fad.vmap(fad.vmap(fad.jacfwd(F.apply)))(x), jax.vmap(jax.vmap(jax.jacfwd(j)))(x)
-    )
+    assert_close(fad.vmap(fad.vmap(fad.jacfwd(F.apply)))(x), jax.vmap(jax.vmap(jax.jacfwd(j)))(x))
 
 
 # jax_rules
@@ -1442,7 +1448,9 @@ def test_jax_rules_bodies_that_meet_a_tensor_say_so():
         def forward(x):
             return x * w
 
-    with pytest.raises(RuleError, match=r"Closes\.forward closes over 'w'.*argument of Closes\.apply"):
+    with pytest.raises(
+        RuleError, match=r"Closes\.forward closes over 'w'.*argument of Closes\.apply"
+    ):
         Closes.apply(X)
     with pytest.raises(RuleError, match=r"Closes\.forward closes over 'w'"):
         fad.grad(lambda x: Closes.apply(x).sum())(X)
@@ -1481,10 +1489,6 @@ class OnceOnHost(fad.Function):
         return SCALE * 3 * ctx.saved_tensors[0].numpy() ** 2 * g.numpy()
 
 
-OnceInJax = type("OnceInJax", (Once,), {"jax_rules": True})
-OnceInJax.__qualname__ = "OnceInJax"
-
-
 def jax_once_forward(ctx, x):
     ctx.save_for_backward(x)
     return x**3
@@ -1501,8 +1505,7 @@ class OnceJax(fad.Function):
     vjp = staticmethod(jax_once_vjp)
 
 
-del OnceInJax
-TWICE = "twice.*@once_differentiable"
+TWICE = "@once_differentiable"
 
 
 @pytest.mark.parametrize("F", [Once, OnceOnHost, OnceJax])
@@ -1542,7 +1545,12 @@ def test_once_differentiable_under_vmap_and_native_jax(F):
         jax.grad(lambda x: jax.vmap(f)(x).sum()),
     ):
         assert_close(grad(rows), jnp.stack([expected, expected]))
-    for grad in (jax.grad(f), jax.jit(jax.grad(f)), jax.grad(jax.checkpoint(f)), fad.jit(fad.grad(f))):
+    for grad in (
+        jax.grad(f),
+        jax.jit(jax.grad(f)),
+        jax.grad(jax.checkpoint(f)),
+        fad.jit(fad.grad(f)),
+    ):
         assert_close(grad(X), expected)
     for second in (
         fad.vmap(fad.grad(lambda x: fad.grad(f)(x).sum())),

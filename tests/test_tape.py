@@ -410,7 +410,10 @@ def test_batched_cotangents_of_several_outputs_and_unused_inputs() -> None:
     ("call", "words"),
     [
         (lambda x: (x * x).backward(), ["scalar outputs", r"\(2,\)", "y.sum()"]),
-        (lambda x: (x * x).backward(fad.tensor([1.0])), ["Mismatch in shape", r"\(1,\)", r"\(2,\)"]),
+        (
+            lambda x: (x * x).backward(fad.tensor([1.0])),
+            ["Mismatch in shape", r"\(1,\)", r"\(2,\)"],
+        ),
         (lambda x: x.detach().sum().backward(), ["does not require grad", "requires_grad=True"]),
         (lambda x: x.sum().backward(inputs=[]), ["inputs is empty"]),
         (lambda x: fad.autograd.backward([x.sum()], [None, None]), ["1 tensors", "2 gradients"]),

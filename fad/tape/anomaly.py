@@ -15,8 +15,15 @@ from fad.errors import GradientError
 from fad.graph import Node, running
 from fad.tensor import Tensor
 
-__all__ = ["check_forward", "check_gradients", "detect_anomaly", "explain", "mode", "remember",
-           "set_detect_anomaly"]
+__all__ = [
+    "check_forward",
+    "check_gradients",
+    "detect_anomaly",
+    "explain",
+    "mode",
+    "remember",
+    "set_detect_anomaly",
+]
 
 
 class _Mode:

@@ -186,9 +186,7 @@ def _run_task(
             if useful is None:
                 need = tuple([e is not None for e in edges])
             else:
-                need = tuple(
-                    [e is not None and (e[0] in useful or e[0] in wanted) for e in edges]
-                )
+                need = tuple([e is not None and (e[0] in useful or e[0] in wanted) for e in edges])
             grads = _run_node(node, cotangents, need, create_graph)
             if not keep_graph:
                 node.will_release_variables()

@@ -130,7 +130,7 @@ class Error(Node):
         raise GradientError(self.message)
 
 
-class NotImplemented(Error):  # noqa: A001 - PyTorch's name for it
+class NotImplemented(Error):
     """Says that the derivative of an operation is not implemented."""
 
     __slots__ = ()

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.dispatch import Level, bind, state
+from fad.errors import GradientError
 from fad.graph import InputMetadata, Node, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.primitive import Primitive, VjpPlan, aval_of
@@ -99,9 +100,7 @@ class PrimitiveNode(RecordedNode):
         ]
         edges.extend([(self, i) for i in self.plan.kept_outputs])
         edges.extend([None] * (len(self.values) - len(edges)))
-        self.values = [
-            pack(self.level, v, e) for v, e in zip(self.values, edges, strict=True)
-        ]
+        self.values = [pack(self.level, v, e) for v, e in zip(self.values, edges, strict=True)]
         self.tensors = self.values[:kept]
         self.versions = None
         self.packed = True

@@ -182,9 +182,7 @@ def out_dim_of(out: Any, dim: Any, k: int) -> int | None:
 
 @functools.lru_cache(maxsize=1024)
 def _slice(start: int, stop: int, dim: int) -> Primitive:
-    return Primitive(
-        "slice", lambda x: jax.lax.slice_in_dim(x, start, stop, axis=dim)
-    )
+    return Primitive("slice", lambda x: jax.lax.slice_in_dim(x, start, stop, axis=dim))
 
 
 @functools.lru_cache(maxsize=1024)

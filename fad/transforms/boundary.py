@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.tape.record import ROOT, as_tensor
 from fad.dispatch import outlived
 from fad.errors import StructureError, describe
 from fad.jaxapi import is_inexact
+from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor
 
 __all__ = ["differentiable", "enter", "is_array", "leave", "lower", "pick", "substitute"]

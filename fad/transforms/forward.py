@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
-from fad.tape.engine import ZEROS_LIKE
 from fad.dispatch import bind, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import JvpLevel
+from fad.tape.engine import ZEROS_LIKE
 from fad.tensor import Tensor
 from fad.transforms.boundary import has_tensor, leave, lower, names_of, with_aux
 
@@ -117,9 +117,7 @@ def trees_with_none(structure: Any, tangents: Any, who: str) -> list[Any]:
             f"{jax.tree_util.tree_structure(tangents)}"
         ) from error
     if len(result) != structure.num_leaves:
-        raise StructureError(
-            f"{who}: tangents must have the structure of the primals, {structure}"
-        )
+        raise StructureError(f"{who}: tangents must have the structure of the primals, {structure}")
     return result
 
 
@@ -135,7 +133,9 @@ def tangent_of(primal: Any, tangent: Any, who: str, name: str) -> Any:
     if dtype == jaxapi.float0:
         return None
     if not isinstance(tangent, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
-        raise StructureError(f"{who}: the tangent of {name} must be an array, got {describe(tangent)}")
+        raise StructureError(
+            f"{who}: the tangent of {name} must be an array, got {describe(tangent)}"
+        )
     if not is_inexact(primal.dtype):
         raise StructureError(
             f"{who}: {name} has dtype {primal.dtype}, which has no derivatives: its tangent must be "
@@ -233,9 +233,7 @@ def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
     primal = outlived(x)
     primal = primal if isinstance(primal, Tensor) else lower(primal)
     if not is_inexact(primal.dtype):
-        raise TypeError(
-            f"make_dual: expected a floating or complex primal, got {describe(primal)}"
-        )
+        raise TypeError(f"make_dual: expected a floating or complex primal, got {describe(primal)}")
     value, old = dual.unpack(primal)
     direction = tangent_of(value, tangent, "make_dual", "the primal")
     if isinstance(primal, Tensor) and primal.level is dual and old is not None:
@@ -268,14 +266,16 @@ def unpack_dual(x: Any, level: Any = None) -> UnpackedDual:
 
     Source: ``torch.autograd.forward_ad.unpack_dual``.
     """
-    if level is None and isinstance(x, Tensor) and isinstance(x.level, _DualLevel):
-        if not x.level.alive:
-            raise LevelError(
-                "unpack_dual: this Tensor belongs to a dual_level that has finished; its tangent is "
-                "gone. Call unpack_dual inside of the with block."
-            )
+    if (
+        level is None
+        and isinstance(x, Tensor)
+        and isinstance(x.level, _DualLevel)
+        and not x.level.alive
+    ):
+        raise LevelError(
+            "unpack_dual: this Tensor belongs to a dual_level that has finished; its tangent is "
+            "gone. Call unpack_dual inside of the with block."
+        )
     dual = _level(level, "unpack_dual")
     primal, tangent = dual.unpack(x)
-    return UnpackedDual(
-        leave(primal, True), None if tangent is None else leave(tangent, True)
-    )
+    return UnpackedDual(leave(primal, True), None if tangent is None else leave(tangent, True))

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.tape.engine import ZEROS_LIKE, pull_back
-from fad.tape.record import GradLevel
 from fad.dispatch import bind
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
+from fad.tape.engine import ZEROS_LIKE, pull_back
+from fad.tape.record import GradLevel
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
     differentiable,
@@ -172,9 +172,7 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     return jacfwd(jacrev(f, argnums), argnums)
 
 
-def hvp(
-    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, Any]:
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The gradient of a scalar function, and its Hessian times a vector.
 
     Arguments:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad import trees
-from fad.tape.record import RecordingLevel
 from fad.dispatch import bind, map_tensors, outlived
 from fad.jaxapi import is_inexact
+from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import differentiable, has_tensor, leave, names_of, with_aux
 from fad.transforms.forward import tangent_leaves, zeros_like
@@ -79,9 +79,7 @@ class LinearizeLevel(RecordingLevel):
         return known
 
 
-def linearize(
-    f: Callable[..., Any], *primals: Any, has_aux: bool = False
-) -> Any:
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The output of ``f`` and its derivative as a linear function of tangents.
 
     Arguments:

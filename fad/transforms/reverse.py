@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
-from fad.tape.record import GradLevel
 from fad.dispatch import bind
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
+from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
+from fad.tape.record import GradLevel
 from fad.tensor import Tensor
 from fad.transforms.boundary import (
     differentiable,
@@ -210,8 +210,9 @@ def cotangent_leaves(
     leaves, given = jax.tree_util.tree_flatten(
         cotangent, is_leaf=lambda x: x is None or isinstance(x, Tensor)
     )
-    expected = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
-    if given != jax.tree_util.tree_structure(expected):
+    skeleton = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
+    expected: Any = jax.tree_util.tree_structure(skeleton)
+    if given != expected:
         if cotangent is None:
             return [None] * len(avals)
         raise StructureError(
