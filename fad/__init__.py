@@ -13,8 +13,8 @@ from fad.bridge import jit as jit
 from fad.bridge import to_jax as to_jax
 from fad.function import Function as Function
 from fad.methods import asarray as asarray
-from fad.methods import stop_gradient as stop_gradient
 from fad.methods import tensor as tensor
+from fad.stopping import stop_gradient as stop_gradient
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
 from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -38,7 +38,7 @@ class JaxRules(UserRules):
 
     __slots__ = ()
 
-    kept_types: tuple[type, ...] = (jax.Array,)
+    kept_types: ClassVar[tuple[type, ...]] = (jax.Array,)
 
     def wrap(self, x: Any) -> Any:
         return x

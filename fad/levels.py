@@ -95,6 +95,11 @@ class BatchLevel(RecordingLevel):
                 dims.append(None)
         if not batched:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+        if type(op) is Primitive and op.primals and dims[: op.primals] == [None] * op.primals:
+            outs, shared = op.batch_tangents(values, tuple(dims), self)
+            return tuple(
+                [new_tensor(o, self, None if i < shared else 0) for i, o in enumerate(outs)]
+            )
         out = op.batch(values, tuple(dims), self)
         return map_tensors(lambda o: new_tensor(o, self, 0), out)
 
@@ -109,7 +114,7 @@ class BatchLevel(RecordingLevel):
 
     def outlive(self, t: Tensor) -> Any:
         if t.aux is None:
-            return t.value
+            return super().outlive(t)
         raise LevelError(
             f"a batched Tensor ({describe(t)}) was used after its vmap had finished: return it from "
             "the mapped function, which stacks it, rather than store it outside"

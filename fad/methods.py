@@ -18,6 +18,7 @@ from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
 from fad.staging import StagedLevel
+from fad.stopping import stop_gradient
 from fad.tape import engine
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.record import ROOT, as_tensor
@@ -312,42 +313,6 @@ def _detach(self: Tensor) -> Tensor:
     return stop_gradient(self)
 
 
-def stop_gradient(x: Any) -> Any:
-    """``x`` as a constant: no gradient and no tangent passes through it, at any level.
-
-    Arguments:
-        x: a pytree of Tensors and arrays.
-
-    Source: ``torch.Tensor.detach``, ``jax.lax.stop_gradient``.
-
-    >>> import fad
-    >>> float(fad.grad(lambda x: x * fad.stop_gradient(x))(3.0))
-    3.0
-    """
-    return jax.tree_util.tree_map(_stop, x, is_leaf=lambda v: isinstance(v, Tensor))
-
-
-_STOP = Primitive("stop_gradient", jax.lax.stop_gradient)
-
-
-def _stop(x: Any) -> Any:
-    x = outlived(x)
-    if not isinstance(x, Tensor):
-        return jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x
-    level, value = x.level, x.value
-    if level is ROOT:
-        inner = jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
-        return new_tensor(inner, ROOT)
-    if isinstance(level, BatchLevel):
-        return new_tensor(_stop(value), level, x.aux)
-    if isinstance(level, StagedLevel):
-        t = bind(_STOP, (level.detach(x),))
-        t.requires_grad = False
-        return t
-    inner = _stop(value)
-    return new_tensor(inner, level)
-
-
 def _detach_(self: Tensor) -> Tensor:
     """Drop history and tangents in place."""
     t = stop_gradient(self)
@@ -605,9 +570,7 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     if t.level is ROOT and (not t.requires_grad or ROOT.id <= state.blocked):
         return (t.value,), None
     if not t.level.alive:
-        bare = outlived(t)
-        if not isinstance(bare, Tensor):
-            return (bare,), None
+        return _flatten_tensor(outlived(t))
     leaf: Any = object.__new__(TrackedTensor)
     leaf.value, leaf.level, leaf.aux, leaf.meta = t.value, t.level, t.aux, t.meta
     leaf.requires_grad, leaf.output_nr = t.requires_grad, t.output_nr

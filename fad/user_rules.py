@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -291,7 +291,7 @@ class UserRules(Rules):
                 )
         return template.marked(tuple(aliases), frozenset([position[id(x)] for x in blocked]))
 
-    kept_types: tuple[type, ...] = (Tensor,)
+    kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 
     # Differentiating
 

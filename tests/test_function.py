@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import math
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -1048,7 +1051,7 @@ def test_a_saved_input_changed_in_place_is_an_error():
     x = a * 1.0
     out = Product.apply(x, Y)
     write_(x, x * 2)
-    with pytest.raises(GradientError, match="modified by an inplace operation: ProductBackward"):
+    with pytest.raises(GradientError, match="modified by an inplace operation.*ProductBackward"):
         out.sum().backward()
 
 
@@ -1568,3 +1571,705 @@ def test_once_differentiable_under_vmap_and_native_jax(F):
 def test_once_differentiable_gives_no_jvp_rule():
     with pytest.raises(GradientError, match=r"Once has no jvp rule.*write jvp\(ctx, x_t\)"):
         fad.jvp(Once.apply, (X,), (V,))
+
+
+# Bodies that leave JAX
+
+
+class HostSine(fad.Function):
+    """sin(x) y in NumPy, forward and vjp."""
+
+    @staticmethod
+    def forward(x, y):
+        return np.sin(np.asarray(x)) * y.numpy()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return g.numpy() * np.cos(x.numpy()) * y.numpy(), np.asarray(g) * np.sin(x.numpy())
+
+
+class HostSineOneMethod(fad.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        a, b = np.asarray(x), np.asarray(y)
+        ctx.x, ctx.saved_data["y"] = a, b
+        return np.sin(a) * b
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g.numpy() * np.cos(ctx.x) * ctx.saved_data["y"], g.numpy() * np.sin(ctx.x)
+
+
+HOSTS = [HostSine, HostSineOneMethod]
+
+
+@pytest.mark.parametrize("F", HOSTS)
+def test_numpy_bodies_work_at_first_order(F):
+    f = lambda x, y: (F.apply(x, y) * V).sum()
+    expected = jax.grad(lambda x, y: (plain(x, y) * V).sum(), (0, 1))(X, Y)
+    assert_close(F.apply(X, Y), plain(X, Y))
+    x, y = leaf(X), leaf(Y)
+    f(x, y).backward()
+    assert_close((x.grad, y.grad), expected)
+    assert_close(fad.grad(f, (0, 1))(X, Y), expected)
+    assert_close(fad.value_and_grad(f, (0, 1))(X, Y)[1], expected)
+    assert_close(fad.vjp(F.apply, X, Y)[1](V), expected)
+    # The gradient is a constant to the grad around, which differentiates something else.
+    outer = lambda y: (fad.grad(f)(X, Y) * y).sum()
+    assert_close(fad.grad(outer)(Y), expected[0])
+
+
+def raises_host(rule, *words):
+    """An error that names the Function, the rule and what to write."""
+    return pytest.raises(RuleError, match=rf"{rule} needs concrete values.*{'.*'.join(words)}")
+
+
+@pytest.mark.parametrize("F", HOSTS)
+def test_numpy_bodies_say_what_to_write_elsewhere(F):
+    name = F.__name__
+    f = lambda x, y: F.apply(x, y).sum()
+    rows = jnp.stack([X, X])
+    for batched in (fad.vmap(F.apply), fad.vmap(fad.grad(f)), fad.grad(lambda x, y: fad.vmap(f)(x, y).sum())):
+        with raises_host(rf"{name}\.forward", r"vmap\(info, in_dims, x, y\)"):
+            batched(rows, rows)
+    for compiled in (fad.jit(F.apply), jax.jit(F.apply), jax.grad(f), jax.vmap(F.apply)):
+        with raises_host(rf"{name}\.forward", "pure_callback"):
+            compiled(X, Y)
+    with raises_host(rf"{name}\.vjp", r"jvp\(ctx, x_t, y_t\)|jvp rule"):
+        fad.jvp(F.apply, (X, Y), (V, V))
+    second = lambda x, y: (fad.grad(f)(x, y) * V).sum()
+    with raises_host(rf"{name}\.(vjp|forward)", "once_differentiable|save inputs and outputs"):
+        fad.grad(second)(X, Y)
+    x, y = leaf(X), leaf(Y)
+    with raises_host(rf"{name}\.(vjp|forward)", "once_differentiable|save inputs and outputs"):
+        fad.autograd.grad(f(x, y), x, create_graph=True)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda x: x.numpy(), lambda x: x.array, lambda x: x.tolist(), np.asarray]
+)
+def test_a_derivative_is_not_derived_from_a_body_that_leaves_jax(read):
+    class Host(fad.Function):
+        @staticmethod
+        def forward(x):
+            return fad.asarray(np.sin(np.asarray(read(x)))) * x
+
+    assert_close(Host.apply(X), jnp.sin(X) * X)
+    with raises_host(r"Host\.forward", "write a vjp or jvp rule"):
+        fad.grad(lambda x: Host.apply(x).sum())(X)
+    with raises_host(r"Host\.forward", "write a vjp or jvp rule"):
+        fad.jvp(Host.apply, (X,), (V,))
+    out = Host.apply(leaf(X))
+    with raises_host(r"Host\.forward", "write a vjp or jvp rule"):
+        out.sum().backward()
+
+
+def test_scalars_taken_out_of_a_body_count_too():
+    class Scalar(fad.Function):
+        @staticmethod
+        def forward(x):
+            if x > 0:  # a branch is fine
+                return x * float(x)
+            return x * x.item()
+
+    for value in (jnp.float32(2.0), jnp.float32(-2.0)):
+        assert Scalar.apply(value) == value**2
+        with raises_host(r"Scalar\.forward", "write a vjp or jvp rule"):
+            fad.grad(Scalar.apply)(value)
+
+
+def test_rules_of_host_code_that_keep_to_fad_compose():
+    class Host(fad.Function):
+        """forward leaves JAX; vjp and vmap do not, or need not."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return np.sin(x.numpy())
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * fnp.cos(ctx.saved_tensors[0])
+
+    f = lambda x: (Host.apply(x) * x).sum()
+    j = lambda x: (jnp.sin(x) * x).sum()
+    assert_close(fad.hessian(f)(X), jax.hessian(j)(X))
+    assert_close(fad.jacrev(fad.grad(f))(X), jax.hessian(j)(X))
+    assert_close(fad.jvp(Host.apply, (X,), (V,)), jax.jvp(jnp.sin, (X,), (V,)))
+    x = leaf(X)
+    (g,) = fad.autograd.grad(f(x), x, create_graph=True)
+    assert_close(fad.autograd.grad(g @ V, x)[0], jax.hessian(j)(X) @ V)
+
+    class Batched(Host):
+        @staticmethod
+        def forward(x):
+            return np.sin(x.numpy())
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return np.sin(x.numpy()), in_dims[0]
+
+    rows = jnp.stack([X, Y])
+    total = lambda x: (Batched.apply(x) * V).sum()
+    expected = jnp.cos(rows) * V
+    assert_close(fad.vmap(fad.grad(total))(rows), expected)
+    assert_close(fad.grad(lambda x: fad.vmap(total)(x).sum())(rows), expected)
+    assert_close(fad.vmap(Batched.apply)(rows), jnp.sin(rows))
+
+
+# Bodies that close over a tracked value
+
+
+def closing(w, rule="forward"):
+    """x w, with ``w`` from outside."""
+
+    class Closes(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x * w
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 5.0
+
+    return Closes.apply
+
+
+CLOSED = r"Closes\.forward closes over 'w' \(Tensor float32\[3\]{where}.*Pass w as an argument of Closes"
+
+
+def raises_closed(where):
+    return pytest.raises(RuleError, match=CLOSED.format(where=where))
+
+
+@pytest.mark.parametrize("tracked_too", [False, True])
+def test_closing_over_a_value_of_a_running_fad_transform_is_an_error(tracked_too):
+    """Never a silent zero: whether or not the argument belongs to the transform too."""
+    arg = (lambda w: w * 1.0) if tracked_too else (lambda w: X)
+    with raises_closed(" of grad level"):
+        fad.grad(lambda w: closing(w)(arg(w)).sum())(Y)
+    with raises_closed(" of jvp level"):
+        fad.jvp(lambda w: closing(w)(arg(w)), (Y,), (V,))
+    with raises_closed(" of vmap level"):
+        fad.vmap(lambda w: closing(w)(arg(w)))(jnp.stack([Y, Y]))
+    with raises_closed(" of linearize level"):
+        fad.linearize(lambda w: closing(w)(arg(w)), Y)
+    with fad.dual_level():
+        w = fad.make_dual(fad.tensor(Y), fad.tensor(V))
+        with raises_closed(" of dual level"):
+            closing(w)(arg(w))
+    w = leaf(Y)
+    with raises_closed(" of the eager graph"):
+        closing(w)(arg(w))
+    for outer in (fad.jit, fad.checkpoint):
+        try:
+            out = outer(fad.grad(lambda w: closing(w)(arg(w)).sum()))(Y)
+        except RuleError as error:
+            assert "Closes.forward closes over" in str(error)
+        else:
+            assert_close(out, 2 * Y if tracked_too else X)
+
+
+def test_closing_over_a_level_while_the_argument_belongs_to_another():
+    with raises_closed(" of grad level"):
+        fad.grad(lambda w: fad.vmap(closing(w))(jnp.stack([X, X])).sum())(Y)
+    with raises_closed(" of grad level"):
+        fad.grad(lambda w: fad.grad(lambda x: closing(w)(x).sum())(X).sum())(Y)
+    with raises_closed(" of grad level"):
+        fad.vmap(lambda x: fad.grad(lambda w: closing(w)(x).sum())(Y))(jnp.stack([X, X]))
+
+
+def test_closing_over_what_nothing_tracks_is_fine():
+    w = fad.tensor(Y)
+    f = lambda x: closing(w)(x)
+    assert_close(f(X), X * Y)
+    assert_close(fad.grad(lambda x: f(x).sum())(X), jnp.full(3, 5.0))
+    tracked = leaf(Y)
+    assert_close(closing(fad.stop_gradient(tracked))(X), X * Y)
+    # A value that has outlived its level is a constant.
+    kept = []
+    fad.grad(lambda w: (kept.append(w), w.sum())[1])(Y)
+    assert_close(closing(kept[0])(X), X * Y)
+
+
+def test_closing_over_a_tracked_value_in_the_other_rules():
+    """What the vjp closes over takes part in its derivative; in a jvp or vmap rule it is an error."""
+
+    def make(w):
+        class Closes(fad.Function):
+            @staticmethod
+            def forward(x):
+                return x * 1.0
+
+            @staticmethod
+            def vjp(ctx, g):
+                return g * w
+
+            @staticmethod
+            def jvp(ctx, x_t):
+                return x_t * w
+
+            @staticmethod
+            def vmap(info, in_dims, x):
+                return x * w, in_dims[0]
+
+        return Closes.apply
+
+    gradient = lambda w: (fad.grad(lambda x: make(w)(x).sum())(X) * V).sum()
+    assert_close(fad.grad(gradient)(Y), V)
+    assert_close(fad.jvp(gradient, (Y,), (X,))[1], (V * X).sum())
+    assert_close(fad.vmap(gradient)(jnp.stack([Y, X])), jnp.stack([Y @ V, X @ V]))
+    w, x = leaf(Y), leaf(X)
+    (g,) = fad.autograd.grad(make(w)(x).sum(), x, create_graph=True)
+    assert_close(fad.autograd.grad((g * V).sum(), w)[0], V)
+    with pytest.raises(RuleError, match=r"Closes\.\w+ closes over 'w'"):
+        fad.grad(lambda w: fad.jvp(make(w), (X,), (V,))[1].sum())(Y)
+    with pytest.raises(RuleError, match=r"Closes\.\w+ closes over 'w'"):
+        fad.grad(lambda w: fad.vmap(make(w))(jnp.stack([X, X])).sum())(Y)
+
+
+def test_closing_over_a_native_tracer_gives_the_derivative_or_an_error():
+    cases = [
+        (jax.grad(lambda w: closing(w)(X).sum()), X),
+        (jax.grad(lambda w: closing(w)(w * 1.0).sum()), None),
+        (jax.jit(lambda w: closing(w)(X)), X * Y),
+        (jax.jit(lambda w: closing(w)(2 * w)), 2 * Y * Y),
+        (lambda w: jax.jvp(lambda w: closing(w)(X), (w,), (V,))[1], X * V),
+        (jax.vmap(lambda w: closing(w)(2.0)), 2 * Y),
+        (jax.grad(lambda w: fad.grad(lambda x: closing(w)(x).sum())(X).sum()), jnp.zeros(3)),
+        (jax.grad(lambda w: jax.grad(lambda x: closing(w)(x).sum())(X).sum()), jnp.zeros(3)),
+    ]
+    for f, expected in cases:
+        try:
+            out = f(Y)
+        except RuleError as error:
+            assert "Closes.forward closes over 'w'" in str(error)
+        else:
+            assert expected is not None
+            assert_close(out, expected)
+
+
+# Errors at class creation
+
+
+def body(*names):
+    """A static method with these parameters."""
+    scope: dict[str, Any] = {}
+    exec(f"def f({', '.join(names)}): return None", scope)
+    return staticmethod(scope["f"])
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"vjp": body("ctx", "g"), "backward": body("ctx", "g")}, "both vjp and backward"),
+        ({"vjp": body("ctx")}, r"Bad\.vjp\(ctx\) takes 1 .* expected 2 or more: vjp\(ctx, g\)"),
+        ({"backward": body()}, r"Bad\.backward\(\) takes 0 .* expected 2 or more"),
+        ({"jvp": body("ctx", "x_t")}, r"Bad\.jvp\(ctx, x_t\).*expected 3: jvp\(ctx, x_t, y_t\)"),
+        ({"jvp": body("c", "a", "b", "d")}, r"Bad\.jvp.*takes 4.*expected 3"),
+        ({"vmap": body("info", "x", "y")}, r"Bad\.vmap.*takes 3.*vmap\(info, in_dims, x, y\)"),
+        ({"setup_context": body("ctx", "inputs")}, r"Bad\.setup_context.*\(ctx, inputs, output\)"),
+        ({"vjp": body("ctx", "g").__func__}, r"Bad\.vjp must be a static method"),
+        ({"forward": lambda x: x}, r"Bad\.forward must be a static method"),
+        ({"jvp": classmethod(lambda cls, x: x)}, r"Bad\.jvp must be a static method"),
+        (
+            {"vmap": body("info", "in_dims", "x", "y"), "generate_vmap_rule": True},
+            "vmap and asks for generate_vmap_rule",
+        ),
+        (
+            {
+                "forward": body("ctx", "x"),
+                "setup_context": body("ctx", "inputs", "output"),
+            },
+            r"Bad\.forward takes ctx, and there is a setup_context too",
+        ),
+    ],
+)
+def test_malformed_rules_are_refused_when_the_class_is_made(rules, message):
+    with pytest.raises(RuleError, match=message):
+        type("Bad", (fad.Function,), {"forward": body("x", "y"), **rules})
+
+
+def test_well_formed_rules_of_every_shape_are_accepted():
+    make = lambda **rules: type("Good", (fad.Function,), {"forward": body("x", "y"), **rules})
+    make(vjp=body("ctx", "g", "h"))
+    make(vjp=body("ctx", "*gs"), jvp=body("ctx", "*ts"), vmap=body("info", "in_dims", "*args"))
+    make(jvp=body("ctx", "x_t", "y_t", "more=None"))
+    make(forward=body("*xs"), jvp=body("ctx", "*ts"), vmap=body("info", "in_dims", "*xs"))
+    make(forward=body("x", "*", "k=1"), vmap=body("info", "in_dims", "x", "*", "k"))
+    make(vmap=body("info", "in_dims", "x", "y"))
+    make(generate_vmap_rule=True)
+
+
+# Errors at return
+
+
+def returning(value, n_out=1):
+    """A Function of (x, tree) with ``n_out`` outputs whose vjp returns ``value(g)``."""
+
+    class Bad(fad.Function):
+        @staticmethod
+        def forward(x, tree):
+            out = x * tree["w"]
+            return out if n_out == 1 else (out,) * n_out
+
+        @staticmethod
+        def vjp(ctx, g):
+            return value(g)
+
+    return lambda x, w: Bad.apply(x, {"w": w})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda g: g, r"Bad\.vjp returned 1 gradients, expected 2: .*\(x, tree\)"),
+        (lambda g: (g, None, g), r"Bad\.vjp returned 3 gradients, expected 2"),
+        (lambda g: (g.sum(), None), r"the gradient for argument 'x' has shape \(\), expected \(3,\)"),
+        (lambda g: (None, {"w": g[:2]}), r"argument 'tree' has shape \(2,\), expected \(3,\)"),
+        (lambda g: (None, {"v": g}), r"argument 'tree' must have the structure \{'w': \*\}, got \{'v'"),
+        (lambda g: (None, [g]), r"argument 'tree' must have the structure"),
+        (lambda g: ("g", None), r"argument 'x' must be an array of shape \(3,\) or None, got str 'g'"),
+    ],
+)
+def test_what_a_vjp_returns_is_checked(value, message):
+    f = returning(value)
+    with pytest.raises(RuleError, match=rf"Bad\.vjp.*{message}" if "Bad" not in message else message):
+        fad.grad(lambda x, w: f(x, w).sum(), (0, 1))(X, Y)
+    with pytest.raises(RuleError, match=message):
+        f(leaf(X), Y).sum().backward()
+    with pytest.raises(RuleError, match=message):
+        jax.grad(lambda x, w: f(x, w).sum(), (0, 1))(X, Y)
+
+
+def test_a_vjp_with_another_number_of_outputs_says_so():
+    f = returning(lambda g: (g, None), n_out=2)
+    with pytest.raises(RuleError, match=r"Bad\.vjp takes 2 arguments, but is called with ctx and 2"):
+        fad.grad(lambda x: f(x, Y)[0].sum())(X)
+
+
+def test_trailing_nones_and_lists_of_gradients_are_accepted():
+    for value in (lambda g: (g, None, None, None), lambda g: [g, None]):
+        assert_close(fad.grad(lambda x, f=returning(value): f(x, Y).sum())(X), jnp.ones(3))
+
+
+def test_one_pytree_argument_takes_its_gradient_with_or_without_a_tuple_around():
+    def make(value):
+        class One(fad.Function):
+            @staticmethod
+            def forward(pair):
+                return pair[0] * pair[1]
+
+            @staticmethod
+            def vjp(ctx, g):
+                return value(g)
+
+        return lambda x, y: One.apply((x, y)).sum()
+
+    for value in (lambda g: (g, 2 * g), lambda g: ((g, 2 * g),), lambda g: [(g, 2 * g)]):
+        assert_close(fad.grad(make(value), (0, 1))(X, Y), (jnp.ones(3), jnp.full(3, 2.0)))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda t: t.sum(), r"the tangent of output 0 has shape \(\), expected \(3,\)"),
+        (lambda t: "t", r"the tangent of output 0 must be an array"),
+        (lambda t: (t, t), r"the tangent of output 0 must be an array of shape \(3,\) or None, got tuple"),
+    ],
+)
+def test_what_a_jvp_returns_is_checked(value, message):
+    class Bad(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def jvp(ctx, x_t):
+            return value(x_t)
+
+    for push in (
+        lambda: fad.jvp(Bad.apply, (X,), (V,)),
+        lambda: fad.linearize(Bad.apply, X)[1](V),
+        lambda: jax.jvp(Bad.apply, (X,), (V,)),
+        lambda: fad.grad(lambda x: Bad.apply(x).sum())(X),
+    ):
+        with pytest.raises(RuleError, match=rf"Bad\.jvp: {message}"):
+            push()
+
+
+def test_gradients_and_tangents_are_cast_to_the_dtype_of_their_primal():
+    class Casts(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x * 1
+
+        @staticmethod
+        def vjp(ctx, g):
+            return fnp.ones(3, jnp.int32) * 2
+
+        @staticmethod
+        def jvp(ctx, x_t):
+            return x_t.astype(jnp.float32) + 1j * x_t.astype(jnp.float32)
+
+    half = X.astype(jnp.float16)
+    for grad in (fad.grad, jax.grad):
+        assert_close(grad(lambda x: Casts.apply(x).sum())(half), jnp.full(3, 2, jnp.float16))
+    for jvp in (fad.jvp, jax.jvp):
+        assert jvp(Casts.apply, (half,), (half,))[1].dtype == jnp.float16
+
+
+def test_a_gradient_that_is_not_summed_over_broadcast_dimensions_says_so():
+    class Broadcast(fad.Function):
+        @staticmethod
+        def forward(x, y):
+            return x + y
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g, g
+
+    with pytest.raises(RuleError, match=r"argument 'y'.*sum the gradient over the broadcast"):
+        fad.grad(lambda y: Broadcast.apply(X, y).sum())(jnp.float32(1.0))
+
+
+# Complex
+
+
+class Modulus(fad.Function):
+    """conj(z) w, with PyTorch's convention for gradients."""
+
+    @staticmethod
+    def forward(z, w):
+        return fnp.conj(z) * w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        z, w = ctx.saved_tensors
+        return fnp.conj(g) * w, g * z  # adjoints: <g, conj(dz) w> and <g, conj(z) dw>
+
+    @staticmethod
+    def jvp(ctx, z_t, w_t):
+        z, w = ctx.saved_tensors
+        return fnp.conj(z_t) * w + fnp.conj(z) * w_t
+
+
+class ModulusVjp(Modulus):
+    jvp = None
+
+
+class ModulusJvp(Modulus):
+    vjp = None
+
+
+class ModulusDerived(ModulusVjp):
+    vjp = None
+
+
+@pytest.mark.parametrize("F", [Modulus, ModulusVjp, ModulusJvp, ModulusDerived])
+def test_complex_gradients_follow_pytorch(F):
+    z, w = jnp.array([1.0 + 2.0j, -0.5j]), jnp.array([0.3 - 1.0j, 2.0 + 0.1j])
+    loss = lambda z, w: fnp.real(F.apply(z, w) * (2.0 + 1.0j)).sum()
+    jloss = lambda z, w: jnp.real(jnp.conj(z) * w * (2.0 + 1.0j)).sum()
+    expected = jax.tree.map(jnp.conj, jax.grad(jloss, (0, 1))(z, w))
+    assert_close(fad.grad(loss, (0, 1))(z, w), expected)
+    square = lambda z: fnp.real(F.apply(z, z))
+    assert_close(fad.grad(square)(1 + 2j), jnp.asarray(2 + 4j))  # |z|^2
+    f, j = F.apply, lambda z, w: jnp.conj(z) * w
+    assert_close(fad.jvp(f, (z, w), (w, z)), jax.jvp(j, (z, w), (w, z)))
+    # Native JAX has JAX's convention.
+    native = lambda z, w: jnp.real(F.apply(z, w) * (2.0 + 1.0j)).sum()
+    assert_close(jax.grad(native, (0, 1))(z, w), jax.grad(jloss, (0, 1))(z, w))
+    assert_close(jax.jvp(f, (z, w), (w, z)), jax.jvp(j, (z, w), (w, z)))
+    x = fad.tensor(z, requires_grad=True)
+    loss(x, w).backward()
+    assert_close(x.grad, expected[0])
+
+
+# Functions together
+
+
+def test_a_function_in_a_function_keeps_its_own_rules():
+    class Outer(fad.Function):
+        """Its rules are derived from its body, which calls a Function whose rules are scaled."""
+
+        @staticmethod
+        def forward(x):
+            return VjpOnly.apply(x) * 2.0
+
+    class WithRules(fad.Function):
+        @staticmethod
+        def forward(x):
+            return VjpOnly.apply(x)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * JvpOnly.apply(ctx.saved_tensors[0])
+
+    j = scaled(cube)
+    f = lambda x: 2.0 * j(x)
+    assert_close(fad.grad(lambda x: Outer.apply(x).sum())(X), jax.grad(lambda x: f(x).sum())(X))
+    assert_close(fad.jvp(Outer.apply, (X,), (V,)), jax.jvp(f, (X,), (V,)))
+    assert_close(fad.vmap(fad.grad(fad.grad(Outer.apply)))(X), jax.vmap(jax.grad(jax.grad(f)))(X))
+    assert_close(fad.vmap(fad.grad(WithRules.apply))(X), X**3)
+    assert_close(fad.vmap(fad.grad(fad.grad(WithRules.apply)))(X), jax.vmap(jax.grad(j))(X))
+    assert_close(fad.vmap(fad.jacfwd(fad.grad(WithRules.apply)))(X), jax.vmap(jax.grad(j))(X))
+
+
+def test_a_vjp_may_use_transforms_and_the_tape():
+    class Inner(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x**4
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def vjp(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * fad.grad(lambda v: (v**4).sum())(x)
+
+    class OnTape(Inner):
+        @staticmethod
+        def vjp(ctx, g):
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            with fad.enable_grad():
+                return g * fad.autograd.grad((x**4).sum(), x)[0]
+
+    assert_close(fad.grad(lambda x: Inner.apply(x).sum())(X), 4 * X**3)
+    assert_close(fad.vmap(fad.grad(fad.grad(Inner.apply)))(X), 12 * X**2)
+    assert_close(fad.grad(lambda x: OnTape.apply(x).sum())(X), 4 * X**3)
+    x = leaf(X)
+    OnTape.apply(x).sum().backward()
+    assert_close(x.grad, 4 * X**3)
+
+
+def test_rules_are_inherited_and_the_nearest_definition_counts():
+    class Base(fad.Function):
+        @staticmethod
+        def forward(x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 10 * g
+
+    class ByVjp(Base):
+        @staticmethod
+        def vjp(ctx, g):
+            return 20 * g
+
+    class ByBackward(ByVjp):
+        @staticmethod
+        def backward(ctx, g):
+            return 30 * g
+
+    class OtherForward(ByBackward):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.k = 1.0
+            return 7 * x
+
+    class Mixin:
+        @staticmethod
+        def jvp(ctx, x_t):
+            return 5 * x_t
+
+    class Mixed(Mixin, Base):
+        pass
+
+    for F, k in [(Base, 10.0), (ByVjp, 20.0), (ByBackward, 30.0), (OtherForward, 30.0)]:
+        assert_close(fad.grad(lambda x, F=F: F.apply(x).sum())(X), jnp.full(3, k))
+    assert_close(OtherForward.apply(X), 7 * X)
+    assert_close(fad.jvp(Mixed.apply, (X,), (V,))[1], 5 * V)
+    assert_close(fad.grad(lambda x: Mixed.apply(x).sum())(X), jnp.full(3, 10.0))
+
+
+def test_no_grad_records_nothing_and_tangents_go_on():
+    x = leaf(X)
+    with fad.no_grad():
+        assert not Product.apply(x, Y).requires_grad
+    stopped = fad.no_grad(Product.apply)
+    assert_close(fad.jvp(lambda x: stopped(x, Y), (X,), (V,))[1], jnp.cos(X) * Y * V)
+    assert_close(fad.grad(lambda x: (stopped(x, Y) * x).sum())(X), plain(X, Y))
+
+
+def test_two_threads_share_a_function_and_its_graph():
+    x = leaf(X)
+    out = OneMethod.apply(x, Y).sum()
+    total = lambda x: (Product.apply(x, Y) * V).sum()
+    j = lambda x: (plain(x, Y) * V).sum()
+    barrier = threading.Barrier(2)
+
+    def work(k):
+        barrier.wait()
+        results = []
+        for _ in range(10):
+            out.backward(retain_graph=True)
+            results.append(fad.grad(total)(k * X))
+            with fad.dual_level():
+                dual = fad.make_dual(fad.tensor(k * X), fad.tensor(V))
+                results.append(fad.unpack_dual(Product.apply(dual, Y)).tangent)
+        return results
+
+    with ThreadPoolExecutor(2) as pool:
+        for k, results in zip((1.0, 2.0), pool.map(work, (1.0, 2.0))):
+            for gradient, tangent in zip(results[::2], results[1::2]):
+                assert_close(gradient, jax.grad(j)(k * X))
+                assert_close(tangent, jnp.cos(k * X) * Y * V)
+    assert_close(x.grad, 20 * jnp.cos(X) * Y)
+
+
+def test_an_exception_in_a_body_leaves_no_trace():
+    class Fails(fad.Function):
+        where = ""
+
+        @staticmethod
+        def forward(x):
+            if Fails.where == "forward":
+                raise ZeroDivisionError
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            if Fails.where == "setup":
+                raise ZeroDivisionError
+
+        @staticmethod
+        def vjp(ctx, g):
+            if Fails.where == "vjp":
+                raise ZeroDivisionError
+            return 2 * g
+
+    f = lambda x: Fails.apply(x).sum()
+    for where in ("forward", "setup", "vjp"):
+        for transform in (
+            fad.grad(f),
+            fad.vmap(fad.grad(f)),
+            fad.jacfwd(fad.grad(f)),
+            lambda x: f(leaf(x)).backward(),
+        ):
+            Fails.where = where
+            with pytest.raises(ZeroDivisionError):
+                transform(X[:, None])
+            Fails.where = ""
+            assert math.isclose(float(fad.grad(lambda x: f(x))(X)[0]), 2.0)

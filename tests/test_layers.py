@@ -39,6 +39,7 @@ LAYERS = [
     "levels",
     "tape.engine",
     "staging",
+    "stopping",
     "indexing",
     "arguments",
     "twins",

@@ -4,8 +4,9 @@ NOTE [order of hooks]
 
 When a node's gradients have arrived and been added up: hooks of the Tensors that it produced, in
 the order in which they were registered; ``retain_grad``; the node's pre-hooks; its work; its
-post-hooks. For a leaf: hooks of the Tensor, the accumulator's pre-hooks, accumulation, post-accumulate hooks, the accumulator's
-post-hooks. This is PyTorch's order ("Backward Hooks execution" in its autograd notes).
+post-hooks. For a leaf: hooks of the Tensor, the accumulator's pre-hooks, accumulation,
+post-accumulate hooks, the accumulator's post-hooks. This is PyTorch's order ("Backward Hooks
+execution" in its autograd notes).
 
 A hook sees Tensors of the level that recorded the node: inside ``fad.grad``, ``vmap`` or ``jvp``
 those of that level.

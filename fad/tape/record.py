@@ -265,6 +265,9 @@ class RecordingLevel(Level):
         """Run ``op`` without recording; outputs are Tensors of this level."""
         raise NotImplementedError
 
+    def outlive(self, t: Tensor) -> Any:
+        return as_tensor(t.value)
+
 
 class GradLevel(RecordingLevel):
     """A level that adds nothing but wrappers: its inputs require grad, the recorder does the rest."""
