@@ -198,7 +198,7 @@ class Tensor(metaclass=_TensorType):
         version: Any
         weak_type: Any
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(
             "Tensor() is not called directly: write fad.tensor(data) to copy data into a new Tensor, "
             "or fad.asarray(x) to wrap an array"

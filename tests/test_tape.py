@@ -361,7 +361,7 @@ def test_unused_inputs() -> None:
     assert none is None and float(g) == 4.0
     g, zero = fad.autograd.grad(y(), [x, unused], materialize_grads=True)
     assert_close((g, zero), (np.float32(4.0), np.zeros(2, np.float32)))
-    with pytest.raises(ValueError, match=r"allow_unused=False.*materialize_grads=True"):
+    with pytest.raises(ValueError, match="materialize_grads=True, but got: allow_unused=False"):
         fad.autograd.grad(y(), x, allow_unused=False, materialize_grads=True)
 
 
@@ -415,7 +415,7 @@ def test_batched_cotangents_of_several_outputs_and_unused_inputs() -> None:
             ["Mismatch in shape", r"\(1,\)", r"\(2,\)"],
         ),
         (lambda x: x.detach().sum().backward(), ["does not require grad", "requires_grad=True"]),
-        (lambda x: x.sum().backward(inputs=[]), ["inputs is empty"]),
+        (lambda x: x.sum().backward(inputs=[]), ["inputs", "cannot be empty"]),
         (lambda x: fad.autograd.backward([x.sum()], [None, None]), ["1 tensors", "2 gradients"]),
         (lambda x: fad.autograd.grad(x.sum(), x.detach()), ["input 0", "requires_grad_()"]),
         (
@@ -437,7 +437,7 @@ def test_bad_calls_say_what_to_pass(call: Callable[[Any], Any], words: list[str]
 
 
 def test_what_is_no_tensor_is_refused() -> None:
-    with pytest.raises(TypeError, match="output 0 must be a Tensor, got float 3.0"):
+    with pytest.raises(TypeError, match=r"output 0 must be a Tensor, got float 3\.0"):
         fad.autograd.backward(3.0)
     with pytest.raises(TypeError, match="input 0 must be a Tensor"):
         fad.autograd.grad(leaf(1.0) * 2.0, 3.0)

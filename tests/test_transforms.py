@@ -41,7 +41,9 @@ f_layer, j_layer = functools.partial(layer, fnp), functools.partial(layer, jnp)
 # argnums, has_aux, keyword arguments
 
 
-@pytest.mark.parametrize("argnums", [0, 1, -1, -2, 2, (0,), (0, 1), (1, 0), (-1, 0), (2, 0, 1), [1]])
+@pytest.mark.parametrize(
+    "argnums", [0, 1, -1, -2, 2, (0,), (0, 1), (1, 0), (-1, 0), (2, 0, 1), [1]]
+)
 @pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacrev", "jacfwd", "hessian"])
 def test_argnums(name: str, argnums: Any) -> None:
     args = (X, X[::-1] * 2.0, jnp.float32(0.5))
@@ -139,9 +141,7 @@ def test_jacobians_of_pytrees(name: str, argnums: Any) -> None:
 def test_gradients_and_hessians_of_pytrees() -> None:
     assert_close(fad.grad(f_loss, (0, 1))(PARAMS, X), jax.grad(j_loss, (0, 1))(PARAMS, X))
     assert_close(fad.hessian(f_loss)(PARAMS, X), jax.hessian(j_loss)(PARAMS, X))
-    assert_close(
-        fad.hessian(f_loss, (0, 1))(PARAMS, X), jax.hessian(j_loss, (0, 1))(PARAMS, X)
-    )
+    assert_close(fad.hessian(f_loss, (0, 1))(PARAMS, X), jax.hessian(j_loss, (0, 1))(PARAMS, X))
 
 
 def test_hvp() -> None:
@@ -417,8 +417,8 @@ AROUND: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
     "both": lambda lib, f: lib.jacfwd(
         lib.vmap(lib.grad(lambda v: lib.numpy.sum(f(v))), axis_name="i")
     ),
-    "another vmap": lambda lib, f: lambda x: lib.vmap(lib.vmap(f, axis_name="i"))(
-        lib.numpy.stack([x, x * x])
+    "another vmap": lambda lib, f: (
+        lambda x: lib.vmap(lib.vmap(f, axis_name="i"))(lib.numpy.stack([x, x * x]))
     ),
 }
 
@@ -547,8 +547,10 @@ def test_complex_jacobians_are_the_derivative_itself() -> None:
     expected = jax.jacfwd(lambda z: jnp.exp(z) * z, holomorphic=True)(Z)
     assert_close(fad.jacfwd(f)(Z), expected)
     assert_close(fad.jacrev(f)(Z), expected)
-    assert_close(fad.jacrev(fad.jacfwd(f))(Z), jax.jacfwd(jax.jacfwd(
-        lambda z: jnp.exp(z) * z, holomorphic=True), holomorphic=True)(Z))
+    assert_close(
+        fad.jacrev(fad.jacfwd(f))(Z),
+        jax.jacfwd(jax.jacfwd(lambda z: jnp.exp(z) * z, holomorphic=True), holomorphic=True)(Z),
+    )
 
 
 def test_nested_complex_gradients() -> None:
@@ -578,7 +580,7 @@ def test_a_pullback_takes_none_for_zero() -> None:
 
 
 def test_a_pullback_inside_other_transforms() -> None:
-    y, pull = fad.vjp(lambda x: fnp.sin(x) * x, X)
+    _, pull = fad.vjp(lambda x: fnp.sin(x) * x, X)
     _, jax_pull = jax.vjp(lambda x: jnp.sin(x) * x, X)
     basis = jnp.eye(3)
     assert_close(fad.vmap(pull)(basis), jax.vmap(jax_pull)(basis))
@@ -756,9 +758,7 @@ def test_a_tracked_tensor_in_a_dual_level_is_reverse_over_forward() -> None:
         tangent = fad.unpack_dual(fnp.sin(fad.make_dual(x, jnp.cos(X))) * x).tangent
     assert tangent.requires_grad
     tangent.sum().backward()
-    assert_close(
-        x.grad, jax.grad(lambda x: jnp.sum(jnp.cos(x) * x * jnp.cos(X)))(X)
-    )
+    assert_close(x.grad, jax.grad(lambda x: jnp.sum(jnp.cos(x) * x * jnp.cos(X)))(X))
 
 
 def test_make_dual_takes_tracked_tangents() -> None:

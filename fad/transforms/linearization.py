@@ -10,7 +10,14 @@ from fad.dispatch import bind, map_tensors, outlived
 from fad.jaxapi import is_inexact
 from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
-from fad.transforms.boundary import differentiable, has_tensor, leave, names_of, with_aux
+from fad.transforms.boundary import (
+    check_callable,
+    differentiable,
+    has_tensor,
+    leave,
+    names_of,
+    with_aux,
+)
 from fad.transforms.forward import tangent_leaves, zeros_like
 
 __all__ = ["linearize"]
@@ -101,6 +108,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     >>> [float(push(t)) for t in (1.0, 2.0)]
     [1.0, 2.0]
     """
+    check_callable(f, "linearize")
     leaves, structure = trees.flatten(primals)
     names = names_of(range(len(primals)), primals)
     values = [differentiable(x, "linearize", w) for x, w in zip(leaves, names, strict=True)]
