@@ -31,7 +31,7 @@ from fad.levels import BatchLevel
 from fad.rules import BatchedRules, LinearRules, Rules, Saved, checked_arrays, is_tracer
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tape.record import RecordedNode
+from fad.tape.record import RecordedNode, detached
 from fad.tape.saved import (
     PackedValue,
     check_versions,
@@ -136,7 +136,7 @@ class FunctionOp:
         self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
         outs: tuple[Any, ...] = level.evaluate(self, args)
         values = [level.detach(a) for a in args]
-        results = [_detached(level, o) for o in outs]
+        results = [detached(level, o) for o in outs]
         saved = self.saved
         if saved is None or not (saved.closed or all(map(is_plain, values))):
             saved = self.rules.setup(values, results, self.template, mask)
@@ -151,12 +151,6 @@ class FunctionOp:
                 if m:
                     o.requires_grad, o.node, o.output_nr = True, node, k
         return outs
-
-
-def _detached(level: Any, out: Any) -> Any:
-    """The value of an output, which must not hold on to the node that it is about to get."""
-    value = level.detach(out)
-    return alias(value) if value is out else value
 
 
 def is_plain(x: Any) -> bool:

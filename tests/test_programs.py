@@ -785,20 +785,22 @@ def run_stack(lib: Any, program: Program, names: Sequence[str]) -> Any:
     return f(*program.inputs())
 
 
-def check(program: Program, names: Sequence[str]) -> None:
-    """fad's result is JAX's."""
-    if "jacrev" in names or "jacfwd" in names:
-        dtypes = program.dtypes()
-        steps = {name for name, _, _ in program.steps}
-        assume("complex128" not in dtypes and not steps & {"complex", "fft"})
+def check(program: Program, names: Sequence[str]) -> bool:
+    """fad's result is JAX's; False if JAX has none to compare with."""
+    steps = {name for name, _, _ in program.steps}
+    is_complex_program = "complex128" in program.dtypes() or steps & {"complex", "fft"}
+    if is_complex_program and set(names) & set(HOLOMORPHIC):
+        return False
     with jax.enable_x64(True):
         expected = run_stack(IN_JAX, program, names)
         largest = max([float(jnp.max(jnp.abs(v), initial=0.0)) for v in leaves_of(expected)])
-        assume(np.isfinite(largest) and largest < 1e8)
+        if not largest < 1e8:  # or not a number
+            return False
         got = run_stack(IN_FAD, program, names)
         tolerance = program.tolerance()
         assert_close(got, expected, rtol=tolerance, atol=tolerance)
     assert is_idle()
+    return True
 
 
 EXAMPLES = {"ci": 100, "full": 2_000}
@@ -814,7 +816,7 @@ EXAMPLES = {"ci": 100, "full": 2_000}
 def test_random_programs_under_random_transforms_agree_with_jax(
     program: Program, stack: tuple[str, ...]
 ) -> None:
-    check(program, stack)
+    assume(check(program, stack))
 
 
 def test_there_are_enough_kinds_of_steps() -> None:
@@ -831,5 +833,4 @@ def test_each_kind_of_step_alone(name: str) -> None:
     with jax.enable_x64(True):
         operands = _operands(step, avals)[-1]
     program = Program(tuple(specs), tuple(others), ((name, operands, 0),), (len(avals),), 0)
-    stack = ("vmap", "grad") if step.differentiable else ("vmap",)
-    check(program, stack)
+    assert check(program, ("vmap", "grad") if step.differentiable else ("vmap",))

@@ -15,7 +15,7 @@ import numpy as np
 
 from fad.dispatch import Level, bind, state
 from fad.errors import GradientError
-from fad.graph import InputMetadata, Node, gradient_edge
+from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.primitive import Primitive, VjpPlan, aval_of
 from fad.tape.anomaly import check_forward, remember
@@ -146,7 +146,7 @@ class PrimitiveNode(RecordedNode):
         """Kept inputs and outputs as Tensors with their history."""
         saved = list(self.tensors)
         for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
-            t = self.level.lift(v)
+            t = alias(self.level.lift(v))
             t.requires_grad = True
             t.node = self
             t.output_nr = i
@@ -172,9 +172,9 @@ class PrimitiveNode(RecordedNode):
         which = name.split("saved_", 1)[1]
         plan = self.plan
         places = {f"{i}": k for k, i in enumerate(plan.kept_inputs)}
-        for alias, position in (("self", "0"), ("other", "1")):
+        for other, position in (("self", "0"), ("other", "1")):
             if position in places:
-                places[alias] = places[position]
+                places[other] = places[position]
         for k, i in enumerate(plan.kept_outputs):
             places["result" if plan.single else f"result{i}"] = len(plan.kept_inputs) + k
         if which not in places:
@@ -323,6 +323,12 @@ def as_tensor(x: Any) -> Tensor:
     return new_tensor(x if isinstance(x, jax.Array) else jnp.asarray(x), ROOT)
 
 
+def detached(level: Any, out: Any) -> Any:
+    """The value of an output, which must not hold on to the node that it is about to get."""
+    value = level.detach(out)
+    return alias(value) if value is out else value
+
+
 def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     """Evaluate ``op`` at ``level`` and add a node for it."""
     args = [jnp.array(a) if type(a) is np.ndarray else a for a in args]
@@ -342,7 +348,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     edges = [gradient_edge(a) if m else None for a, m in zip(args, mask, strict=True)]
     tensors = [args[i] for i in plan.kept_inputs]
     values = [level.detach(a) for a in tensors]
-    values.extend([level.detach(outs[i]) for i in plan.kept_outputs])
+    values.extend([detached(level, outs[i]) for i in plan.kept_outputs])
     values.extend([level.detach(o) for o in outs[count:]])
     node = PrimitiveNode(level, edges, plan, tensors, values)
     if anomaly.on:
