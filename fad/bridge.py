@@ -13,12 +13,12 @@ import jax
 import numpy as np
 
 from fad import trees
-from fad.tape.record import ROOT
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_key
 from fad.staging import StagedLevel, in_body, stage
+from fad.tape.record import ROOT
 from fad.tensor import Tensor
 from fad.transforms.boundary import enter, has_tensor, leave
 
@@ -67,7 +67,9 @@ class _Arguments:
             raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
         self.who = who
         nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums or ())
-        names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames or ())
+        names = (
+            (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames or ())
+        )
         try:
             parameters = list(inspect.signature(f).parameters)
         except (TypeError, ValueError):
@@ -262,7 +264,9 @@ def jit(
         primitive, fixed, structure = entry
         out = bind(primitive, [*fixed, *leaves])
         tensors = has_tensor(leaves)
-        return leave(trees.unflatten(structure, list(out) if type(out) is tuple else [out]), tensors)
+        return leave(
+            trees.unflatten(structure, list(out) if type(out) is tuple else [out]), tensors
+        )
 
     return compiled
 

@@ -61,11 +61,14 @@ class Context:
         self._record = _Record()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep Tensors (or None) for the vjp rule, which reads them as ``ctx.saved_tensors``."""
+        """Keep Tensors for the vjp rule, which reads them as ``ctx.saved_tensors``.
+
+        Numbers and None may stand among them.
+        """
         self._record.backward = _check_saved("save_for_backward", tensors)
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Keep Tensors (or None) for the jvp rule; default are those saved for backward."""
+        """Keep Tensors for the jvp rule; default are those saved for backward."""
         self._record.forward = _check_saved("save_for_forward", tensors)
 
     @property
@@ -88,10 +91,10 @@ class Context:
 
 def _check_saved(method: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
     for k, x in enumerate(values):
-        if x is not None and not hasattr(x, "dtype"):
+        if x is not None and not hasattr(x, "dtype") and not isinstance(x, (int, float, complex)):
             raise TypeError(
-                f"ctx.{method}: argument {k} must be a Tensor, an array or None, got {describe(x)}. "
-                "Keep other values as attributes: ctx.name = value."
+                f"ctx.{method}: argument {k} must be a Tensor, an array, a number or None, got "
+                f"{describe(x)}. Keep other things as attributes: ctx.name = value."
             )
     return values
 

@@ -23,6 +23,7 @@ from fad.dispatch import bind
 from fad.levels import bind_collective, bind_random
 from fad.namespace import Op, dress
 from fad.staging import call_with_bodies
+from fad.stopping import stop_gradient
 from fad.tensor import Tensor
 
 __all__ = ["Namespace", "derive", "install_tree"]
@@ -357,6 +358,8 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return _with_bodies(name, where, value, roles)
     if listed(twins.COLLECTIVES):
         return _collective(name, where, value, roles)
+    if module == "jax.lax" and name == "stop_gradient":
+        return dress(lambda x: stop_gradient(x), value, name, where)
     if module == "jax.numpy" and name == "asarray":
         return _same_tensor(name, where, value, roles)
     if module == "jax.numpy" and name == "from_dlpack":

@@ -53,7 +53,7 @@ def describe(value: Any) -> str:
     >>> describe("abc")
     "str 'abc'"
     """
-    kind = type(value).__name__
+    kind = type(value).__name__.removesuffix("Impl")  # jax.Array's class is called ArrayImpl
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None:
         return f"{kind} {dtype}[{','.join(map(str, shape))}]"

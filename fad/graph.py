@@ -160,17 +160,23 @@ class Node:
     10.0
     """
 
-    __slots__ = ("__weakref__", "edges", "extra", "has_parent", "level", "sequence_nr", "thread_id",
-                 "topology")
+    __slots__ = (
+        "__weakref__",
+        "edges",
+        "extra",
+        "has_parent",
+        "level",
+        "sequence_nr",
+        "thread_id",
+        "topology",
+    )
 
     level: Any  # that recorded it; None for nodes built by hand
     edges: Sequence[tuple[Node, int] | None]
     sequence_nr: int
     thread_id: int
 
-    def __init__(
-        self, next_edges: Iterable[Any] = (), *, sequence_nr: int | None = None
-    ) -> None:
+    def __init__(self, next_edges: Iterable[Any] = (), *, sequence_nr: int | None = None) -> None:
         self._start(None, [_pair(e) for e in next_edges])
         if sequence_nr is not None:
             self.sequence_nr = sequence_nr
@@ -314,9 +320,7 @@ class Node:
     def task_should_compute_output(self, index: Any) -> bool:
         """`should_compute_output`, and the backward pass that is running wants it."""
         need = running.need if running.current is self else None
-        return any(
-            self.edges[i] is not None and (need is None or need[i]) for i in _indices(index)
-        )
+        return any(self.edges[i] is not None and (need is None or need[i]) for i in _indices(index))
 
     def _sequence_nr(self) -> int:
         """``sequence_nr``, as PyTorch's Python API has it."""
@@ -346,9 +350,7 @@ class Node:
         """Shape, dtype and sharding of one of the gradients that it takes."""
         return self.metadata_of_inputs()[index]
 
-    def add_input_metadata(
-        self, shape: Any = None, dtype: Any = None, sharding: Any = None
-    ) -> int:
+    def add_input_metadata(self, shape: Any = None, dtype: Any = None, sharding: Any = None) -> int:
         """Describe one more gradient that this node takes; returns its index.
 
         Three forms: ``add_input_metadata(shape, dtype, sharding=None)``, ``add_input_metadata(tensor)``,

@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.tape.record import as_tensor
 from fad.dispatch import bind
 from fad.errors import HostValueError, describe
 from fad.primitive import Primitive
+from fad.tape.record import as_tensor
 from fad.tensor import Tensor
 
 __all__ = ["At", "get_item", "parse_index"]
@@ -122,7 +122,9 @@ def _entry(e: Any, x: Any) -> Any:
     if e.dtype == bool:
         return _mask_indices(e)
     if not jnp.issubdtype(e.dtype, np.integer):
-        raise IndexError(f"arrays used as indices must be of integer or bool dtype, got {describe(e)}")
+        raise IndexError(
+            f"arrays used as indices must be of integer or bool dtype, got {describe(e)}"
+        )
     return e
 
 
@@ -228,10 +230,7 @@ def get_item(x: Any, index: Any) -> Any:
 def _full_index(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     """The index with windows as integer ranges, for updates."""
     return tuple(
-        [
-            i if not isinstance(i, tuple) else i[0] + jnp.arange(i[1])
-            for i in _rebuild(form, values)
-        ]
+        [i if not isinstance(i, tuple) else i[0] + jnp.arange(i[1]) for i in _rebuild(form, values)]
     )
 
 
@@ -263,8 +262,6 @@ def _windows_only(
     sizes = [i[1] if isinstance(i, tuple) else n for i, n in zip(per_dim, x.shape, strict=True)]
     cut = jax.lax.dynamic_slice(x, _starts(x, form, values), sizes)
     return cut, tuple([slice(None) if isinstance(i, tuple) else i for i in index])
-
-
 
 
 class At:
@@ -299,7 +296,9 @@ class _Selected:
     def _update(self, method: str, v: Any, options: dict[str, Any]) -> Any:
         form, values = parse_index(self.x, self.index)
         op = _updater(method, form, tuple(sorted(options.items())))
-        return bind(op, [self.x, jnp.asarray(v) if isinstance(v, (list, np.ndarray)) else v, *values])
+        return bind(
+            op, [self.x, jnp.asarray(v) if isinstance(v, (list, np.ndarray)) else v, *values]
+        )
 
     def get(self) -> Any:
         """``x[index]``."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from fad.context import INERT, INPUT, OUTPUT, Notes, Ref, VmapInfo
 from fad.dispatch import bind
-from fad.jaxapi import is_inexact
+from fad.jaxapi import is_inexact, x64_enabled
 from fad.primitive import Primitive, aval_of, struct_of
 from fad.rules import Rules, Saved, closure_error
 from fad.templates import Template
@@ -38,7 +38,7 @@ class JaxRules(UserRules):
 
     __slots__ = ()
 
-    kept_types = (jax.Array,)
+    kept_types: ClassVar[tuple[type, ...]] = (jax.Array,)
 
     def wrap(self, x: Any) -> Any:
         return x
@@ -182,8 +182,11 @@ class _Plan:
             notes = None  # an object that may hold arrays: run setup again inside of the rules
         self._notes = notes
         self.extras = 0 if notes is None else len(saved.extras)
-        everything = range(len(structs)), range(self.count)
-        self.reads = {"vjp": everything, "jvp": everything}
+        everything: tuple[Sequence[int], Sequence[int]] = range(len(structs)), range(self.count)
+        self.reads: dict[str, tuple[Sequence[int], Sequence[int]]] = {
+            "vjp": everything,
+            "jvp": everything,
+        }
         if notes is not None:
             self.reads = {
                 "vjp": _positions(notes.without_forward()),
@@ -282,7 +285,7 @@ def _plan_for(rules: JaxRules, values: Sequence[Any], needs: Sequence[bool] | No
 def _shapes(values: Sequence[Any]) -> tuple[Any, ...]:
     avals = [aval_of(v) for v in values]
     return (
-        jax.config.jax_enable_x64,
+        x64_enabled(),
         *[(a.shape, a.dtype, getattr(a, "weak_type", False)) for a in avals],
     )
 

@@ -26,6 +26,7 @@ __all__ = [
     "inner_jaxprs",
     "is_inexact",
     "is_tracing",
+    "jaxpr_as_fun",
     "mlir",
     "new_primitive",
     "outside_trace",
@@ -46,6 +47,7 @@ Jaxpr = jex_core.Jaxpr
 ClosedJaxpr = jex_core.ClosedJaxpr
 Literal = jex_core.Literal
 float0 = jax.dtypes.float0
+jaxpr_as_fun = jex_core.jaxpr_as_fun
 shaped_array = jax.core.ShapedArray
 set_current_trace = jex_core.set_current_trace
 
@@ -68,6 +70,11 @@ def is_tracing() -> bool:
                 return True
             trace = getattr(trace, "parent_trace", None)
     return False
+
+
+def x64_enabled() -> bool:
+    """Whether 64-bit types are on, in this thread, now."""
+    return bool(jax.config.read("jax_enable_x64"))
 
 
 def new_primitive(name: str) -> Any:

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.tape.record import RecordingLevel
 from fad.dispatch import Level, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
+from fad.jaxapi import shaped_array
 from fad.primitive import Primitive
+from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 
 __all__ = ["BatchLevel", "JvpLevel", "bind_collective", "bind_random", "broadcast", "move_axis"]
@@ -94,6 +95,11 @@ class BatchLevel(RecordingLevel):
                 dims.append(None)
         if not batched:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+        if type(op) is Primitive and op.primals and dims[: op.primals] == [None] * op.primals:
+            outs, shared = op.batch_tangents(values, tuple(dims), self)
+            return tuple(
+                [new_tensor(o, self, None if i < shared else 0) for i, o in enumerate(outs)]
+            )
         out = op.batch(values, tuple(dims), self)
         return map_tensors(lambda o: new_tensor(o, self, 0), out)
 
@@ -108,7 +114,7 @@ class BatchLevel(RecordingLevel):
 
     def outlive(self, t: Tensor) -> Any:
         if t.aux is None:
-            return t.value
+            return super().outlive(t)
         raise LevelError(
             f"a batched Tensor ({describe(t)}) was used after its vmap had finished: return it from "
             "the mapped function, which stacks it, rather than store it outside"
@@ -133,7 +139,7 @@ class BatchLevel(RecordingLevel):
 @functools.lru_cache(maxsize=4096)
 def _without_dim(aval: Any, dim: int) -> Any:
     shape = aval.shape[:dim] + aval.shape[dim + 1 :]
-    return jax.core.ShapedArray(shape, aval.dtype, weak_type=aval.weak_type)
+    return shaped_array(shape, aval.dtype, weak_type=aval.weak_type)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
-from fad.tape import engine
-from fad.tape.record import ROOT, as_tensor
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, HostValueError, LevelError, TrackedValueError, describe
 from fad.graph import accumulator_of
@@ -20,8 +18,11 @@ from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
 from fad.staging import StagedLevel
+from fad.stopping import stop_gradient
+from fad.tape import engine
 from fad.tape.grad_mode import mark_inference
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
+from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor, meta_of, new_tensor
 
 __all__ = ["asarray", "stop_gradient", "tensor"]
@@ -185,8 +186,6 @@ def _len(self: Tensor) -> int:
     return self.shape[0]
 
 
-
-
 def _iter(self: Tensor) -> Iterator[Any]:
     if not self.shape:
         raise TypeError("iteration over a 0-d Tensor")
@@ -233,7 +232,9 @@ def _short(value: Any) -> str:
         return f"<{describe(value)}>"
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return f"<{describe(value)}>"
-    return np.array2string(np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor(")
+    return np.array2string(
+        np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor("
+    )
 
 
 # Autograd attributes
@@ -333,42 +334,6 @@ def _detach(self: Tensor) -> Tensor:
     return mark_inference(t) if _is_inference(self) else t  # type: ignore[no-any-return]
 
 
-def stop_gradient(x: Any) -> Any:
-    """``x`` as a constant: no gradient and no tangent passes through it, at any level.
-
-    Arguments:
-        x: a pytree of Tensors and arrays.
-
-    Source: ``torch.Tensor.detach``, ``jax.lax.stop_gradient``.
-
-    >>> import fad
-    >>> float(fad.grad(lambda x: x * fad.stop_gradient(x))(3.0))
-    3.0
-    """
-    return jax.tree_util.tree_map(_stop, x, is_leaf=lambda v: isinstance(v, Tensor))
-
-
-_STOP = Primitive("stop_gradient", jax.lax.stop_gradient)
-
-
-def _stop(x: Any) -> Any:
-    x = outlived(x)
-    if not isinstance(x, Tensor):
-        return jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x
-    level, value = x.level, x.value
-    if level is ROOT:
-        inner = jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
-        return new_tensor(inner, ROOT)
-    if isinstance(level, BatchLevel):
-        return new_tensor(_stop(value), level, x.aux)
-    if isinstance(level, StagedLevel):
-        t = bind(_STOP, (level.detach(x),))
-        t.requires_grad = False
-        return t
-    inner = _stop(value)
-    return new_tensor(inner, level)
-
-
 def _detach_(self: Tensor) -> Tensor:
     """Drop history and tangents in place."""
     t = stop_gradient(self)
@@ -456,7 +421,11 @@ def _reshape(self: Tensor, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
     if "shape" in kwargs:
         return fnp.reshape(self, kwargs["shape"], order)
     target = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    return fnp.reshape(self, tuple(target)) if order == "C" else fnp.reshape(self, tuple(target), order)
+    return (
+        fnp.reshape(self, tuple(target))
+        if order == "C"
+        else fnp.reshape(self, tuple(target), order)
+    )
 
 
 def _transpose(self: Tensor, *axes: Any) -> Any:
@@ -630,9 +599,7 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     if t.level is ROOT and (not t.requires_grad or ROOT.id <= state.blocked):
         return (t.value,), None
     if not t.level.alive:
-        bare = outlived(t)
-        if not isinstance(bare, Tensor):
-            return (bare,), None
+        return _flatten_tensor(outlived(t))
     leaf: Any = object.__new__(TrackedTensor)
     leaf.value, leaf.level, leaf.aux, leaf.meta = t.value, t.level, t.aux, t.meta
     leaf.requires_grad, leaf.output_nr = t.requires_grad, t.output_nr

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 
 from fad import trees
 from fad.calls import FunctionOp, is_plain
@@ -57,6 +58,7 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
         )
         grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
         arrays, template = Template.split(grads)
+        arrays = [x if isinstance(x, _ARRAYS) else jnp.asarray(x) for x in arrays]
         once = FunctionOp(_Once(len(arrays), vjp.__qualname__))
         return template.join(bind(once, [*arrays, *operands]))
 

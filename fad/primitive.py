@@ -47,7 +47,7 @@ def aval_key(values: Sequence[Any]) -> tuple[Any, ...]:
     try:
         return tuple([v.aval for v in values])
     except AttributeError:
-        key: list[Any] = [jax.config.jax_enable_x64]
+        key: list[Any] = [jaxapi.x64_enabled()]
         for v in values:
             if type(v) in SCALARS:
                 key.append(type(v))
@@ -97,6 +97,7 @@ class Primitive:
         "fn",
         "jit",
         "name",
+        "primals",
         "splits",
     )
 
@@ -108,6 +109,7 @@ class Primitive:
         self.jit = jit
         self.collective = collective
         self._structures: dict[int, Any] = {}
+        self.primals = 0
         self.splits: dict[int, int] = {}
         self._jvps: dict[Any, Primitive] = {}
         self._tangents: dict[Any, Primitive] = {}
@@ -185,6 +187,7 @@ class Primitive:
             return result
 
         derived = Primitive(f"{self.name}_jvp", jvp, jit=self.jit, collective=self.collective)
+        derived.primals = n if outputs else 0
         return derived
 
     # Batching
@@ -205,6 +208,44 @@ class Primitive:
             jit=self.jit,
             collective=self.collective,
         )
+
+    def batch_tangents(
+        self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any
+    ) -> tuple[tuple[Any, ...], int]:
+        """`batch` of a jvp whose primals are not batched: outputs, and how many of them, the first
+        ones, are not batched either.
+
+        So `jacfwd` runs the function itself once, not once for each tangent.
+        """
+        key = (dims, level.batch_size, level.axis_name)
+        derived = self._batched.get(key)
+        if derived is None:
+            derived = self._batched[key] = self._derive_batched_tangents(*key)
+        out = bind(derived, values)
+        return out, derived.splits[len(out)]
+
+    def _derive_batched_tangents(
+        self, dims: tuple[int | None, ...], size: int, axis_name: Any
+    ) -> Primitive:
+        options = {"in_axes": dims, "axis_size": size, "axis_name": axis_name}
+
+        def split(*values: Any) -> tuple[Any, Any]:
+            out = self.flat(*values)
+            count = max(1, self.splits[len(out)])
+            return out[:count], out[count:]
+
+        def mapped(*values: Any) -> tuple[Any, ...]:
+            try:
+                outs, tangents = jax.vmap(split, out_axes=(None, 0), **options)(*values)
+                shared = len(outs)
+            except ValueError:  # JAX batches the outputs of some operations as a whole
+                outs, tangents = jax.vmap(split, out_axes=0, **options)(*values)
+                shared = 0
+            derived.splits[len(outs) + len(tangents)] = shared
+            return (*outs, *tangents)
+
+        derived = Primitive(f"{self.name}_vmap", mapped, jit=self.jit, collective=self.collective)
+        return derived
 
     # Reverse mode
 
@@ -489,7 +530,7 @@ def _with_residuals(
     primitive: Primitive, closed: Any, n_out: int, positions: tuple[int, ...]
 ) -> Primitive:
     """``primitive`` with the residuals at ``positions`` as further outputs."""
-    run = jax.extend.core.jaxpr_as_fun(closed)
+    run = jaxapi.jaxpr_as_fun(closed)
 
     def forward(*values: Any) -> tuple[Any, ...]:
         leaves = run(*values)

@@ -32,14 +32,14 @@ import jax
 import jax.numpy as jnp
 
 from fad import trees
-from fad.tape.engine import pull_back
-from fad.tape.record import ROOT, GradLevel
 from fad.context import VmapInfo
 from fad.dispatch import bind, outlived
 from fad.errors import RuleError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive, aval_of
+from fad.tape.engine import pull_back
+from fad.tape.record import ROOT, GradLevel
 from fad.templates import Template
 from fad.tensor import Tensor, new_tensor
 

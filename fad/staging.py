@@ -29,11 +29,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
-from fad.tape.record import RecordingLevel
 from fad.dispatch import bind, map_tensors, outlived, state
 from fad.errors import StructureError
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_of, struct_of
+from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 
 __all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
@@ -166,9 +166,7 @@ def _primitive_for(closed: Any, name: str, collective: bool) -> Primitive:
         return primitive
 
 
-def call_with_bodies(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
-) -> Any:
+def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call a JAX function whose callable arguments are fad functions.
 
     Arrays, Tensors and positional floats among the arguments are operands, so that a new initial value

@@ -171,7 +171,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _shape_of(tree: Any) -> str:
-    structure = jax.tree_util.tree_structure(tree, is_leaf=_is_leaf)
+    structure: Any = jax.tree_util.tree_structure(tree, is_leaf=_is_leaf)
     if structure == trees.LEAF:
         return describe(tree)
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
@@ -196,6 +196,7 @@ def _match(structure: Any, tree: Any, found: list[Any]) -> bool:
             return False
         given = [tree.get(key) for key in data]
     else:
+        one_level: Any
         given, one_level = jax.tree_util.tree_flatten(tree, is_leaf=lambda x: x is not tree)
         if one_level.node_data() != (kind, data) or len(given) != len(children):
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,8 +18,16 @@ __all__ = ["Meta", "Tensor", "new_tensor"]
 class Meta:
     """What only few Tensors have: a gradient, hooks, in-place history, aliases."""
 
-    __slots__ = ("accumulator", "grad", "hooks", "inference", "name", "post_hooks", "retains_grad",
-                 "version")
+    __slots__ = (
+        "accumulator",
+        "grad",
+        "hooks",
+        "inference",
+        "name",
+        "post_hooks",
+        "retains_grad",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
@@ -71,7 +80,126 @@ class Tensor(metaclass=_TensorType):
     output_nr: int
     meta: Meta | None
 
-    def __init__(self) -> None:
+    if TYPE_CHECKING:  # what fad.methods installs, for type checkers
+
+        def __add__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __rsub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __rmul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
+        def __rtruediv__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __rfloordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __rmod__(self, other: Any) -> Any: ...
+        def __divmod__(self, other: Any) -> Any: ...
+        def __rdivmod__(self, other: Any) -> Any: ...
+        def __pow__(self, other: Any) -> Any: ...
+        def __rpow__(self, other: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
+        def __rmatmul__(self, other: Any) -> Any: ...
+        def __and__(self, other: Any) -> Any: ...
+        def __rand__(self, other: Any) -> Any: ...
+        def __or__(self, other: Any) -> Any: ...
+        def __ror__(self, other: Any) -> Any: ...
+        def __xor__(self, other: Any) -> Any: ...
+        def __rxor__(self, other: Any) -> Any: ...
+        def __lshift__(self, other: Any) -> Any: ...
+        def __rlshift__(self, other: Any) -> Any: ...
+        def __rshift__(self, other: Any) -> Any: ...
+        def __rrshift__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Any: ...
+        def __le__(self, other: Any) -> Any: ...
+        def __gt__(self, other: Any) -> Any: ...
+        def __ge__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+        def __pos__(self) -> Any: ...
+        def __abs__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+        def __iter__(self) -> Any: ...
+        def __bool__(self) -> bool: ...
+        def __float__(self) -> float: ...
+        def __int__(self) -> int: ...
+        def __complex__(self) -> complex: ...
+        def __index__(self) -> int: ...
+        def __len__(self) -> int: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+
+        all: Callable[..., Any]
+        any: Callable[..., Any]
+        argmax: Callable[..., Any]
+        argmin: Callable[..., Any]
+        argpartition: Callable[..., Any]
+        argsort: Callable[..., Any]
+        astype: Callable[..., Any]
+        backward: Callable[..., Any]
+        block_until_ready: Callable[..., Any]
+        choose: Callable[..., Any]
+        clip: Callable[..., Any]
+        clone: Callable[..., Any]
+        compress: Callable[..., Any]
+        conj: Callable[..., Any]
+        conjugate: Callable[..., Any]
+        copy: Callable[..., Any]
+        cumprod: Callable[..., Any]
+        cumsum: Callable[..., Any]
+        detach: Callable[..., Any]
+        detach_: Callable[..., Any]
+        devices: Callable[..., Any]
+        diagonal: Callable[..., Any]
+        dot: Callable[..., Any]
+        flatten: Callable[..., Any]
+        item: Callable[..., Any]
+        max: Callable[..., Any]
+        mean: Callable[..., Any]
+        min: Callable[..., Any]
+        nonzero: Callable[..., Any]
+        numpy: Callable[..., Any]
+        prod: Callable[..., Any]
+        ptp: Callable[..., Any]
+        ravel: Callable[..., Any]
+        register_hook: Callable[..., Any]
+        register_post_accumulate_grad_hook: Callable[..., Any]
+        repeat: Callable[..., Any]
+        requires_grad_: Callable[..., Any]
+        reshape: Callable[..., Any]
+        retain_grad: Callable[..., Any]
+        round: Callable[..., Any]
+        searchsorted: Callable[..., Any]
+        sort: Callable[..., Any]
+        squeeze: Callable[..., Any]
+        std: Callable[..., Any]
+        sum: Callable[..., Any]
+        swapaxes: Callable[..., Any]
+        take: Callable[..., Any]
+        to: Callable[..., Any]
+        tolist: Callable[..., Any]
+        trace: Callable[..., Any]
+        transpose: Callable[..., Any]
+        var: Callable[..., Any]
+        view: Callable[..., Any]
+        T: Any
+        array: Any
+        at: Any
+        device: Any
+        grad: Any
+        grad_fn: Any
+        imag: Any
+        is_leaf: Any
+        itemsize: Any
+        mT: Any
+        nbytes: Any
+        real: Any
+        retains_grad: Any
+        sharding: Any
+        version: Any
+        weak_type: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(
             "Tensor() is not called directly: write fad.tensor(data) to copy data into a new Tensor, "
             "or fad.asarray(x) to wrap an array"

@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 from jax import tree_util
+from jax.tree_util import PyTreeDef
 
 from fad.errors import StructureError, describe
 from fad.tensor import Tensor
 
 __all__ = ["broadcast_prefix", "flatten", "is_leaf", "map_leaves", "path_names", "unflatten"]
 
-PyTreeDef = tree_util.PyTreeDef
 LEAF = tree_util.tree_structure(0)
 
 
@@ -47,13 +47,14 @@ def path_names(tree: Any) -> list[str]:
     return [tree_util.keystr(path) for path, _ in leaves]
 
 
-def broadcast_prefix(prefix: Any, tree: Any, who: str) -> list[Any]:
+def broadcast_prefix(prefix: Any, tree: Any, who: str, of: str = "argument") -> list[Any]:
     """Repeat the leaves of a pytree prefix over the leaves of ``tree``.
 
     ``None`` is a leaf of the prefix (as in ``in_dims``), not an empty subtree.
 
     Raises:
-        StructureError: ``prefix`` is not a prefix of ``tree``; the message begins with ``who``.
+        StructureError: ``prefix`` is not a prefix of ``tree``; the message begins with ``who``, and
+            calls the parts of the tree by the word ``of``.
     """
     result: list[Any] = []
 
@@ -66,8 +67,8 @@ def broadcast_prefix(prefix: Any, tree: Any, who: str) -> list[Any]:
     except (ValueError, TypeError) as error:
         shown = tree_util.tree_structure(tree, is_leaf=is_leaf)
         raise StructureError(
-            f"{who} must be an int, None, or a pytree prefix of the arguments; got "
-            f"{describe(prefix)} for arguments of structure {shown}. Write one entry for each "
-            f"argument, or a single int for all of them."
+            f"{who} must be an int, None, or a pytree prefix of the {of}s; got "
+            f"{describe(prefix)} for {of}s of structure {shown}. Write one entry for each "
+            f"{of}, or a single int for all of them."
         ) from error
     return result

@@ -6,14 +6,13 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.tape.record import ROOT, as_tensor
 from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo
 from fad.dispatch import bind
 from fad.errors import GradientError, HostValueError, RuleError, StructureError, describe
@@ -30,6 +29,7 @@ from fad.rules import (
     transpose_pullback,
     transpose_pushforward,
 )
+from fad.tape.record import ROOT, as_tensor
 from fad.templates import HOLE, SCALARS, Template, is_array
 from fad.tensor import Tensor
 
@@ -291,7 +291,7 @@ class UserRules(Rules):
                 )
         return template.marked(tuple(aliases), frozenset([position[id(x)] for x in blocked]))
 
-    kept_types = (Tensor,)
+    kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 
     # Differentiating
 
@@ -396,7 +396,7 @@ class UserRules(Rules):
         if not self.signature.variadic:
             return self.signature.names
         count = len(self.inputs.structure.children())
-        fixed = [p for p in self.signature.signature.parameters.values()]
+        fixed = list(self.signature.signature.parameters.values())
         names: list[str] = []
         for p in fixed:
             if p.kind is p.VAR_POSITIONAL:

@@ -11,15 +11,23 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import random
 import zlib
 from collections.abc import Iterator
 
 os.environ["JAX_PLATFORMS"] = "cpu"
-_DEVICES = "--xla_force_host_platform_device_count=8"
-if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}".strip()
+_FLAGS = [
+    "--xla_force_host_platform_device_count=8",
+    # Thousands of small functions are compiled and run once or twice: compile fast, not well.
+    "--xla_backend_optimization_level=0",
+]
+if importlib.metadata.version("jaxlib").startswith("0.10."):  # newer ones do not know this flag
+    _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+for _flag in _FLAGS:
+    if _flag.partition("=")[0] not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}".strip()
 
 # These read the environment set above, so they come after it.
 import hypothesis

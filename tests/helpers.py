@@ -38,6 +38,30 @@ def assert_close(actual: Any, expected: Any, rtol: float = 1e-4, atol: float = 1
         np.testing.assert_allclose(g, w, rtol=rtol, atol=atol * max(1.0, scale))
 
 
+class Library:
+    """The names of fad, or of JAX, that programs written for both use."""
+
+    def __init__(self, **names: Any) -> None:
+        self.__dict__.update(names)
+
+
+_SHARED = ("grad", "value_and_grad", "vjp", "jvp", "linearize", "jacrev", "jacfwd", "vmap")
+IN_FAD = Library(
+    np=fnp,
+    lax=fad.lax,
+    nn=fad.nn,
+    scipy=fad.scipy,
+    **{name: getattr(fad, name) for name in _SHARED},
+)
+IN_JAX = Library(
+    np=jnp,
+    lax=jax.lax,
+    nn=jax.nn,
+    scipy=jax.scipy,
+    **{name: getattr(jax, name) for name in _SHARED},
+)
+
+
 def ramp(x: Any) -> jax.Array:
     """1, 1.5, 2, ... in the shape and dtype of ``x``: a direction without symmetry."""
     return (1.0 + 0.5 * jnp.arange(x.size, dtype=jnp.float32)).reshape(x.shape).astype(x.dtype)

@@ -108,7 +108,7 @@ def batched_input(names: Names) -> jax.Array:
 SAME_IN_JAX = {"dual_level": "jvp", "linearize": "jvp", "autograd": "grad", "checkpoint": ""}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def in_jax(f: Fn, names: Names) -> np.ndarray:
     return np.asarray(stack(f, names, "jax")(batched_input(names)))
 
@@ -130,7 +130,9 @@ def sampled(lengths: Sequence[int], count: int, seed: int) -> list[Names]:
     draw = random.Random(seed)
     found: list[Names] = []
     for k in lengths:
-        found.extend(draw.sample(list(itertools.product(TRANSFORMS, repeat=k)), count // len(lengths)))
+        found.extend(
+            draw.sample(list(itertools.product(TRANSFORMS, repeat=k)), count // len(lengths))
+        )
     return found
 
 
@@ -231,7 +233,7 @@ def plain_growth(x: Any) -> Any:
     return jnp.exp(x) * WEIGHTS
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def linear_in_jax(names: Names) -> np.ndarray:
     return np.asarray(stack(plain_growth, names, "jax", LINEAR)(batched_input(names)))
 
@@ -254,9 +256,7 @@ def test_the_users_rule_ran(names: Names) -> None:
         check_factor(function, names)
 
 
-@pytest.mark.parametrize(
-    "names", [s for s in LONG if "vmap" in s][::6], ids=joined
-)
+@pytest.mark.parametrize("names", [s for s in LONG if "vmap" in s][::6], ids=joined)
 def test_the_users_rule_ran_in_long_sequences(names: Names, full: bool) -> None:
     for function in FACTORS if full else (AllGrowth, VjpGrowth):
         check_factor(function, names)
@@ -405,7 +405,9 @@ def test_two_threads_in_two_dual_levels_do_not_see_each_other() -> None:
 def test_threads_inside_one_transform_and_transforms_inside_threads() -> None:
     def f(x: Any) -> Any:
         with ThreadPoolExecutor(4) as pool:
-            parts = list(pool.map(lambda k: fad.grad(lambda v: fnp.sin(k * v).sum())(x), range(1, 5)))
+            parts = list(
+                pool.map(lambda k: fad.grad(lambda v: fnp.sin(k * v).sum())(x), range(1, 5))
+            )
         return sum(parts[1:], parts[0])
 
     def g(x: Any) -> Any:

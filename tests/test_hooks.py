@@ -288,7 +288,9 @@ KINDS = ["tensor", "leaf", "after", "pre", "post", "saved", "one saved", "severa
 @pytest.mark.parametrize("kind", KINDS)
 def test_hooks_are_refused_inside_jit(kind: str) -> None:
     f = register_on(kind)
-    with pytest.raises(GradientError, match=r"it would run once\s+per trace, not at each execution"):
+    with pytest.raises(
+        GradientError, match=r"it would run once\s+per trace, not at each execution"
+    ):
         fad.jit(f)(2.0)
     with pytest.raises(GradientError, match="traced"):
         flax.fori_loop(0, 2, lambda i, x: f(x), fad.tensor(1.0))

@@ -41,6 +41,7 @@ LAYERS = [
     "levels",
     "tape.engine",
     "staging",
+    "stopping",
     "indexing",
     "arguments",
     "twins",

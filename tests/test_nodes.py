@@ -167,9 +167,7 @@ def test_gradients_are_checked_against_metadata() -> None:
         r"shape compatible with \[1, 2\]",
     ):
         run(fad.tensor([1.0, 2.0, 3.0]), x)
-    with pytest.raises(
-        GradientError, match=r"incorrect number of gradients \(expected 1, got 2\)"
-    ):
+    with pytest.raises(GradientError, match=r"incorrect number of gradients \(expected 1, got 2\)"):
         run((fad.tensor(1.0), fad.tensor(1.0)), x)
     z = leaf([1.0 + 1.0j])
     run(fad.tensor([2.0 + 3.0j]), z)
@@ -363,9 +361,7 @@ def test_error() -> None:
 
 def test_not_implemented() -> None:
     x = leaf(1.0)
-    out = autograd.set_history(
-        fad.tensor(1.0), autograd.NotImplemented("besselk", [edge(x)])
-    )
+    out = autograd.set_history(fad.tensor(1.0), autograd.NotImplemented("besselk", [edge(x)]))
     with pytest.raises(GradientError, match="derivative for besselk is not implemented"):
         out.backward()
 
@@ -409,9 +405,7 @@ def test_undefined_grad() -> None:
 
 def test_graph_root() -> None:
     x, y = leaf(1.0), leaf([1.0, 2.0])
-    root = autograd.GraphRoot(
-        [edge(x * 3.0), edge(y)], [fad.tensor(5.0), fad.tensor([6.0, 7.0])]
-    )
+    root = autograd.GraphRoot([edge(x * 3.0), edge(y)], [fad.tensor(5.0), fad.tensor([6.0, 7.0])])
     assert root.num_inputs == 2 and root.input_metadata(1).shape == (2,)
     autograd.backward(GradientEdge(root, 0))
     assert float(x.grad) == 15.0 and y.grad.tolist() == [6.0, 7.0]

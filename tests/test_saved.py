@@ -36,7 +36,10 @@ def f(x: Any) -> Any:
 X = np.array([0.5, -1.0, 2.0], np.float32)
 DERIVATIVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "grad": (fad.grad(f), jax.grad(lambda x: jnp.sum(jnp.sin(x) * jnp.exp(x) * x))),
-    "hessian": (fad.jacrev(fad.grad(f)), jax.hessian(lambda x: jnp.sum(jnp.sin(x) * jnp.exp(x) * x))),
+    "hessian": (
+        fad.jacrev(fad.grad(f)),
+        jax.hessian(lambda x: jnp.sum(jnp.sin(x) * jnp.exp(x) * x)),
+    ),
     "forward over reverse": (
         fad.jacfwd(fad.grad(f)),
         jax.hessian(lambda x: jnp.sum(jnp.sin(x) * jnp.exp(x) * x)),

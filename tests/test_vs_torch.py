@@ -6,7 +6,6 @@ classes and phrases) is compared. Values are compared as numbers, node names as 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import math
@@ -1283,7 +1282,9 @@ def failing_pack_and_unpack(lib: Any, log: Any) -> None:
     for wrong in (3, None):
         with lib.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t, wrong=wrong: wrong):
             y = x * x
-        with log.raises("Output of saved tensor unpack_hook expected to be a Tensor but got result"):
+        with log.raises(
+            "Output of saved tensor unpack_hook expected to be a Tensor but got result"
+        ):
             y.backward()
     log((x * x).requires_grad)
 
@@ -1950,7 +1951,7 @@ def next_functions(lib: Any, log: Any) -> None:
     x, w = lib.var(2.0), lib.var(3.0)
     y = lib.exp(x * w + x)
     log(lib.op(y.grad_fn))
-    (add, _), = y.grad_fn.next_functions
+    ((add, _),) = y.grad_fn.next_functions
     (mul, nr), (leaf, leaf_nr) = add.next_functions
     log(lib.op(add), lib.op(mul), lib.op(leaf), nr, leaf_nr)
     log([(lib.op(n), k) for n, k in mul.next_functions])

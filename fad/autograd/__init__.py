@@ -31,7 +31,7 @@ from fad.tape.nodes import Error as Error
 from fad.tape.nodes import Gather as Gather
 from fad.tape.nodes import GraphRoot as GraphRoot
 from fad.tape.nodes import Identity as Identity
-from fad.tape.nodes import NotImplemented as NotImplemented  # noqa: A004
+from fad.tape.nodes import NotImplemented as NotImplemented
 from fad.tape.nodes import Scatter as Scatter
 from fad.tape.nodes import TraceableNode as TraceableNode
 from fad.tape.nodes import UndefinedGrad as UndefinedGrad

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from fad import trees
 from fad.errors import GradientError, describe
-from fad.methods import stop_gradient
+from fad.stopping import stop_gradient
 from fad.tape.engine import pull_back
 from fad.tape.record import GradLevel, as_tensor
 from fad.tensor import Tensor

@@ -191,7 +191,7 @@ def prepare(
                 key.append(-1)
             else:
                 key += (index[edge[0]], edge[1])
-        operands += node.values  # type: ignore[operator]
+        operands += node.values or ()
     signature = tuple(key)
     with _lock:
         entry = _entries.get(signature)
@@ -302,9 +302,7 @@ def _build(
                 continue
             given = None if plan.single else tuple([c is not None for c in cts])
             need = (True,) * sum(plan.mask)
-            grads = iter(
-                plan.vjp(given, need).flat(*values, *[c for c in cts if c is not None])
-            )
+            grads = iter(plan.vjp(given, need).flat(*values, *[c for c in cts if c is not None]))
             for edge in edges:
                 if edge is not None:
                     g = next(grads)

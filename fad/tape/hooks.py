@@ -2,13 +2,13 @@
 
 NOTE [order of hooks]
 
-When a node's gradients have arrived and been added up: hooks of the Tensors that it produced, in the
-order in which they were registered; ``retain_grad``; the node's pre-hooks; its work; its post-hooks. For a leaf: hooks of
-the Tensor, the accumulator's pre-hooks, accumulation, post-accumulate hooks, the accumulator's
-post-hooks. This is PyTorch's order ("Backward Hooks execution" in its autograd notes), down to where
-it surprises: a hook also runs, and gets None, where no gradient has arrived; and a Tensor whose
-gradient is asked for gets it before its own hooks have run if the pass goes on through its node,
-after them if the pass ends there.
+When a node's gradients have arrived and been added up: hooks of the Tensors that it produced, in
+the order in which they were registered; ``retain_grad``; the node's pre-hooks; its work; its
+post-hooks. For a leaf: hooks of the Tensor, the accumulator's pre-hooks, accumulation,
+post-accumulate hooks, the accumulator's post-hooks. This is PyTorch's order ("Backward Hooks
+execution" in its autograd notes), down to where it surprises: a hook also runs, and gets None, where
+no gradient has arrived; and a Tensor whose gradient is asked for gets it before its own hooks have
+run if the pass goes on through its node, after them if the pass ends there.
 
 A hook sees Tensors of the level that recorded the node: inside ``fad.grad``, ``vmap`` or ``jvp``
 those of that level. In traced code, where Python runs once and the program many times, hooks are
@@ -75,7 +75,9 @@ def register_hook(t: Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
     return RemovableHandle(extra_of(t.node).tensor_hooks.setdefault(t.output_nr, {}), hook)
 
 
-def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
+def register_post_accumulate_grad_hook(
+    t: Tensor, hook: Callable[[Tensor], None]
+) -> RemovableHandle:
     """Call ``hook(tensor)`` after a gradient was added to the ``.grad`` of this leaf.
 
     Raises:

@@ -144,8 +144,7 @@ def _pass_through(values: Sequence[Any], make: Callable[[list[Edge]], Node]) -> 
     at = [isinstance(v, Tensor) and v.level is level for v in values]
     below = _pass_through([v.value if a else v for v, a in zip(values, at, strict=True)], make)
     outs = [
-        new_tensor(b, level, v.aux) if a else b
-        for v, a, b in zip(values, at, below, strict=True)
+        new_tensor(b, level, v.aux) if a else b for v, a, b in zip(values, at, below, strict=True)
     ]
     tracked = [k for k, (v, a) in enumerate(zip(values, at, strict=True)) if a and _is_recorded(v)]
     if tracked:
@@ -178,7 +177,7 @@ class Error(Node):
         raise GradientError(self.message)
 
 
-class NotImplemented(Error):  # noqa: A001 - PyTorch's name for it
+class NotImplemented(Error):
     """Says that the derivative of an operation is not implemented."""
 
     __slots__ = ()

@@ -281,7 +281,9 @@ class RecordingLevel(Level):
         if self.id > state.blocked:
             for a in args:
                 if isinstance(a, Tensor) and a.requires_grad and a.level is self:
-                    return record(self, op, args) if type(op) is Primitive else op.record(self, args)
+                    return (
+                        record(self, op, args) if type(op) is Primitive else op.record(self, args)
+                    )
         elif state.inference is not None:
             return mark_inference(self.evaluate(op, args))
         return self.evaluate(op, args)
@@ -289,6 +291,9 @@ class RecordingLevel(Level):
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` without recording; outputs are Tensors of this level."""
         raise NotImplementedError
+
+    def outlive(self, t: Tensor) -> Any:
+        return as_tensor(t.value)
 
 
 class GradLevel(RecordingLevel):

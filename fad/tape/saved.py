@@ -232,9 +232,7 @@ class saved_tensors_hooks:
 
     __slots__ = ("_saved", "hooks")
 
-    def __init__(
-        self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         self.hooks = (pack_hook, unpack_hook)
         self._saved: list[Any] = []
 

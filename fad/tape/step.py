@@ -134,7 +134,11 @@ def _placed(node: Node, i: int, g: Any, expected: InputMetadata) -> Any:
     value = g
     while isinstance(value, Tensor):
         value = value.value
-    if expected.sharding is None or not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+    if (
+        expected.sharding is None
+        or not isinstance(value, jax.Array)
+        or isinstance(value, jax.core.Tracer)
+    ):
         return g
     wanted, found = expected.sharding.device_set, value.sharding.device_set
     if wanted == found:

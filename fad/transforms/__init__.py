@@ -1,0 +1,1 @@
+"""The transforms: each takes a function and gives a function."""

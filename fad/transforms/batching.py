@@ -16,7 +16,14 @@ from fad.errors import StructureError, describe
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
 from fad.tensor import Tensor, new_tensor
-from fad.transforms.boundary import enter, has_tensor, leave, lower
+from fad.transforms.boundary import (
+    argument_names,
+    check_callable,
+    enter,
+    has_tensor,
+    leave,
+    lower,
+)
 
 __all__ = ["vmap"]
 
@@ -58,8 +65,7 @@ def vmap(
     >>> fad.vmap(fnp.dot, in_dims=(0, None))(fnp.eye(2), fnp.array([3.0, 4.0])).tolist()
     [3.0, 4.0]
     """
-    if not callable(f):
-        raise TypeError(f"vmap: the first argument must be a function, got {describe(f)}")
+    check_callable(f, "vmap")
     if randomness not in ("error", "same", "different"):
         raise ValueError(
             f"vmap: randomness must be 'error', 'same' or 'different', got {randomness!r}"
@@ -74,7 +80,9 @@ def vmap(
             *trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims"),
             *[0] * len(trees.flatten(kwargs)[0]),
         ]
-        values, dims, size = batch_inputs(leaves, dims, axis_size, structure)
+        values, dims, size = batch_inputs(
+            leaves, dims, axis_size, lambda: argument_names(args, kwargs)
+        )
         tensors = has_tensor(leaves)
 
         def run(chunk: list[Any], count: int) -> tuple[list[Any], list[Any], Any]:
@@ -86,7 +94,7 @@ def vmap(
                 new_args, new_kwargs = trees.unflatten(structure, inside)
                 outs, out_structure = trees.flatten(f(*new_args, **new_kwargs))
                 targets = trees.broadcast_prefix(
-                    out_dims, trees.unflatten(out_structure, outs), "vmap: out_dims"
+                    out_dims, trees.unflatten(out_structure, outs), "vmap: out_dims", "output"
                 )
                 targets = [
                     out_dim_of(o, d, k) for k, (o, d) in enumerate(zip(outs, targets, strict=True))
@@ -116,9 +124,12 @@ def in_dims_of(in_dims: Any, args: tuple[Any, ...]) -> Any:
 
 
 def batch_inputs(
-    leaves: list[Any], dims: list[Any], axis_size: int | None, structure: Any
+    leaves: list[Any], dims: list[Any], axis_size: int | None, names: Callable[[], list[str]]
 ) -> tuple[list[Any], list[int | None], int]:
-    """Values one level down, dimensions counted from the left, and the batch size."""
+    """Values one level down, dimensions counted from the left, and the batch size.
+
+    ``names`` gives a name for each leaf, for messages.
+    """
     values: list[Any] = []
     positive: list[int | None] = []
     sizes: dict[int, int] = {}
@@ -130,28 +141,29 @@ def batch_inputs(
         if isinstance(d, bool) or not isinstance(d, (int, np.integer)):
             raise StructureError(f"vmap: in_dims entries must be ints or None, got {describe(d)}")
         if not isinstance(x, (Tensor, jax.Array, np.ndarray)):
-            where = trees.path_names(trees.unflatten(structure, leaves))[k]
             raise StructureError(
-                f"vmap: argument {where} is mapped over dimension {d} but is {describe(x)}, not an "
+                f"vmap: {names()[k]} is mapped over dimension {d} but is {describe(x)}, not an "
                 "array: give it in_dims None, or pass an array"
             )
         value = lower(x)
         ndim = len(value.shape)
         if not -ndim <= d < ndim:
-            where = trees.path_names(trees.unflatten(structure, leaves))[k]
             raise StructureError(
-                f"vmap: argument {where} has shape {tuple(value.shape)} and so no dimension {d} to "
-                "map over: check in_dims"
+                f"vmap: {names()[k]} has shape {tuple(value.shape)} and so no dimension {d} to map "
+                "over: correct its entry in in_dims, or give it None if all lanes share it"
             )
         values.append(value)
         positive.append(int(d) % ndim)
         sizes[k] = value.shape[int(d) % ndim]
     distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
     if len(distinct) > 1:
-        where_all = trees.path_names(trees.unflatten(structure, leaves))
-        listed = ", ".join(f"{where_all[k]}: {n}" for k, n in sizes.items())
+        where = names()
+        listed = ", ".join(f"{where[k]}: {n}" for k, n in sizes.items())
         asked = f", axis_size: {axis_size}" if axis_size is not None else ""
-        raise StructureError(f"vmap: the mapped arguments differ in batch size: {listed}{asked}")
+        raise StructureError(
+            f"vmap: the mapped dimensions must have one length, got {listed}{asked}. Give in_dims "
+            "None to what all lanes share, or the dimension that holds the batch."
+        )
     if not distinct:
         raise StructureError(
             "vmap: no argument is mapped, so the batch size is unknown: give at least one argument "
@@ -169,7 +181,7 @@ def out_dim_of(out: Any, dim: Any, k: int) -> int | None:
     if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
         raise StructureError(
             f"vmap: output {k} of the mapped function must be an array, got {describe(out)}. Return "
-            "arrays only; give other outputs by has_aux-style containers outside of vmap."
+            "arrays only: other results have no value for each lane."
         )
     ndim = np.ndim(out) if not isinstance(out, Tensor) else out.ndim
     if not -(ndim + 1) <= dim <= ndim:
@@ -182,9 +194,7 @@ def out_dim_of(out: Any, dim: Any, k: int) -> int | None:
 
 @functools.lru_cache(maxsize=1024)
 def _slice(start: int, stop: int, dim: int) -> Primitive:
-    return Primitive(
-        "slice", lambda x: jax.lax.slice_in_dim(x, start, stop, axis=dim)
-    )
+    return Primitive("slice", lambda x: jax.lax.slice_in_dim(x, start, stop, axis=dim))
 
 
 @functools.lru_cache(maxsize=1024)

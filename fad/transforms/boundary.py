@@ -10,13 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.tape.record import ROOT, as_tensor
 from fad.dispatch import outlived
 from fad.errors import StructureError, describe
 from fad.jaxapi import is_inexact
+from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor
 
-__all__ = ["differentiable", "enter", "is_array", "leave", "lower", "pick", "substitute"]
+__all__ = [
+    "argument_names",
+    "check_callable",
+    "differentiable",
+    "enter",
+    "is_array",
+    "leave",
+    "lower",
+    "pick",
+    "substitute",
+]
 
 
 def is_array(x: Any) -> bool:
@@ -65,14 +75,15 @@ def differentiable(leaf: Any, who: str, where: str) -> Any:
     """`lower` of a value to be differentiated, after a check that it can be."""
     if not isinstance(leaf, (Tensor, jax.Array, np.ndarray, np.generic, float, complex, int)):
         raise TypeError(
-            f"{who}: {where} must be an array, got {describe(leaf)}. Pass what is not an array as "
-            "another argument, outside of argnums."
+            f"{who}: {where} must be an array, got {describe(leaf)}. Only arrays can be "
+            "differentiated: pass what is not an array as another argument."
         )
     value = lower(leaf)
     if not is_inexact(value.dtype):
         raise TypeError(
             f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
-            f"{describe(value)}. Convert it (x.astype(float)), or leave it out of argnums."
+            f"{describe(leaf)}. Convert it (x.astype(float)), or leave it out of what is "
+            "differentiated."
         )
     return value
 
@@ -103,6 +114,22 @@ def substitute(args: Sequence[Any], nums: Sequence[int], new: Sequence[Any]) -> 
     """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
     chosen = dict(zip(nums, new, strict=True))
     return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
+
+
+def check_callable(f: Any, who: str) -> None:
+    """Refuse what is not a function, where a transform expects one."""
+    if not callable(f):
+        raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
+
+
+def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """A name for each leaf of ``(args, kwargs)``, for messages."""
+    named = [
+        f"argument {name!r}{path}"
+        for name in sorted(kwargs)
+        for path in trees.path_names(kwargs[name])
+    ]
+    return [*names_of(range(len(args)), args), *named]
 
 
 def names_of(nums: Sequence[int], args: Sequence[Any]) -> list[str]:

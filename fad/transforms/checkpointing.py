@@ -17,13 +17,13 @@ from typing import Any
 import jax
 
 from fad import trees
-from fad.tape.record import GradLevel, RecordingLevel
 from fad.calls import FunctionOp
 from fad.dispatch import bind, map_tensors, outlived
 from fad.errors import StructureError, describe
 from fad.levels import JvpLevel
 from fad.primitive import Primitive, aval_of
 from fad.rules import Rules, Saved, pull_through, push_through
+from fad.tape.record import GradLevel, RecordingLevel
 from fad.templates import Template
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import enter, has_tensor, leave, lower
@@ -100,9 +100,7 @@ class CheckpointRules(Rules):
     ) -> Saved:
         return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
 
-    def pullback(
-        self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
-    ) -> list[Any]:
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         values = [_barrier(v) for v in saved.values]
         return pull_through(self.forward, values, cotangents, need, GradLevel)
 

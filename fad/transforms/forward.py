@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
-from fad.tape.engine import ZEROS_LIKE
 from fad.dispatch import bind, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import JvpLevel
+from fad.tape.engine import ZEROS_LIKE
 from fad.tensor import Tensor
-from fad.transforms.boundary import has_tensor, leave, lower, names_of, with_aux
+from fad.transforms.boundary import check_callable, has_tensor, leave, lower, names_of, with_aux
 
 __all__ = ["UnpackedDual", "dual_level", "jvp", "make_dual", "unpack_dual"]
 
@@ -51,11 +51,19 @@ def jvp(
     >>> float(y), float(t)
     (0.0, 2.0)
     """
-    values, directions, structure = tangent_leaves(primals, tangents, "jvp")
+    return push_forward(f, primals, tangents, has_aux, "jvp")
+
+
+def push_forward(
+    f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool, who: str
+) -> Any:
+    """`jvp`, under the name ``who`` in messages."""
+    check_callable(f, who)
+    values, directions, structure = tangent_leaves(primals, tangents, who)
     tensors = has_tensor((primals, tangents))
     with JvpLevel() as level:
         duals = [level.dual(v, t) for v, t in zip(values, directions, strict=True)]
-        out, aux = with_aux(f(*trees.unflatten(structure, duals)), has_aux, "jvp")
+        out, aux = with_aux(f(*trees.unflatten(structure, duals)), has_aux, who)
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]
     out_t = [zeros_like(p) if t is None else t for p, t in result]
@@ -117,9 +125,7 @@ def trees_with_none(structure: Any, tangents: Any, who: str) -> list[Any]:
             f"{jax.tree_util.tree_structure(tangents)}"
         ) from error
     if len(result) != structure.num_leaves:
-        raise StructureError(
-            f"{who}: tangents must have the structure of the primals, {structure}"
-        )
+        raise StructureError(f"{who}: tangents must have the structure of the primals, {structure}")
     return result
 
 
@@ -135,19 +141,25 @@ def tangent_of(primal: Any, tangent: Any, who: str, name: str) -> Any:
     if dtype == jaxapi.float0:
         return None
     if not isinstance(tangent, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
-        raise StructureError(f"{who}: the tangent of {name} must be an array, got {describe(tangent)}")
+        raise StructureError(
+            f"{who}: the tangent of {name} must be an array, got {describe(tangent)}"
+        )
     if not is_inexact(primal.dtype):
         raise StructureError(
             f"{who}: {name} has dtype {primal.dtype}, which has no derivatives: its tangent must be "
             f"None, got {describe(tangent)}"
         )
-    if dtype is None:
+    if dtype is None and not isinstance(tangent, complex):
         tangent = jnp.asarray(tangent, primal.dtype)
     tangent = lower(tangent)
     if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
+        if tuple(tangent.shape) == tuple(primal.shape):
+            advice = f"Convert it: t.astype({str(primal.dtype)!r})."
+        else:
+            advice = "Broadcast or reshape it: fad.numpy.broadcast_to(t, x.shape)."
         raise StructureError(
             f"{who}: the tangent of {name} must have the shape and dtype of its primal, "
-            f"{primal.dtype}{list(primal.shape)}, got {tangent.dtype}{list(tangent.shape)}"
+            f"{primal.dtype}{list(primal.shape)}, got {tangent.dtype}{list(tangent.shape)}. {advice}"
         )
     return tangent
 
@@ -220,7 +232,7 @@ def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
 
     Arguments:
         x: a floating or complex Tensor or array.
-        tangent: of the shape and dtype of ``x``.
+        tangent: of the shape and dtype of ``x``; None is zero.
         level: the dual level, as ``with dual_level() as level`` gives it; default the innermost.
 
     Raises:
@@ -230,11 +242,14 @@ def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
     Source: ``torch.autograd.forward_ad.make_dual``.
     """
     dual = _level(level, "make_dual")
+    if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+        raise TypeError(f"make_dual: the primal must be an array, got {describe(x)}")
     primal = outlived(x)
     primal = primal if isinstance(primal, Tensor) else lower(primal)
     if not is_inexact(primal.dtype):
         raise TypeError(
-            f"make_dual: expected a floating or complex primal, got {describe(primal)}"
+            f"make_dual: the primal must have a floating or complex dtype, got {describe(x)}. Convert "
+            "it: x.astype(float)."
         )
     value, old = dual.unpack(primal)
     direction = tangent_of(value, tangent, "make_dual", "the primal")
@@ -268,14 +283,16 @@ def unpack_dual(x: Any, level: Any = None) -> UnpackedDual:
 
     Source: ``torch.autograd.forward_ad.unpack_dual``.
     """
-    if level is None and isinstance(x, Tensor) and isinstance(x.level, _DualLevel):
-        if not x.level.alive:
-            raise LevelError(
-                "unpack_dual: this Tensor belongs to a dual_level that has finished; its tangent is "
-                "gone. Call unpack_dual inside of the with block."
-            )
+    if (
+        level is None
+        and isinstance(x, Tensor)
+        and isinstance(x.level, _DualLevel)
+        and not x.level.alive
+    ):
+        raise LevelError(
+            "unpack_dual: this Tensor belongs to a dual_level that has finished; its tangent is "
+            "gone. Call unpack_dual inside of the with block."
+        )
     dual = _level(level, "unpack_dual")
     primal, tangent = dual.unpack(x)
-    return UnpackedDual(
-        leave(primal, True), None if tangent is None else leave(tangent, True)
-    )
+    return UnpackedDual(leave(primal, True), None if tangent is None else leave(tangent, True))

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fad import trees
-from fad.errors import describe
 from fad.graph import alias
-from fad.transforms.boundary import enter, has_tensor, leave
+from fad.transforms.boundary import check_callable, enter, has_tensor, leave
 
 __all__ = ["functionalize"]
 
@@ -32,8 +31,7 @@ def functionalize(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> float(fad.functionalize(lambda x: fnp.sin(x) * 2)(0.0))
     0.0
     """
-    if not callable(f):
-        raise TypeError(f"functionalize: the first argument must be a function, got {describe(f)}")
+    check_callable(f, "functionalize")
 
     @functools.wraps(f)
     def pure(*args: Any, **kwargs: Any) -> Any:

@@ -11,15 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.tape.engine import ZEROS_LIKE, pull_back
-from fad.tape.record import GradLevel
 from fad.dispatch import bind
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
+from fad.tape.engine import ZEROS_LIKE, pull_back
+from fad.tape.record import GradLevel
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
+    check_callable,
     differentiable,
     enter,
     has_tensor,
@@ -29,8 +30,8 @@ from fad.transforms.boundary import (
     substitute,
     with_aux,
 )
-from fad.transforms.forward import jvp, zeros_like
-from fad.transforms.reverse import grad
+from fad.transforms.forward import push_forward, zeros_like
+from fad.transforms.reverse import gradient_function
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev"]
 
@@ -172,9 +173,7 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     return jacfwd(jacrev(f, argnums), argnums)
 
 
-def hvp(
-    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, Any]:
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The gradient of a scalar function, and its Hessian times a vector.
 
     Arguments:
@@ -193,13 +192,13 @@ def hvp(
     """
     if not isinstance(primals, (tuple, list)):
         raise TypeError(f"hvp: primals must be a tuple of arguments, got {describe(primals)}")
-    gradient, product = jvp(grad(f, tuple(range(len(primals)))), primals, tangents)
-    return gradient, product
+    gradient = gradient_function(f, tuple(range(len(primals))), False, "hvp", False)
+    result: tuple[Any, Any] = push_forward(gradient, primals, tangents, False, "hvp")
+    return result
 
 
 def _check(f: Any, chunk_size: Any, who: str) -> None:
-    if not callable(f):
-        raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
+    check_callable(f, who)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ValueError(f"{who}: chunk_size must be a positive int or None, got {chunk_size!r}")
 

@@ -6,11 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad import trees
-from fad.tape.record import RecordingLevel
 from fad.dispatch import bind, map_tensors, outlived
 from fad.jaxapi import is_inexact
+from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
-from fad.transforms.boundary import differentiable, has_tensor, leave, names_of, with_aux
+from fad.transforms.boundary import (
+    check_callable,
+    differentiable,
+    has_tensor,
+    leave,
+    names_of,
+    with_aux,
+)
 from fad.transforms.forward import tangent_leaves, zeros_like
 
 __all__ = ["linearize"]
@@ -79,9 +86,7 @@ class LinearizeLevel(RecordingLevel):
         return known
 
 
-def linearize(
-    f: Callable[..., Any], *primals: Any, has_aux: bool = False
-) -> Any:
+def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The output of ``f`` and its derivative as a linear function of tangents.
 
     Arguments:
@@ -103,6 +108,7 @@ def linearize(
     >>> [float(push(t)) for t in (1.0, 2.0)]
     [1.0, 2.0]
     """
+    check_callable(f, "linearize")
     leaves, structure = trees.flatten(primals)
     names = names_of(range(len(primals)), primals)
     values = [differentiable(x, "linearize", w) for x, w in zip(leaves, names, strict=True)]

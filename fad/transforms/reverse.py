@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
-from fad.tape.record import GradLevel
 from fad.dispatch import bind
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
+from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
+from fad.tape.record import GradLevel
 from fad.tensor import Tensor
 from fad.transforms.boundary import (
+    check_callable,
     differentiable,
     enter,
     has_tensor,
@@ -57,7 +58,7 @@ def value_and_grad(
     >>> fad.value_and_grad(lambda x: x**2)(3.0)
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
-    return _gradient_function(f, argnums, has_aux, "value_and_grad", True)
+    return gradient_function(f, argnums, has_aux, "value_and_grad", True)
 
 
 def grad(
@@ -76,14 +77,13 @@ def grad(
     >>> float(fad.grad(fad.grad(fnp.sin))(0.5) + fnp.sin(0.5))
     0.0
     """
-    return _gradient_function(f, argnums, has_aux, "grad", False)
+    return gradient_function(f, argnums, has_aux, "grad", False)
 
 
-def _gradient_function(
+def gradient_function(
     f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, who: str, with_value: bool
 ) -> Callable[..., Any]:
-    if not callable(f):
-        raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
+    check_callable(f, who)
 
     @functools.wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -173,6 +173,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> [float(g) for g in pull(1.0)]
     [5.0, 2.0]
     """
+    check_callable(f, "vjp")
     leaves, structure = trees.flatten(primals)
     names = names_of(range(len(primals)), primals)
     values = [differentiable(x, "vjp", w) for x, w in zip(leaves, names, strict=True)]
@@ -210,8 +211,9 @@ def cotangent_leaves(
     leaves, given = jax.tree_util.tree_flatten(
         cotangent, is_leaf=lambda x: x is None or isinstance(x, Tensor)
     )
-    expected = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
-    if given != jax.tree_util.tree_structure(expected):
+    skeleton = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
+    expected: Any = jax.tree_util.tree_structure(skeleton)
+    if given != expected:
         if cotangent is None:
             return [None] * len(avals)
         raise StructureError(
