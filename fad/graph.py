@@ -7,7 +7,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import jax
 
@@ -484,7 +484,7 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     # What it does needs operations, which come later in the order of imports: `fad.tape.leaves`.
-    work: Callable[[AccumulateGrad, Any], None]
+    work: ClassVar[Callable[..., None]]
 
     def __init__(self, variable: Tensor) -> None:
         self.level = variable.level

@@ -199,6 +199,7 @@ def _run_task(
                     assert captures is not None
                     results[k] = cotangents[captures[k][1]]
             if is_leaf:
+                assert isinstance(node, AccumulateGrad)
                 if runs and captures is None:
                     if anomaly.watch:
                         watched_node(reach_leaf, node, cotangents, create_graph)
