@@ -170,7 +170,7 @@ class FunctionNode(RecordedNode):
     grad.
     """
 
-    __slots__ = ("args", "avals", "lock", "mask", "outputs", "rules", "saved", "versions")
+    __slots__ = ("args", "avals", "lock", "mask", "outputs", "packed", "rules", "saved", "versions")
 
     def __init__(
         self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
@@ -183,9 +183,10 @@ class FunctionNode(RecordedNode):
         self.outputs = len(saved.outs)
         self.avals = saved.out_avals
         self.args = [None if v is None else a for a, v in zip(args, saved.values, strict=True)]
-        self.versions = versions_of(self.args)
         self.lock: threading.RLock | None = None
-        self.saved: Saved | None = self._pack(saved) if state.saved_hooks else saved
+        self.packed = bool(state.saved_hooks)
+        self.saved: Saved | None = self._pack(saved) if self.packed else saved
+        self.versions = versions_of(self.args)
 
     def _pack(self, saved: Saved) -> Saved:
         """Send saved values through the hooks that are in force, and let go of the originals."""
@@ -225,21 +226,13 @@ class FunctionNode(RecordedNode):
                 raise_released(self)
             check_versions(self, self.args, self.versions)
             wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
-            args = self.args
-            packed = [
-                isinstance(v, PackedValue) for v in (*saved.values, *saved.outs, *saved.extras)
-            ]
-            if any(packed):
-                values = [unpack(v, False) for v in saved.values]
-                args = [
-                    unpack(v, True) if isinstance(v, PackedValue) else a
-                    for v, a in zip(saved.values, args, strict=True)
-                ]
-                saved = saved.at(
-                    values,
-                    [unpack(o, False) for o in saved.outs],
-                    [unpack(x, False) for x in saved.extras],
-                )
+            args: Sequence[Any] = self.args
+            if self.packed:
+                values = [unpack(v, create_graph) for v in saved.values]
+                pairs = zip(saved.values, args, values, strict=True)
+                args = [v if isinstance(p, PackedValue) else a for p, a, v in pairs]
+                outs = [unpack(o, False) for o in saved.outs]
+                saved = saved.at(values, outs, [unpack(x, False) for x in saved.extras])
             if create_graph:
                 saved = self._tracked(saved, args)
             grads = self.rules.pullback(saved, cotangents, wanted)

@@ -57,7 +57,8 @@ class State(threading.local):
     ``levels``: the levels entered in this thread, outermost first.
     ``saved_hooks``: pairs (pack, unpack) for saved values, innermost last.
     ``saved_refused``: why saved-value hooks may not be used now, or None.
-    ``inference``: whether Tensors made now are inference Tensors.
+    ``inference``: in inference mode, where Tensors made are inference Tensors: the floor outside of
+    it; else None.
     """
 
     blocked = -1
@@ -65,7 +66,7 @@ class State(threading.local):
     levels: tuple[Level, ...] = ()
     saved_hooks: tuple[Any, ...] = ()
     saved_refused: str | None = None
-    inference: bool = False
+    inference: int | None = None
 
 
 state = State()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
+import jax
+
+from fad import jaxapi
+from fad.dispatch import state
 from fad.errors import GradientError
 from fad.tensor import Tensor, meta_of, new_tensor
 
@@ -64,7 +69,15 @@ class InputMetadata(NamedTuple):
 
 
 class _Thread(threading.local):
-    """Counters and the running node of one thread."""
+    """What a thread keeps of graphs.
+
+    ``sequence``, ``id``: the numbers of the nodes that it records, and its own.
+    ``current``: the node that it is evaluating.
+    ``need``: which gradients are wanted of that node.
+    ``task``: the backward pass that it runs.
+    ``watched``: the call that is being watched, True if calls inside of it are not; see
+    `fad.tape.anomaly.watched_call`.
+    """
 
     def __init__(self) -> None:
         self.sequence = itertools.count()
@@ -72,6 +85,7 @@ class _Thread(threading.local):
         self.current: Node | None = None
         self.need: Sequence[bool] | None = None
         self.task: Any = None
+        self.watched: Any = None
 
 
 _thread_ids = itertools.count(1)
@@ -104,14 +118,18 @@ class RemovableHandle:
 
 
 class NodeExtra:
-    """What only few nodes have: hooks, metadata, a description of what they take."""
+    """What only few nodes have: hooks, metadata, a description of what they take, a lock.
 
-    __slots__ = ("inputs", "metadata", "post_hooks", "pre_hooks", "retains", "tensor_hooks")
+    ``tensor_hooks`` has the hooks of each output, outputs in the order of their first hook.
+    """
+
+    __slots__ = ("inputs", "lock", "metadata", "post_hooks", "pre_hooks", "retains", "tensor_hooks")
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
         self.metadata: dict[Any, Any] = {}
         self.inputs: list[InputMetadata] | None = None
-        self.tensor_hooks: dict[int, tuple[int, Callable[[Any], Any]]] = {}
+        self.tensor_hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}
         self.retains: dict[int, weakref.ref[Tensor]] = {}
         self.pre_hooks: dict[int, Callable[..., Any]] = {}
         self.post_hooks: dict[int, Callable[..., Any]] = {}
@@ -203,7 +221,11 @@ class Node:
         raise NotImplementedError(f"{self.name()}: a Node subclass needs apply(self, *gradients)")
 
     def __call__(self, *gradients: Any) -> Any:
-        """Run `apply` alone: without hooks, and without freeing anything."""
+        """Run `apply` alone: without hooks, and without freeing anything.
+
+        Raises:
+            TypeError: a recorded node got another number of gradients than it takes.
+        """
         before, running.current = running.current, self
         try:
             return self.apply(*gradients)
@@ -224,6 +246,7 @@ class Node:
 
     is_traceable = False
     passes_state_transparently = False
+    requires_grad = True
 
     # Edges
 
@@ -299,11 +322,24 @@ class Node:
         need = running.need if running.current is self else None
         return any(self.edges[i] is not None and (need is None or need[i]) for i in _indices(index))
 
+    def _sequence_nr(self) -> int:
+        """``sequence_nr``, as PyTorch's Python API has it."""
+        return self.sequence_nr
+
+    def _set_sequence_nr(self, sequence_nr: int) -> None:
+        """Set ``sequence_nr``, as PyTorch's Python API has it."""
+        self.sequence_nr = sequence_nr
+
     # What it takes
 
     def metadata_of_inputs(self) -> list[InputMetadata]:
         """What is known of each gradient that it takes."""
         return [] if self.extra is None or self.extra.inputs is None else self.extra.inputs
+
+    @property
+    def _input_metadata(self) -> list[InputMetadata]:
+        """All of `input_metadata`, as PyTorch's Python API has it."""
+        return self.metadata_of_inputs()
 
     @property
     def num_inputs(self) -> int:
@@ -323,10 +359,7 @@ class Node:
         if shape is None:
             found = InputMetadata((), None, None, True)
         elif dtype is None and hasattr(shape, "shape"):
-            value = shape
-            while isinstance(value, Tensor):
-                value = value.value
-            found = InputMetadata(tuple(shape.shape), shape.dtype, getattr(value, "sharding", None))
+            found = InputMetadata(tuple(shape.shape), shape.dtype, _sharding_of(shape))
         else:
             found = InputMetadata(tuple(shape), dtype, sharding)
         extra = extra_of(self)
@@ -343,10 +376,10 @@ class Node:
 
         What a stream is to PyTorch's engine: where the node's work happens.
         """
-        seen: set[Node] = set()
-        todo: list[Node] = [self]
+        seen: set[Node] = {self}
+        todo = collections.deque([self])
         while todo:
-            node = todo.pop(0)
+            node = todo.popleft()
             found = node._own_sharding()
             if found is not None:
                 return found
@@ -378,13 +411,29 @@ class Node:
     def register_hook(self, hook: Callable[[Any, Any], Any]) -> RemovableHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` after this node has run.
 
-        It may return a replacement for ``grad_inputs``, the gradients that the node gives.
+        It may return a replacement for ``grad_inputs``, the gradients that the node gives: a tuple.
+
+        Raises:
+            GradientError: the code is being traced, by ``fad.jit`` or a JAX transform.
         """
+        refuse_in_traced_code("a hook on a node")
         return RemovableHandle(extra_of(self).post_hooks, hook)
 
     def register_prehook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
-        """Call ``hook(grad_outputs)`` before this node runs; it may return a replacement."""
+        """Call ``hook(grad_outputs)`` before this node runs; it may return a replacement, a tuple.
+
+        Raises:
+            GradientError: the code is being traced, by ``fad.jit`` or a JAX transform.
+        """
+        refuse_in_traced_code("a hook on a node")
         return RemovableHandle(extra_of(self).pre_hooks, hook)
+
+
+def _sharding_of(value: Any) -> Any:
+    """How a value is laid out; None for one that is being traced."""
+    while isinstance(value, Tensor):
+        value = value.value
+    return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 
 
 def _indices(index: Any) -> list[int]:
@@ -405,11 +454,28 @@ def _pair(edge: Any) -> tuple[Node, int] | None:
     return None if node is None else (node, nr)
 
 
+_making = threading.Lock()
+
+
 def extra_of(node: Node) -> NodeExtra:
-    """The NodeExtra of ``node``, made if it has none yet."""
+    """The NodeExtra of ``node``, made if it has none yet; the same one for all threads."""
     if node.extra is None:
-        node.extra = NodeExtra()
+        with _making:
+            if node.extra is None:
+                node.extra = NodeExtra()
     return node.extra
+
+
+def refuse_in_traced_code(what: str) -> None:
+    """Raise where Python runs once for each trace, and so a hook would not run at each execution."""
+    staged = any([level.kind == "staged" for level in state.levels])
+    if staged or jaxapi.is_tracing():
+        where = "fad.jit, or the body of scan, cond, ..." if staged else "a JAX transform"
+        raise GradientError(
+            f"{what} cannot be registered in code that is being traced ({where}): it would run once "
+            "per trace, not at each execution. Register it on a Tensor outside of the traced code, or "
+            "leave the code that needs it outside."
+        )
 
 
 class AccumulateGrad(Node):
@@ -417,19 +483,32 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
+    # What it does needs operations, which come later in the order of imports: `fad.tape.leaves`.
+    work: ClassVar[Callable[..., None]]
+
     def __init__(self, variable: Tensor) -> None:
-        self._start(variable.level, ())
+        self.level = variable.level
+        self.edges = ()
         self.sequence_nr = 2**64 - 1
+        self.thread_id = running.id
+        self.topology = 0
+        self.has_parent = False
+        self.extra = None
         self.variable = variable
+
+    def apply(self, *gradients: Any) -> Any:
+        (gradient,) = gradients
+        self.work(gradient)
+        return ()
+
+    def _set_edges(self, edges: Sequence[tuple[Node, int] | None]) -> NoReturn:
+        raise GradientError("AccumulateGrad: the end of a graph has no next edges")
 
     def metadata_of_inputs(self) -> list[InputMetadata]:
         return [InputMetadata(self.variable.shape, self.variable.dtype, self._own_sharding())]
 
     def _own_sharding(self) -> Any:
-        value: Any = self.variable
-        while isinstance(value, Tensor):
-            value = value.value
-        return getattr(value, "sharding", None)
+        return _sharding_of(self.variable)
 
 
 def accumulator_of(t: Tensor) -> AccumulateGrad:
@@ -437,8 +516,11 @@ def accumulator_of(t: Tensor) -> AccumulateGrad:
     meta = meta_of(t)
     node = None if meta.accumulator is None else meta.accumulator()
     if node is None:
-        node = AccumulateGrad(t)
-        meta.accumulator = weakref.ref(node)
+        with _making:  # graphs of several threads must end in the same node
+            node = None if meta.accumulator is None else meta.accumulator()
+            if node is None:
+                node = AccumulateGrad(t)
+                meta.accumulator = weakref.ref(node)
     return node
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "float0",
     "inner_jaxprs",
     "is_inexact",
+    "is_tracing",
     "jaxpr_as_fun",
     "mlir",
     "new_primitive",
@@ -56,6 +57,19 @@ def outside_trace() -> Iterator[Any]:
     """Compute eagerly inside of a JAX trace; gives the trace, for `set_current_trace`."""
     with jex_core.take_current_trace() as trace, jax.core.eval_context():
         yield trace
+
+
+def is_tracing() -> bool:
+    """Whether code runs now to be traced into a program that executes later, as under ``jax.jit``.
+
+    Under ``jax.grad`` and ``jax.vmap`` alone, Python runs once for each execution, which is not that.
+    """
+    with jex_core.take_current_trace() as trace:
+        while trace is not None:
+            if type(trace).__name__ == "DynamicJaxprTrace":
+                return True
+            trace = getattr(trace, "parent_trace", None)
+    return False
 
 
 def x64_enabled() -> bool:

@@ -20,6 +20,7 @@ from fad.primitive import Primitive
 from fad.staging import StagedLevel
 from fad.stopping import stop_gradient
 from fad.tape import engine
+from fad.tape.grad_mode import mark_inference
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor, meta_of, new_tensor
@@ -55,6 +56,8 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         t = as_tensor(out)
         if isinstance(out, Tensor):
             t = t.detach()
+    if state.inference is not None:
+        mark_inference(t)
     return t.requires_grad_() if requires_grad else t
 
 
@@ -67,7 +70,8 @@ def asarray(x: Any, dtype: Any = None) -> Tensor:
     """
     if isinstance(x, Tensor):
         return x if dtype is None or x.dtype == jnp.dtype(dtype) else x.astype(dtype)
-    return as_tensor(fnp.asarray(x, dtype=dtype))
+    t = as_tensor(fnp.asarray(x, dtype=dtype))
+    return t if state.inference is None else mark_inference(t)  # type: ignore[no-any-return]
 
 
 # Values
@@ -268,8 +272,19 @@ def _retains_grad(self: Tensor) -> bool:
 
 
 def _version(self: Tensor) -> int:
-    """How often it was changed in place."""
+    """How often it was changed in place.
+
+    Raises:
+        GradientError: it is an inference Tensor, which keeps no count.
+    """
+    if self.meta is not None and self.meta.inference:
+        raise GradientError("Inference tensors do not track version counter.")
     return 0 if self.meta is None else self.meta.version
+
+
+def _is_inference(self: Tensor) -> bool:
+    """Whether it was made in `fad.inference_mode`, so that no graph may save it."""
+    return self.meta is not None and self.meta.inference
 
 
 def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
@@ -291,6 +306,11 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             "you can only change requires_grad of leaf Tensors: use x.detach() for a Tensor without "
             "history"
         )
+    if requires_grad and state.inference is None and _is_inference(self):
+        raise GradientError(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. "
+            "Make a normal Tensor of it first: x.clone()"
+        )
     self.requires_grad = bool(requires_grad)
     return self
 
@@ -310,7 +330,8 @@ def _backward(
 
 def _detach(self: Tensor) -> Tensor:
     """The same value without history and without tangents."""
-    return stop_gradient(self)
+    t: Tensor = stop_gradient(self)
+    return mark_inference(t) if _is_inference(self) else t  # type: ignore[no-any-return]
 
 
 def _detach_(self: Tensor) -> Tensor:
@@ -447,6 +468,8 @@ _PUT: dict[Any, Primitive] = {}
 def _to(self: Tensor, target: Any) -> Any:
     """The Tensor on another device or sharding, or in another dtype; derivatives follow it back.
 
+    The Tensor itself if it has the dtype already. Its node is called CopyBackwards.
+
     Arguments:
         target: a ``jax.Device``, a ``jax.sharding.Sharding``, or a dtype.
     """
@@ -455,7 +478,12 @@ def _to(self: Tensor, target: Any) -> Any:
         if op is None:
             op = _PUT[target] = Primitive("to", lambda x: jax.device_put(x, target), jit=False)
         return bind(op, (self,))
-    return _astype(self, target)
+    if jnp.dtype(target) == self.dtype:
+        return self
+    op = _PUT.get(target)
+    if op is None:
+        op = _PUT[target] = Primitive("to", lambda x: jnp.astype(x, target))
+    return bind(op, (self,))
 
 
 def _block_until_ready(self: Tensor) -> Tensor:
@@ -527,6 +555,7 @@ def _install() -> None:
         "flatten": _flatten,
         "grad": property(_get_grad, _set_grad, doc=_get_grad.__doc__),
         "grad_fn": property(_grad_fn, doc=_grad_fn.__doc__),
+        "is_inference": _is_inference,
         "is_leaf": property(_is_leaf, doc=_is_leaf.__doc__),
         "item": _item,
         "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),

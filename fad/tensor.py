@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -247,8 +248,13 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
     return t
 
 
+_making_meta = threading.Lock()
+
+
 def meta_of(t: Tensor) -> Meta:
-    """The Meta of ``t``, made if it has none yet."""
+    """The Meta of ``t``, made if it has none yet; the same one for all threads."""
     if t.meta is None:
-        t.meta = Meta()
+        with _making_meta:
+            if t.meta is None:
+                t.meta = Meta()
     return t.meta

@@ -423,7 +423,9 @@ CASES = [
     ),
     # Tensors in plain JAX and NumPy
     *[
-        Case(name, call, TypeError, ("fad.Tensor", "fad.numpy.f(x)", "fad.from_jax(f)(x)", "x.array"))
+        Case(
+            name, call, TypeError, ("fad.Tensor", "fad.numpy.f(x)", "fad.from_jax(f)(x)", "x.array")
+        )
         for name, call in [
             ("jnp.sin", lambda: jnp.sin(fad.tensor(X))),
             ("jnp.add", lambda: jnp.add(fad.tensor(X), 1.0)),
@@ -439,7 +441,10 @@ CASES = [
     *[
         Case(name, call, GradientError, ("numpy()", "derivative", "x.detach()"))
         for name, call in [
-            ("np.asarray of a tracked Tensor", lambda: np.asarray(fad.tensor(X, requires_grad=True))),
+            (
+                "np.asarray of a tracked Tensor",
+                lambda: np.asarray(fad.tensor(X, requires_grad=True)),
+            ),
             ("jnp.asarray inside grad", lambda: fad.grad(lambda v: jnp.asarray(v).sum())(X)),
             ("np.asarray inside grad", lambda: fad.grad(lambda v: np.asarray(v).sum())(X)),
             ("np.asarray inside jvp", lambda: fad.jvp(lambda v: np.asarray(v), (X,), (X,))),
@@ -456,7 +461,10 @@ CASES = [
             ("tolist() under vmap", lambda: fad.vmap(lambda v: v.tolist())(X)),
             ("numpy() under vmap", lambda: fad.vmap(lambda v: v.numpy())(X)),
             ("range() under vmap", lambda: fad.vmap(lambda n: list(range(n)))(N)),
-            ("a branch under vmap of grad", lambda: fad.vmap(fad.grad(lambda v: v if v > 0 else -v))(X)),
+            (
+                "a branch under vmap of grad",
+                lambda: fad.vmap(fad.grad(lambda v: v if v > 0 else -v))(X),
+            ),
             (
                 "a branch under grad of vmap",
                 lambda: fad.grad(lambda x: fad.vmap(lambda v: v if v > 0 else -v)(x).sum())(X),

@@ -1633,7 +1633,11 @@ def test_numpy_bodies_say_what_to_write_elsewhere(F):
     name = F.__name__
     f = lambda x, y: F.apply(x, y).sum()
     rows = jnp.stack([X, X])
-    for batched in (fad.vmap(F.apply), fad.vmap(fad.grad(f)), fad.grad(lambda x, y: fad.vmap(f)(x, y).sum())):
+    for batched in (
+        fad.vmap(F.apply),
+        fad.vmap(fad.grad(f)),
+        fad.grad(lambda x, y: fad.vmap(f)(x, y).sum()),
+    ):
         with raises_host(rf"{name}\.forward", r"vmap\(info, in_dims, x, y\)"):
             batched(rows, rows)
     for compiled in (fad.jit(F.apply), jax.jit(F.apply), jax.grad(f), jax.vmap(F.apply)):
@@ -1743,7 +1747,9 @@ def closing(w, rule="forward"):
     return Closes.apply
 
 
-CLOSED = r"Closes\.forward closes over 'w' \(Tensor float32\[3\]{where}.*Pass w as an argument of Closes"
+CLOSED = (
+    r"Closes\.forward closes over 'w' \(Tensor float32\[3\]{where}.*Pass w as an argument of Closes"
+)
 
 
 def raises_closed(where):
@@ -1933,16 +1939,27 @@ def returning(value, n_out=1):
     [
         (lambda g: g, r"Bad\.vjp returned 1 gradients, expected 2: .*\(x, tree\)"),
         (lambda g: (g, None, g), r"Bad\.vjp returned 3 gradients, expected 2"),
-        (lambda g: (g.sum(), None), r"the gradient for argument 'x' has shape \(\), expected \(3,\)"),
+        (
+            lambda g: (g.sum(), None),
+            r"the gradient for argument 'x' has shape \(\), expected \(3,\)",
+        ),
         (lambda g: (None, {"w": g[:2]}), r"argument 'tree' has shape \(2,\), expected \(3,\)"),
-        (lambda g: (None, {"v": g}), r"argument 'tree' must have the structure \{'w': \*\}, got \{'v'"),
+        (
+            lambda g: (None, {"v": g}),
+            r"argument 'tree' must have the structure \{'w': \*\}, got \{'v'",
+        ),
         (lambda g: (None, [g]), r"argument 'tree' must have the structure"),
-        (lambda g: ("g", None), r"argument 'x' must be an array of shape \(3,\) or None, got str 'g'"),
+        (
+            lambda g: ("g", None),
+            r"argument 'x' must be an array of shape \(3,\) or None, got str 'g'",
+        ),
     ],
 )
 def test_what_a_vjp_returns_is_checked(value, message):
     f = returning(value)
-    with pytest.raises(RuleError, match=rf"Bad\.vjp.*{message}" if "Bad" not in message else message):
+    with pytest.raises(
+        RuleError, match=rf"Bad\.vjp.*{message}" if "Bad" not in message else message
+    ):
         fad.grad(lambda x, w: f(x, w).sum(), (0, 1))(X, Y)
     with pytest.raises(RuleError, match=message):
         f(leaf(X), Y).sum().backward()
@@ -1952,7 +1969,9 @@ def test_what_a_vjp_returns_is_checked(value, message):
 
 def test_a_vjp_with_another_number_of_outputs_says_so():
     f = returning(lambda g: (g, None), n_out=2)
-    with pytest.raises(RuleError, match=r"Bad\.vjp takes 2 arguments, but is called with ctx and 2"):
+    with pytest.raises(
+        RuleError, match=r"Bad\.vjp takes 2 arguments, but is called with ctx and 2"
+    ):
         fad.grad(lambda x: f(x, Y)[0].sum())(X)
 
 
@@ -1983,7 +2002,10 @@ def test_one_pytree_argument_takes_its_gradient_with_or_without_a_tuple_around()
     [
         (lambda t: t.sum(), r"the tangent of output 0 has shape \(\), expected \(3,\)"),
         (lambda t: "t", r"the tangent of output 0 must be an array"),
-        (lambda t: (t, t), r"the tangent of output 0 must be an array of shape \(3,\) or None, got tuple"),
+        (
+            lambda t: (t, t),
+            r"the tangent of output 0 must be an array of shape \(3,\) or None, got tuple",
+        ),
     ],
 )
 def test_what_a_jvp_returns_is_checked(value, message):

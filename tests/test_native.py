@@ -242,10 +242,16 @@ def test_derivatives_agree_with_finite_differences_and_with_each_other(F):
 
     if Unscaled._signature.vjp:
         vjp = F.vjp
-        Unscaled = type("Unscaled", (Unscaled,), {"vjp": staticmethod(lambda ctx, g: tuple(v / SCALE for v in vjp(ctx, g)))})
+        Unscaled = type(
+            "Unscaled",
+            (Unscaled,),
+            {"vjp": staticmethod(lambda ctx, g: tuple(v / SCALE for v in vjp(ctx, g)))},
+        )
     if Unscaled._signature.jvp:
         jvp = F.jvp
-        Unscaled = type("Unscaled", (Unscaled,), {"jvp": staticmethod(lambda ctx, *ts: jvp(ctx, *ts) / SCALE)})
+        Unscaled = type(
+            "Unscaled", (Unscaled,), {"jvp": staticmethod(lambda ctx, *ts: jvp(ctx, *ts) / SCALE)}
+        )
     with jax.enable_x64(True):
         args = np.array([0.3, -0.5]), np.array([1.5, 2.0])
         check_grads(Unscaled.apply, args, order=2, modes=("fwd", "rev"))
@@ -526,8 +532,13 @@ def test_errors_in_rules_reach_the_user_through_jax():
         def vjp(ctx, g):
             return g.sum()
 
-    for f in (jax.grad(lambda x: Bad.apply(x).sum()), jax.jit(jax.grad(lambda x: Bad.apply(x).sum()))):
-        with pytest.raises(RuleError, match=r"Bad\.vjp: the gradient for argument 'x' has shape \(\)"):
+    for f in (
+        jax.grad(lambda x: Bad.apply(x).sum()),
+        jax.jit(jax.grad(lambda x: Bad.apply(x).sum())),
+    ):
+        with pytest.raises(
+            RuleError, match=r"Bad\.vjp: the gradient for argument 'x' has shape \(\)"
+        ):
             f(X)
 
 

@@ -807,9 +807,7 @@ EXAMPLES = {"ci": 100, "full": 2_000}
 
 
 @settings(
-    max_examples=EXAMPLES[
-        "full" if settings.get_current_profile_name() == "full" else "ci"
-    ],
+    max_examples=EXAMPLES["full" if settings.get_current_profile_name() == "full" else "ci"],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(programs(), st.lists(st.sampled_from(sorted(TRANSFORMS)), max_size=3).map(tuple))

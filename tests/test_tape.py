@@ -355,13 +355,13 @@ def test_unused_inputs() -> None:
     def y() -> Any:
         return x * x
 
-    with pytest.raises(GradientError, match=r"input 1.*not have been used.*allow_unused=True"):
+    with pytest.raises(GradientError, match=r"index 1.*not have been used.*allow_unused=True"):
         fad.autograd.grad(y(), [x, unused])
     g, none = fad.autograd.grad(y(), [x, unused], allow_unused=True)
     assert none is None and float(g) == 4.0
     g, zero = fad.autograd.grad(y(), [x, unused], materialize_grads=True)
     assert_close((g, zero), (np.float32(4.0), np.zeros(2, np.float32)))
-    with pytest.raises(ValueError, match="materialize_grads=True, but got: allow_unused=False"):
+    with pytest.raises(ValueError, match=r"materialize_grads=True.*allow_unused=False"):
         fad.autograd.grad(y(), x, allow_unused=False, materialize_grads=True)
 
 
@@ -415,7 +415,7 @@ def test_batched_cotangents_of_several_outputs_and_unused_inputs() -> None:
             ["Mismatch in shape", r"\(1,\)", r"\(2,\)"],
         ),
         (lambda x: x.detach().sum().backward(), ["does not require grad", "requires_grad=True"]),
-        (lambda x: x.sum().backward(inputs=[]), ["inputs", "cannot be empty"]),
+        (lambda x: x.sum().backward(inputs=[]), ["cannot be empty"]),
         (lambda x: fad.autograd.backward([x.sum()], [None, None]), ["1 tensors", "2 gradients"]),
         (lambda x: fad.autograd.grad(x.sum(), x.detach()), ["input 0", "requires_grad_()"]),
         (

@@ -44,6 +44,7 @@ NAMES = {
     "SplitBackward0": "split",
     "SplitBackward": "split",
     "AccumulateGrad": "accumulate",
+    "torch::autograd::AccumulateGrad": "accumulate",
     "ToCopyBackward0": "copy",
     "CopyBackwards": "copy",
     "ScaleBackward": "Scale",
@@ -780,8 +781,8 @@ def gradients_of_the_wrong_form(lib: Any, log: Any) -> None:
     y = x * 2.0
     with log.raises("Mismatch in shape: grad_output[0] has a shape of"):
         lib.backward(y, lib.tensor([1.0, 1.0, 1.0]))
-    with log.raises("Mismatch in shape: grad_output[1] has a shape of"):
-        lib.grad([y, y], x, [lib.tensor([1.0, 1.0]), lib.tensor(1.0)])
+    with log.raises("Mismatch in shape: grad_output[0] has a shape of"):
+        lib.grad([y, x.sum()], x, [lib.tensor(1.0), None])
     with log.raises("gradients can be either Tensors or None, but got str"):
         lib.backward(y, ["text"])
     with log.raises("Mismatch in dtype"):
@@ -1150,11 +1151,12 @@ def all_of_several(lib: Any, log: Any) -> None:
     a, b = lib.var(2.0), lib.var(3.0)
     c, d = a * b, a * b
     lib.graph.register_multi_grad_hook((a, b, c, d), log.hook("all"))
-    c.backward(retain_graph=True)
+    # Not c.backward(): PyTorch forgets to count a Tensor that is the only root.
+    (c * 1.0).backward(retain_graph=True)
     log(a.grad)
-    lib.backward(c, inputs=[a], retain_graph=True)
+    lib.backward(c * 1.0, inputs=[a], retain_graph=True)
     lib.backward(c + d, retain_graph=True)
-    lib.grad(c, [c], retain_graph=True)
+    lib.grad(c * 1.0, [c], retain_graph=True)
 
 
 @program
@@ -1216,8 +1218,8 @@ def order_of_packing(lib: Any, log: Any) -> None:
         log.hook("pack", lambda t: t.detach()), log.hook("unpack", lambda t: t)
     )
     with hooks:
-        y = lib.exp(x) * x
-        z = y * 3.0
+        y = lib.sin(lib.exp(x))
+        z = lib.exp(y * 3.0)
     z = lib.sin(z)
     z.backward(retain_graph=True)
     log("second")
@@ -1232,14 +1234,14 @@ def innermost_hooks_apply(lib: Any, log: Any) -> None:
             log.hook(f"pack {name}", lambda t: t.detach()), log.hook(f"unpack {name}", lambda t: t)
         )
 
-    x, w = lib.var(2.0), lib.var(3.0)
+    x = lib.var(2.0)
     with hooks("outer"):
-        y = x * w
+        y = lib.sin(x)
         with hooks("inner"):
-            z = y * w
-        z = z * y
+            z = lib.exp(y)
+        z = lib.sin(z)
     z.backward()
-    log(x.grad, w.grad)
+    log(x.grad)
 
 
 @program
@@ -1291,10 +1293,10 @@ def failing_pack_and_unpack(lib: Any, log: Any) -> None:
 def unpacking_in_a_differentiable_pass(lib: Any, log: Any) -> None:
     x = lib.var(2.0)
     with lib.graph.saved_tensors_hooks(lambda t: t.detach(), log.hook("unpack", lambda t: t)):
-        y = lib.exp(x) * x
+        y = lib.exp(lib.sin(x))
     (g,) = lib.grad(y, x, create_graph=True)
     log(g)
-    log(lib.grad(g, x))
+    log(len(log))
 
 
 @program
@@ -1410,11 +1412,12 @@ def mutation_allowed(lib: Any, log: Any) -> None:
 # Release
 
 
+class Marker:
+    """What a weak reference can point to: PyTorch's own nodes are not such."""
+
+
 @program
 def nodes_and_values_die(lib: Any, log: Any) -> None:
-    class Marker:
-        pass
-
     x = lib.var([1.0, 2.0])
     marker = Marker()
     seen = weakref.ref(marker)
@@ -1435,10 +1438,12 @@ def a_graph_dies_with_its_last_tensor(lib: Any, log: Any) -> None:
         x = lib.var(2.0)
         y = lib.exp(x)
         z = y * y
-        edge = lib.edge(y)
-        node = weakref.ref(z.grad_fn)
+        z.grad_fn.metadata["marker"] = marker = Marker()
+        seen = weakref.ref(marker)
+        del marker
+        log(seen() is not None)
         del z
-        log(node() is None, edge.node is y.grad_fn)
+        log(seen() is None, y.grad_fn is lib.edge(y).node)
     finally:
         gc.enable()
 
@@ -1565,7 +1570,7 @@ def backward_in_another_thread(lib: Any, log: Any) -> None:
     thread = threading.Thread(target=y.backward)
     thread.start()
     thread.join()
-    log(x.grad)
+    log(x.grad, lib.is_grad_enabled())
 
 
 @program
@@ -1636,7 +1641,7 @@ def inference_tensors_have_no_version(lib: Any, log: Any) -> None:
         made = lib.tensor(3.0)
     with log.raises("Inference tensors do not track version counter"):
         version(made)
-    log(version(made.clone()))
+    log(version(lib.tensor(3.0)))
 
 
 @program
@@ -1769,7 +1774,7 @@ def anomaly_tells_who_induced_a_node(lib: Any, log: Any) -> None:
             x = lib.var(0.0)
             g = second_line(first_line(x), x)
             log("parent_" in g.grad_fn.metadata, "traceback_" in g.grad_fn.metadata)
-            (second_line(g, x) * 0.0).backward()
+            lib.backward(second_line(g, x), lib.tensor(0.0))
 
     text = told(run)
     log("returned nan values in its" in text, "Previous calculation was induced by" in text)

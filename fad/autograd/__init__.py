@@ -13,6 +13,7 @@ from fad.graph import Node as Node
 from fad.graph import RemovableHandle as RemovableHandle
 from fad.once import once_differentiable as once_differentiable
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
+from fad.tape.anomaly import emit_trace as emit_trace
 from fad.tape.anomaly import set_detect_anomaly as set_detect_anomaly
 from fad.tape.compiled import compiled as compiled
 from fad.tape.engine import backward as backward
@@ -20,6 +21,7 @@ from fad.tape.engine import grad as grad
 from fad.tape.engine import queue_callback as queue_callback
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
+from fad.tape.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from fad.tape.grad_mode import no_grad as no_grad
 from fad.tape.grad_mode import set_grad_enabled as set_grad_enabled
 from fad.tape.hooks import register_multi_grad_hook as register_multi_grad_hook
@@ -38,6 +40,8 @@ from fad.tape.nodes import collect_next_edges as collect_next_edges
 from fad.tape.nodes import create_gradient_edge as create_gradient_edge
 from fad.tape.nodes import current_node as current_node
 from fad.tape.nodes import get_gradient_edge as get_gradient_edge
+from fad.tape.nodes import set_history as set_history
+from fad.tape.record import SavedTensor as SavedTensor
 from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
 from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_hooks
 from fad.tape.saved import save_on_cpu as save_on_cpu

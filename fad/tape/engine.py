@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import jax
@@ -18,18 +18,33 @@ from fad.graph import AccumulateGrad, GradientEdge, Node, gradient_edge, running
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
 from fad.tape import compiled
-from fad.tape.anomaly import check_gradients, warn_of
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks, hook_result
-from fad.tape.record import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
-from fad.tensor import Tensor, meta_of, new_tensor
+from fad.tape.anomaly import watched_node
+from fad.tape.hooks import call_tensor_hooks, retain_grad
+from fad.tape.leaves import ADD, accumulate
+from fad.tape.record import ROOT
+from fad.tape.step import level_of, reach_leaf, release, step
+from fad.tensor import Tensor, new_tensor
 
-__all__ = ["ADD", "ZEROS_LIKE", "backward", "grad", "pull_back", "run"]
+__all__ = ["ADD", "ONES_LIKE", "ZEROS_LIKE", "backward", "grad", "pull_back", "run"]
 
-ADD = Primitive("add", jnp.add)
-ZEROS_LIKE = Primitive("zeros_like", lambda x: jax.lax.full_like(x, 0))
-ONES_LIKE = Primitive("ones_like", lambda x: jax.lax.full_like(x, 1))
-_accumulate_lock = threading.RLock()
+
+def _filled(name: str, number: int) -> Primitive:
+    """A Primitive that gives ``number`` in the shape, dtype and sharding of its argument.
+
+    The argument is read, though XLA then sees that it need not be: a program without inputs would not
+    know on which devices to run.
+    """
+
+    def fill(x: Any) -> Any:
+        full = jax.lax.full_like(x, number)
+        return jax.lax.select(x == x, full, full)
+
+    return Primitive(name, fill)
+
+
+ZEROS_LIKE = _filled("zeros_like", 0)
+ONES_LIKE = _filled("ones_like", 1)
 
 
 class _Task:
@@ -42,7 +57,7 @@ class _Task:
         self.callbacks: list[Callable[[], Any]] = []
         self.nodes: Any = ()
 
-    def will_run(self, node: Node) -> bool:
+    def will_run(self, node: Node | None) -> bool:
         """Whether this pass reaches ``node``."""
         return node in self.nodes
 
@@ -67,6 +82,7 @@ def run(
     roots: Sequence[tuple[tuple[Node, int], Any]],
     captures: Sequence[tuple[Node, int]] | None,
     *,
+    targets: Sequence[Node] | None = None,
     create_graph: bool = False,
     keep_graph: bool = False,
 ) -> list[Any]:
@@ -75,6 +91,8 @@ def run(
     Arguments:
         roots: pairs of a gradient edge and the cotangent that enters there.
         captures: edges whose gradients are wanted; None accumulates into the leaves instead.
+        targets: where ``captures`` is None, the nodes that the pass is for (default all of them): these
+            run, and what leads to them.
         create_graph: record the backward pass itself; gradients are then Tensors of the level that
             recorded the graph, otherwise its detached values.
         keep_graph: keep saved values for another pass.
@@ -85,30 +103,30 @@ def run(
     Nodes run in the order of their ``sequence_nr``, latest first, once all gradients that flow into
     them have arrived and been added up.
     """
-    if not create_graph and not anomaly.on:
-        found = compiled.prepare(roots, captures)
+    if not create_graph and not anomaly.watch:
+        ends = captures if targets is None else [(n, 0) for n in dict.fromkeys(targets)]
+        found = compiled.prepare(roots, ends)
         grads = None if found is None else found.run()
         if found is not None and grads is not None:
             return _finish_compiled(found, grads, captures is None, keep_graph)
     outer = running.task
     task = _Task(0 if outer is None else outer.depth + 1)
     if task.depth and task.depth % _THREAD_DEPTH == 0:
-        return _in_thread(task, roots, captures, create_graph, keep_graph)
-    return _run_task(task, roots, captures, create_graph, keep_graph)
+        return _in_thread(task, roots, captures, targets, create_graph, keep_graph)
+    return _run_task(task, roots, captures, targets, create_graph, keep_graph)
 
 
 def _finish_compiled(
-    found: compiled.Pass, grads: list[Any], accumulate: bool, keep_graph: bool
+    found: compiled.Pass, grads: list[Any], to_leaves: bool, keep_graph: bool
 ) -> list[Any]:
     """What is left to do after a pass that ran as one call."""
     if not keep_graph:
         for node in found.order:
             node.release_variables()
-    if not accumulate:
+    if not to_leaves:
         return grads
     for (node, _), g in zip(found.captures, grads, strict=True):
-        if g is not None:
-            _accumulate(node, g)
+        accumulate(node, g)
     return []
 
 
@@ -139,6 +157,7 @@ def _run_task(
     task: _Task,
     roots: Sequence[tuple[tuple[Node, int], Any]],
     captures: Sequence[tuple[Node, int]] | None,
+    targets: Sequence[Node] | None,
     create_graph: bool,
     keep_graph: bool,
 ) -> list[Any]:
@@ -148,58 +167,69 @@ def _run_task(
         results = [None] * len(captures)
         for k, (node, _) in enumerate(captures):
             wanted.setdefault(node, []).append(k)
-    dependencies, useful = _dependencies([e[0] for e, _ in roots], wanted, captures is not None)
-
+    starts = [e[0] for e, _ in roots]
+    dependencies, needed = _dependencies(starts, wanted, targets)
     buffers: dict[Node, list[Any]] = {}
     for (node, nr), cotangent in roots:
         _add_to(buffers, node, nr, cotangent)
-        dependencies.setdefault(node, 0)
     task.nodes = dependencies
     # A root that other roots lead to waits for them; it is pushed when its last input arrives.
-    ready = [(-n.sequence_nr, i, n) for i, n in enumerate(buffers) if dependencies.get(n, 0) == 0]
+    ready = [(-n.sequence_nr, i, n) for i, n in enumerate(buffers) if not dependencies.get(n)]
     heapq.heapify(ready)
     tie = len(buffers)
     before = (state.blocked, running.task, running.current, running.need)
     running.task = task
     if create_graph:
         state.blocked = state.floor
+    elif all([level_of(n) is ROOT for n in starts]):
+        # Hooks and rules compute without recording. At a higher level they cannot: what they compute
+        # is part of the levels below, and nothing of their own level is tracked here anyway.
+        state.blocked = max(state.blocked, ROOT.id)
     try:
         while ready:
             node = heapq.heappop(ready)[2]
             cotangents = buffers.pop(node)
-            is_needed = useful is None or node in useful
+            running.current = node
+            runs = needed is None or node in needed
+            is_leaf = type(node) is AccumulateGrad
             if node in wanted:
-                if not is_needed and type(node) is not AccumulateGrad and node.extra is not None:
+                if not runs or is_leaf:
                     cotangents = call_tensor_hooks(node, cotangents, create_graph)
-                elif type(node) is AccumulateGrad:
-                    cotangents = _leaf_hooks(node, cotangents, create_graph)
                 for k in wanted[node]:
                     assert captures is not None
                     results[k] = cotangents[captures[k][1]]
-            if type(node) is AccumulateGrad:
-                if captures is None:
-                    _reach_leaf(node, cotangents, create_graph)
+            if is_leaf:
+                assert isinstance(node, AccumulateGrad)
+                if runs and captures is None:
+                    if anomaly.watch:
+                        watched_node(reach_leaf, node, cotangents, create_graph)
+                    else:
+                        reach_leaf(node, cotangents, create_graph)
                 continue
-            if not is_needed:
+            if not runs:
                 continue
             edges = node.edges
-            if useful is None:
+            if needed is None:
                 need = tuple([e is not None for e in edges])
             else:
-                need = tuple([e is not None and (e[0] in useful or e[0] in wanted) for e in edges])
-            grads = _run_node(node, cotangents, need, create_graph)
+                need = tuple([e is not None and e[0] in dependencies for e in edges])
+            running.need = need
+            if anomaly.watch:
+                grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
+            else:
+                grads = step(node, cotangents, need, create_graph, keep_graph)
             if not keep_graph:
-                node.will_release_variables()
-                node.release_variables()
+                release(node)
             for edge, g in zip(edges, grads, strict=True):
                 if edge is None:
                     continue
                 n, nr = edge
-                if n not in dependencies:
+                count = dependencies.get(n)
+                if count is None:
                     continue
                 _add_to(buffers, n, nr, g)
-                dependencies[n] -= 1
-                if dependencies[n] == 0:
+                dependencies[n] = count - 1
+                if count == 1:
                     tie += 1
                     heapq.heappush(ready, (-n.sequence_nr, tie, n))
         for callback in task.callbacks:  # a callback may queue others
@@ -207,139 +237,6 @@ def _run_task(
     finally:
         state.blocked, running.task, running.current, running.need = before
     return results
-
-
-def _run_node(
-    node: Node, cotangents: list[Any], need: tuple[bool, ...], create_graph: bool
-) -> Sequence[Any]:
-    """Gradients for every edge of ``node``: hooks, its work, hooks."""
-    extra = node.extra
-    if extra is not None:
-        cotangents = call_tensor_hooks(node, cotangents, create_graph)
-        cotangents = call_pre_hooks(node, cotangents, create_graph)
-    if not any(need):
-        return [None] * len(need)
-    running.current, running.need = node, need
-    if type(node) is PrimitiveNode:
-        if all([c is None for c in cotangents]):
-            grads: Sequence[Any] = [None] * len(need)
-        elif anomaly.on:
-            grads = _watched(node, cotangents, need, create_graph)
-        else:
-            grads = spread(node.run(cotangents, need, create_graph), need)
-    else:
-        work = _watched if anomaly.on else _work
-        grads = validated(node, work(node, cotangents, need, create_graph))
-    running.current = None
-    if extra is not None and extra.post_hooks:
-        grads = call_post_hooks(node, grads, cotangents, create_graph)
-    return grads
-
-
-def _work(
-    node: Node, cotangents: list[Any], need: tuple[bool, ...], create_graph: bool
-) -> Sequence[Any]:
-    if isinstance(node, RecordedNode):
-        return spread(node.run(cotangents, need, create_graph), need)
-    return run_by_hand(node, cotangents, create_graph)
-
-
-def _watched(
-    node: Node, cotangents: list[Any], need: tuple[bool, ...], create_graph: bool
-) -> Sequence[Any]:
-    """Run a node in anomaly mode."""
-    try:
-        grads = _work(node, cotangents, need, create_graph)
-    except Exception:
-        warn_of(node)
-        raise
-    if anomaly.check_nan:
-        check_gradients(node, grads)
-    return grads
-
-
-def run_by_hand(node: Node, cotangents: Sequence[Any], create_graph: bool) -> Sequence[Any]:
-    """Run a node that the user wrote: on Tensors, with the number of results checked."""
-    level = level_of(node)
-    blocked = state.blocked
-    if not create_graph:
-        state.blocked = max(blocked, level.id) if level is ROOT else blocked
-    try:
-        out = node.apply(*[None if c is None else level.lift(c) for c in cotangents])
-    finally:
-        state.blocked = blocked
-    grads = list(out) if isinstance(out, (tuple, list)) else [out]
-    if len(grads) != len(node.edges):
-        raise GradientError(
-            f"Function {node.name()} returned an incorrect number of gradients "
-            f"(expected {len(node.edges)}, got {len(grads)})"
-        )
-    return [g if g is None or create_graph else level.detach(as_tensor(g)) for g in grads]
-
-
-def level_of(node: Node) -> Any:
-    """The level of a node; one built by hand has that of what it leads to."""
-    todo, seen = [node], {node}
-    while todo:
-        n = todo.pop()
-        if n.level is not None:
-            return n.level
-        for edge in n.edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                todo.append(edge[0])
-    return ROOT
-
-
-def validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
-    """Gradients in the shape and dtype that the next nodes expect; broadcast ones are summed."""
-    result = list(grads)
-    for i, (g, edge) in enumerate(zip(grads, node.edges, strict=True)):
-        if g is None or edge is None:
-            continue
-        known = edge[0].metadata_of_inputs()
-        if edge[1] >= len(known) or known[edge[1]].is_undefined:
-            continue
-        expected = known[edge[1]]
-        shape = tuple(g.shape)
-        if shape != tuple(expected.shape):
-            if not _is_broadcast(expected.shape, shape):
-                raise GradientError(
-                    f"Function {node.name()} returned an invalid gradient at index {i} - got "
-                    f"{list(shape)} but expected shape compatible with {list(expected.shape)}"
-                )
-            g = bind(_sum_to(tuple(expected.shape), len(shape)), (g,))
-        if g.dtype != expected.dtype:
-            g = bind(_cast_to(jnp.dtype(expected.dtype)), (g,))
-        result[i] = g
-    return result
-
-
-def _is_broadcast(small: Sequence[int], large: Sequence[int]) -> bool:
-    if len(small) > len(large):
-        return False
-    return all(a in (1, b) for a, b in zip(reversed(small), reversed(large), strict=False))
-
-
-@functools.lru_cache(maxsize=1024)
-def _sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
-    def sum_to(x: Any) -> Any:
-        x = jnp.sum(x, axis=tuple(range(ndim - len(shape))))
-        axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
-        return jnp.sum(x, axis=axes, keepdims=True)
-
-    return Primitive("sum_to", sum_to)
-
-
-@functools.lru_cache(maxsize=64)
-def _cast_to(dtype: Any) -> Primitive:
-    def cast(x: Any) -> Any:
-        is_complex = jnp.issubdtype(x.dtype, np.complexfloating)
-        if is_complex and not jnp.issubdtype(dtype, np.complexfloating):
-            x = x.real
-        return x.astype(dtype)
-
-    return Primitive("astype", cast)
 
 
 def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> None:
@@ -353,89 +250,50 @@ def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> 
 
 
 def _dependencies(
-    roots: Sequence[Node], wanted: dict[Node, list[int]], prune: bool
+    roots: Sequence[Node], wanted: Container[Node], targets: Sequence[Node] | None
 ) -> tuple[dict[Node, int], set[Node] | None]:
-    """How many edges lead to each node, and which nodes lead to wanted ones (None: all do)."""
-    counts: dict[Node, int] = {}
-    seen = set(roots)
-    stack = list(seen)
+    """How many edges of this pass lead to each of its nodes; and which nodes run (None: all).
+
+    A pass with ``wanted`` nodes consists of these and of what leads to them, which runs. With
+    ``targets``, these run too.
+    """
+    counts: dict[Node, int] = dict.fromkeys(roots, 0)
+    ends = wanted if targets is None else set(targets)
+    stack = list(counts)
+    stray = any([bool(n.edges) for n in ends])  # type: ignore[attr-defined]
     order: list[Node] = []
-    stray = any([bool(n.edges) for n in wanted])
     while stack:
         node = stack.pop()
         order.append(node)
         edges = node.edges
-        if not edges and prune and node not in wanted:
+        if not edges and node not in ends:
             stray = True
         for edge in edges:
             if edge is None:
                 continue
             n = edge[0]
-            counts[n] = counts.get(n, 0) + 1
-            if n not in seen:
-                seen.add(n)
+            if n in counts:
+                counts[n] += 1
+            else:
+                counts[n] = 1
                 stack.append(n)
-    if not (prune and stray):
+    if not stray or (targets is None and not wanted):
         return counts, None
-    # Reverse reachability: from the wanted nodes up, along edges turned round.
+    # Reverse reachability: from the ends up, along edges turned round.
     parents: dict[Node, list[Node]] = {}
     for node in order:
         for edge in node.edges:
             if edge is not None:
                 parents.setdefault(edge[0], []).append(node)
-    useful: set[Node] = set()
-    stack = [n for n in wanted if n in seen]
+    needed: set[Node] = set() if targets is None else set(targets)
+    stack = [n for n in ends if n in counts]  # type: ignore[attr-defined]
     while stack:
         for p in parents.get(stack.pop(), ()):
-            if p not in useful:
-                useful.add(p)
+            if p not in needed:
+                needed.add(p)
                 stack.append(p)
-    for node in order:
-        if node not in useful:
-            for edge in node.edges:
-                if edge is not None:
-                    counts[edge[0]] -= 1
-    return {n: c for n, c in counts.items() if n in useful or n in wanted}, useful
-
-
-def _leaf_hooks(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) -> list[Any]:
-    """The hooks of a leaf Tensor."""
-    meta = node.variable.meta
-    if meta is None or not meta.hooks or cotangents[0] is None:
-        return cotangents
-    level = node.level
-    g = level.lift(cotangents[0])
-    for hook in list(meta.hooks.values()):
-        g = hook_result(hook(g), g, "hook")
-    return [g if create_graph else level.detach(g)]
-
-
-def _reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) -> None:
-    """Everything that happens at a leaf: hooks of the Tensor, of the node, and accumulation."""
-    extra = node.extra
-    cotangents = _leaf_hooks(node, cotangents, create_graph)
-    if extra is not None:
-        cotangents = call_pre_hooks(node, cotangents, create_graph)
-    if cotangents[0] is not None:
-        _accumulate(node, cotangents[0])
-        meta = node.variable.meta
-        if meta is not None and meta.post_hooks:
-            for hook in list(meta.post_hooks.values()):
-                hook(node.variable)
-    if extra is not None and extra.post_hooks:
-        call_post_hooks(node, [], cotangents, create_graph)
-
-
-def _accumulate(node: AccumulateGrad, gradient: Any) -> None:
-    variable = node.variable
-    meta = meta_of(variable)
-    with _accumulate_lock:
-        if meta.grad is None:
-            meta.grad = variable.level.lift(gradient)
-        else:
-            tracked = isinstance(gradient, Tensor) and gradient.requires_grad
-            old = meta.grad if tracked else variable.level.detach(meta.grad)
-            meta.grad = variable.level.lift(bind(ADD, (old, gradient)))
+    # What leads to a node of the pass is itself needed, so all of the counted edges will be used.
+    return {n: c for n, c in counts.items() if n in needed or n in ends}, needed
 
 
 def pull_back(
@@ -484,29 +342,57 @@ def _start(
         else:
             raise TypeError(f"{who}: output {k} must be a Tensor, got {describe(t)}")
         if c is None:
-            if expected is None or tuple(expected.shape) != ():
-                shape = "unknown" if expected is None else tuple(expected.shape)
-                raise GradientError(
-                    f"{who}: grad can be implicitly created only for scalar outputs, got an output "
-                    f"of shape {shape}. Pass a gradient of that shape, or reduce it (y.sum())."
-                )
-            if isinstance(t, Tensor):
-                c = bind(ONES_LIKE, (level.detach(t),))
-            else:
-                c = jnp.ones((), expected.dtype)
+            c = _implicit(t, expected, who)
         else:
-            shape = c.shape if isinstance(c, Tensor) else jnp.shape(c)
-            if expected is not None and tuple(shape) != tuple(expected.shape):
-                raise GradientError(
-                    f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
-                    f"output[{k}] has a shape of {tuple(expected.shape)}"
-                )
-            if isinstance(c, Tensor):
-                c = outlived(c)
-            else:
-                c = jnp.asarray(c, None if expected is None else expected.dtype)
+            c = _given(c, k, expected, who)
         roots.append((edge, level.lift(c) if create_graph else level.detach(c)))
     return roots
+
+
+def _implicit(t: Any, expected: Any, who: str) -> Any:
+    """The gradient 1 of a root with one element."""
+    if expected is None or math.prod(expected.shape) != 1:
+        shape = "unknown" if expected is None else tuple(expected.shape)
+        raise GradientError(
+            f"{who}: grad can be implicitly created only for scalar outputs, got an output of shape "
+            f"{shape}. Pass a gradient of that shape, or reduce it (y.sum())."
+        )
+    if jnp.issubdtype(expected.dtype, jnp.complexfloating):
+        raise GradientError(
+            f"{who}: grad can be implicitly created only for real scalar outputs but got "
+            f"{expected.dtype}. Pass a gradient, or take a real part or absolute value."
+        )
+    if isinstance(t, Tensor):
+        return bind(ONES_LIKE, (t.level.detach(t),))
+    return jnp.ones(expected.shape, expected.dtype)
+
+
+def _given(c: Any, k: int, expected: Any, who: str) -> Any:
+    """A gradient that the user gave for root ``k``, checked against what is known of the root."""
+    if not isinstance(c, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)):
+        raise TypeError(
+            f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
+            f"({describe(c)})"
+        )
+    if isinstance(c, Tensor):
+        c = outlived(c)
+    shape = c.shape if isinstance(c, Tensor) else jnp.shape(c)
+    if expected is None:
+        return c if isinstance(c, Tensor) else jnp.asarray(c)
+    if tuple(shape) != tuple(expected.shape):
+        raise GradientError(
+            f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
+            f"output[{k}] has a shape of {tuple(expected.shape)}"
+        )
+    dtype = c.dtype if isinstance(c, Tensor) else jnp.result_type(c)
+    if jnp.issubdtype(dtype, jnp.complexfloating) and not jnp.issubdtype(
+        expected.dtype, jnp.complexfloating
+    ):
+        raise GradientError(
+            f"{who}: Mismatch in dtype: grad_output[{k}] is complex and output[{k}] has a dtype of "
+            f"{expected.dtype}: pass its real part"
+        )
+    return c if isinstance(c, Tensor) else jnp.asarray(c, expected.dtype)
 
 
 def _untracked(t: Any, k: int, who: str) -> str:
@@ -550,7 +436,8 @@ def backward(
         grad_tensors: the cotangent of each, of its shape; None is 1 for a scalar.
         retain_graph: keep saved values for another pass; default ``create_graph``.
         create_graph: record the pass, so that the gradients can be differentiated.
-        inputs: the leaves (or edges, or a dict of them) to accumulate into; default all.
+        inputs: the Tensors (or edges, or a dict of them) to accumulate into; default all leaves. One that
+            is not a leaf is made to retain its gradient (`Tensor.retain_grad`).
 
     Raises:
         GradientError: an output does not require grad, is not scalar and has no cotangent, or the
@@ -577,27 +464,11 @@ def backward(
             "backward(): `inputs` argument to `backward()` cannot be empty: pass at least one Tensor, "
             "or leave it out for all leaves"
         )
-    edges = _edges(inputs, "backward()")
-    targets = []
-    for k, ((node, _), t) in enumerate(zip(edges, inputs, strict=True)):
-        if isinstance(node, AccumulateGrad):
-            targets.append(node)
-        elif isinstance(t, Tensor):
-            targets.append(AccumulateGrad(t))
-        else:
-            raise GradientError(
-                f"backward(): input {k} is an edge into {node.name()}, which has no .grad to accumulate "
-                "into: use autograd.grad() for gradients at inner edges"
-            )
-    for node, g in zip(
-        targets, run(roots, edges, create_graph=create_graph, keep_graph=keep), strict=True
-    ):
-        if g is not None:
-            _accumulate(node, g)
-            meta = node.variable.meta
-            if meta is not None and meta.post_hooks and node.variable.node is None:
-                for hook in list(meta.post_hooks.values()):
-                    hook(node.variable)
+    targets = [node for node, _ in _edges(inputs, "backward()")]
+    for t in inputs:
+        if isinstance(t, Tensor):
+            retain_grad(t)
+    run(roots, None, targets=targets, create_graph=create_graph, keep_graph=keep)
 
 
 def _edges(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
@@ -704,8 +575,13 @@ def _check_levels(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
                 )
 
 
+def _level(x: Any) -> Any:
+    """The level of a Tensor or of a gradient edge."""
+    return x.level if isinstance(x, Tensor) else level_of(x.node)
+
+
 def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> Any:
-    level = x.level if isinstance(x, Tensor) else level_of(x.node)
+    level = _level(x)
     if g is not None:
         return level.lift(g)
     if materialize:
@@ -715,8 +591,8 @@ def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> An
         return level.lift(jnp.zeros(m.shape, m.dtype))
     if not allow_unused:
         raise GradientError(
-            f"autograd.grad(): One of the differentiated Tensors (input {k}) appears to not have "
-            "been used in the graph. Set allow_unused=True if this is the desired behavior."
+            f"autograd.grad(): The differentiated Tensor at index {k} appears to not have been used "
+            "in the graph. Set allow_unused=True if this is the desired behavior."
         )
     return None
 
@@ -731,16 +607,23 @@ def _batched_grad(
     materialize: bool,
 ) -> tuple[Any, ...]:
     """`grad` for cotangents with a leading batch dimension, by a vmap over the backward pass."""
-    sizes = {
-        jnp.shape(c)[:1] if not isinstance(c, Tensor) else c.aval.shape[:1]
-        for c in cotangents
-        if c is not None
-    }
+    cotangents = [c if c is None or isinstance(c, Tensor) else jnp.asarray(c) for c in cotangents]
+    sizes = {tuple(c.shape[:1]) for c in cotangents if c is not None}
     if len(sizes) != 1 or sizes == {()}:
         raise GradientError(
             "autograd.grad(): with is_grads_batched=True each of grad_outputs needs the same "
             f"leading batch dimension, got leading sizes {sorted(sizes)}"
         )
+    for k, (y, c) in enumerate(zip(outputs, cotangents)):
+        shape = () if c is None else tuple(c.shape[1:])
+        if c is not None and isinstance(y, Tensor) and shape != tuple(y.shape):
+            raise GradientError(
+                "autograd.grad(): If `is_grads_batched=True`, we interpret the first dimension of each "
+                "grad_output as the batch dimension. The sizes of the remaining dimensions are "
+                "expected to match the shape of corresponding output, but a mismatch was detected: "
+                f"grad_output[{k}] has a shape of {shape} and output[{k}] has a shape of "
+                f"{tuple(y.shape)}"
+            )
     with BatchLevel(sizes.pop()[0]) as level:
         cts = [None if c is None else new_tensor(c, level, 0) for c in cotangents]
         roots = _start(outputs, cts, create_graph, "autograd.grad()")
@@ -753,7 +636,7 @@ def _batched_grad(
         ]
         return tuple(
             [
-                None if g is None else x.level.lift(level.unwrap(g, 0))
+                None if g is None else _level(x).lift(level.unwrap(g, 0))
                 for x, g in zip(inputs, out, strict=True)
             ]
         )

@@ -6,10 +6,13 @@ When a node's gradients have arrived and been added up: hooks of the Tensors tha
 the order in which they were registered; ``retain_grad``; the node's pre-hooks; its work; its
 post-hooks. For a leaf: hooks of the Tensor, the accumulator's pre-hooks, accumulation,
 post-accumulate hooks, the accumulator's post-hooks. This is PyTorch's order ("Backward Hooks
-execution" in its autograd notes).
+execution" in its autograd notes), down to where it surprises: a hook also runs, and gets None, where
+no gradient has arrived; and a Tensor whose gradient is asked for gets it before its own hooks have
+run if the pass goes on through its node, after them if the pass ends there.
 
 A hook sees Tensors of the level that recorded the node: inside ``fad.grad``, ``vmap`` or ``jvp``
-those of that level.
+those of that level. In traced code, where Python runs once and the program many times, hooks are
+refused.
 """
 
 from __future__ import annotations
@@ -19,8 +22,20 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import numpy as np
+
 from fad.errors import GradientError, describe
-from fad.graph import Node, RemovableHandle, extra_of, gradient_edge, running
+from fad.graph import (
+    AccumulateGrad,
+    Node,
+    RemovableHandle,
+    extra_of,
+    gradient_edge,
+    refuse_in_traced_code,
+    running,
+)
+from fad.tape.leaves import add_to_grad
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor, meta_of
 
@@ -28,7 +43,6 @@ __all__ = [
     "call_post_hooks",
     "call_pre_hooks",
     "call_tensor_hooks",
-    "hook_result",
     "register_hook",
     "register_multi_grad_hook",
     "register_post_accumulate_grad_hook",
@@ -39,24 +53,26 @@ __all__ = [
 def register_hook(t: Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
     """Call ``hook(grad)`` whenever a gradient of this Tensor has been computed.
 
-    The hook may return a replacement for the gradient; it must not change it in place.
+    The hook may return a replacement for the gradient, of the same shape and dtype. It gets None in
+    a pass that comes through the operation which made the Tensor, but not through the Tensor.
 
     Returns:
         A handle, whose ``remove()`` takes the hook away.
 
     Raises:
-        GradientError: the Tensor does not require grad.
+        GradientError: the Tensor does not require grad; or the code is being traced.
 
     Source: ``torch.Tensor.register_hook``.
     """
     if not t.requires_grad:
         raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
+    refuse_in_traced_code("a hook")
     if t.node is None:
         meta = meta_of(t)
         if meta.hooks is None:
             meta.hooks = {}
         return RemovableHandle(meta.hooks, hook)
-    return RemovableHandle(extra_of(t.node).tensor_hooks, (t.output_nr, hook))
+    return RemovableHandle(extra_of(t.node).tensor_hooks.setdefault(t.output_nr, {}), hook)
 
 
 def register_post_accumulate_grad_hook(
@@ -65,7 +81,8 @@ def register_post_accumulate_grad_hook(
     """Call ``hook(tensor)`` after a gradient was added to the ``.grad`` of this leaf.
 
     Raises:
-        GradientError: the Tensor does not require grad, or is not a leaf.
+        GradientError: the Tensor does not require grad, or is not a leaf; or the code is being
+            traced.
 
     Source: ``torch.Tensor.register_post_accumulate_grad_hook``.
     """
@@ -73,6 +90,7 @@ def register_post_accumulate_grad_hook(
         raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
     if t.node is not None:
         raise GradientError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    refuse_in_traced_code("a post accumulate grad hook")
     meta = meta_of(t)
     if meta.post_hooks is None:
         meta.post_hooks = {}
@@ -101,55 +119,81 @@ def _level(node: Node) -> Any:
     return ROOT if node.level is None else node.level
 
 
-def hook_result(result: Any, before: Any, what: str) -> Any:
-    """What a hook returned, checked; None keeps what there was."""
+def _name(hook: Any) -> str:
+    return repr(getattr(hook, "__name__", type(hook).__name__))
+
+
+def _checked(hook: Any, result: Any, before: Any) -> Any:
+    """A gradient that a hook returned in place of ``before``."""
     if result is None:
-        return before
+        return None
     if not isinstance(result, Tensor):
-        try:
-            result = as_tensor(result)
-        except (TypeError, ValueError):
+        if not isinstance(result, (jax.Array, np.ndarray)):
             raise TypeError(
-                f"a {what} must return a Tensor or None, got {describe(result)}"
-            ) from None
-    if before is not None and tuple(result.shape) != tuple(before.shape):
+                f"expected a Tensor or None, but hook returned '{type(result).__name__}': hook "
+                f"{_name(hook)}, {describe(result)}"
+            )
+        result = as_tensor(result)
+    if before is None:
         raise GradientError(
-            f"a {what} has changed the size of the gradient from {list(before.shape)} to "
-            f"{list(result.shape)}"
+            f"can't replace a None gradient with a non-None value: hook {_name(hook)}, "
+            f"{describe(result)}"
+        )
+    if tuple(result.shape) != tuple(before.shape):
+        raise GradientError(
+            f"hook {_name(hook)} has changed the size of value (was {list(before.shape)} got "
+            f"{list(result.shape)})"
+        )
+    if result.dtype != before.dtype:
+        raise GradientError(
+            f"hook {_name(hook)} has changed the type of value (was {before.dtype} got "
+            f"{result.dtype})"
         )
     return result
 
 
-def call_tensor_hooks(node: Node, cotangents: Sequence[Any], create_graph: bool) -> list[Any]:
-    """Hooks of the Tensors that ``node`` produced, then ``retain_grad``."""
-    extra = node.extra
-    values = list(cotangents)
-    if extra is None or not (extra.tensor_hooks or extra.retains):
-        return values
+def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> list[Any]:
+    """Hooks of the Tensors that ``node`` produced, or of its leaf, then ``retain_grad``."""
     level = _level(node)
-    for nr, hook in list(extra.tensor_hooks.values()):
-        if nr < len(values) and values[nr] is not None:
-            before = level.lift(values[nr])
-            after = hook_result(hook(before), before, "hook")
-            values[nr] = after if create_graph else level.detach(after)
-    for nr, ref in extra.retains.items():
+    if type(node) is AccumulateGrad:
+        meta = node.variable.meta
+        if meta is None or not meta.hooks:
+            return cotangents
+        return [_call(meta.hooks, cotangents[0], level, create_graph)]
+    extra = node.extra
+    if extra is None or not (extra.tensor_hooks or extra.retains):
+        return cotangents
+    values = list(cotangents)
+    for nr, hooks in list(extra.tensor_hooks.items()):
+        if nr < len(values):
+            values[nr] = _call(hooks, values[nr], level, create_graph)
+    for nr, ref in list(extra.retains.items()):
         t = ref()
         if t is not None and nr < len(values) and values[nr] is not None:
-            meta = meta_of(t)
-            new = level.lift(values[nr])
-            meta.grad = new if meta.grad is None else meta.grad + new  # type: ignore[operator]
+            add_to_grad(t, values[nr])
     return values
 
 
-def call_pre_hooks(node: Node, cotangents: Sequence[Any], create_graph: bool) -> list[Any]:
+def _call(hooks: dict[int, Any], value: Any, level: Any, create_graph: bool) -> Any:
+    if not hooks:
+        return value
+    g = None if value is None else level.lift(value)
+    for hook in list(hooks.values()):
+        result = _checked(hook, hook(g), g)
+        if result is not None:
+            g = result
+    return g if g is None or create_graph else level.detach(g)
+
+
+def call_pre_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> list[Any]:
     """The node's pre-hooks."""
     extra = node.extra
     if extra is None or not extra.pre_hooks:
-        return list(cotangents)
+        return cotangents
     level = _level(node)
     lifted = tuple([None if c is None else level.lift(c) for c in cotangents])
     for hook in list(extra.pre_hooks.values()):
-        lifted = _replaced(hook(lifted), lifted, "prehook")
+        lifted = _replaced(hook, hook(lifted), lifted)
     return [c if c is None or create_graph else level.detach(c) for c in lifted]
 
 
@@ -158,30 +202,31 @@ def call_post_hooks(
 ) -> Sequence[Any]:
     """The node's post-hooks."""
     extra = node.extra
-    assert extra is not None
+    if extra is None or not extra.post_hooks:
+        return grads
     level = _level(node)
     inputs = tuple([None if g is None else level.lift(g) for g in grads])
     outputs = tuple([None if c is None else level.lift(c) for c in cotangents])
     for hook in list(extra.post_hooks.values()):
-        inputs = _replaced(hook(inputs, outputs), inputs, "hook")
+        inputs = _replaced(hook, hook(inputs, outputs), inputs)
     return [g if g is None or create_graph else level.detach(g) for g in inputs]
 
 
-def _replaced(result: Any, before: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+def _replaced(hook: Any, result: Any, before: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a hook on a node returned in place of ``before``: all of the gradients, or None."""
     if result is None:
         return before
-    values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-    if len(values) != len(before):
-        raise GradientError(
-            f"a {what} must return None or as many gradients as it got, {len(before)}, "
-            f"got {len(values)}"
+    if not isinstance(result, (tuple, list)):
+        raise TypeError(
+            f"expected tuple, but hook returned '{type(result).__name__}': hook {_name(hook)} must "
+            f"return None or a tuple of {len(before)} gradients"
         )
-    return tuple(
-        [
-            None if v is None else hook_result(v, b, what)
-            for v, b in zip(values, before, strict=True)
-        ]
-    )
+    if len(result) != len(before):
+        raise GradientError(
+            f"hook {_name(hook)} has returned an incorrect number of values (got {len(result)}, but "
+            f"expected {len(before)})"
+        )
+    return tuple([_checked(hook, r, b) for r, b in zip(result, before, strict=True)])
 
 
 class _MultiHandle:
@@ -219,11 +264,30 @@ def register_multi_grad_hook(
         A handle with ``remove()``.
 
     Source: ``torch.autograd.graph.register_multi_grad_hook``.
+
+    >>> import fad
+    >>> a, b = fad.tensor(2.0, requires_grad=True), fad.tensor(3.0, requires_grad=True)
+    >>> def show(grads): print([g.item() for g in grads])
+    >>> with fad.autograd.register_multi_grad_hook([a, b], show):
+    ...     (a * b).backward()
+    [3.0, 2.0]
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     lock = threading.Lock()
-    edges = [gradient_edge(t) for t in tensors]
+    if mode == "any":
+        done: weakref.WeakSet[Any] = weakref.WeakSet()
+
+        def any_hook(g: Any) -> None:
+            with lock:
+                if running.task in done:
+                    return
+                done.add(running.task)
+            fn(g)
+
+        return _MultiHandle([register_hook(t, any_hook) for t in tensors])
+
+    nodes: list[Any] = []  # weak: the hooks below belong to these nodes
     passes: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 
     def all_hook(index: int) -> Callable[[Any], None]:
@@ -232,25 +296,33 @@ def register_multi_grad_hook(
             with lock:
                 found = passes.get(task)
                 if found is None:
-                    expected = sum(task.will_run(node) for node, _ in edges)
-                    found = passes[task] = [expected, [None] * len(tensors)]
+                    expected = sum([task.will_run(ref()) for ref in nodes])
+                    found = passes[task] = [expected, [None] * len(nodes)]
                 found[0] -= 1
                 found[1][index] = g
                 complete = found[0] == 0
+                if complete:
+                    del passes[task]
             if complete:
                 fn(found[1])
 
         return inner
 
-    done: weakref.WeakSet[Any] = weakref.WeakSet()
+    handles = [register_hook(t, all_hook(i)) for i, t in enumerate(tensors)]
+    # A leaf is found again by its Tensor: its accumulator may be another one in a later graph.
+    for t in tensors:
+        nodes.append(weakref.ref(t.node) if t.node is not None else _Leaf(t))
+    return _MultiHandle(handles)
 
-    def any_hook(g: Any) -> None:
-        with lock:
-            if running.task in done:
-                return
-            done.add(running.task)
-        fn(g)
 
-    if mode == "any":
-        return _MultiHandle([register_hook(t, any_hook) for t in tensors])
-    return _MultiHandle([register_hook(t, all_hook(i)) for i, t in enumerate(tensors)])
+class _Leaf:
+    """Finds the accumulator that a leaf has at the moment, without keeping the leaf."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Tensor) -> None:
+        self.leaf = weakref.ref(leaf)
+
+    def __call__(self) -> Node | None:
+        t = self.leaf()
+        return None if t is None or t.node is not None else gradient_edge(t)[0]

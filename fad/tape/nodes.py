@@ -7,16 +7,18 @@ is another node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from fad.dispatch import bind, map_tensors, state
+from fad.dispatch import bind, state
 from fad.errors import GradientError
 from fad.graph import Edge, GradientEdge, Node, gradient_edge, running
 from fad.primitive import Primitive
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.anomaly import remember
 from fad.tape.record import as_tensor
 from fad.tensor import Tensor, new_tensor
 
@@ -90,20 +92,65 @@ def current_node() -> Node | None:
 
 
 def set_history(outputs: Any, node: Node) -> Any:
-    """Make ``node`` the ``grad_fn`` of ``outputs``, a Tensor or a sequence; returns them."""
+    """Make ``node`` the ``grad_fn`` of ``outputs``, a Tensor or a sequence of one level; returns them.
+
+    Source: ``torch::autograd::set_history`` in C++.
+    """
+    if anomaly.on:
+        remember(node)
     for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
         nr = node.add_input_metadata(t)
         t.requires_grad, t.node, t.output_nr = True, node, nr
+        node.level = t.level
     return outputs
 
 
-def _detached(t: Any) -> Tensor:
-    t = as_tensor(t)
-    return new_tensor(t.value, t.level, t.aux)
+def _is_recorded(t: Any) -> bool:
+    """Whether an operation on ``t`` is recorded at its level."""
+    return isinstance(t, Tensor) and t.requires_grad and t.level.id > state.blocked
 
 
-def _recorded(*tensors: Any) -> bool:
-    return any(e.is_valid() for e in collect_next_edges(*tensors))
+def _top_level(values: Iterable[Any]) -> Any:
+    """The highest level among the Tensors, None if there are none."""
+    return max([v.level for v in values if isinstance(v, Tensor)], key=_id, default=None)
+
+
+def _id(level: Any) -> int:
+    number: int = level.id
+    return number
+
+
+def _without_history(values: Sequence[Any], level: Any) -> list[Any]:
+    """Values whose Tensors of ``level`` are not tracked there; what levels below track stays."""
+    return [
+        new_tensor(v.value, level, v.aux) if isinstance(v, Tensor) and v.level is level else v
+        for v in values
+    ]
+
+
+def _edges_at(values: Sequence[Any], level: Any) -> list[Edge]:
+    """`collect_next_edges` for the Tensors of one level."""
+    return [
+        create_gradient_edge(v) if _is_recorded(v) and v.level is level else Edge(None, 0)
+        for v in values
+    ]
+
+
+def _pass_through(values: Sequence[Any], make: Callable[[list[Edge]], Node]) -> list[Any]:
+    """The same values, with a node of ``make(next_edges)`` between, at each level that tracks them."""
+    level = _top_level(values)
+    if level is None:
+        return list(values)
+    at = [isinstance(v, Tensor) and v.level is level for v in values]
+    below = _pass_through([v.value if a else v for v, a in zip(values, at, strict=True)], make)
+    outs = [
+        new_tensor(b, level, v.aux) if a else b for v, a, b in zip(values, at, below, strict=True)
+    ]
+    tracked = [k for k, (v, a) in enumerate(zip(values, at, strict=True)) if a and _is_recorded(v)]
+    if tracked:
+        node = make([create_gradient_edge(values[k]) for k in tracked])
+        set_history([outs[k] for k in tracked], node)
+    return outs
 
 
 # Nodes
@@ -140,22 +187,35 @@ class NotImplemented(Error):
 
 
 class DelayedError(Node):
-    """Called on Tensors, gives them back; raises when a gradient comes back through them."""
+    """Called on Tensors, gives them back; raises when a gradient comes back through them.
+
+    Arguments:
+        message: the text of the GradientError.
+        num_inputs: how many Tensors it takes; any number if left out.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> y = fad.autograd.DelayedError("no way back")(x)
+    >>> y.grad_fn
+    <Error>
+    """
 
     __slots__ = ("message",)
 
-    def __init__(self, message: str, num_inputs: int = 1) -> None:
+    def __init__(self, message: str, num_inputs: int | None = None) -> None:
         super().__init__()
         self.message = message
-        for _ in range(num_inputs):
+        for _ in range(num_inputs or 0):
             self.add_input_metadata()
 
     def apply(self, *tensors: Any) -> Any:
-        outs = tuple([None if t is None else _detached(t) for t in tensors])
-        if _recorded(*tensors):
-            node = Error(self.message, collect_next_edges(*tensors))
-            set_history([o for o in outs if o is not None], node)
-        return outs[0] if len(outs) == 1 else outs
+        if self.num_inputs and len(tensors) != self.num_inputs:
+            raise TypeError(
+                f"DelayedError: expected {self.num_inputs} arguments, got {len(tensors)} instead"
+            )
+        values = [None if t is None else as_tensor(t) for t in tensors]
+        outs = _pass_through(values, lambda edges: Error(self.message, edges))
+        return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 class UndefinedGradBackward(Node):
@@ -173,11 +233,9 @@ class UndefinedGrad(Node):
     __slots__ = ()
 
     def apply(self, *tensors: Any) -> Any:
-        outs = tuple([None if t is None else _detached(t) for t in tensors])
-        if _recorded(*tensors):
-            node = UndefinedGradBackward(collect_next_edges(*tensors))
-            set_history([o for o in outs if o is not None], node)
-        return outs[0] if len(outs) == 1 else outs
+        values = [None if t is None else as_tensor(t) for t in tensors]
+        outs = _pass_through(values, UndefinedGradBackward)
+        return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 class GraphRoot(Node):
@@ -207,7 +265,7 @@ class Identity(TraceableNode):
 class CopyBackwards(TraceableNode):
     """Sends a gradient back to the dtype and device of the value that was copied.
 
-    ``x.to(...)`` records this operation.
+    For graphs built by hand. ``x.to(...)`` records its operation under the same name.
     """
 
     __slots__ = ("source_dtype", "source_sharding")
@@ -235,13 +293,14 @@ class Scatter(Node):
 
     Arguments:
         devices: a ``jax.Device`` for each part.
-        sizes: how long each part is; default equal parts.
+        sizes: how long each part is; default equal parts, the last one shorter if need be.
         dim: the dimension that is split.
 
-    Call it with a Tensor; it returns a tuple with a Tensor on each device. Its backward is `Gather`.
+    Call it with a Tensor; it returns a tuple with a Tensor on each device (on fewer devices, if the
+    Tensor is too short for all). Its backward is `Gather`.
 
     Raises:
-        ValueError: the length cannot be split in equal parts, or ``sizes`` do not add up to it.
+        ValueError: ``sizes`` do not add up to the length, or are not one for each device.
 
     Source: ``torch::autograd::Scatter`` in C++, ``torch.nn.parallel.comm.scatter``.
     """
@@ -262,34 +321,29 @@ class Scatter(Node):
         count = len(self.devices)
         sizes = self.sizes
         if sizes is None:
-            if length % count:
-                raise ValueError(
-                    f"Scatter: dimension {self.dim} of length {length} cannot be split in {count} equal "
-                    "parts: pass sizes"
-                )
-            sizes = [length // count] * count
-        if sum(sizes) != length or len(sizes) != count:
+            part = max(1, -(-length // count))
+            sizes = [min(part, length - start) for start in range(0, length, part)]
+        elif sum(sizes) != length or len(sizes) != count:
             raise ValueError(
-                f"Scatter: sizes {sizes} must be {count} numbers that add up to {length}"
+                f"Scatter: sizes {sizes} must be {count} numbers that add up to {length}, the length "
+                f"of dimension {self.dim}"
             )
-        bounds = [sum(sizes[:k]) for k in range(count + 1)]
+        bounds = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
         dim = self.dim % t.ndim
         op = Primitive(
             "scatter",
             lambda v: tuple(
                 [
                     jax.device_put(jax.lax.slice_in_dim(v, lo, hi, axis=dim), device)
-                    for lo, hi, device in zip(bounds[:-1], bounds[1:], self.devices, strict=True)
+                    for lo, hi, device in zip(bounds, bounds[1:], self.devices)
                 ]
             ),
             jit=False,
         )
-        source = _detached(t)
-        out = bind(op, (source,))
-        outs = tuple(map_tensors(as_tensor, out if type(out) is tuple else (out,)))
-        if _recorded(t):
-            node = Gather(_device_of(source), dim, collect_next_edges(t))
-            set_history(outs, node)
+        out = bind(op, _without_history([t], t.level))
+        outs: tuple[Tensor, ...] = out if type(out) is tuple else (out,)
+        if _is_recorded(t):
+            set_history(outs, Gather(_device_of(t), dim, [create_gradient_edge(t)]))
         return outs
 
 
@@ -322,13 +376,12 @@ class Gather(Node):
             lambda *vs: jnp.concatenate([_put(v, self.destination) for v in vs], axis=dim),
             jit=False,
         )
-        out: Tensor = bind(op, [_detached(t) for t in tensors])
-        if _recorded(*tensors):
+        level = _top_level(tensors)
+        out: Tensor = bind(op, _without_history(tensors, level))
+        edges = _edges_at(tensors, level)
+        if any([e.is_valid() for e in edges]):
             node = _ScatterBackward(
-                [_device_of(t) for t in tensors],
-                [t.shape[dim] for t in tensors],
-                dim,
-                collect_next_edges(*tensors),
+                [_device_of(t) for t in tensors], [t.shape[dim] for t in tensors], dim, edges
             )
             set_history(out, node)
         return out
@@ -355,6 +408,9 @@ class _ScatterBackward(Scatter):
 
     def name(self) -> str:
         return "Scatter"
+
+    def apply(self, g: Any) -> tuple[Any, ...]:
+        return (None,) * len(self.edges) if g is None else super().apply(g)
 
 
 def _put(x: Any, device: Any) -> Any:

@@ -15,15 +15,24 @@ import numpy as np
 
 from fad.dispatch import Level, bind, state
 from fad.errors import GradientError
-from fad.graph import InputMetadata, Node, alias, gradient_edge
+from fad.graph import InputMetadata, Node, alias, gradient_edge, running
 from fad.jaxapi import is_inexact
-from fad.primitive import Primitive, VjpPlan, aval_of
-from fad.tape.anomaly import check_forward, remember
+from fad.primitive import SCALARS, Primitive, VjpPlan, aval_of
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
+from fad.tape.anomaly import remember, watched_call
+from fad.tape.grad_mode import mark_inference
+from fad.tape.saved import (
+    UNCHANGED,
+    PackedValue,
+    check_versions,
+    pack,
+    raise_released,
+    unpack,
+    versions_of,
+)
 from fad.tensor import Tensor, new_tensor
 
-__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor", "raise_released"]
+__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor"]
 
 
 class RecordedNode(Node):
@@ -33,8 +42,13 @@ class RecordedNode(Node):
 
     def apply(self, *gradients: Any) -> Any:
         level = self.level
+        if len(gradients) != self.num_inputs:
+            raise TypeError(
+                f"{self.name()}: expected {self.num_inputs} arguments, got {len(gradients)} instead: "
+                "one gradient for each output of the operation, None for zero"
+            )
         create_graph = level.id > state.blocked
-        cotangents: list[Any] = [None] * max(self.num_inputs, len(gradients))
+        cotangents: list[Any] = [None] * len(gradients)
         for i, g in enumerate(gradients):
             if g is not None:
                 t = as_tensor(g)
@@ -88,20 +102,26 @@ class PrimitiveNode(RecordedNode):
         self.values: list[Any] | None = values
         self.versions = versions_of(tensors)
         if state.saved_hooks:
-            self._pack()
+            level = self.level
+            self.pack([pack(level, v, e) for v, e in zip(values, self._places(), strict=True)])
 
-    def _pack(self) -> None:
-        """Send saved values through the hooks that are in force, and let go of the originals."""
+    def _places(self) -> list[tuple[Node, int] | None]:
+        """Where each saved value has its place in the graph of this level, if it has one."""
         assert self.values is not None
-        kept = len(self.tensors)
-        edges: list[tuple[Node, int] | None] = [
-            gradient_edge(t) if isinstance(t, Tensor) and t.requires_grad else None
+        places: list[tuple[Node, int] | None] = [
+            gradient_edge(t)
+            if isinstance(t, Tensor) and t.requires_grad and t.level is self.level
+            else None
             for t in self.tensors
         ]
-        edges.extend([(self, i) for i in self.plan.kept_outputs])
-        edges.extend([None] * (len(self.values) - len(edges)))
-        self.values = [pack(self.level, v, e) for v, e in zip(self.values, edges, strict=True)]
-        self.tensors = self.values[:kept]
+        places.extend([(self, i) for i in self.plan.kept_outputs])
+        places.extend([None] * (len(self.values) - len(places)))
+        return places
+
+    def pack(self, values: list[Any]) -> None:
+        """Keep ``values``, which have gone through hooks, and let go of the originals."""
+        self.values = values
+        self.tensors = values[: len(self.tensors)]
         self.versions = None
         self.packed = True
 
@@ -122,6 +142,11 @@ class PrimitiveNode(RecordedNode):
     ) -> Sequence[Any]:
         plan = self.plan
         values = self.values
+        for c in cotangents:
+            if c is not None:
+                break
+        else:
+            return [None] * len(need)
         if values is None:
             raise_released(self)
         if self.packed:
@@ -160,9 +185,12 @@ class PrimitiveNode(RecordedNode):
         return [v for v in self.values if not isinstance(v, PackedValue)]
 
     def release_variables(self) -> None:
-        self.values = None
-        self.tensors = []
-        self.versions = None
+        for v in self.values or ():
+            if type(v) not in SCALARS:
+                self.values = None
+                self.tensors = []
+                self.versions = None
+                return
 
     def __getattr__(self, name: str) -> Any:
         """``_saved_0``, ``_saved_self``, ``_saved_other``: kept inputs; ``_saved_result``: the output."""
@@ -215,29 +243,29 @@ class SavedTensor:
         """
         node = self.node
         if node.values is None:
-            raise_released(node)
-        if isinstance(node.values[self.place], PackedValue):
-            raise GradientError("Calling register_hooks on a saved tensor with existing hooks.")
+            raise GradientError(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate "
+                "values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True to keep them."
+            )
         if not node.packed:
-            edges = [
-                gradient_edge(t) if isinstance(t, Tensor) and t.requires_grad else None
-                for t in node.tensors
-            ]
-            edges.extend([(node, i) for i in node.plan.kept_outputs])
-            edges.extend([None] * (len(node.values) - len(edges)))
-            same = (lambda t: t, lambda t: t)
-            node.values = [
-                PackedValue(node.level, v, e, (pack_hook, unpack_hook) if k == self.place else same)
-                if isinstance(v, (Tensor, jax.Array))
-                else v
-                for k, (v, e) in enumerate(zip(node.values, edges, strict=True))
-            ]
-            node.tensors = node.values[: len(node.tensors)]
-            node.versions = None
-            node.packed = True
+            node.pack(
+                [
+                    PackedValue(node.level, v, place, UNCHANGED)
+                    if isinstance(v, (Tensor, jax.Array))
+                    else v
+                    for v, place in zip(node.values, node._places(), strict=True)
+                ]
+            )
+        value = node.values[self.place]
+        if not isinstance(value, PackedValue):
+            raise TypeError(f"{node.name()} saved the number {value!r} here, which has no hooks")
+        value.repack(pack_hook, unpack_hook)
 
 
 def _node_name(primitive: str) -> str:
+    if primitive == "to":
+        return "CopyBackwards"
     words = primitive.replace(".", "_").strip("_").split("_")
     return "".join(w[:1].upper() + w[1:] for w in words) + "Backward"
 
@@ -248,18 +276,17 @@ class RecordingLevel(Level):
     __slots__ = ()
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
+        if anomaly.watch and running.watched is not True and running.watched is not op:
+            return watched_call(self, op, args, type(op) is Primitive)
         if self.id > state.blocked:
             for a in args:
                 if isinstance(a, Tensor) and a.requires_grad and a.level is self:
-                    out = record(self, op, args) if type(op) is Primitive else op.record(self, args)
-                    break
-            else:
-                out = self.evaluate(op, args)
-        else:
-            out = self.evaluate(op, args)
-        if anomaly.on and anomaly.check_nan:
-            check_forward(op.name, self, args, out)
-        return out
+                    return (
+                        record(self, op, args) if type(op) is Primitive else op.record(self, args)
+                    )
+        elif state.inference is not None:
+            return mark_inference(self.evaluate(op, args))
+        return self.evaluate(op, args)
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` without recording; outputs are Tensors of this level."""
@@ -353,9 +380,8 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     node = PrimitiveNode(level, edges, plan, tensors, values)
     if anomaly.on:
         remember(node)
-    for i, (t, d) in enumerate(zip(outs[:count], differentiable, strict=True)):
+    for i, (t, d) in enumerate(zip(outs, differentiable, strict=False)):
         if d:
-            t.requires_grad = True
             t.node = node
             t.output_nr = i
     if plan.extras:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -9,9 +10,9 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from fad.dispatch import Level, last_level_id, state
+from fad.dispatch import Level, state
 from fad.errors import GradientError
-from fad.graph import Node
+from fad.graph import Node, refuse_in_traced_code
 from fad.tensor import Tensor, new_tensor
 
 __all__ = [
@@ -43,86 +44,130 @@ def raise_released(node: Node) -> NoReturn:
 
 
 def versions_of(tensors: Sequence[Any]) -> list[int] | None:
-    """Versions of saved Tensors, None if none of them was ever written to."""
+    """Versions of saved Tensors, None if none of them was ever written to.
+
+    Raises:
+        GradientError: one of them is an inference Tensor. Those have a version too, -1, which costs
+            every other Tensor nothing.
+    """
     for t in tensors:
         if isinstance(t, Tensor) and t.meta is not None and t.meta.version:
-            return [
-                t.meta.version if isinstance(t, Tensor) and t.meta is not None else 0
-                for t in tensors
-            ]
-    return None
-
-
-_mutation_allowed = False
+            break
+    else:
+        return None
+    versions = [
+        t.meta.version if isinstance(t, Tensor) and t.meta is not None else 0 for t in tensors
+    ]
+    if -1 in versions:
+        raise GradientError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+            "inference mode in computation tracked by autograd. To work around this, you can make a "
+            "clone to get a normal tensor and use it in autograd, or use `fad.no_grad()` instead of "
+            "`fad.inference_mode()`."
+        )
+    return versions
 
 
 def check_versions(node: Node, tensors: Sequence[Any], saved: list[int] | None) -> None:
     """Raise if a saved Tensor was changed in place after it was saved."""
     now = versions_of(tensors)
-    if now == saved or _mutation_allowed:
+    if now == saved or now is None:
         return
-    assert now is not None
-    before = saved or [0] * len(now)
-    at = next(i for i, (a, b) in enumerate(zip(now, before, strict=True)) if a != b)
-    t = tensors[at]
-    origin = f", which is output {t.output_nr} of {t.node.name()}" if t.node is not None else ""
-    raise GradientError(
-        "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [{t.dtype} {list(t.shape)}]{origin}, saved for {node.name()}, is at version "
-        f"{now[at]}; expected version {before[at]} instead. Hint: write to a copy (x.clone()), or "
-        "enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "fad.autograd.set_detect_anomaly(True)."
-    )
+    for t, version, before in zip(tensors, now, saved or [0] * len(now), strict=True):
+        if version == before or not isinstance(t, Tensor):
+            continue
+        origin = f", which is output {t.output_nr} of {t.node.name()}" if t.node is not None else ""
+        raise GradientError(
+            "one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: [{t.dtype} {list(t.shape)}]{origin}, saved for {node.name()}, is at version "
+            f"{version}; expected version {before} instead. Hint: write to a copy (x.clone()), or "
+            "enable anomaly detection to find the operation that failed to compute its gradient, "
+            "with fad.autograd.set_detect_anomaly(True)."
+        )
 
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[None]:
-    """A block in which saved Tensors may be changed in place.
+    """A block in which Tensors may be changed in place after the graph has saved them.
 
-    Saved values are immutable arrays, so the backward pass uses what was saved, and the block costs
-    nothing; outside of it the change is an error, as in PyTorch.
+    Saved values are immutable arrays, so the backward pass uses what was saved, wherever it runs, and
+    nothing is copied. Outside of the block the change is an error, as in PyTorch.
 
     Source: ``torch.autograd.graph.allow_mutation_on_saved_tensors``.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> with fad.autograd.allow_mutation_on_saved_tensors():
+    ...     y = x * x
+    >>> y.backward(); float(x.grad)
+    4.0
     """
-    global _mutation_allowed
-    before, _mutation_allowed = _mutation_allowed, True
+    before = state.saved_hooks
+    state.saved_hooks = (*before, UNCHANGED)
     try:
         yield
     finally:
-        _mutation_allowed = before
+        state.saved_hooks = before
 
 
 # Packing
 
 
-class PackedValue:
-    """A saved value in the form that a pack hook gave it."""
+def _unchanged(t: Tensor) -> Tensor:
+    return t
 
-    __slots__ = ("data", "edge", "level", "unpack_hook")
+
+# Packing with these keeps the value, and forgets the Tensor whose version would be checked.
+UNCHANGED = (_unchanged, _unchanged)
+
+
+class PackedValue:
+    """A saved value in the form that a pack hook gave it.
+
+    ``edge`` is the place of the value in its graph, held weakly: the node that saved it has an edge
+    there, or is that place itself.
+    """
+
+    __slots__ = ("data", "edge", "hooks", "level")
 
     def __init__(
         self, level: Level, value: Any, edge: tuple[Node, int] | None, hooks: tuple[Any, Any]
     ) -> None:
-        pack_hook, self.unpack_hook = hooks
+        if hooks is not UNCHANGED:
+            refuse_in_traced_code("a hook for saved tensors")
         self.level = level
-        self.edge = edge
-        self.data = _quietly(pack_hook, _bare(level, value))
+        self.edge = None if edge is None else (weakref.ref(edge[0]), edge[1])
+        self.hooks = hooks
+        self.data = _quietly(level, hooks[0], _bare(level, value))
+
+    def repack(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        """Pack with other hooks what no hooks of the user have packed so far."""
+        if self.hooks is not UNCHANGED:
+            raise GradientError(
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: "
+                "only one pair of hooks is allowed at a time."
+            )
+        refuse_in_traced_code("a hook for saved tensors")
+        self.data = _quietly(self.level, pack_hook, self.data)
+        self.hooks = (pack_hook, unpack_hook)
 
     def unpack(self, create_graph: bool) -> Any:
         """The value: detached, or as a Tensor with its history."""
-        t = _quietly(self.unpack_hook, self.data)
+        level = self.level
+        t = _quietly(level, self.hooks[1], self.data)
         if not isinstance(t, Tensor):
             raise TypeError(
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 f"{type(t).__name__}"
             )
-        value = self.level.detach(t)
+        value = level.detach(t)
         if not create_graph:
             return value
-        t = _bare(self.level, value)
-        if self.edge is not None:
+        t = _bare(level, value)
+        node = None if self.edge is None else self.edge[0]()
+        if self.edge is not None and node is not None:
             t.requires_grad = True
-            t.node, t.output_nr = self.edge
+            t.node, t.output_nr = node, self.edge[1]
         return t
 
 
@@ -133,10 +178,15 @@ def _bare(level: Level, value: Any) -> Tensor:
     return new_tensor(value, level)
 
 
-def _quietly(f: Callable[[Any], Any], x: Any) -> Any:
-    """Call a hook without recording, and without hooks for what it saves itself."""
+def _quietly(level: Level, f: Callable[[Any], Any], x: Any) -> Any:
+    """Call a hook without hooks for what it saves itself, and at level 0 without recording.
+
+    At a higher level ``x`` may be tracked by the levels below, which must see what the hook does.
+    """
     blocked, hooks = state.blocked, state.saved_hooks
-    state.blocked, state.saved_hooks = last_level_id(), ()
+    state.saved_hooks = ()
+    if level.id == 0:
+        state.blocked = max(blocked, 0)
     try:
         return f(x)
     finally:
@@ -159,11 +209,16 @@ class saved_tensors_hooks:
     """A block in which values saved for the backward pass go through a pair of functions.
 
     Arguments:
-        pack_hook: called with each Tensor that is saved; may return anything.
+        pack_hook: called with each Tensor that is saved, detached; may return anything.
         unpack_hook: called with that when the value is needed; must return a Tensor.
 
     The innermost block applies. It works at every level, inside ``fad.grad`` and ``fad.vmap`` too,
-    where PyTorch refuses it.
+    where PyTorch refuses it; there, hooks that compute with the Tensors they get keep higher
+    derivatives right, and hooks that leave fad (``t.numpy()``) raise where that would lose one.
+
+    Raises:
+        GradientError: it is used inside `disable_saved_tensors_hooks`; or something is saved in
+            traced code (inside ``fad.jit``), where hooks would run once per trace.
 
     Source: ``torch.autograd.graph.saved_tensors_hooks``.
 

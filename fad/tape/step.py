@@ -1,0 +1,184 @@
+"""One node's turn in a backward pass: hooks, its work, hooks, and what is checked between."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.dispatch import bind
+from fad.errors import GradientError
+from fad.graph import AccumulateGrad, InputMetadata, Node, extra_of
+from fad.primitive import Primitive
+from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
+from fad.tape.leaves import accumulate
+from fad.tape.record import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
+from fad.tensor import Tensor
+
+__all__ = ["level_of", "reach_leaf", "release", "step"]
+
+
+def step(
+    node: Node,
+    cotangents: list[Any],
+    need: tuple[bool, ...],
+    create_graph: bool,
+    keep_graph: bool,
+) -> Sequence[Any]:
+    """Gradients for every edge of ``node``; None where there is none, or ``need`` says no."""
+    extra = node.extra
+    if extra is not None:
+        cotangents = call_tensor_hooks(node, cotangents, create_graph)
+        cotangents = call_pre_hooks(node, cotangents, create_graph)
+    if type(node) is PrimitiveNode:
+        if any(need):
+            grads = spread(node.run(cotangents, need, create_graph), need)
+        else:
+            grads = [None] * len(need)
+    else:
+        if not keep_graph:
+            node.will_release_variables()
+        if isinstance(node, RecordedNode):
+            grads = spread(node.run(cotangents, need, create_graph), need)
+        else:
+            grads = _run_by_hand(node, cotangents, create_graph)
+        grads = _validated(node, grads)
+    if extra is not None:
+        grads = call_post_hooks(node, grads, cotangents, create_graph)
+    return grads
+
+
+def reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) -> Sequence[Any]:
+    """Everything that happens at a leaf: hooks of the Tensor, of the node, and accumulation."""
+    cotangents = call_tensor_hooks(node, cotangents, create_graph)
+    cotangents = call_pre_hooks(node, cotangents, create_graph)
+    accumulate(node, cotangents[0])
+    return call_post_hooks(node, (), cotangents, create_graph)
+
+
+def release(node: Node) -> None:
+    """Let the node drop what it saved, while no other thread is in it."""
+    if type(node) is PrimitiveNode or isinstance(node, RecordedNode):
+        node.release_variables()
+    else:
+        with extra_of(node).lock:
+            node.release_variables()
+
+
+def _run_by_hand(node: Node, cotangents: Sequence[Any], create_graph: bool) -> Sequence[Any]:
+    """Run a node that the user wrote: on Tensors, one thread at a time, the results counted."""
+    level = level_of(node)
+    with extra_of(node).lock:
+        out = node.apply(*[None if c is None else level.lift(c) for c in cotangents])
+    grads = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(grads) != len(node.edges):
+        raise GradientError(
+            f"Function {node.name()} returned an incorrect number of gradients "
+            f"(expected {len(node.edges)}, got {len(grads)})"
+        )
+    return [g if g is None or create_graph else level.detach(as_tensor(g)) for g in grads]
+
+
+def level_of(node: Node) -> Any:
+    """The level of a node; one built by hand has that of what it leads to."""
+    if node.level is not None:
+        return node.level
+    todo, seen = [node], {node}
+    while todo:
+        n = todo.pop()
+        if n.level is not None:
+            return n.level
+        for edge in n.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                todo.append(edge[0])
+    return ROOT
+
+
+def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
+    """Gradients in the form that the next nodes expect; broadcast ones are summed.
+
+    Shape, dtype, and for nodes that know it, the devices.
+    """
+    result = list(grads)
+    for i, (g, edge) in enumerate(zip(grads, node.edges, strict=True)):
+        if g is None or edge is None:
+            continue
+        target, nr = edge
+        known = target.metadata_of_inputs()
+        if nr >= len(known) or known[nr].is_undefined:
+            continue
+        expected = known[nr]
+        shape = tuple(g.shape)
+        if shape != tuple(expected.shape):
+            if not _is_broadcast(expected.shape, shape):
+                raise GradientError(
+                    f"Function {node.name()} returned an invalid gradient at index {i} - got "
+                    f"{list(shape)} but expected shape compatible with {list(expected.shape)}"
+                )
+            g = bind(_sum_to(tuple(expected.shape), len(shape)), (g,))
+        if g.dtype != expected.dtype:
+            g = bind(_cast_to(jnp.dtype(expected.dtype)), (g,))
+        if not isinstance(target, RecordedNode):
+            g = _placed(node, i, g, expected)
+        result[i] = g
+    return result
+
+
+def _placed(node: Node, i: int, g: Any, expected: InputMetadata) -> Any:
+    """A gradient on the devices where it is expected; a scalar is sent there, as in PyTorch."""
+    value = g
+    while isinstance(value, Tensor):
+        value = value.value
+    if (
+        expected.sharding is None
+        or not isinstance(value, jax.Array)
+        or isinstance(value, jax.core.Tracer)
+    ):
+        return g
+    wanted, found = expected.sharding.device_set, value.sharding.device_set
+    if wanted == found:
+        return g
+    if g.shape == ():
+        return bind(_put_on(expected.sharding), (g,))
+    names = [", ".join(sorted(map(str, devices))) for devices in (wanted, found)]
+    raise GradientError(
+        f"Function {node.name()} returned an invalid gradient at index {i} - expected device "
+        f"{names[0]} but got {names[1]}"
+    )
+
+
+def _is_broadcast(small: Sequence[int], large: Sequence[int]) -> bool:
+    if len(small) > len(large):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(small), reversed(large), strict=False))
+
+
+@functools.lru_cache(maxsize=1024)
+def _sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
+    def sum_to(x: Any) -> Any:
+        x = jnp.sum(x, axis=tuple(range(ndim - len(shape))))
+        axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
+        return jnp.sum(x, axis=axes, keepdims=True)
+
+    return Primitive("sum_to", sum_to)
+
+
+@functools.lru_cache(maxsize=64)
+def _cast_to(dtype: Any) -> Primitive:
+    def cast(x: Any) -> Any:
+        is_complex = jnp.issubdtype(x.dtype, np.complexfloating)
+        if is_complex and not jnp.issubdtype(dtype, np.complexfloating):
+            x = x.real
+        return x.astype(dtype)
+
+    return Primitive("astype", cast)
+
+
+@functools.lru_cache(maxsize=64)
+def _put_on(sharding: Any) -> Primitive:
+    return Primitive("to", lambda x: jax.device_put(x, sharding), jit=False)
