@@ -582,7 +582,8 @@ OTHERS = ("int32", "bool")
 @functools.lru_cache(maxsize=100_000)
 def result_of(name: str, option: int, avals: tuple[Any, ...]) -> Any:
     step = OPS[name]
-    return jax.eval_shape(lambda *v: step.run(IN_JAX, *v, **step.options[option]), *avals)
+    with jax.enable_x64(True):
+        return jax.eval_shape(lambda *v: step.run(IN_JAX, *v, **step.options[option]), *avals)
 
 
 @st.composite

@@ -374,6 +374,8 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
         return out
     edges = [gradient_edge(a) if m else None for a, m in zip(args, mask, strict=True)]
     tensors = [args[i] for i in plan.kept_inputs]
+    for t, d in zip(outs, differentiable, strict=False):
+        t.requires_grad = d
     values = [level.detach(a) for a in tensors]
     values.extend([detached(level, outs[i]) for i in plan.kept_outputs])
     values.extend([level.detach(o) for o in outs[count:]])
