@@ -121,10 +121,19 @@ class FunctionOp:
         self, values: Sequence[Any], dims: tuple[int | None, ...], level: BatchLevel
     ) -> tuple[Any, ...]:
         """Outputs batched along dimension 0, by binding one level down."""
-        rules = BatchedRules(self.rules, dims, level.batch_size, level.axis_name, level.randomness)
+        rules = BatchedRules(
+            self.rules, dims, level.batch_size, level.axis_name, level.randomness, level.first
+        )
         inner = FunctionOp(rules)
         inner.needs = self.needs
-        out: tuple[Any, ...] = bind(inner, values)
+        before = state.levels
+        # The bodies run below this level, in one of their own: they draw random numbers and name
+        # axes there.
+        state.levels = tuple([x for x in before if x.id < level.id])
+        try:
+            out: tuple[Any, ...] = bind(inner, values)
+        finally:
+            state.levels = before
         self.template = inner.template
         self.saved = None if inner.saved is None else rules.inner_saved(inner.saved, level)
         return out
@@ -202,6 +211,10 @@ class FunctionNode(RecordedNode):
 
     def name(self) -> str:
         return f"{self.rules.name}Backward"
+
+    @property
+    def is_traceable(self) -> bool:  # type: ignore[override]
+        return self.rules.is_traceable
 
     @property
     def num_inputs(self) -> int:

@@ -41,7 +41,8 @@ class Function:
     Class attributes:
         generate_vmap_rule: False refuses to derive a vmap rule.
         jax_rules: the bodies take JAX arrays and may use ``jax.numpy``; each is compiled whole.
-        is_traceable: vjp is pure, so that it may be part of a compiled backward pass.
+        is_traceable: vjp is pure, so that it may be part of a compiled backward pass; ``jax_rules``
+            implies it.
 
     Raises (when the class is made):
         RuleError: a rule is malformed: ``vjp`` and ``backward`` both given, a wrong number of

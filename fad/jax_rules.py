@@ -21,7 +21,7 @@ import numpy as np
 from fad.context import INERT, INPUT, OUTPUT, Notes, Ref, VmapInfo
 from fad.dispatch import bind
 from fad.jaxapi import is_inexact, x64_enabled
-from fad.primitive import Primitive, aval_of, struct_of
+from fad.primitive import Primitive, aval_of
 from fad.rules import Rules, Saved, closure_error
 from fad.templates import Template
 from fad.tensor import Tensor
@@ -113,7 +113,7 @@ class JaxRules(UserRules):
         if not self.signature.vmap:
             return UserRules.batch(self, values, dims, info)
         plans = self.cls._plans
-        key = (self, "vmap", dims, info, _shapes(values))
+        key = (self, "vmap", dims, info, _avals(values))
         found = plans.get(key)
         if found is None:
             template: list[Template] = []
@@ -124,7 +124,7 @@ class JaxRules(UserRules):
                 template[:] = [batched[1]]
                 return self.bare(batched[0])
 
-            jax.eval_shape(run, *[struct_of(aval_of(v)) for v in values])
+            jax.eval_shape(run, *map(aval_of, values))
             found = _remember(plans, key, (Primitive(f"{self.name}_vmap", run), template[0]))
         primitive, out_template = found
         return _listed(bind(primitive, values)), out_template
@@ -160,7 +160,7 @@ class _Plan:
         "template",
     )
 
-    def __init__(self, rules: JaxRules, structs: Sequence[Any], needs: tuple[bool, ...]) -> None:
+    def __init__(self, rules: JaxRules, avals: Sequence[Any], needs: tuple[bool, ...]) -> None:
         self.rules = rules
         self.needs = needs
         self._bodies: dict[Any, Primitive] = {}
@@ -172,7 +172,7 @@ class _Plan:
             rules.bare([*outs, *saved.extras])
             found.append(saved)
 
-        jax.eval_shape(trace, *structs)
+        jax.eval_shape(trace, *avals)
         saved = found[0]
         self.template = saved.template
         self._in_avals, self._out_avals = saved.in_avals, saved.out_avals
@@ -182,7 +182,7 @@ class _Plan:
             notes = None  # an object that may hold arrays: run setup again inside of the rules
         self._notes = notes
         self.extras = 0 if notes is None else len(saved.extras)
-        everything: tuple[Sequence[int], Sequence[int]] = range(len(structs)), range(self.count)
+        everything: tuple[Sequence[int], Sequence[int]] = range(len(avals)), range(self.count)
         self.reads: dict[str, tuple[Sequence[int], Sequence[int]]] = {
             "vjp": everything,
             "jvp": everything,
@@ -274,20 +274,16 @@ _lock = threading.Lock()
 
 def _plan_for(rules: JaxRules, values: Sequence[Any], needs: Sequence[bool] | None) -> _Plan:
     flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
-    key = (rules, _shapes(values), tuple(flags))
+    key = (rules, _avals(values), tuple(flags))
     plan: _Plan | None = rules.cls._plans.get(key)
     if plan is None:
-        structs = [struct_of(aval_of(v)) for v in values]
-        plan = _remember(rules.cls._plans, key, _Plan(rules, structs, tuple(flags)))
+        plan = _Plan(rules, list(map(aval_of, values)), tuple(flags))
+        plan = _remember(rules.cls._plans, key, plan)
     return plan
 
 
-def _shapes(values: Sequence[Any]) -> tuple[Any, ...]:
-    avals = [aval_of(v) for v in values]
-    return (
-        x64_enabled(),
-        *[(a.shape, a.dtype, getattr(a, "weak_type", False)) for a in avals],
-    )
+def _avals(values: Sequence[Any]) -> tuple[Any, ...]:
+    return (x64_enabled(), *[aval_of(v) for v in values])
 
 
 def _remember(table: dict[Any, Any], key: Any, value: Any) -> Any:

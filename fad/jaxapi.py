@@ -27,11 +27,13 @@ __all__ = [
     "is_inexact",
     "is_tracing",
     "jaxpr_as_fun",
+    "mapped_aval",
     "mlir",
     "new_primitive",
     "outside_trace",
     "set_current_trace",
     "shaped_array",
+    "varying_axes",
 ]
 
 MINIMUM_JAX = (0, 10, 2)
@@ -48,6 +50,7 @@ ClosedJaxpr = jex_core.ClosedJaxpr
 Literal = jex_core.Literal
 float0 = jax.dtypes.float0
 jaxpr_as_fun = jex_core.jaxpr_as_fun
+mapped_aval = jex_core.mapped_aval
 shaped_array = jax.core.ShapedArray
 set_current_trace = jex_core.set_current_trace
 
@@ -75,6 +78,12 @@ def is_tracing() -> bool:
 def x64_enabled() -> bool:
     """Whether 64-bit types are on, in this thread, now."""
     return bool(jax.config.read("jax_enable_x64"))
+
+
+def varying_axes(aval: Any) -> frozenset[Any]:
+    """The names of the ``shard_map`` axes along which a value differs between devices."""
+    kind = getattr(aval, "manual_axis_type", None)
+    return frozenset() if kind is None else frozenset(kind.varying)
 
 
 def new_primitive(name: str) -> Any:

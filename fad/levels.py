@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from fad.dispatch import Level, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
-from fad.jaxapi import shaped_array
+from fad.jaxapi import mapped_aval
 from fad.primitive import Primitive
 from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
@@ -69,14 +69,18 @@ class BatchLevel(RecordingLevel):
         batch_size: the length of that dimension.
         axis_name: the name by which collectives refer to it.
         randomness: "error", "same" or "different", see `bind_random`.
+        first: the number of the first lane, where the batch is one chunk of a larger one.
     """
 
-    __slots__ = ("axis_name", "batch_size", "randomness")
+    __slots__ = ("axis_name", "batch_size", "first", "randomness")
 
     kind = "vmap"
 
-    def __init__(self, batch_size: int, axis_name: Any = None, randomness: str = "error") -> None:
+    def __init__(
+        self, batch_size: int, axis_name: Any = None, randomness: str = "error", first: int = 0
+    ) -> None:
         super().__init__()
+        self.first = first
         self.batch_size = batch_size
         self.axis_name = axis_name
         self.randomness = randomness
@@ -138,8 +142,7 @@ class BatchLevel(RecordingLevel):
 
 @functools.lru_cache(maxsize=4096)
 def _without_dim(aval: Any, dim: int) -> Any:
-    shape = aval.shape[:dim] + aval.shape[dim + 1 :]
-    return shaped_array(shape, aval.dtype, weak_type=aval.weak_type)
+    return mapped_aval(aval.shape[dim], dim, aval)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -215,8 +218,8 @@ def bind_random(op: Any, args: Sequence[Any]) -> Any:
                 "keys: vmap(f)(fad.random.split(key, n))."
             )
         if level.randomness == "different":
-            lanes = new_tensor(jnp.arange(level.batch_size), level, 0)
-            key = bind(_FOLD_IN, (key, lanes))
+            lanes = level.first + jnp.arange(level.batch_size)
+            key = bind(_FOLD_IN, (key, new_tensor(lanes, level, 0)))
     return bind(op, [key, *args[1:]])
 
 

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from fad.errors import RuleError
-from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, shaped_array
-from fad.primitive import aval_of, conjugate, struct_of
+from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
+from fad.primitive import aval_of, conjugate
 from fad.rules import BatchedRules, LinearRules, Rules, checked_arrays, closure_error, is_tracer
 from fad.templates import Template, flat_template
 
@@ -40,9 +40,22 @@ def is_traced(values: Sequence[Any]) -> bool:
 
 def call(rules: Rules, values: Sequence[Any]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
-    values = [jnp.asarray(v) for v in values]
+    values = _vary([jnp.asarray(v) for v in values])
     _, template = _abstract(rules, tuple([aval_of(v) for v in values]))
     return _primitive_for(rules).bind(*values, rules=rules), template
+
+
+def _vary(values: list[Any]) -> list[Any]:
+    """Under ``shard_map``, what is the same on all devices made to vary as the other operands do.
+
+    JAX's own primitives do this too; its transpose sums a gradient over the devices.
+    """
+    every = [varying_axes(aval_of(v)) for v in values]
+    axes = frozenset().union(*every)
+    return [
+        jax.lax.pcast(v, tuple(axes - own), to="varying") if axes - own else v
+        for v, own in zip(values, every, strict=True)
+    ]
 
 
 def _primitive_for(rules: Rules) -> Any:
@@ -66,7 +79,8 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
     """Avals and structure of the outputs."""
     if isinstance(rules, LinearRules):
         operands = avals[len(rules.mask) : rules.known]
-        tangents = [_plain(a) for a, has in zip(operands, rules.outputs, strict=True) if has]
+        tangents = [a.to_tangent_aval() for a in operands]
+        tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
         return tangents, flat_template(len(tangents))
     template: list[Template] = []
 
@@ -75,14 +89,10 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
         template[:] = [found]
         return [jnp.asarray(o) for o in checked_arrays(rules, outs)]
 
-    closed = jax.make_jaxpr(body)(*map(struct_of, avals))
+    closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
-    return [_plain(a) for a in closed.out_avals], template[0]
-
-
-def _plain(aval: Any) -> Any:
-    return shaped_array(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return list(closed.out_avals), template[0]
 
 
 def _abstract_eval(*avals: Any, rules: Rules) -> list[Any]:

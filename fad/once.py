@@ -17,6 +17,7 @@ from fad.dispatch import bind
 from fad.errors import GradientError
 from fad.primitive import aval_of
 from fad.rules import Rules, Saved
+from fad.stopping import stop_gradient
 from fad.templates import Template, flat_template
 from fad.tensor import Tensor
 
@@ -52,7 +53,7 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
         operands = [*kept, *[x for x in leaves if isinstance(x, _ARRAYS)]]
         if all(map(is_plain, operands)):
             return vjp(ctx, *cotangents)
-        stopped = {id(x): bind(FunctionOp(_Stop()), (x,))[0] for x in operands}
+        stopped = {id(x): stop_gradient(x) for x in operands}
         inner = notes.context(
             lambda ref: stopped[id(kept[ref.at])], lambda x: x, ctx.needs_input_grad, False
         )
@@ -67,25 +68,6 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _ARRAYS = (Tensor, jax.Array)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Stop(Rules):
-    """The identity, as a call whose output has no derivative."""
-
-    name = "stop_gradient"
-
-    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
-        return list(values), flat_template(1).marked((None,), frozenset([0]))
-
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
-        return Saved((), outs, template, (), ())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

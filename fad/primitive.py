@@ -26,7 +26,7 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.dispatch import bind
-from fad.jaxapi import Literal, is_inexact
+from fad.jaxapi import Literal, is_inexact, shaped_array
 
 __all__ = ["Primitive", "VjpPlan", "aval_key", "aval_of"]
 
@@ -64,6 +64,8 @@ def aval_of(value: Any) -> Any:
 
 def struct_of(aval: Any) -> jax.ShapeDtypeStruct:
     """``aval`` in the form that `jax.make_jaxpr` takes."""
+    if isinstance(aval, shaped_array):
+        return aval  # with its sharding, and the shard_map axes that it varies along
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 

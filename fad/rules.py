@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -93,6 +93,11 @@ class Rules:
     """
 
     name: str
+
+    @property
+    def is_traceable(self) -> bool:
+        """Whether the pullback may be part of a compiled backward pass."""
+        return False
 
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
         """Evaluate: the array outputs, and the structure around them."""
@@ -247,6 +252,10 @@ class LinearRules(Rules):
     def name(self) -> str:  # type: ignore[override]
         return f"{self.base.name}_jvp"
 
+    @property
+    def is_traceable(self) -> bool:
+        return self.base.is_traceable
+
     def bodies(self) -> list[Callable[..., Any]]:
         return self.base.bodies()
 
@@ -328,6 +337,7 @@ class BatchedRules(Rules):
     batch_size: int
     axis_name: Any = None
     randomness: str = "error"
+    first: int = 0
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -338,12 +348,16 @@ class BatchedRules(Rules):
         """What a vmap rule of the user's is told."""
         return VmapInfo(self.batch_size, self.randomness)
 
+    @property
+    def is_traceable(self) -> bool:
+        return self.base.is_traceable
+
     def bodies(self) -> list[Callable[..., Any]]:
         return self.base.bodies()
 
     def level(self) -> BatchLevel:
         """A fresh level to run the base's bodies in."""
-        return BatchLevel(self.batch_size, self.axis_name, self.randomness)
+        return BatchLevel(self.batch_size, self.axis_name, self.randomness, self.first)
 
     def _inside(self, level: BatchLevel, values: Sequence[Any]) -> list[Any]:
         return [_batched(level, v, d) for v, d in zip(values, self.dims, strict=True)]
@@ -487,22 +501,41 @@ def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> 
     """
     name = rules.name.removesuffix("_jvp")
     for body in rules.bodies():
-        found = inspect.getclosurevars(body)
-        for variable, value in (*found.nonlocals.items(), *found.globals.items()):
-            for leaf in trees.flatten(value)[0]:
-                if blamed(leaf):
-                    what = f"{variable!r} ({describe(leaf)}{_where(leaf)})"
-                    return RuleError(
-                        f"{name}.{body.__name__} closes over {what}, which is not among its arguments, "
-                        f"so its derivative would be lost. Pass {variable} as an argument of "
-                        f"{name}.apply, or use fad.stop_gradient({variable}) if no derivative is wanted."
-                    )
+        for variable, value in _closed_over(body):
+            if blamed(value):
+                what = f"{variable!r} ({describe(value)}{_where(value)})"
+                return RuleError(
+                    f"{name}.{body.__name__} closes over {what}, which is not among its arguments, "
+                    f"so its derivative would be lost. Pass {variable} as an argument of "
+                    f"{name}.apply, or use fad.stop_gradient({variable}) if no derivative is wanted."
+                )
     through = "" if reached is None else f"; it reached the output {describe(reached)}"
+    lanes = (
+        " (A body that draws random numbers or names the axis of a vmap needs an argument that this "
+        "vmap maps over.)"
+        if isinstance(reached, Tensor) and isinstance(reached.level, BatchLevel)
+        else ""
+    )
     return RuleError(
         f"{name} closes over a value{_where(reached)} that is not among its arguments, so its "
         f"derivative would be lost{through}. Pass the value as an argument of {name}.apply, or use "
-        "fad.stop_gradient on it if no derivative is wanted."
+        f"fad.stop_gradient on it if no derivative is wanted.{lanes}"
     )
+
+
+def _closed_over(body: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """The variables of outer scopes that ``body`` names, and the leaves of their values."""
+    try:
+        found = inspect.getclosurevars(inspect.unwrap(body))
+    except TypeError:  # not written in Python
+        return
+    for variable, value in (*found.nonlocals.items(), *found.globals.items()):
+        try:
+            leaves = trees.flatten(value)[0]
+        except (TypeError, ValueError):  # a dict whose keys do not compare
+            leaves = [value]
+        for leaf in leaves:
+            yield variable, leaf
 
 
 def _where(x: Any) -> str:

@@ -17,7 +17,7 @@ from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo
 from fad.dispatch import bind
 from fad.errors import GradientError, HostValueError, RuleError, StructureError, describe
 from fad.graph import alias
-from fad.jaxapi import is_inexact
+from fad.jaxapi import is_inexact, varying_axes
 from fad.levels import BatchLevel, broadcast, move_axis
 from fad.primitive import Primitive, aval_of
 from fad.rules import (
@@ -156,6 +156,10 @@ class UserRules(Rules):
         """What the class says about its calls."""
         signature: Signature = self.cls._signature
         return signature
+
+    @property
+    def is_traceable(self) -> bool:
+        return bool(self.cls.is_traceable or self.cls.jax_rules)
 
     def bodies(self) -> list[Callable[..., Any]]:
         return [getattr(self.cls, name) for name in RULES if defines(self.cls, name)]
@@ -574,7 +578,21 @@ def check_value(what: str, x: Any, aval: Any) -> Any:
     if x.dtype != aval.dtype:
         real = jnp.issubdtype(aval.dtype, np.floating)
         x = bind(_cast(aval.dtype, real and jnp.issubdtype(x.dtype, np.complexfloating)), (x,))
+    has, expected = varying_axes(aval_of(x)), varying_axes(aval)
+    if has != expected:
+        x = bind(_over_devices(tuple(has - expected), tuple(expected - has)), (x,))
     return _lower(x)
+
+
+@functools.lru_cache(maxsize=64)
+def _over_devices(summed: tuple[Any, ...], varying: tuple[Any, ...]) -> Primitive:
+    """Under ``shard_map``: sum over devices which share the primal; let vary what the primal does."""
+
+    def fit(x: Any) -> Any:
+        x = jax.lax.psum(x, summed) if summed else x
+        return jax.lax.pcast(x, varying, to="varying") if varying else x
+
+    return Primitive("psum", fit)
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -125,19 +125,17 @@ def check(kind: str, names: Names) -> None:
     assert is_idle()
 
 
-def sampled(lengths: Sequence[int], count: int, seed: int) -> list[Names]:
-    """``count`` distinct sequences, shared out evenly over ``lengths``."""
+def sampled(counts: dict[int, int], seed: int) -> list[Names]:
+    """Distinct sequences: for each length, a number of them."""
     draw = random.Random(seed)
     found: list[Names] = []
-    for k in lengths:
-        found.extend(
-            draw.sample(list(itertools.product(TRANSFORMS, repeat=k)), count // len(lengths))
-        )
+    for length, count in counts.items():
+        found.extend(draw.sample(list(itertools.product(TRANSFORMS, repeat=length)), count))
     return found
 
 
 SHORT: list[Names] = [s for k in (1, 2) for s in itertools.product(TRANSFORMS, repeat=k)]
-LONG = sampled((3, 4), 300, seed=2)
+LONG = sampled({3: 240, 4: 60}, seed=2)
 
 
 def joined(value: Any) -> str | None:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import IN_FAD, IN_JAX, assert_close, is_idle
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import fad
@@ -810,6 +810,7 @@ EXAMPLES = {"ci": 100, "full": 2_000}
 @settings(
     max_examples=EXAMPLES["full" if settings.get_current_profile_name() == "full" else "ci"],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],  # explaining takes minutes
 )
 @given(programs(), st.lists(st.sampled_from(sorted(TRANSFORMS)), max_size=3).map(tuple))
 def test_random_programs_under_random_transforms_agree_with_jax(

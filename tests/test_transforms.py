@@ -365,6 +365,22 @@ def test_chunks_under_other_transforms() -> None:
     assert_close(got, jax.grad(lambda x: jnp.sum(jax.vmap(lambda v: v * v.sum())(x)))(batch))
 
 
+def test_an_empty_batch() -> None:
+    for transform in (fad.vmap(fnp.sin), fad.vmap(fnp.sin, chunk_size=2)):
+        assert transform(jnp.zeros((0, 3))).shape == (0, 3)
+    assert fad.jacrev(lambda x: x[:0])(X).shape == fad.jacfwd(lambda x: x[:0])(X).shape == (0, 3)
+    total = lambda x: fnp.sum(x) * fnp.ones(2)
+    assert fad.jacrev(total)(X[:0]).shape == fad.jacfwd(total)(X[:0]).shape == (2, 0)
+
+
+@pytest.mark.parametrize("name", ["jacrev", "jacfwd"])
+def test_outputs_that_do_not_depend_on_the_input(name: str) -> None:
+    f = lambda xp: lambda x: {"a": xp.ones(2), "b": x * 2.0, "c": 1.0}
+    assert_close(getattr(fad, name)(f(fnp))(X), getattr(jax, name)(f(jnp))(X))
+    assert_close(fad.grad(lambda x: 1.0)(X), jnp.zeros(3))
+    assert_close(fad.jvp(lambda x: fnp.ones(2), (X,), (X,)), (jnp.ones(2), jnp.zeros(2)))
+
+
 def test_axis_size() -> None:
     got = fad.vmap(lambda x: x * 2.0, in_dims=None, axis_size=4)(X)
     assert_close(got, jax.vmap(lambda x: x * 2.0, in_axes=None, axis_size=4)(X))
@@ -452,6 +468,21 @@ def test_nested_axis_names() -> None:
     assert_close(outer(InFad), outer(InJax))
 
 
+def test_collectives_under_checkpoint() -> None:
+    def total(lib: Any, checkpoint: Any) -> Any:
+        f = checkpoint(lambda v: v * lib.lax.psum(lib.numpy.sin(v), "i"))
+        return lambda x: lib.numpy.sum(lib.vmap(f, axis_name="i")(x))
+
+    expected = jax.grad(total(InJax, jax.checkpoint))(X)
+    assert_close(fad.grad(total(InFad, fad.checkpoint))(X), expected)
+
+
+def test_chunks_have_no_axis_name() -> None:
+    with pytest.raises(ValueError, match=r"chunk_size=2.*'i'.*one chunk"):
+        fad.vmap(lambda v: fad.lax.psum(v, "i"), axis_name="i", chunk_size=2)(X)
+    assert_close(fad.vmap(lambda v: v, axis_name="i", chunk_size=3)(X), X)
+
+
 def test_an_unknown_axis_name_is_an_error() -> None:
     with pytest.raises(NameError, match="nope"):
         fad.vmap(lambda v: fad.lax.psum(v, "nope"), axis_name="i")(X)
@@ -476,6 +507,29 @@ def test_randomness_modes() -> None:
     keys = jax.random.split(key, 3)
     got = fad.vmap(lambda k: fad.random.uniform(k, (2,)))(keys)  # keys of their own: no mode asked
     assert_close(got, jax.vmap(lambda k: jax.random.uniform(k, (2,)))(keys))
+
+
+def test_chunks_draw_what_the_whole_batch_would() -> None:
+    key = jax.random.key(0)
+
+    class Noise(fad.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x + fad.random.normal(key)
+
+    for f in (lambda x: x + fad.random.normal(key), Noise.apply):
+        whole = fad.vmap(f, randomness="different")(X)
+        assert_close(fad.vmap(f, randomness="different", chunk_size=2)(X), whole)
+        assert np.unique(bare(whole) - X).size == 3
+
+
+def test_random_numbers_in_a_jacobian_are_those_of_the_function() -> None:
+    key = jax.random.key(0)
+    f = lambda lib: lambda x: x * x * lib.random.normal(key)
+    for name in ("jacrev", "jacfwd"):
+        assert_close(getattr(fad, name)(f(fad))(X), getattr(jax, name)(f(jax))(X))
+    got = fad.hessian(lambda x: fnp.sum(f(fad)(x)))(X)
+    assert_close(got, jax.hessian(lambda x: jnp.sum(f(jax)(x)))(X))
 
 
 def test_random_numbers_under_vmap_and_grad() -> None:
@@ -935,6 +989,52 @@ def test_closing_over_tracked_values() -> None:
         return jnp.sum(g * g)
 
     assert_close(w.grad, jax.grad(total)(W))
+
+
+# The tape inside of transforms, and transforms inside of JAX
+
+
+def test_backward_inside_of_transforms() -> None:
+    def slope(x: Any) -> Any:
+        leaf = fad.asarray(x).clone().requires_grad_()
+        fnp.sin(leaf).sum().backward()
+        assert leaf.grad is not None
+        return leaf.grad
+
+    assert_close(fad.vmap(slope)(X), jnp.cos(X))
+    assert_close(fad.jit(slope)(X), jnp.cos(X))
+    assert_close(fad.jacfwd(slope)(X), jnp.diag(-jnp.sin(X)))
+    assert_close(fad.checkpoint(slope)(X), jnp.cos(X))
+
+
+def test_transforms_inside_of_jax() -> None:
+    f = lambda x: fnp.sum(fnp.sin(x) * x)
+    expected = jax.hessian(lambda x: jnp.sum(jnp.sin(x) * x))(X)
+    assert_close(jax.jit(fad.hessian(f))(X), expected)
+    assert_close(jax.jacfwd(fad.grad(f))(X), expected)
+    assert_close(jax.jacrev(jax.jit(fad.grad(f)))(X), expected)
+    assert_close(jax.vmap(fad.hessian(f))(jnp.stack([X, X]))[1], expected)
+    assert_close(jax.jit(fad.vmap(fad.grad(fnp.sin)))(X), jnp.cos(X))
+    assert_close(jax.grad(lambda x: fad.vmap(fad.grad(fnp.sin))(x).sum())(X), -jnp.sin(X))
+
+
+def test_checkpoint_closes_over_outer_variables() -> None:
+    def f(xp: Any, checkpoint: Any, w: Any) -> Any:
+        return xp.sum(checkpoint(lambda x: xp.sin(x) * w * w)(w * X))
+
+    got = functools.partial(f, fnp, fad.checkpoint)
+    expected = functools.partial(f, jnp, jax.checkpoint)
+    assert_close(fad.grad(got)(X), jax.grad(expected)(X))
+    assert_close(fad.hessian(got)(X), jax.hessian(expected)(X))
+
+
+def test_no_grad_inside_of_checkpoint() -> None:
+    def f(x: Any) -> Any:
+        with fad.no_grad():
+            y = fnp.sin(x)
+        return fnp.sum(x * y)
+
+    assert_close(fad.grad(fad.checkpoint(f))(X), jnp.sin(X))
 
 
 # functionalize

@@ -624,7 +624,7 @@ def _batched_grad(
                 f"grad_output[{k}] has a shape of {shape} and output[{k}] has a shape of "
                 f"{tuple(y.shape)}"
             )
-    with BatchLevel(sizes.pop()[0]) as level:
+    with BatchLevel(sizes.pop()[0], randomness="same") as level:
         cts = [None if c is None else new_tensor(c, level, 0) for c in cotangents]
         roots = _start(outputs, cts, create_graph, "autograd.grad()")
         edges = _edges(inputs, "autograd.grad()")

@@ -48,7 +48,7 @@ def vmap(
         out_dims: where it goes in each output: an int, None, or a pytree prefix of the output.
         randomness: what ``fad.random`` does with a key that all lanes share: "error", "same" numbers
             in all lanes, or "different" ones.
-        chunk_size: run at most so many lanes at a time, to bound memory.
+        chunk_size: run at most so many lanes at a time, to bound memory; not with ``axis_name``.
         axis_size: the batch size, needed only where no argument is mapped.
         axis_name: a name by which ``fad.lax.psum`` and other collectives refer to this dimension.
 
@@ -85,8 +85,9 @@ def vmap(
         )
         tensors = has_tensor(leaves)
 
-        def run(chunk: list[Any], count: int) -> tuple[list[Any], list[Any], Any]:
-            with BatchLevel(count, axis_name, randomness) as level:
+        def run(chunk: list[Any], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
+            first = first if randomness == "different" else 0  # all that reads it
+            with BatchLevel(count, axis_name, randomness, first) as level:
                 inside = [
                     enter(v) if d is None else new_tensor(v, level, d)
                     for v, d in zip(chunk, dims, strict=True)
@@ -103,7 +104,12 @@ def vmap(
                 return result, targets, out_structure
 
         if chunk_size is None or chunk_size >= size:
-            outs, _, out_structure = run(values, size)
+            outs, _, out_structure = run(values, size, 0)
+        elif axis_name is not None:
+            raise ValueError(
+                f"vmap: chunk_size={chunk_size} splits the dimension {axis_name!r}, so that collectives "
+                "over it would see one chunk only. Leave out chunk_size or axis_name."
+            )
         else:
             outs, out_structure = _in_chunks(run, values, dims, size, chunk_size)
         return leave(trees.unflatten(out_structure, outs), tensors)
@@ -213,7 +219,7 @@ def _in_chunks(
             v if d is None else bind(_slice(start, stop, d), (v,))
             for v, d in zip(values, dims, strict=True)
         ]
-        outs, targets, out_structure = run(piece, stop - start)
+        outs, targets, out_structure = run(piece, stop - start, start)
         parts.append(outs)
     joined = [
         pieces[0] if d is None else bind(_concatenate(d), pieces)

@@ -76,7 +76,7 @@ def jacrev(
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, "jacrev")
             outs, out_structure = trees.flatten(out)
-            _check_outputs(outs, "jacrev")
+            outs = _check_outputs(outs, "jacrev")
 
             def pull(k: int, cotangents: list[Any]) -> list[Any]:
                 cts: list[Any] = [None] * len(outs)
@@ -213,7 +213,8 @@ def _inputs(args: Any, argnums: Any, who: str) -> tuple[tuple[int, ...], list[An
     return nums, values, structure
 
 
-def _check_outputs(outs: Sequence[Any], who: str) -> None:
+def _check_outputs(outs: Sequence[Any], who: str) -> list[Any]:
+    outs = [jnp.asarray(o) if isinstance(o, (float, complex, np.generic)) else o for o in outs]
     for k, o in enumerate(outs):
         if not isinstance(o, (Tensor, jax.Array, np.ndarray)):
             raise GradientError(f"{who}: output {k} must be an array, got {describe(o)}")
@@ -222,6 +223,7 @@ def _check_outputs(outs: Sequence[Any], who: str) -> None:
                 f"{who}: output {k} has dtype {o.dtype}, which has no derivatives: return it as aux "
                 "(has_aux=True), or convert it"
             )
+    return outs
 
 
 def _conjugate(x: Any) -> Any:
@@ -249,7 +251,7 @@ def _over_basis(
     parts: list[list[Any]] = []
     for start in range(0, max(size, 1), max(step, 1)):
         pieces = [b[start : start + step] if step < size else b for b in bases]
-        with BatchLevel(pieces[0].shape[0]) as level:
+        with BatchLevel(pieces[0].shape[0], randomness="same") as level:
             outs = run([new_tensor(b, level, 0) for b in pieces])
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
     if len(parts) == 1:
