@@ -17,7 +17,9 @@ import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.errors import GradientError
+from fad.graph import AccumulateGrad, NodeExtra, accumulator_of, extra_of
 from fad.tape import anomaly
+from fad.tensor import Meta, meta_of
 
 THREADS = 8
 PASSES = 100
@@ -105,6 +107,28 @@ def test_the_first_use_of_a_leaf_in_many_threads() -> None:
         assert len({y.grad_fn.next_functions[0][0] for y in ys}) == 1
         (g,) = autograd.grad(ys, x)
         assert float(g) == sum(range(1, THREADS + 1))
+
+
+@pytest.mark.parametrize("made", [AccumulateGrad, NodeExtra, Meta])
+def test_what_is_made_late_is_made_once(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    init = made.__init__
+
+    def slow(self: Any, *args: Any) -> None:
+        time.sleep(0.01)
+        init(self, *args)
+
+    monkeypatch.setattr(made, "__init__", slow)
+    x = leaf(2.0)
+    node = (leaf(1.0) * 2.0).grad_fn
+    if made is not Meta:
+        meta_of(x)
+    get = {
+        AccumulateGrad: lambda: accumulator_of(x),
+        NodeExtra: lambda: extra_of(node),
+        Meta: lambda: meta_of(x),
+    }[made]
+    found = in_threads(lambda k: get())
+    assert all(f is found[0] for f in found)
 
 
 def test_one_graph_without_retaining_it() -> None:
