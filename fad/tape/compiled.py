@@ -191,7 +191,10 @@ def prepare(
                 key.append(-1)
             else:
                 key += (index[edge[0]], edge[1])
-        operands += node.values or ()
+        values = node.values
+        if values is None:  # another thread has just run the pass, and freed it
+            return None
+        operands += values
     signature = tuple(key)
     with _lock:
         entry = _entries.get(signature)
