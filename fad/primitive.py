@@ -62,7 +62,7 @@ def aval_of(value: Any) -> Any:
     return jax.typeof(value) if aval is None else aval
 
 
-def struct_of(aval: Any) -> jax.ShapeDtypeStruct:
+def struct_of(aval: Any) -> Any:
     """``aval`` in the form that `jax.make_jaxpr` takes."""
     if isinstance(aval, shaped_array):
         return aval  # with its sharding, and the shard_map axes that it varies along
