@@ -18,6 +18,7 @@ from fad.jax_rules import JaxRules
 from fad.templates import ARRAYS, Template
 from fad.tensor import Tensor
 from fad.user_rules import RULES, Signature, UserRules, arity, defines
+from fad.views import attach_chain
 
 __all__ = ["Context", "Function", "VmapInfo"]
 
@@ -104,7 +105,10 @@ class Function:
         op = FunctionOp(kind(cls, template, keywords))
         outs = bind(op, operands)
         if op.template.aliases:
-            outs = _write_back(op.template, arrays, outs)
+            outs = _write_back(cls.__name__, op.template, arrays, outs)
+        for k, i, chain in op.template.views:
+            if isinstance(arrays[i], Tensor):
+                attach_chain(outs[k], arrays[i], chain, k)
         return op.template.join(outs)
 
 
@@ -112,13 +116,15 @@ _NUMBERS = (*ARRAYS, float, complex)
 _HOST = (np.ndarray, np.generic, float, complex)
 
 
-def _write_back(template: Template, args: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
+def _write_back(
+    name: str, template: Template, args: Sequence[Any], outs: Sequence[Any]
+) -> Sequence[Any]:
     """Let outputs that are inputs changed in place (``mark_dirty``) be those inputs."""
     results = list(outs)
     for k, i in enumerate(template.aliases):
         if i is None or not isinstance(args[i], Tensor):
             continue
-        results[k] = become(args[i], outs[k])
+        results[k] = become(args[i], outs[k], name)
     return results
 
 

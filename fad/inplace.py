@@ -53,7 +53,7 @@ from fad.views import (
     split_numbers,
 )
 
-__all__ = ["become", "replace", "set_item", "write"]
+__all__ = ["become", "check_writable", "replace", "set_item", "write"]
 
 
 def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
@@ -66,7 +66,7 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
         LevelError: the Tensor was captured by code that runs more than once, or by a vmap.
     """
     t, *rest = args
-    _check(t, _link(t), rest)
+    _check(t, _link(t), rest, f"{primitive.name}_")
     link = _link(t)
     if link is None:
         _commit(t, bind(whole_write(primitive), [snapshot(t), *rest]))
@@ -77,7 +77,7 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     return t  # type: ignore[no-any-return]
 
 
-def replace(t: Tensor, new: Any, step: Step | None = None) -> Tensor:
+def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -> Tensor:
     """Change ``t`` (or the view that ``step`` makes of it) in place to the values of ``new``.
 
     ``new`` is broadcast to the shape, and converted to the dtype. Errors are those of `write`.
@@ -89,7 +89,7 @@ def replace(t: Tensor, new: Any, step: Step | None = None) -> Tensor:
         link = Link(base, (*chain, step), creation, 0)
     if isinstance(new, (list, tuple, np.ndarray, np.generic)):
         new = jnp.asarray(new)
-    _check(t, link, (new,))
+    _check(t, link, (new,), who)
     if link is None:
         _commit(t, bind(COPY, [snapshot(t), new]))
     else:
@@ -99,11 +99,11 @@ def replace(t: Tensor, new: Any, step: Step | None = None) -> Tensor:
     return t
 
 
-def become(t: Tensor, new: Tensor) -> Tensor:
+def become(t: Tensor, new: Tensor, who: str) -> Tensor:
     """Change ``t`` in place to ``new``, a fresh result that nothing else refers to; errors as `write`."""
     if _link(t) is not None or new.shape != t.shape or new.dtype != t.dtype:
-        return replace(t, new)
-    _check(t, None, (new,))
+        return replace(t, new, who=who)
+    _check(t, None, (new,), who)
     _commit(t, new)
     return t
 
@@ -138,7 +138,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
     step = Step(view_of(form), tuple(values))
     if type(value) is Alias and _same_view(x, step, value):
         return  # the last part of ``x[i] += v``: the view has been written to already
-    replace(x, value, step)
+    replace(x, value, step, "x[i] = v")
 
 
 def _is_mask(index: Any) -> bool:
@@ -180,25 +180,30 @@ def _base_of(link: Link) -> Tensor:
 # Before the write
 
 
-def _check(t: Any, link: Link | None, others: Sequence[Any]) -> None:
+def check_writable(t: Tensor, who: str) -> None:
+    """Raise where ``t`` must not be written to."""
+    _check(t, _link(t), (), who)
+
+
+def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
     """Raise where the Tensor must not be written to."""
     if not isinstance(t, Tensor):
-        raise TypeError(f"only a Tensor can be changed in place, got {describe(t)}")
+        raise TypeError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
     root = t if link is None else link.base
     assert root is not None
     for owner in (t, root):
         if owner.meta is not None and owner.meta.inference and state.inference is None:
             raise GradientError(
-                "Inplace update to inference tensor outside InferenceMode is not allowed. Make a "
+                f"{who}: Inplace update to inference tensor outside InferenceMode is not allowed. Make a "
                 "normal Tensor of it first: x.clone()"
             )
     recorded = _recorded(t) or _recorded(root) or any([_recorded(a) for a in others])
     if recorded:
         if link is not None:
-            check_creation(t, link)
+            check_creation(t, link, who)
             if _recorded(root) and root.node is None:
                 raise GradientError(
-                    "a view of a leaf Variable that requires grad is being used in an in-place "
+                    f"{who}: a view of a leaf Variable that requires grad is being used in an in-place "
                     f"operation. {_LEAF}"
                 )
         if _recorded(t) and t.node is None:
@@ -208,8 +213,8 @@ def _check(t: Any, link: Link | None, others: Sequence[Any]) -> None:
             )
     if link is not None and overlaps(link, root):
         raise ValueError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single "
-            "memory location, because it was broadcast. Please clone() the tensor before performing "
+            f"{who}: unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location, because it was broadcast. Please clone() the tensor before performing "
             "the operation."
         )
     for level in state.levels:
@@ -219,9 +224,9 @@ def _check(t: Any, link: Link | None, others: Sequence[Any]) -> None:
                 "checkpoint": "checkpoint",
             }.get(level.kind, "a Function whose rule is derived")
             raise LevelError(
-                f"a Tensor ({describe(root)}) from outside was written to in the body of {where}, which "
-                "runs more than once: pass it as an argument, or return the new value and write it "
-                "outside"
+                f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
+                f"{where}, which runs more than once: pass it as an argument, or return the new value "
+                "and write it outside"
             )
 
 

@@ -351,6 +351,35 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     return out
 
 
+IDENTITY = ViewOp(Primitive("alias", lambda x: x), Write.RESHAPE)
+
+
+def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Any:
+    """Make ``out``, an output of a Function, the view of its argument ``x`` that the body made."""
+    out = attach(out, x, chain[0], Creation.FUNCTION, nr)
+    if type(out) is Alias:
+        link = _link_of(out)
+        link.chain = (*link.chain, *chain[1:])
+    return out
+
+
+def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | None:
+    """Which of ``bases`` the Tensor ``x`` is (a view of), and by which chain; None if of none."""
+    base: Any = x
+    chain: tuple[Step, ...] = (Step(IDENTITY),)
+    if type(x) is Alias and _link_of(x).base is not None:
+        base, chain = _link_of(x).base, _link_of(x).chain
+    for i, b in enumerate(bases):
+        if b is base:
+            return i, chain
+    return None
+
+
+def _link_of(t: Tensor) -> Link:
+    link: Link = t.meta.link  # type: ignore[union-attr]
+    return link
+
+
 def bind_view(op: ViewOp, args: Sequence[Any]) -> Any:
     """`bind` for a view of ``args[0]``."""
     out = bind(op.primitive, args)
@@ -586,7 +615,7 @@ _ADVICE: dict[Creation, str] = {
 }
 
 
-def check_creation(t: Tensor, link: Link) -> None:
+def check_creation(t: Tensor, link: Link, who: str) -> None:
     """Refuse a recorded write through a view of a special kind."""
     if link.creation is not Creation.DEFAULT:
-        raise GradientError(_forbidden(t, link, indirect=False))
+        raise GradientError(f"{who}: {_forbidden(t, link, indirect=False)}")
