@@ -121,12 +121,23 @@ class NodeExtra:
     """What only few nodes have: hooks, metadata, a description of what they take, a lock.
 
     ``tensor_hooks`` has the hooks of each output, outputs in the order of their first hook.
+    ``level`` is that of a node built by hand, once it was looked for; see `fad.tape.step`.
     """
 
-    __slots__ = ("inputs", "lock", "metadata", "post_hooks", "pre_hooks", "retains", "tensor_hooks")
+    __slots__ = (
+        "inputs",
+        "level",
+        "lock",
+        "metadata",
+        "post_hooks",
+        "pre_hooks",
+        "retains",
+        "tensor_hooks",
+    )
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.level: Any = None
         self.metadata: dict[Any, Any] = {}
         self.inputs: list[InputMetadata] | None = None
         self.tensor_hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}
@@ -286,6 +297,8 @@ class Node:
             )
         self.edges = edges
         self.topology = -1
+        if self.extra is not None:
+            self.extra.level = None
         for edge in edges:
             if edge is not None:
                 edge[0].has_parent = True

@@ -84,19 +84,33 @@ def _run_by_hand(node: Node, cotangents: Sequence[Any], create_graph: bool) -> S
 
 
 def level_of(node: Node) -> Any:
-    """The level of a node; one built by hand has that of what it leads to."""
-    if node.level is not None:
+    """The level of a node; one built by hand has that of what it leads to.
+
+    What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
+    """
+    found = _known_level(node)
+    stack = [] if found is not None else [node]
+    while stack:
+        nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
+        waiting = [n for n in nexts if _known_level(n) is None]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        levels = [_known_level(n) for n in nexts]
+        found = extra_of(stack.pop()).level = max(levels, key=_level_id, default=ROOT)
+    return found
+
+
+def _level_id(level: Any) -> int:
+    number: int = level.id
+    return number
+
+
+def _known_level(node: Node) -> Any:
+    """The level of a node, if it was recorded or was looked for before."""
+    if node.level is not None or node.extra is None:
         return node.level
-    todo, seen = [node], {node}
-    while todo:
-        n = todo.pop()
-        if n.level is not None:
-            return n.level
-        for edge in n.edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                todo.append(edge[0])
-    return ROOT
+    return node.extra.level
 
 
 def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
