@@ -128,10 +128,21 @@ def test_metadata_in_three_forms() -> None:
     assert second.shape == (1,) and second.dtype == np.float32 and not second.is_undefined
     assert second.sharding.device_set == {DEVICES[0]}
     assert third.is_undefined
+    assert isinstance(first, autograd.InputMetadata) and first.dtype == np.dtype(np.float32)
     assert node.num_inputs == 3 and len(node._input_metadata) == 3
     assert node.sharding == sharding and node.device == DEVICES[1]
     node.clear_input_metadata()
     assert node.num_inputs == 0 and node.device is None
+
+
+def test_metadata_from_a_device_a_length_and_an_array() -> None:
+    node = Scale(1.0)
+    node.add_input_metadata(3, jnp.float32, DEVICES[1])
+    node.add_input_metadata(np.ones((2, 2), np.float32))
+    assert [m.shape for m in node._input_metadata] == [(3,), (2, 2)]
+    assert node.device == DEVICES[1]
+    with pytest.raises(TypeError, match=r"Scale.add_input_metadata got tuple .* and no dtype"):
+        node.add_input_metadata((2, 3))
 
 
 def test_device_and_sharding_of_recorded_nodes() -> None:
@@ -209,6 +220,10 @@ def test_what_is_wanted_of_a_node() -> None:
     assert [node.should_compute_output(i) for i in range(3)] == [True, True, False]
     assert node.should_compute_output([(1, 3)]) and not node.should_compute_output([(2, 3)])
     assert node.should_compute_output([0, (2, 3)])
+    assert node.should_compute_output((1, 3)) and not node.should_compute_output(range(2, 3))
+    for bad in (3, -1, [(2, 4)], range(4)):
+        with pytest.raises(IndexError, match=r"Ask: Index out of range: -?\d, of 3 next edges"):
+            node.should_compute_output(bad)
     assert node.task_should_compute_output(1), "outside of a pass, what there is an edge for"
     autograd.grad(GradientEdge(node, 0), x)
     assert asked == [[True, False, False], True, False]
@@ -342,9 +357,17 @@ def test_edges() -> None:
         assert edge(x).is_valid()
         assert not autograd.collect_next_edges(x)[0].is_valid()
     assert autograd.collect_next_edges(x, 3.0, fad.tensor(1.0)) == [a, invalid, invalid]
+    assert autograd.collect_next_edges([x, {"k": 3.0}], None, x) == [a, invalid, invalid, a]
+    assert Edge() == invalid and Edge(a.node) == a
     assert autograd.any_variable_requires_grad(3.0, x)
+    assert autograd.any_variable_requires_grad([3.0, {"k": (x,)}])
     assert not autograd.any_variable_requires_grad(3.0, fad.tensor(1.0), x.detach())
     assert autograd.get_gradient_edge(y) == GradientEdge(y.grad_fn, 0)
+    for f in (edge, autograd.get_gradient_edge):
+        with pytest.raises(
+            TypeError, match=r"gradient_edge expects a Tensor, got Array float32\[2\]"
+        ):
+            f(jnp.ones(2))
 
 
 # Built-in nodes
@@ -519,6 +542,18 @@ def test_gather() -> None:
         assert x.grad.devices() == {d} and x.grad.tolist() == [2.0 * k] * 2
     with pytest.raises(ValueError, match="at least one Tensor"):
         autograd.Gather(DEVICES[0])()
+
+
+def test_gather_of_scalars_gives_a_vector() -> None:
+    """As in PyTorch, whose Gather unsqueezes them."""
+    x, y = leaf(2.0), fad.asarray(jax.device_put(jnp.array(3.0), DEVICES[1])).requires_grad_()
+    z = autograd.Gather(DEVICES[2])(x, y)
+    assert z.tolist() == [2.0, 3.0] and z.devices() == {DEVICES[2]}
+    assert [g.shape for g in z.grad_fn(fad.tensor([1.0, 1.0]))] == [(), ()]
+    (z * fad.asarray(jax.device_put(jnp.array([5.0, 7.0]), DEVICES[2]))).sum().backward()
+    assert (float(x.grad), float(y.grad)) == (5.0, 7.0) and y.grad.devices() == {DEVICES[1]}
+    with pytest.raises(ValueError, match=r"Scatter: Tensor float32\[\] has no dimension 0"):
+        autograd.Scatter(DEVICES)(x)
 
 
 def test_gather_of_what_requires_no_grad() -> None:

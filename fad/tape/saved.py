@@ -154,6 +154,8 @@ class PackedValue:
     def unpack(self, create_graph: bool) -> Any:
         """The value: detached, or as a Tensor with its history."""
         level = self.level
+        if self.hooks is not UNCHANGED:
+            refuse_in_traced_code("a hook for saved tensors", running=True)
         t = _quietly(level, self.hooks[1], self.data)
         if not isinstance(t, Tensor):
             raise TypeError(
