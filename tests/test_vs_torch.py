@@ -1172,6 +1172,15 @@ def any_of_several(lib: Any, log: Any) -> None:
 
 
 @program
+def any_of_several_that_need_no_gradient(lib: Any, log: Any) -> None:
+    x, c = lib.var(2.0), lib.tensor(3.0)
+    with lib.graph.register_multi_grad_hook([c, x], log.hook("any"), mode="any"):
+        (x * c).backward()
+    (x * c).backward()
+    log(x.grad)
+
+
+@program
 def multi_hooks_are_removed(lib: Any, log: Any) -> None:
     a, b = lib.var(2.0), lib.var(3.0)
     handle = lib.graph.register_multi_grad_hook((a, b), log.hook("all"))
@@ -1286,6 +1295,17 @@ def failing_pack_and_unpack(lib: Any, log: Any) -> None:
             "Output of saved tensor unpack_hook expected to be a Tensor but got result"
         ):
             y.backward()
+    log((x * x).requires_grad)
+
+
+@program
+def a_pack_hook_that_changes_its_input(lib: Any, log: Any) -> None:
+    x = lib.var(2.0)
+    with (
+        log.raises("A saved tensor pack hook is modifying its input in place"),
+        lib.graph.saved_tensors_hooks(lambda t: lib.write(t), lambda t: t),
+    ):
+        x * x
     log((x * x).requires_grad)
 
 

@@ -138,7 +138,14 @@ class PackedValue:
         self.level = level
         self.edge = None if edge is None else (weakref.ref(edge[0]), edge[1])
         self.hooks = hooks
-        self.data = _quietly(level, hooks[0], _bare(level, value))
+        given = _bare(level, value)
+        self.data = _quietly(level, hooks[0], given)
+        if given.meta is not None and given.meta.version > 0:
+            raise GradientError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
+                "pack hook can not be modified by in-place operations in order to avoid unexpected "
+                "side-effects: change a copy (t.clone())."
+            )
 
     def repack(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         """Pack with other hooks what no hooks of the user have packed so far."""
