@@ -192,10 +192,12 @@ def _run_task(
             running.current = node
             runs = needed is None or node in needed
             is_leaf = type(node) is AccumulateGrad
-            if node in wanted:
+            if node in wanted or (not runs and len(roots) == 1):
+                # Hooks of Tensors run where the pass ends. Also, as in PyTorch, those of a root that
+                # leads nowhere, if it is the only one.
                 if not runs or is_leaf:
                     cotangents = call_tensor_hooks(node, cotangents, create_graph)
-                for k in wanted[node]:
+                for k in wanted.get(node, ()):
                     assert captures is not None
                     results[k] = cotangents[captures[k][1]]
             if is_leaf:

@@ -17,7 +17,7 @@ from fad.dispatch import Level, bind, state
 from fad.errors import GradientError
 from fad.graph import InputMetadata, Node, alias, gradient_edge, running
 from fad.jaxapi import is_inexact
-from fad.primitive import SCALARS, Primitive, VjpPlan, aval_of
+from fad.primitive import Primitive, VjpPlan, aval_of
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.grad_mode import mark_inference
@@ -187,12 +187,10 @@ class PrimitiveNode(RecordedNode):
         return [v for v in self.values if not isinstance(v, PackedValue)]
 
     def release_variables(self) -> None:
-        for v in self.values or ():
-            if type(v) not in SCALARS:
-                self.values = None
-                self.tensors = []
-                self.versions = None
-                return
+        if self.values:
+            self.values = None
+            self.tensors = []
+            self.versions = None
 
     def __getattr__(self, name: str) -> Any:
         """``_saved_0``, ``_saved_self``, ``_saved_other``: kept inputs; ``_saved_result``: the output."""

@@ -17,6 +17,7 @@ from fad.primitive import Primitive
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.leaves import accumulate
 from fad.tape.record import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
+from fad.tape.saved import raise_released
 from fad.tensor import Tensor
 
 __all__ = ["level_of", "reach_leaf", "release", "step"]
@@ -37,6 +38,8 @@ def step(
     if type(node) is PrimitiveNode:
         if any(need):
             grads = spread(node.run(cotangents, need, create_graph), need)
+        elif node.values is None:
+            raise_released(node)
         else:
             grads = [None] * len(need)
     else:
