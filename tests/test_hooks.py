@@ -414,12 +414,15 @@ def test_hooks_compute_without_recording() -> None:
 
 def test_callbacks_run_last() -> None:
     x = leaf(2.0)
-    order: list[str] = []
+    order: list[Any] = []
     y = x * x
     y.register_hook(lambda g: autograd.queue_callback(lambda: order.append("callback")))
     x.register_hook(lambda g: order.append("leaf"))
+    y.register_hook(
+        lambda g: autograd.queue_callback(lambda: order.append(autograd.current_node()))
+    )
     y.backward()
-    assert order == ["leaf", "callback"]
+    assert order == ["leaf", "callback", None], "no node is being evaluated any more"
     with pytest.raises(GradientError, match="only be installed during backward"):
         autograd.queue_callback(print)
 

@@ -234,6 +234,7 @@ def _run_task(
                 if count == 1:
                     tie += 1
                     heapq.heappush(ready, (-n.sequence_nr, tie, n))
+        running.current, running.need = before[2:]
         for callback in task.callbacks:  # a callback may queue others
             callback()
     finally:
