@@ -550,7 +550,13 @@ class AccumulateGrad(Node):
         self.variable = variable
 
     def apply(self, *gradients: Any) -> Any:
-        (gradient,) = gradients
+        if len(gradients) != 1:
+            raise TypeError(f"AccumulateGrad: expected 1 arguments, got {len(gradients)} instead")
+        gradient, shape = gradients[0], tuple(self.variable.shape)
+        if gradient is not None and tuple(getattr(gradient, "shape", ())) != shape:
+            raise GradientError(
+                f"AccumulateGrad: got a gradient {describe(gradient)} for a variable of shape {shape}"
+            )
         self.work(gradient)
         return ()
 

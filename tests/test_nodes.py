@@ -188,6 +188,44 @@ def test_gradients_are_checked_against_metadata() -> None:
     assert x.grad.tolist() == [2.0]
 
 
+def test_gradients_of_no_form_are_refused() -> None:
+    class Give(Node):
+        def apply(self, g: Any) -> Any:
+            return self.what
+
+    x = leaf(1.0)
+    node = like(Give([edge(x)]), x)
+    for node.what in (3, 2.0, np.float32(1.0), jnp.ones(()), fad.tensor(1.0), None):  # type: ignore[attr-defined]
+        autograd.backward(GradientEdge(node, 0), create_graph=True)
+    assert float(x.grad) == 8.0
+    node.what = "text"  # type: ignore[attr-defined]
+    with pytest.raises(
+        GradientError,
+        match="Function Give returned an invalid gradient at index 0 - got str 'text'",
+    ):
+        autograd.backward(GradientEdge(node, 0))
+    accumulator = edge(x).node
+    with pytest.raises(GradientError, match=r"got a gradient Tensor float32\[2\] for a variable"):
+        accumulator(fad.tensor([1.0, 1.0]))
+    with pytest.raises(TypeError, match="AccumulateGrad: expected 1 arguments, got 2 instead"):
+        accumulator(fad.tensor(1.0), fad.tensor(1.0))
+    assert float(x.grad) == 8.0
+
+
+def test_plain_edges_are_roots_and_inputs_too() -> None:
+    x, y = leaf(2.0), leaf(3.0)
+    z = x * y
+    assert float(autograd.grad(edge(z), [edge(x)], retain_graph=True)[0]) == 3.0
+    autograd.backward([edge(z)], inputs=edge(y))
+    assert float(y.grad) == 2.0 and x.grad is None
+    with pytest.raises(TypeError, match="output 0 must be a Tensor, got Edge"):
+        autograd.backward([Edge()])
+    with pytest.raises(
+        GradientError, match="edge to input 3 of MultiplyBackward, which takes 1 gradients"
+    ):
+        autograd.backward(GradientEdge(z.grad_fn, 3), fad.tensor(1.0))
+
+
 def test_gradients_are_checked_for_devices() -> None:
     class Give(Node):
         def apply(self, g: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fad.dispatch import STATE_NAMES, bind, outlived, state
 from fad.errors import GradientError, describe
-from fad.graph import AccumulateGrad, GradientEdge, Node, gradient_edge, running
+from fad.graph import AccumulateGrad, Edge, GradientEdge, Node, gradient_edge, running
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
 from fad.tape import compiled
@@ -334,6 +334,11 @@ def _start(
     for k, (t, c) in enumerate(zip(tensors, cotangents, strict=True)):
         if isinstance(t, GradientEdge):
             known = t.node.metadata_of_inputs()
+            if known and t.output_nr >= len(known):
+                raise GradientError(
+                    f"{who}: output {k} is the edge to input {t.output_nr} of {t.node.name()}, which "
+                    f"takes {len(known)} gradients"
+                )
             meta = known[t.output_nr] if t.output_nr < len(known) else None
             level, edge = level_of(t.node), (t.node, t.output_nr)
             expected = None if meta is None or meta.is_undefined else meta
@@ -418,11 +423,16 @@ def _untracked(t: Any, k: int, who: str) -> str:
 def _sequence(x: Any) -> list[Any]:
     if x is None:
         return []
-    if isinstance(x, GradientEdge):
-        return [x]
-    if isinstance(x, dict):
-        return list(x.values())
-    return list(x) if isinstance(x, (tuple, list)) else [x]
+    if isinstance(x, (GradientEdge, Edge)):
+        items = [x]
+    elif isinstance(x, dict):
+        items = list(x.values())
+    else:
+        items = list(x) if isinstance(x, (tuple, list)) else [x]
+    return [
+        GradientEdge(i.node, i.input_nr) if isinstance(i, Edge) and i.node is not None else i
+        for i in items
+    ]
 
 
 def backward(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.dispatch import bind
-from fad.errors import GradientError
+from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, InputMetadata, Node, extra_of
 from fad.primitive import Primitive
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
@@ -83,7 +83,17 @@ def _run_by_hand(node: Node, cotangents: Sequence[Any], create_graph: bool) -> S
             f"Function {node.name()} returned an incorrect number of gradients "
             f"(expected {len(node.edges)}, got {len(grads)})"
         )
-    return [g if g is None or create_graph else level.detach(as_tensor(g)) for g in grads]
+    for i, g in enumerate(grads):
+        if g is not None and not isinstance(g, _VALUES):
+            raise GradientError(
+                f"Function {node.name()} returned an invalid gradient at index {i} - got {describe(g)} "
+                "but expected a Tensor or None"
+            )
+    grads = [None if g is None else as_tensor(g) for g in grads]
+    return grads if create_graph else [None if g is None else level.detach(g) for g in grads]
+
+
+_VALUES = (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)
 
 
 def level_of(node: Node) -> Any:
