@@ -43,11 +43,12 @@ from fad.arguments import (
     unhashable_message,
 )
 from fad.dispatch import bind
-from fad.errors import HostValueError
+from fad.errors import HostValueError, describe
+from fad.inplace import write
 from fad.primitive import Primitive
 from fad.tensor import Tensor
 
-__all__ = ["Op", "dress"]
+__all__ = ["Op", "dress", "fast_function"]
 
 PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
@@ -272,7 +273,7 @@ class Op:
         self.primitives: dict[Any, Primitive] = {}
         self.routes: dict[Any, Any] = {}
         self._plan: Plan | None = None
-        self.function = dress(_fast_function(self), twin, name, where)
+        self.function = dress(fast_function(self, binder), twin, name, where)
         self.function.op = self
 
     def __repr__(self) -> str:
@@ -402,13 +403,33 @@ class Op:
             _remember(route.known, quick, primitive, KNOWN)
 
 
-def _fast_function(op: Op) -> Any:
+def _into(op: Op, out: Any, result: Any) -> Any:
+    """Write a result into the Tensor that was given as ``out=``."""
+    who = f"{op.where}.{op.name}"
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{who}: out must be a Tensor, which can be changed, got {describe(out)}")
+    if type(result) in (tuple, list):
+        raise TypeError(f"{who}: out= is for functions with one result")
+    if jax.numpy.shape(result) != out.shape:
+        raise ValueError(
+            f"{who}: out has shape {out.shape}, but the result has shape {jax.numpy.shape(result)}"
+        )
+    return write(OUT, [out, result])
+
+
+OUT = Primitive("out", lambda _, result: jax.numpy.asarray(result))
+
+
+def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
     """What users call: the hot path of NOTE [how an operation finds its Primitive]."""
-    routes, binder, call = op.routes, op.binder, op.call
+    routes, call = op.routes, op.call
 
     def function(*args: Any, **kwargs: Any) -> Any:
         values: Any = args
         if kwargs:
+            if kwargs.get("out") is not None:
+                out = kwargs.pop("out")
+                return _into(op, out, function(*args, **kwargs))
             values = (*args, *kwargs.values())
             route = routes.get((*map(type, values), *kwargs))
         else:
@@ -416,26 +437,26 @@ def _fast_function(op: Op) -> Any:
         if type(route) is Primitive:
             primitive: Any = route
         elif route is None:
-            return call(args, kwargs)
+            return call(args, kwargs, binder)
         elif route.simple:
             try:
                 at = route.tuple
                 key = route.statics(values)
                 primitive = route.known[key if at < 0 else (key, *map(type, values[at]))]
             except (KeyError, TypeError):  # new, or a tuple that has no hash
-                return call(args, kwargs)
+                return call(args, kwargs, binder)
             values = route.leaves(values)
         else:
             try:
                 primitive, values = op.find(route, values)
             except Unhashable:
-                return call(args, kwargs)
+                return call(args, kwargs, binder)
             if primitive is None:
-                return call(args, kwargs)
+                return call(args, kwargs, binder)
         try:
             out = binder(primitive, values)
         except _RECOVERABLE:
-            return call(args, kwargs)
+            return call(args, kwargs, binder)
         return primitive.unflatten(out) if type(out) is tuple else out
 
     return function

@@ -19,14 +19,15 @@ import jax
 from fad import trees
 from fad.calls import FunctionOp
 from fad.dispatch import bind, map_tensors, outlived
-from fad.errors import StructureError, describe
+from fad.errors import LevelError, StructureError, describe
+from fad.graph import Captures
 from fad.levels import JvpLevel
 from fad.primitive import Primitive, aval_of
 from fad.rules import Rules, Saved, pull_through, push_through
 from fad.tape.record import GradLevel, RecordingLevel
 from fad.templates import Template
 from fad.tensor import Tensor, new_tensor
-from fad.transforms.boundary import enter, has_tensor, leave, lower
+from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
 
 __all__ = ["checkpoint"]
 
@@ -38,14 +39,13 @@ class WatchLevel(RecordingLevel):
     with the Tensors themselves.
     """
 
-    __slots__ = ("captures", "index", "replacements")
+    __slots__ = ("captures", "replacements")
 
     kind = "checkpoint"
 
     def __init__(self, replacements: Sequence[Any] | None) -> None:
         super().__init__()
-        self.captures: list[Tensor] = []
-        self.index: dict[int, int] = {}
+        self.captures = Captures()
         self.replacements = replacements
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
@@ -64,10 +64,7 @@ class WatchLevel(RecordingLevel):
             return x
         if x.level is self:
             return x.value
-        at = self.index.get(id(x))
-        if at is None:
-            at = self.index[id(x)] = len(self.captures)
-            self.captures.append(x)
+        at = self.captures.position(x)
         if self.replacements is None:
             return x
         if at >= len(self.replacements):
@@ -135,6 +132,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Raises:
         StructureError: the second run met other Tensors than the first.
+        LevelError: f changes an argument, or a Tensor from outside, in place.
 
     Source: ``jax.checkpoint``, ``torch.utils.checkpoint``.
 
@@ -161,14 +159,20 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
                 ]
                 new_args, new_kwargs = trees.unflatten(structure, inside)
                 outs, out_structure = trees.flatten(f(*new_args, **new_kwargs))
+                if any([was_written(x) for x in inside]):
+                    raise LevelError(
+                        "checkpoint: the function changes an argument in place, and it runs more than "
+                        "once: write to a copy (x.clone()) and return it"
+                    )
                 return [level.lower(o) for o in outs], out_structure
 
         level = WatchLevel(None)
         outs, out_structure = run(level, operands)
-        if any(_is_tracked(x) for x in (*operands, *level.captures)):
-            rules = CheckpointRules(run, len(level.captures))
+        captures = level.captures.tensors
+        if any(_is_tracked(x) for x in (*operands, *captures)):
+            rules = CheckpointRules(run, len(captures))
             op = FunctionOp(rules)
-            arrays = list(bind(op, [*level.captures, *operands]))
+            arrays = list(bind(op, [*captures, *operands]))
             outs = trees.flatten(op.template.join(arrays))[0]
         return leave(trees.unflatten(out_structure, outs), tensors)
 
