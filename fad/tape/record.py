@@ -143,6 +143,8 @@ class PrimitiveNode(RecordedNode):
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
         plan = self.plan
+        # Another thread may release the node now: it takes `values` away first.
+        tensors, versions = self.tensors, self.versions
         values = self.values
         for c in cotangents:
             if c is not None:
@@ -154,10 +156,10 @@ class PrimitiveNode(RecordedNode):
         if self.packed:
             saved = [unpack(v, create_graph) for v in values]
         else:
-            check_versions(self, self.tensors, self.versions)
+            check_versions(self, tensors, versions)
             if self.written is not None:
                 raise_written(self, self.written)
-            saved = self._tracked(values) if create_graph else values
+            saved = self._tracked(tensors, values) if create_graph else values
         if plan.single:
             given = None
             cts = cotangents
@@ -171,9 +173,9 @@ class PrimitiveNode(RecordedNode):
             return bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
         return bind(plan.vjp(given, wanted), [*saved, *cts])
 
-    def _tracked(self, values: Sequence[Any]) -> list[Any]:
+    def _tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Kept inputs and outputs as Tensors with their history."""
-        saved = list(self.tensors)
+        saved = list(tensors)
         for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
             t = alias(self.level.lift(v))
             t.requires_grad = True
@@ -194,12 +196,10 @@ class PrimitiveNode(RecordedNode):
             self.written = (output_nr, version)
 
     def release_variables(self) -> None:
-        for v in self.values or ():
-            if type(v) not in SCALARS:
-                self.values = None
-                self.tensors = []
-                self.versions = None
-                return
+        if self.values:
+            self.values = None
+            self.tensors = []
+            self.versions = None
 
     def __getattr__(self, name: str) -> Any:
         """``_saved_0``, ``_saved_self``, ``_saved_other``: kept inputs; ``_saved_result``: the output."""
@@ -230,7 +230,7 @@ class PrimitiveNode(RecordedNode):
         check_versions(self, self.tensors, self.versions)
         if self.written is not None:
             raise_written(self, self.written)
-        x = self._tracked(self.values)[place]
+        x = self._tracked(self.tensors, self.values)[place]
         return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
 
 
