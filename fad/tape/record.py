@@ -398,6 +398,8 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
                 mask.append(a.requires_grad)
                 lower.append(a.value)
                 continue
+            if a.level is ROOT and not a.requires_grad:  # nothing knows it: as good as its array
+                a = a.value
         elif type(a) in SCALARS:
             key.append(type(a))
             scalars = True
