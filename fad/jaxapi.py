@@ -34,6 +34,7 @@ __all__ = [
     "set_current_trace",
     "shaped_array",
     "varying_axes",
+    "zeros",
 ]
 
 MINIMUM_JAX = (0, 10, 2)
@@ -84,6 +85,14 @@ def varying_axes(aval: Any) -> frozenset[Any]:
     """The names of the ``shard_map`` axes along which a value differs between devices."""
     kind = getattr(aval, "manual_axis_type", None)
     return frozenset() if kind is None else frozenset(kind.varying)
+
+
+def zeros(aval: Any) -> Any:
+    """Zeros of an abstract value, with its explicit sharding and the axes that it varies along."""
+    sharded = any([axis is not None for axis in aval.sharding.spec])
+    if varying_axes(aval) or (sharded and is_tracing()):
+        return ad.instantiate_zeros(ad.Zero(aval))
+    return jax.numpy.zeros(aval.shape, aval.dtype)
 
 
 def new_primitive(name: str) -> Any:
