@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src import config as _config
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching, mlir
 
@@ -33,18 +34,32 @@ __all__ = [
     "outside_trace",
     "set_current_trace",
     "shaped_array",
+    "trace_context",
     "varying_axes",
     "zeros",
 ]
 
 MINIMUM_JAX = (0, 10, 2)
+BELOW_JAX = (0, 13)
 
-_version = tuple(int("".join(c for c in p if c.isdigit()) or 0) for p in jax.__version__.split("."))
-if _version[:3] < MINIMUM_JAX:
-    raise ImportError(
-        f"fad needs jax {'.'.join(map(str, MINIMUM_JAX))} or newer, found jax {jax.__version__}: "
-        "pip install --upgrade jax"
-    )
+
+def check_version(version: str) -> None:
+    """Refuse a version of JAX that fad does not work with.
+
+    Raises:
+        ImportError: it is out of the range, which the message gives.
+    """
+    digits = ["".join(c for c in part if c.isdigit()) for part in version.split(".")]
+    number = tuple([int(d or 0) for d in digits[:3]])
+    if not MINIMUM_JAX <= number < BELOW_JAX:
+        least, below = (".".join(map(str, v)) for v in (MINIMUM_JAX, BELOW_JAX))
+        raise ImportError(
+            f"fad works with jax>={least},<{below}, found jax {version}: "
+            f"pip install 'jax>={least},<{below}'"
+        )
+
+
+check_version(jax.__version__)
 
 Jaxpr = jex_core.Jaxpr
 ClosedJaxpr = jex_core.ClosedJaxpr
@@ -74,6 +89,11 @@ def is_tracing() -> bool:
                 return True
             trace = getattr(trace, "parent_trace", None)
     return False
+
+
+def trace_context() -> Any:
+    """What of JAX's settings and surroundings a trace depends on; hashable."""
+    return _config.trace_context()
 
 
 def x64_enabled() -> bool:

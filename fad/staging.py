@@ -30,7 +30,7 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.dispatch import bind, map_tensors, outlived, state
-from fad.errors import StructureError
+from fad.errors import LevelError, StructureError, describe
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_of, struct_of
 from fad.tape.record import RecordingLevel
@@ -67,6 +67,15 @@ class StagedLevel(RecordingLevel):
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
             return new_tensor(x.value, self)
         return x
+
+    def outlive(self, t: Tensor) -> Any:
+        if not isinstance(t.value, jax.core.Tracer):
+            return t.value
+        raise LevelError(
+            f"a Tensor ({describe(t)}) of a function that is being compiled (by jit, or as the body of "
+            "scan, cond, ...) was used after its trace had finished, where it has no value: return it "
+            "from the function, rather than store it outside"
+        )
 
     def lower(self, x: Any) -> Any:
         """``x`` as JAX sees it inside of the body."""
