@@ -108,9 +108,9 @@ def varying_axes(aval: Any) -> frozenset[Any]:
 
 
 def zeros(aval: Any) -> Any:
-    """Zeros of an abstract value, with its explicit sharding and the axes that it varies along."""
+    """Zeros of an abstract value: its weak type, explicit sharding, the axes that it varies along."""
     sharded = any([axis is not None for axis in aval.sharding.spec])
-    if varying_axes(aval) or (sharded and is_tracing()):
+    if varying_axes(aval) or aval.weak_type or (sharded and is_tracing()):
         return ad.instantiate_zeros(ad.Zero(aval))
     return jax.numpy.zeros(aval.shape, aval.dtype)
 
