@@ -14,6 +14,7 @@ from fad.compilation import jit as jit
 from fad.function import Function as Function
 from fad.methods import asarray as asarray
 from fad.methods import tensor as tensor
+from fad.protocols import from_dlpack as from_dlpack
 from fad.stopping import stop_gradient as stop_gradient
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode

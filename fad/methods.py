@@ -111,7 +111,7 @@ def _concrete(x: Tensor, what: str) -> Any:
     return value
 
 
-def _is_tracked(x: Any) -> bool:
+def is_tracked(x: Any) -> bool:
     while isinstance(x, Tensor):
         if x.requires_grad or (isinstance(x.level, JvpLevel) and x.aux is not None):
             return True
@@ -145,7 +145,7 @@ def _numpy(self: Tensor) -> np.ndarray:
         HostValueError: it is batched or being traced.
     """
     value = _concrete(self, "numpy()")
-    if _is_tracked(self):
+    if is_tracked(self):
         raise TrackedValueError(
             "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
             "write x.detach().numpy()"
@@ -521,7 +521,6 @@ def _install() -> None:
     members: dict[str, Any] = {
         "__array__": _dunder_array,
         "__array_priority__": 1000,
-        "__array_ufunc__": None,
         "__bool__": _scalar(bool, "bool()"),
         "__complex__": _scalar(complex, "complex()"),
         "__contains__": _contains,

@@ -68,6 +68,7 @@ LAYERS = [
     "transforms",
     "transforms.*",
     "methods",
+    "protocols",
     "autograd.*",
     "autograd",
     "signatures",
