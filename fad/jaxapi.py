@@ -22,6 +22,7 @@ __all__ = [
     "Literal",
     "ad",
     "batching",
+    "current_trace",
     "evaluate_equation",
     "float0",
     "inner_jaxprs",
@@ -71,10 +72,16 @@ shaped_array = jax.core.ShapedArray
 set_current_trace = jex_core.set_current_trace
 
 
+def current_trace() -> Any:
+    """The JAX trace that operations go to now; outside of all transforms, the one that runs them."""
+    with jex_core.take_current_trace() as trace:
+        return trace
+
+
 @contextlib.contextmanager
-def outside_trace() -> Iterator[Any]:
-    """Compute eagerly inside of a JAX trace; gives the trace, for `set_current_trace`."""
-    with jex_core.take_current_trace() as trace, jax.core.eval_context():
+def outside_trace(outer: Any) -> Iterator[Any]:
+    """Compute in the trace ``outer`` while an inner one is at work; gives the inner one."""
+    with jex_core.take_current_trace() as trace, jex_core.set_current_trace(outer):
         yield trace
 
 

@@ -44,15 +44,17 @@ class StagedLevel(RecordingLevel):
 
     Arguments:
         inputs: tracers for the captures known so far, None while they are being looked for.
+        outer: the JAX trace around the staged call, where values of outer levels are computed with.
     """
 
-    __slots__ = ("captures", "index", "inputs", "operands", "trace")
+    __slots__ = ("captures", "index", "inputs", "operands", "outer", "trace")
 
     kind = "staged"
 
-    def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any]) -> None:
+    def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any], outer: Any) -> None:
         super().__init__()
         self.inputs = inputs
+        self.outer = outer
         self.operands = operands
         self.captures: list[Any] = []
         self.index: dict[int, int] = {}
@@ -128,9 +130,10 @@ def stage(
     ]
     captures: list[Any] = []
     found: dict[str, Any] = {}
+    outer = jaxapi.current_trace()
 
     def traced(inputs: Sequence[Any] | None, *leaves: Any) -> list[Any]:
-        level = StagedLevel(inputs, operands)
+        level = StagedLevel(inputs, operands, outer)
         with level:
             leaves_out, found["structure"] = trees.flatten(run(level, *leaves))
             result = [level.lower(x) for x in leaves_out]
@@ -230,7 +233,7 @@ def in_body(level: StagedLevel, f: Callable[..., Any]) -> Callable[..., Any]:
             lambda x: new_tensor(x, level) if isinstance(x, jax.Array) else x, (args, kwargs)
         )
         before = level.trace
-        with jaxapi.outside_trace() as level.trace:
+        with jaxapi.outside_trace(level.outer) as level.trace:
             try:
                 out = f(*inside, **inside_kwargs)
                 with jaxapi.set_current_trace(level.trace):
