@@ -112,6 +112,7 @@ def run(steps: int) -> None:
     for name in params:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
     if jax.process_index() == 0:
+        print(f"the targets: {fad.asarray(shards[1])!r}")
         print(
             f"{jax.device_count()} devices in {jax.process_count()} process(es): "
             f"loss {values[0]:.4f} -> {values[-1]:.4f}, as on one device"

@@ -232,6 +232,10 @@ def _short(value: Any) -> str:
         return f"<{describe(value)}>"
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return f"<{describe(value)}>"
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return f"<{describe(value)}, in part on other processes>"
+    if isinstance(value, jax.Array) and value.is_deleted():
+        return f"<{describe(value)}, deleted>"
     return np.array2string(
         np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor("
     )

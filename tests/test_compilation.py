@@ -145,6 +145,7 @@ def test_donated_memory_is_given_up():
         assert_close(out["b"], -X)
     with pytest.raises(RuntimeError, match="deleted"):
         params["w"] + 1
+    assert repr(params["w"]) == "Tensor(<Array float32[3], deleted>, dtype=float32)"
 
 
 def test_donation_by_name_and_beside_static_arguments():

@@ -155,3 +155,4 @@ def test_data_parallel_training_agrees_with_one_device():
 def test_data_parallel_training_in_two_processes():
     out = run_example("--processes", "2", "--steps", "5")
     assert "8 devices in 2 process(es): loss" in out and "as on one device" in out
+    assert "Tensor(<Array float32[256,1], in part on other processes>, dtype=float32)" in out

@@ -486,6 +486,16 @@ def test_fad_transforms_inside_of_native_ones(F):
         assert_close(ours(X), (theirs or others[k])(X), rtol=1e-3)
 
 
+def test_jax_code_inside_of_fad_may_close_over_tracers():
+    def nested(grad, wrap):
+        return lambda y: grad(wrap(lambda x: jnp.sin(x * y)))(1.0)
+
+    ours, theirs = nested(fad.grad, fad.from_jax), nested(jax.grad, lambda f: f)
+    for transform in (lambda f: f, jax.jit, jax.grad, lambda f: jax.jit(jax.jacfwd(f))):
+        assert_close(transform(ours)(X[0]), transform(theirs)(X[0]))
+        assert_close(jax.vmap(transform(ours))(X), jax.vmap(transform(theirs))(X))
+
+
 def test_linear_functions_transpose_batched_or_not():
     _, push = jax.linearize(lambda x: Both.apply(x, W), X)
     (back,) = jax.linear_transpose(push, X)(X)
