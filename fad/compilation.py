@@ -29,7 +29,7 @@ from fad.staging import StagedLevel, in_body, stage
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.tape.record import ROOT
 from fad.tensor import Tensor, new_tensor
-from fad.transforms.boundary import argument_names, has_tensor, leave
+from fad.transforms.boundary import argument_names, leave
 
 __all__ = ["Compiled", "jit"]
 
@@ -93,10 +93,11 @@ class Compiled:
         else:
             fixed = [x.find() if isinstance(x, _Lanes) else x for x in entry.fixed]
             out = bind(entry.primitive, [*fixed, *leaves])
-        tensors = has_tensor(leaves)
-        return leave(
-            trees.unflatten(entry.structure, list(out) if type(out) is tuple else [out]), tensors
-        )
+        outs = list(out) if type(out) is tuple else [out]
+        tensors = any([isinstance(x, Tensor) for x in leaves])
+        if tensors or any([isinstance(x, Tensor) for x in outs]):
+            outs = leave(outs, tensors)
+        return trees.unflatten(entry.structure, outs)
 
     def _trace(
         self,
