@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -120,9 +122,9 @@ def conj(tree):
     return jax.tree.map(jnp.conj, tree)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("subject", SUBJECTS)
-def test_floating_and_complex_dtypes(subject, dtype):
+@pytest.mark.sweep("case", list(itertools.product(SUBJECTS, DTYPES)), sample=32, ids="-".join)
+def test_floating_and_complex_dtypes(case):
+    subject, dtype = case
     ours, native = SUBJECTS[subject]
     with jax.enable_x64(dtype in ("float64", "complex128")):
         x = make(dtype)
