@@ -16,7 +16,15 @@ from fad.primitive import Primitive
 from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 
-__all__ = ["BatchLevel", "JvpLevel", "bind_collective", "bind_random", "broadcast", "move_axis"]
+__all__ = [
+    "BatchLevel",
+    "JvpLevel",
+    "bind_collective",
+    "bind_random",
+    "broadcast",
+    "marker_of",
+    "move_axis",
+]
 
 
 class JvpLevel(RecordingLevel):
@@ -72,7 +80,7 @@ class BatchLevel(RecordingLevel):
         first: the number of the first lane, where the batch is one chunk of a larger one.
     """
 
-    __slots__ = ("axis_name", "batch_size", "first", "randomness")
+    __slots__ = ("axis_name", "batch_size", "first", "marker", "randomness")
 
     kind = "vmap"
 
@@ -84,6 +92,8 @@ class BatchLevel(RecordingLevel):
         self.batch_size = batch_size
         self.axis_name = axis_name
         self.randomness = randomness
+        # A batched value that stands for the lanes as such, see `bind_collective`.
+        self.marker: Tensor | None = None
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         values: list[Any] = []
@@ -186,8 +196,15 @@ def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
     ]
     if not levels:
         return bind(op, args)
-    markers = [new_tensor(jnp.zeros(level.batch_size), level, 0) for level in levels]
+    markers = [marker_of(level) for level in levels]
     return bind(_ignoring_first(op, len(markers)), [*markers, *args])
+
+
+def marker_of(level: BatchLevel) -> Tensor:
+    """The operand that carries a collective to ``level``; the same one each time."""
+    if level.marker is None:
+        level.marker = new_tensor(jnp.zeros(level.batch_size), level, 0)
+    return level.marker
 
 
 @functools.lru_cache(maxsize=1024)

@@ -114,7 +114,7 @@ def _concrete(x: Tensor, what: str) -> Any:
     return value
 
 
-def _is_tracked(x: Any) -> bool:
+def is_tracked(x: Any) -> bool:
     while isinstance(x, Tensor):
         if x.requires_grad or (isinstance(x.level, JvpLevel) and x.aux is not None):
             return True
@@ -148,7 +148,7 @@ def _numpy(self: Tensor) -> np.ndarray:
         HostValueError: it is batched or being traced.
     """
     value = _concrete(self, "numpy()")
-    if _is_tracked(self):
+    if is_tracked(self):
         raise TrackedValueError(
             "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
             "write x.detach().numpy()"
@@ -235,6 +235,10 @@ def _short(value: Any) -> str:
         return f"<{describe(value)}>"
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return f"<{describe(value)}>"
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return f"<{describe(value)}, in part on other processes>"
+    if isinstance(value, jax.Array) and value.is_deleted():
+        return f"<{describe(value)}, deleted>"
     return np.array2string(
         np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor("
     )
@@ -613,7 +617,6 @@ def _install() -> None:
     members: dict[str, Any] = {
         "__array__": _dunder_array,
         "__array_priority__": 1000,
-        "__array_ufunc__": None,
         "__bool__": _scalar(bool, "bool()"),
         "__complex__": _scalar(complex, "complex()"),
         "__contains__": _contains,
