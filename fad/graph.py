@@ -589,7 +589,7 @@ def gradient_edge(t: Tensor) -> tuple[Node, int]:
     if node is None:
         return accumulator_of(t), 0
     node.has_parent = True
-    return node, t.output_nr
+    return node, t._output_nr
 
 
 def alias(x: Any) -> Any:

@@ -39,10 +39,10 @@ class JvpLevel(RecordingLevel):
         tangents: list[Any] = []
         moving = False
         for a in args:
-            if isinstance(a, Tensor) and a.level is self:
-                primals.append(a.value)
-                tangents.append(a.aux)
-                moving = moving or a.aux is not None
+            if isinstance(a, Tensor) and a._level is self:
+                primals.append(a._value)
+                tangents.append(a._aux)
+                moving = moving or a._aux is not None
             else:
                 primals.append(a)
                 tangents.append(None)
@@ -100,10 +100,10 @@ class BatchLevel(RecordingLevel):
         dims: list[int | None] = []
         batched = False
         for a in args:
-            if isinstance(a, Tensor) and a.level is self:
-                values.append(a.value)
-                dims.append(a.aux)
-                batched = batched or a.aux is not None
+            if isinstance(a, Tensor) and a._level is self:
+                values.append(a._value)
+                dims.append(a._aux)
+                batched = batched or a._aux is not None
             else:
                 values.append(a)
                 dims.append(None)
@@ -123,8 +123,8 @@ class BatchLevel(RecordingLevel):
         return x
 
     def aval(self, t: Tensor) -> Any:
-        aval = t.value.aval
-        return aval if t.aux is None else _without_dim(aval, t.aux)
+        aval = t._value.aval
+        return aval if t._aux is None else _without_dim(aval, t.aux)
 
     def outlive(self, t: Tensor) -> Any:
         if t.aux is None:

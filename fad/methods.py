@@ -365,10 +365,8 @@ def _is_view(self: Tensor) -> bool:
 
 def _base(self: Tensor) -> Tensor | None:
     """The Tensor that this is a view of, None if it is none."""
-    if type(self) is not views.Alias:
-        return None
-    base: Tensor | None = self.meta.link.base  # type: ignore[union-attr]
-    return base
+    link = views.link_of(self)
+    return None if link is None else link.base
 
 
 def _view_fn(self: Tensor) -> Callable[[Any], Any]:
@@ -703,7 +701,8 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     if not t.level.alive:
         return _flatten_tensor(outlived(t))
     leaf: Any = object.__new__(TrackedTensor)
-    leaf.value, leaf.level, leaf.aux, leaf.meta = t.value, t.level, t.aux, t.meta
+    leaf.value, leaf.level, leaf.aux = t.value, t.level, t.aux
+    leaf.meta = t.meta if views.link_of(t) is None else None  # a leaf stays what it was
     leaf.requires_grad, leaf.output_nr = t.requires_grad, t.output_nr
     leaf.node = t.node
     if t.requires_grad and t.node is None:
@@ -719,5 +718,4 @@ def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
     return child if isinstance(child, Tensor) else new_tensor(child, ROOT)
 
 
-for _kind in (Tensor, views.Alias):
-    jax.tree_util.register_pytree_node(_kind, _flatten_tensor, _unflatten_tensor)
+jax.tree_util.register_pytree_node(Tensor, _flatten_tensor, _unflatten_tensor)
