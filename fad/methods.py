@@ -16,7 +16,7 @@ from fad.errors import GradientError, HostValueError, LevelError, TrackedValueEr
 from fad.graph import accumulator_of
 from fad.indexing import At, get_item
 from fad.inplace import set_item
-from fad.jaxapi import is_inexact
+from fad.jaxapi import is_inexact, is_tracing
 from fad.levels import BatchLevel, JvpLevel
 from fad.mutation import IN_PLACE, OPERATORS, in_place
 from fad.primitive import Primitive
@@ -561,6 +561,13 @@ _VIEWS: dict[Any, views.ViewOp] = {}
 _PUT: dict[Any, Primitive] = {}
 
 
+def _put(x: Any, target: Any) -> Any:
+    if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
+        # In compiled code JAX's device_put leaves the layout to XLA; this one says it.
+        return jax.lax.with_sharding_constraint(x, target)
+    return jax.device_put(x, target)
+
+
 def _to(self: Tensor, target: Any) -> Any:
     """The Tensor on another device or sharding, or in another dtype; derivatives follow it back.
 
@@ -572,7 +579,7 @@ def _to(self: Tensor, target: Any) -> Any:
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
         op = _PUT.get(target)
         if op is None:
-            op = _PUT[target] = Primitive("to", lambda x: jax.device_put(x, target), jit=False)
+            op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)
         return bind(op, (self,))
     if jnp.dtype(target) == self.dtype:
         return self

@@ -61,6 +61,25 @@ def test_to_moves_between_devices_and_shardings_and_back():
 
 
 @pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: lambda x: f(fad.asarray(x)),
+        fad.jit,
+        lambda f: jax.jit(fad.to_jax(f)),
+        lambda f: lambda x: fad.jvp(f, (x,), (x,))[1],
+        lambda f: fad.jit(lambda x: fad.linearize(f, x)[1](x)),
+        lambda f: fad.jit(fad.grad(lambda x: (f(x) ** 2).sum())),
+        lambda f: jax.jit(jax.grad(fad.to_jax(lambda x: (f(x) ** 2).sum()))),
+    ],
+)
+def test_to_a_sharding_in_compiled_code_and_under_transforms(transform):
+    out = transform(lambda x: x.to(BY_ROWS))(VALUES)
+    expected = transform(lambda x: x.to("float32"))(VALUES)
+    assert lies_by_rows(out), out.sharding
+    assert_close(out, expected)
+
+
+@pytest.mark.parametrize(
     "f",
     [
         lambda x: 2.0 * x,
