@@ -364,7 +364,7 @@ def index_put(form: tuple[Any, ...]) -> Primitive:
     def changed(x: Any, v: Any, *values: Any) -> Any:
         return update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
 
-    return Primitive("index_put", changed)
+    return Primitive("index_put", changed, positions=True)
 
 
 COPY = Primitive("copy", _copied)
@@ -393,7 +393,7 @@ def copy_write(form: Form) -> Primitive:
         view = jax.eval_shape(view_shape, base, *numbers)
         return chain_put(ops, base, _copied(view, v), split_numbers(form, numbers))
 
-    return Primitive("CopySlices", changed)
+    return Primitive("CopySlices", changed, positions=True)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -409,7 +409,7 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
 
     planner: Any = functools.partial(CopySlicesPlan, inner, form)
     selects = all([op.selects for op in ops])
-    return Primitive("CopySlices", changed, planner=planner if selects else None)
+    return Primitive("CopySlices", changed, planner=planner if selects else None, positions=True)
 
 
 ADDITIVE = frozenset(["add", "subtract"])
@@ -477,4 +477,4 @@ class CopySlicesPlan(VjpPlan):
                 grads.insert(0, total)
             return tuple(grads)
 
-        return Primitive("CopySlices_vjp", vjp)
+        return Primitive("CopySlices_vjp", vjp, positions=True)

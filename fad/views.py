@@ -484,7 +484,7 @@ def chain_primitive(form: Form) -> Primitive:
     def view(x: Any, *numbers: Any) -> Any:
         return chain_forward(ops, x, split_numbers(form, numbers))
 
-    return Primitive(ops[-1].primitive.name, view)
+    return Primitive(ops[-1].primitive.name, view, positions=True)
 
 
 def chain_forward(ops: Sequence[ViewOp], x: Any, numbers: Sequence[Sequence[Any]]) -> Any:
