@@ -297,6 +297,43 @@ def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -
     return _paste(x, view, starts)
 
 
+def add_basic(form: tuple[Any, ...], x: Any, v: Any, values: Sequence[Any]) -> Any:
+    """``x`` with ``v`` added to ``x[index]``; None where that is no addition at a constant place.
+
+    JAX differentiates an addition as one: nothing is cut out of the gradient and put back.
+    """
+    starts: list[int] = []
+    lengths: list[int] = []
+    sizes = iter(x.shape)
+    for f, i in zip(form, _rebuild(form, values), strict=True):
+        if f == _NEW:
+            continue
+        size = next(sizes)
+        if f == _INT:
+            start, length = i, 1
+        elif isinstance(i, tuple):
+            start, length = i
+        else:
+            start, _, step = i.indices(size)
+            length = len(range(*i.indices(size)))
+            if step != 1:
+                return None
+        if not isinstance(start, int) or length == 0:
+            return None
+        starts.append(start)
+        lengths.append(length)
+    dims = tuple(range(x.ndim))
+    return jax.lax.scatter_add(
+        x,
+        np.array(starts, np.int32),
+        jax.lax.reshape(v, lengths),
+        jax.lax.ScatterDimensionNumbers(dims, (), dims),
+        indices_are_sorted=True,
+        unique_indices=True,
+        mode=jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
+
+
 def _reverses(entry: slice) -> bool:
     return entry.step is not None and entry.step < 0
 
@@ -323,7 +360,10 @@ def view_of(form: tuple[Any, ...]) -> ViewOp:
     def put(x: Any, view: Any, *values: Any) -> Any:
         return put_basic(form, x, view, values)
 
-    return ViewOp(getter(form), Write.FUNCTION, put)
+    def add(x: Any, v: Any, *values: Any) -> Any:
+        return add_basic(form, x, v, values) if x.ndim else None
+
+    return ViewOp(getter(form), Write.FUNCTION, put, add)
 
 
 class At:

@@ -71,6 +71,8 @@ class ViewOp:
         primitive: the view of its parent, from the parent and the step's numbers.
         write: how to put a changed view back.
         put: for ``Write.FUNCTION``, ``put(parent, view, *numbers)`` in plain JAX.
+        add: ``add(parent, v, *numbers)`` in plain JAX, the parent with ``v`` added to the view where
+            there is a way that is better than to put back the sum; None elsewhere.
         selects: each element of the view is one of the parent, so that a gradient of the parent is
             viewed and written to as the parent is.
     """
@@ -78,6 +80,7 @@ class ViewOp:
     primitive: Primitive
     write: Write
     put: Callable[..., Any] | None = None
+    add: Callable[..., Any] | None = None
     selects: bool = True
 
     def forward(self, parent: Any, numbers: Sequence[Any]) -> Any:
