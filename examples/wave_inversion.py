@@ -3,9 +3,9 @@
     python examples/wave_inversion.py [--iterations 60] [--steps 400] [--eager]
 
 A solver of the acoustic wave equation in two dimensions, written as NumPy code that changes its arrays
-in place, is run for eight sources. Then the velocity at every point is recovered by gradient descent through
-all of its time steps: compiled, batched over the sources, and with the memory of a few steps alone.
-`--eager` runs the same functions line by line, with a Python loop over time, to step through them in a debugger.
+in place, is run for eight sources. Then the velocity at every point is recovered by gradient descent
+through all of its time steps: compiled, batched over the sources, with the memory of a few steps alone.
+`--eager` runs the same functions line by line, to step through them in a debugger.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def misfit(inside, heard, sources, pulses, eager=False):
 
 
 def true_velocity() -> np.ndarray:
-    """A fast lens and a slow one, a ring, and a wedge; the background elsewhere."""
+    """Two fast bodies and a slow one; the background elsewhere."""
     inner = SIZE - 2 * RIM
     y, x = np.mgrid[0.5:inner, 0.5:inner] / inner - 0.5
     velocity = np.full((inner, inner), BACKGROUND)
@@ -168,8 +168,8 @@ def relative_error(found: np.ndarray, true: np.ndarray) -> float:
     return float(np.linalg.norm(found - true) / np.linalg.norm(true - BACKGROUND))
 
 
-def draw_figure(path: Path, true, found, heard, misfits) -> None:
-    """The true velocity, the recovered one, their difference; one record, and the misfit."""
+def draw_figure(path: Path, true, found, misfits) -> None:
+    """The true velocity, the recovered one, their difference, and the misfit on the way."""
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     axes = figure.subplots(1, 4, width_ratios=[1, 1, 1, 0.9])
     reach = float(np.abs(true - BACKGROUND).max())
@@ -226,10 +226,10 @@ def main(arguments: list[str] | None = None) -> float:
         f"[bold]relative error of the velocity[/]: {before:.3f} before, {after:.3f} after"
     )
     with rc_context({"font.size": 10}):
-        draw_figure(options.out, true, found, heard, misfits)
+        draw_figure(options.out, true, found, misfits)
     console.print(f"figure: {options.out}")
     console.print(f"{time.perf_counter() - start:.0f} s in all")
-    if iterations >= 60 and steps >= 400 and not after < 0.35:
+    if iterations >= 60 and steps >= 400 and not after < 0.2:
         raise SystemExit("the velocity was not recovered")
     return after
 

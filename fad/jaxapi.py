@@ -21,6 +21,7 @@ __all__ = [
     "Literal",
     "ad",
     "batching",
+    "current_trace",
     "evaluate_equation",
     "float0",
     "inner_jaxprs",
@@ -55,10 +56,17 @@ shaped_array = jax.core.ShapedArray
 set_current_trace = jex_core.set_current_trace
 
 
+def current_trace() -> Any:
+    """The JAX trace that operations go to now, for `set_current_trace`."""
+    with jex_core.take_current_trace() as trace:
+        return trace
+
+
 @contextlib.contextmanager
-def outside_trace() -> Iterator[Any]:
-    """Compute eagerly inside of a JAX trace; gives the trace, for `set_current_trace`."""
-    with jex_core.take_current_trace() as trace, jax.core.eval_context():
+def outside_trace(outer: Any) -> Iterator[Any]:
+    """Compute in the trace ``outer`` inside of a JAX trace; gives the latter, for `set_current_trace`."""
+    trace = current_trace()
+    with set_current_trace(outer):
         yield trace
 
 

@@ -34,7 +34,7 @@ from fad.errors import StructureError
 from fad.graph import Captures
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_of, struct_of
-from fad.tape.record import RecordingLevel
+from fad.tape.record import ROOT, RecordingLevel
 from fad.tensor import Tensor, new_tensor
 
 __all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
@@ -45,14 +45,17 @@ class StagedLevel(RecordingLevel):
 
     Arguments:
         inputs: tracers for the captures known so far, None while they are being looked for.
+        operands: what the body is called with.
+        outer: the JAX trace that the staged call is made in.
     """
 
-    __slots__ = ("captures", "inputs", "operands", "trace")
+    __slots__ = ("captures", "inputs", "operands", "outer", "trace")
 
     kind = "staged"
 
-    def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any]) -> None:
+    def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any], outer: Any) -> None:
         super().__init__()
+        self.outer = outer
         self.inputs = inputs
         self.operands = operands
         self.captures = Captures()
@@ -73,7 +76,13 @@ class StagedLevel(RecordingLevel):
         x = outlived(x)
         if not isinstance(x, Tensor):
             return x
-        return x.value if x.level is self else self.capture(x)
+        if x.level is self:
+            return x.value
+        if x.level is ROOT and x.born >= self.id and not x.requires_grad:
+            value = x.value
+            if not isinstance(value, jax.core.Tracer):
+                return value  # made here, of numbers alone: a constant
+        return self.capture(x)
 
     def capture(self, x: Tensor) -> Any:
         """Make a Tensor from outside an input of the staged call."""
@@ -116,9 +125,10 @@ def stage(
     ]
     captures: list[Any] = []
     found: dict[str, Any] = {}
+    outer = jaxapi.current_trace()
 
     def traced(inputs: Sequence[Any] | None, *leaves: Any) -> list[Any]:
-        level = StagedLevel(inputs, operands)
+        level = StagedLevel(inputs, operands, outer)
         with level:
             leaves_out, found["structure"] = trees.flatten(run(level, *leaves))
             result = [level.lower(x) for x in leaves_out]
@@ -218,7 +228,7 @@ def in_body(level: StagedLevel, f: Callable[..., Any]) -> Callable[..., Any]:
             lambda x: new_tensor(x, level) if isinstance(x, jax.Array) else x, (args, kwargs)
         )
         before = level.trace
-        with jaxapi.outside_trace() as level.trace:
+        with jaxapi.outside_trace(level.outer) as level.trace:
             try:
                 out = f(*inside, **inside_kwargs)
                 with jaxapi.set_current_trace(level.trace):
