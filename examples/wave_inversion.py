@@ -196,7 +196,7 @@ def main(arguments: list[str] | None = None) -> float:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--iterations", type=int, help="of gradient descent: 60, or 2 eagerly")
-    parser.add_argument("--steps", type=int, help="in time: 400, or 60 eagerly")
+    parser.add_argument("--steps", type=int, help="in time: 400, or 160 eagerly")
     parser.add_argument("--eager", action="store_true", help="compile nothing")
     parser.add_argument(
         "--out",
@@ -206,7 +206,7 @@ def main(arguments: list[str] | None = None) -> float:
     )
     options = parser.parse_args(arguments)
     iterations = options.iterations or (2 if options.eager else 60)
-    steps = options.steps or (60 if options.eager else 400)
+    steps = options.steps or (160 if options.eager else 400)
     console = Console()
     start = time.perf_counter()
 
