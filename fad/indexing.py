@@ -195,6 +195,7 @@ def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any
     starts: list[Any] = []
     sizes: list[int] = []
     rest: list[Any] = []
+    left: Any
     dim = 0
     for f, i in zip(form, index, strict=True):
         if f == _NEW:
