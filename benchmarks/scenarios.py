@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import waves
 from benchmarks.libraries import LIBRARIES, Library
 
 __all__ = ["BATCH", "CHAIN", "SCENARIOS", "SMALL_NET", "Scenario", "Workload", "derivatives"]
@@ -158,4 +159,12 @@ def derivatives(workload: Workload) -> Iterator[Scenario]:
         yield Scenario(workload.name, what, build, bounds=bounds)
 
 
-SCENARIOS: list[Scenario] = [*derivatives(CHAIN), *derivatives(SMALL_NET)]
+# Compiled code of the same program: what is asked is that writes in place cost nothing.
+WAVES = "wave solver in place, .at[] in JAX"
+COMPILED = {"libraries": ("fad", "jax"), "bounds": {"jax": 1.1}}
+SCENARIOS: list[Scenario] = [
+    *derivatives(CHAIN),
+    *derivatives(SMALL_NET),
+    Scenario(WAVES, "jit(grad), 400 steps", waves.running, **COMPILED),
+    Scenario(WAVES, "trace and compile", waves.compiling, **COMPILED),
+]

@@ -168,46 +168,76 @@ def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(index)
 
 
+def _cut(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """A window of ``x``; the starts are numbers or 0-d arrays, and within bounds."""
+    if tuple(sizes) == x.shape:
+        return x
+    if all([isinstance(s, int) for s in starts]):
+        return jax.lax.slice(x, starts, [s + n for s, n in zip(starts, sizes, strict=True)])
+    return jax.lax.dynamic_slice(x, _int32(starts), sizes, allow_negative_indices=False)
+
+
+def _paste(x: Any, window: Any, starts: Sequence[Any]) -> Any:
+    """``x`` with ``window`` in its place; see `_cut`."""
+    if window.shape == x.shape:
+        return window
+    return jax.lax.dynamic_update_slice(x, window, _int32(starts), allow_negative_indices=False)
+
+
+def _int32(starts: Sequence[Any]) -> list[Any]:
+    return [np.int32(s) if isinstance(s, int) else s.astype(np.int32) for s in starts]
+
+
 def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-    """``x`` with its windows cut out by dynamic slices, and the index that is left."""
+    """``x`` with its windows cut out, and the index that is left."""
     index = _rebuild(form, values)
+    basic = is_basic(form)
     starts: list[Any] = []
     sizes: list[int] = []
     rest: list[Any] = []
+    left: Any
     dim = 0
-    moved = False
     for f, i in zip(form, index, strict=True):
         if f == _NEW:
             rest.append(None)
             continue
-        size = x.shape[dim]
-        if f == _INT and is_basic(form):
-            starts.append(i)
-            sizes.append(1)
-            rest.append(0)
-            moved = True
+        if f == _INT and basic:
+            start, size, left = i, 1, 0
         elif isinstance(i, tuple):
-            starts.append(i[0])
-            sizes.append(i[1])
-            rest.append(slice(None))
-            moved = True
+            start, size, left = *i, slice(None)
         else:
-            starts.append(0)
-            sizes.append(size)
-            rest.append(i)
+            start, size, left = 0, x.shape[dim], i
+        starts.append(start)
+        sizes.append(size)
+        rest.append(left)
         dim += 1
-    if moved:
-        x = jax.lax.dynamic_slice(x, [jnp.asarray(s, np.int32) for s in starts], sizes)
-    return x, tuple(rest)
+    return _cut(x, starts, sizes), tuple(rest)
+
+
+def _reshaped(x: Any, rest: Sequence[Any]) -> Any:
+    """``x[rest]``, where the ints are 0 and of dimensions of length 1."""
+    steps = [slice(None) if i == 0 else i for i in rest if i is not None]
+    if any([i != slice(None) for i in steps]):
+        x = x[tuple(steps)]
+    lengths = iter(x.shape)
+    shape: list[int] = []
+    for i in rest:
+        if i is None:
+            shape.append(1)
+        else:
+            length = next(lengths)
+            if i != 0:
+                shape.append(length)
+    return x if x.shape == tuple(shape) else jax.lax.reshape(x, shape)
 
 
 @functools.lru_cache(maxsize=4096)
 def getter(form: tuple[Any, ...]) -> Primitive:
     def getitem(x: Any, *values: Any) -> Any:
         x, rest = _windowed(x, form, values)
-        return x[rest]
+        return _reshaped(x, rest) if is_basic(form) else x[rest]
 
-    return Primitive("getitem", getitem)
+    return Primitive("getitem", getitem, positions=True)
 
 
 def get_item(x: Any, index: Any) -> Any:
@@ -237,9 +267,9 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
         # Cut the windows out, update inside, and put them back: one slice update, no scatter.
         cut, rest = _windows_only(x, form, values)
         new = getattr(cut.at[rest], method)(v, **dict(options))
-        return jax.lax.dynamic_update_slice(x, new, _starts(x, form, values))
+        return _paste(x, new, _starts(form, values))
 
-    return Primitive(f"at_{method}", update)
+    return Primitive(f"at_{method}", update, positions=True)
 
 
 def is_basic(form: tuple[Any, ...]) -> bool:
@@ -258,26 +288,60 @@ def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -
     for (f, i), size in zip(per_dim, x.shape, strict=True):
         whole = f != _INT and f[0] == _SLICE
         start, length = (0, size) if whole else (i, 1) if f == _INT else i
-        starts.append(jnp.asarray(start, np.int32))
+        starts.append(start)
         sizes.append(length)
         inside.append(i if whole else slice(None))
         lengths.append(len(range(*i.indices(size))) if whole else length)
     view = view.reshape(lengths)
     if lengths != sizes or any([_reverses(i) for i in inside]):
-        cut = x if tuple(sizes) == x.shape else jax.lax.dynamic_slice(x, starts, sizes)
-        view = cut.at[tuple(inside)].set(view, unique_indices=True)
-    if tuple(sizes) == x.shape:
-        return view
-    return jax.lax.dynamic_update_slice(x, view, starts)
+        view = _cut(x, starts, sizes).at[tuple(inside)].set(view, unique_indices=True)
+    return _paste(x, view, starts)
+
+
+def add_basic(form: tuple[Any, ...], x: Any, v: Any, values: Sequence[Any]) -> Any:
+    """``x`` with ``v`` added to ``x[index]``; None where that is no addition at a constant place.
+
+    JAX differentiates an addition as one: nothing is cut out of the gradient and put back.
+    """
+    starts: list[int] = []
+    lengths: list[int] = []
+    sizes = iter(x.shape)
+    for f, i in zip(form, _rebuild(form, values), strict=True):
+        if f == _NEW:
+            continue
+        size = next(sizes)
+        if f == _INT:
+            start, length = i, 1
+        elif isinstance(i, tuple):
+            start, length = i
+        else:
+            start, _, step = i.indices(size)
+            length = len(range(*i.indices(size)))
+            if step != 1:
+                return None
+        if not isinstance(start, int) or length == 0:
+            return None
+        starts.append(start)
+        lengths.append(length)
+    dims = tuple(range(x.ndim))
+    return jax.lax.scatter_add(
+        x,
+        np.array(starts, np.int32),
+        jax.lax.reshape(v, lengths),
+        jax.lax.ScatterDimensionNumbers(dims, (), dims),
+        indices_are_sorted=True,
+        unique_indices=True,
+        mode=jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
 
 
 def _reverses(entry: slice) -> bool:
     return entry.step is not None and entry.step < 0
 
 
-def _starts(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> list[Any]:
+def _starts(form: tuple[Any, ...], values: Sequence[Any]) -> list[Any]:
     index = [i for f, i in zip(form, _rebuild(form, values), strict=True) if f != _NEW]
-    return [jnp.asarray(i[0] if isinstance(i, tuple) else 0, np.int32) for i in index]
+    return [i[0] if isinstance(i, tuple) else 0 for i in index]
 
 
 def _windows_only(
@@ -286,7 +350,7 @@ def _windows_only(
     index = _rebuild(form, values)
     per_dim = [i for f, i in zip(form, index, strict=True) if f != _NEW]
     sizes = [i[1] if isinstance(i, tuple) else n for i, n in zip(per_dim, x.shape, strict=True)]
-    cut = jax.lax.dynamic_slice(x, _starts(x, form, values), sizes)
+    cut = _cut(x, _starts(form, values), sizes)
     return cut, tuple([slice(None) if isinstance(i, tuple) else i for i in index])
 
 
@@ -297,7 +361,10 @@ def view_of(form: tuple[Any, ...]) -> ViewOp:
     def put(x: Any, view: Any, *values: Any) -> Any:
         return put_basic(form, x, view, values)
 
-    return ViewOp(getter(form), Write.FUNCTION, put)
+    def add(x: Any, v: Any, *values: Any) -> Any:
+        return add_basic(form, x, v, values) if x.ndim else None
+
+    return ViewOp(getter(form), Write.FUNCTION, put, add)
 
 
 class At:

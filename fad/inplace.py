@@ -364,7 +364,7 @@ def index_put(form: tuple[Any, ...]) -> Primitive:
     def changed(x: Any, v: Any, *values: Any) -> Any:
         return update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
 
-    return Primitive("index_put", changed)
+    return Primitive("index_put", changed, positions=True)
 
 
 COPY = Primitive("copy", _copied)
@@ -393,7 +393,7 @@ def copy_write(form: Form) -> Primitive:
         view = jax.eval_shape(view_shape, base, *numbers)
         return chain_put(ops, base, _copied(view, v), split_numbers(form, numbers))
 
-    return Primitive("CopySlices", changed)
+    return Primitive("CopySlices", changed, positions=True)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -403,13 +403,33 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
     ops = [op for op, _ in form]
     count = sum([n for _, n in form])
 
+    add = ops[0].add if len(ops) == 1 and primitive.name in ADDITIVE else None
+    negative = primitive.name == "subtract"
+
     def changed(base: Any, view: Any, *rest: Any) -> Any:
         numbers = split_numbers(form, rest[:count])
+        if add is not None and len(rest) == count + 1 and isinstance(base, jax.core.Tracer):
+            v = _same_kind(rest[-1], view)
+            summed = None if v is None else add(base, -v if negative else v, *numbers[0])
+            if summed is not None:
+                return summed
         return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
 
     planner: Any = functools.partial(CopySlicesPlan, inner, form)
     selects = all([op.selects for op in ops])
-    return Primitive("CopySlices", changed, planner=planner if selects else None)
+    return Primitive("CopySlices", changed, planner=planner if selects else None, positions=True)
+
+
+def _same_kind(v: Any, view: Any) -> Any:
+    """``v`` in the shape of the view, if it has the dtype of it; else None."""
+    if getattr(v, "dtype", None) != view.dtype or view.dtype == bool:
+        return None
+    if v.shape == view.shape:
+        return v
+    fits = v.ndim <= view.ndim and all(
+        [n in (1, m) for n, m in zip(reversed(v.shape), reversed(view.shape), strict=False)]
+    )
+    return jnp.broadcast_to(v, view.shape) if fits else None
 
 
 ADDITIVE = frozenset(["add", "subtract"])
@@ -477,4 +497,4 @@ class CopySlicesPlan(VjpPlan):
                 grads[0] = g if additive else chain_put(ops, g, new, numbers)
             return tuple(grads)
 
-        return Primitive("CopySlices_vjp", vjp)
+        return Primitive("CopySlices_vjp", vjp, positions=True)

@@ -607,7 +607,7 @@ def _install() -> None:
     for name, member in IN_PLACE.items():
         setattr(Tensor, name, member)
     for name, twin in OPERATORS.items():
-        setattr(Tensor, f"__{name}__", _augmented(in_place(getattr(fnp, twin), f"__{name}__")))
+        setattr(Tensor, f"__{name}__", _augmented(in_place(fnp, twin, f"__{name}__")))
     for name, twin in _BINARY.items():
         op = getattr(fnp, twin)
         setattr(Tensor, f"__{name}__", _binary(op))

@@ -81,19 +81,22 @@ OPERATORS = {
 }
 
 
-def in_place(function: Any, name: str) -> Callable[..., Any]:
-    """The in-place method that writes what ``function`` makes of a Tensor into that Tensor."""
-    changed = fast_function(function.op, write)
+def in_place(module: Any, twin: str, name: str) -> Callable[..., Any]:
+    """The in-place method that writes what ``module.twin`` makes of a Tensor into that Tensor.
+
+    The function is derived when the method is first called.
+    """
+    changed: Callable[..., Any] | None = None
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        nonlocal changed
+        if changed is None:
+            changed = fast_function(getattr(module, twin).op, write)
         return changed(self, *args, **kwargs)
 
     method.__name__ = name
     method.__qualname__ = f"Tensor.{name}"
-    where = function.op.where.replace("fad.", "")
-    method.__doc__ = (
-        f"``fad.{where}.{function.op.name}`` of this Tensor, written into it; returns it."
-    )
+    method.__doc__ = f"``{module.__name__}.{twin}`` of this Tensor, written into it; returns it."
     return method
 
 
@@ -250,13 +253,13 @@ _ADDCDIV = Primitive("addcdiv", lambda x, a, b, value: x + value * a / b)
 def _table() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in _SAME_NAMES:
-        found[f"{name}_"] = in_place(getattr(fnp, name), f"{name}_")
+        found[f"{name}_"] = in_place(fnp, name, f"{name}_")
     for name, twin in _OTHER_NAMES.items():
-        found[f"{name}_"] = in_place(getattr(fnp, twin), f"{name}_")
+        found[f"{name}_"] = in_place(fnp, twin, f"{name}_")
     for name in _NN:
-        found[f"{name}_"] = in_place(getattr(fnn, name), f"{name}_")
+        found[f"{name}_"] = in_place(fnn, name, f"{name}_")
     for name, twin in _LAX.items():
-        found[f"{name}_"] = in_place(getattr(flax, twin), f"{name}_")
+        found[f"{name}_"] = in_place(flax, twin, f"{name}_")
     return found | {
         "addcdiv_": _addcdiv_,
         "addcmul_": _addcmul_,

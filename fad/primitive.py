@@ -126,6 +126,8 @@ class Primitive:
         jit: False for a function that needs concrete values, whose output shape depends on data.
         collective: it names a vmap axis, so that it cannot be traced outside of that vmap.
         planner: makes its `VjpPlan`, where the derived one is not the best.
+        positions: some of its arguments are positions in an array. Where they are numbers, code that
+            is traced has them as constants; run eagerly, they are arguments of what is compiled.
     """
 
     __slots__ = (
@@ -143,6 +145,7 @@ class Primitive:
         "jit",
         "name",
         "planner",
+        "positions",
         "primals",
         "splits",
     )
@@ -155,10 +158,12 @@ class Primitive:
         jit: bool = True,
         collective: bool = False,
         planner: Callable[..., VjpPlan] | None = None,
+        positions: bool = False,
     ) -> None:
         self.name = name
         self.fn = fn
         self.planner = planner
+        self.positions = positions
         self.jit = jit
         self.collective = collective
         self._structures: dict[int, Any] = {}
@@ -180,6 +185,8 @@ class Primitive:
         flat.__name__ = flat.__qualname__ = name
         self.flat = flat
         self.call = jax.jit(flat, inline=True) if jit else flat
+        if positions:
+            self.call = _opened(flat, self.call)
 
     def __repr__(self) -> str:
         return f"Primitive({self.name})"
@@ -196,6 +203,10 @@ class Primitive:
         if type(out) is not tuple:
             return out
         return trees.unflatten(self._structures[len(out)], out)
+
+    def _options(self) -> dict[str, Any]:
+        """What the Primitives derived from this one have in common with it."""
+        return {"jit": self.jit, "collective": self.collective, "positions": self.positions}
 
     # Forward mode
 
@@ -242,7 +253,7 @@ class Primitive:
             derived.splits[len(result)] = -1 if single else len(outs)
             return result
 
-        derived = Primitive(f"{self.name}_jvp", jvp, jit=self.jit, collective=self.collective)
+        derived = Primitive(f"{self.name}_jvp", jvp, **self._options())
         derived.primals = n if outputs else 0
         return derived
 
@@ -261,8 +272,7 @@ class Primitive:
         return Primitive(
             f"{self.name}_vmap",
             mapped,
-            jit=self.jit,
-            collective=self.collective,
+            **self._options(),
         )
 
     def batch_tangents(
@@ -300,7 +310,7 @@ class Primitive:
             derived.splits[len(outs) + len(tangents)] = shared
             return (*outs, *tangents)
 
-        derived = Primitive(f"{self.name}_vmap", mapped, jit=self.jit, collective=self.collective)
+        derived = Primitive(f"{self.name}_vmap", mapped, **self._options())
         return derived
 
     # Reverse mode
@@ -342,7 +352,22 @@ class Primitive:
             out, pullback = jax.vjp(_on_active(flat, values[:n], mask), *active)
             return _pull(pullback, out, values[n:], given, need)
 
-        return Primitive(f"{self.name}_vjp", vjp, jit=self.jit, collective=self.collective)
+        return Primitive(f"{self.name}_vjp", vjp, **self._options())
+
+
+def _opened(flat: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """``compiled``, but ``flat`` itself where it is traced: XLA does better by a slice at a constant.
+
+    And so does JAX: its vmap of a slice at a variable is a gather.
+    """
+
+    def call(*values: Any) -> Any:
+        for v in values:
+            if isinstance(v, jax.core.Tracer):
+                return flat(*values) if jaxapi.is_tracing() else compiled(*values)
+        return compiled(*values)
+
+    return call
 
 
 def _on_active(

@@ -34,7 +34,7 @@ from fad.errors import LevelError, StructureError, describe
 from fad.graph import Captures
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_of, struct_of
-from fad.tape.record import RecordingLevel
+from fad.tape.record import ROOT, RecordingLevel
 from fad.tensor import Tensor, new_tensor
 
 __all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
@@ -84,7 +84,13 @@ class StagedLevel(RecordingLevel):
         x = outlived(x)
         if not isinstance(x, Tensor):
             return x
-        return x.value if x.level is self else self.capture(x)
+        if x.level is self:
+            return x.value
+        if x.level is ROOT and x.born >= self.id and not x.requires_grad:
+            value = x.value
+            if not isinstance(value, jax.core.Tracer):
+                return value  # made here, of numbers alone: a constant
+        return self.capture(x)
 
     def capture(self, x: Tensor) -> Any:
         """Make a Tensor from outside an input of the staged call."""

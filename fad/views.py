@@ -82,6 +82,8 @@ class ViewOp:
         primitive: the view of its parent, from the parent and the step's numbers.
         write: how to put a changed view back.
         put: for ``Write.FUNCTION``, ``put(parent, view, *numbers)`` in plain JAX.
+        add: ``add(parent, v, *numbers)`` in plain JAX, the parent with ``v`` added to the view where
+            there is a way that is better than to put back the sum; None elsewhere.
         selects: each element of the view is one of the parent, so that a gradient of the parent is
             viewed and written to as the parent is.
         whole: the elements of the view are whole elements of the parent, not parts of them.
@@ -90,6 +92,7 @@ class ViewOp:
     primitive: Primitive
     write: Write
     put: Callable[..., Any] | None = None
+    add: Callable[..., Any] | None = None
     selects: bool = True
     whole: bool = True
 
@@ -516,7 +519,7 @@ def chain_primitive(form: Form) -> Primitive:
     def view(x: Any, *numbers: Any) -> Any:
         return chain_forward(ops, x, split_numbers(form, numbers))
 
-    return Primitive(ops[-1].primitive.name, view)
+    return Primitive(ops[-1].primitive.name, view, positions=True)
 
 
 def chain_forward(ops: Sequence[ViewOp], x: Any, numbers: Sequence[Sequence[Any]]) -> Any:

@@ -6,22 +6,28 @@ The checkpointed call is one operation whose rules are derived from its body: th
 body again in a grad level of its own, the pushforward in a jvp level, and vmap batches it; so it
 nests with everything, and the Functions inside keep their rules. What the body closes over becomes
 inputs: a first run in a level that watches (`WatchLevel`) finds the Tensors of outer levels that it meets.
+
+The body may run again when a vmap that it was called in is over. What it closes over still has its
+lanes then, and may be computed with alone (``s[0]``) before it is met, and replaced; so the vmap's
+level is alive again for that run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 
 from fad import trees
 from fad.calls import FunctionOp
-from fad.dispatch import bind, map_tensors, outlived
+from fad.dispatch import bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.graph import Captures
-from fad.levels import JvpLevel
+from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive, aval_of
 from fad.rules import Rules, Saved, pull_through, push_through
 from fad.tape.record import GradLevel, RecordingLevel
@@ -75,6 +81,29 @@ class WatchLevel(RecordingLevel):
         return self.replacements[at]
 
 
+_runs: dict[BatchLevel, int] = {}  # levels that are over, and how many bodies run in them again
+_runs_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def alive_again(levels: Sequence[BatchLevel]) -> Iterator[None]:
+    """Let levels that have finished be computed with, until the last body that needs them is done."""
+    with _runs_lock:
+        ended = [level for level in levels if not level.alive or level in _runs]
+        for level in ended:
+            _runs[level] = _runs.get(level, 0) + 1
+            level.alive = True
+    try:
+        yield
+    finally:
+        with _runs_lock:
+            for level in ended:
+                _runs[level] -= 1
+                if not _runs[level]:
+                    del _runs[level]
+                    level.alive = False
+
+
 class CheckpointRules(Rules):
     """The rules of a checkpointed call on (captures, operands)."""
 
@@ -82,10 +111,12 @@ class CheckpointRules(Rules):
         self.body = body
         self.count = count
         self.name = "checkpoint"
+        self.batches = [level for level in state.levels if isinstance(level, BatchLevel)]
 
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
         level = WatchLevel(values[: self.count])
-        outs, structure = self.body(level, values[self.count :])
+        with alive_again(self.batches):
+            outs, structure = self.body(level, values[self.count :])
         return outs, Template.split(trees.unflatten(structure, outs))[1]
 
     def setup(

@@ -1,0 +1,267 @@
+"""What writes and views cost: in-place updates in compiled code, one replay for each version."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fad
+import fad.numpy as fnp
+from fad.errors import LevelError
+from fad.primitive import Primitive
+
+SIZE = 4096
+
+
+def optimized(f: Any, *args: Any, donate: tuple[int, ...] = ()) -> str:
+    """The program that XLA makes of a fad function."""
+    return jax.jit(fad.to_jax(f), donate_argnums=donate).lower(*args).compile().as_text()
+
+
+def copies(hlo: str, shape: str) -> list[str]:
+    """The instructions that copy a buffer of this shape."""
+    return re.findall(rf"= {re.escape(shape)}\S* (?:copy|copy-start)\(.*", hlo)
+
+
+def entry_and_bodies(hlo: str) -> str:
+    """What runs as one instruction after another: the entry, and the bodies of loops."""
+    bodies = set(re.findall(r"body=%([\w.\-]+)", hlo))
+    found = []
+    for part in hlo.split("\n\n"):
+        name = re.match(r"\s*(ENTRY )?%([\w.\-]+)", part)
+        if name and (name[1] or name[2] in bodies):
+            found.append(part)
+    return "\n\n".join(found)
+
+
+def put_slices(x, value):
+    """Slices of a Tensor set, added to and scaled, at places known when it is traced."""
+    for k in range(0, 64, 8):
+        x[k : k + 4] = value
+        x[k + 2 : k + 6] += value
+        x[k + 3] *= 2.0
+    return x
+
+
+def move_window(x, value):
+    """A slice at a place that the loop counts."""
+
+    def body(k, x):
+        x[k] = value[0]
+        x[k + 1] += value[1]
+        return x
+
+    return fad.lax.fori_loop(0, SIZE - 1, body, x)
+
+
+def loop_over_slices(x, value):
+    """The slices of a buffer that a loop carries."""
+
+    def body(k, x):
+        x[1:5] += value
+        x[3:7] *= 0.5
+        x[0] = x[1] + k
+        return x
+
+    return fad.lax.fori_loop(0, 100, body, x)
+
+
+def blocks(x, value):
+    """Rows, columns and a block of a matrix, boundaries included."""
+    x[0] = value[0]
+    x[-1] = value[1]
+    x[:, 0] += value[2]
+    x[1:-1, 1:-1] *= 0.5
+    return x
+
+
+@pytest.mark.parametrize("f", [put_slices, loop_over_slices, move_window])
+def test_slice_updates_compile_to_in_place_updates(f: Any) -> None:
+    x, value = jnp.zeros(SIZE), jnp.arange(4.0)
+    hlo = optimized(f, x, value, donate=(0,))
+    assert "input_output_alias" in hlo  # the donated buffer is the result
+    assert not copies(hlo, f"f32[{SIZE}]"), copies(hlo, f"f32[{SIZE}]")
+    assert "dynamic-update-slice" in hlo
+    # Nothing else of the array's size is made: each update is one of its elements.
+    made = re.findall(rf"%(\S+) = f32\[{SIZE}\]\S* (\S+?)\(", entry_and_bodies(hlo))
+    kinds = {"parameter", "get-tuple-element", "fusion", "dynamic-update-slice", "bitcast", "call"}
+    assert {op for _, op in made} <= kinds, made
+    for name, op in made:
+        if op == "fusion":
+            assert "update" in name or "scatter" in name, made
+
+
+def test_cost_counts_the_slice_and_not_the_array() -> None:
+    def flops(size: int) -> float:
+        hlo = jax.jit(fad.to_jax(put_slices), donate_argnums=(0,)).lower(
+            jax.ShapeDtypeStruct((size,), np.float32), jnp.arange(4.0)
+        )
+        return float(hlo.compile().cost_analysis()["flops"])  # type: ignore[index]
+
+    assert flops(256) == flops(1 << 20) < 1000
+
+
+def test_blocks_of_a_donated_matrix_are_updated_in_place() -> None:
+    hlo = optimized(blocks, jnp.zeros((64, 48)), jnp.arange(3.0), donate=(0,))
+    assert not copies(hlo, "f32[64,48]"), copies(hlo, "f32[64,48]")
+
+
+def test_a_copy_is_found() -> None:
+    """The check of the checks: without donation, the argument has to be copied."""
+    hlo = optimized(put_slices, jnp.zeros(SIZE), jnp.arange(4.0))
+    assert "input_output_alias" not in hlo
+    kept = optimized(lambda x, v: (x + 0.0, put_slices(x, v)), jnp.zeros(SIZE), jnp.arange(4.0))
+    assert len(re.findall(rf"= f32\[{SIZE}\]", kept)) >= len(
+        re.findall(rf"= f32\[{SIZE}\]", optimized(put_slices, jnp.zeros(SIZE), jnp.arange(4.0)))
+    )
+
+
+def test_positions_are_constants_in_traced_code() -> None:
+    def f(x):
+        x[2:5] = x[1:4] * 2.0
+        x[3] += x[0]
+        return x
+
+    def names(jaxpr: Any) -> list[str]:
+        return [e.primitive.name for e in jaxpr.eqns]
+
+    plain = names(jax.make_jaxpr(fad.to_jax(f))(jnp.zeros(8)).jaxpr)
+    assert "slice" in plain and "dynamic_slice" not in plain
+    batched = names(jax.make_jaxpr(jax.vmap(fad.to_jax(f)))(jnp.zeros((2, 8))).jaxpr)
+    assert "gather" not in batched
+    inside = names(jax.make_jaxpr(fad.to_jax(fad.vmap(f)))(jnp.zeros((2, 8))).jaxpr)
+    assert "gather" not in inside and "dynamic_slice" not in inside
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_adding_to_a_slice_is_differentiated_as_an_addition(sign: float) -> None:
+    def f(x, v):
+        x = x.clone()
+        if sign > 0:
+            x[1:-1] += v
+            x[..., 2, None] += v[0]
+        else:
+            x[1:-1] -= v
+            x[..., 2, None] -= v[0]
+        return x
+
+    def plain(x, v):
+        return x.at[1:-1].add(sign * v).at[2].add(sign * v[0])
+
+    x, v = jnp.arange(6.0), jnp.arange(1.0, 5.0)
+    g = jnp.arange(1.0, 7.0)
+    for of in (lambda f: f, jax.vmap):
+        args = (x, v) if of is not jax.vmap else (jnp.stack([x, -x]), jnp.stack([v, 2 * v]))
+        ours, pull = jax.vjp(of(jax.jit(fad.to_jax(f))), *args)
+        theirs, pull_plain = jax.vjp(of(plain), *args)
+        np.testing.assert_array_equal(ours, theirs)
+        ct = jnp.broadcast_to(g, ours.shape)
+        jax.tree.map(np.testing.assert_array_equal, pull(ct), pull_plain(ct))
+    with pytest.raises(ValueError, match="add_"):
+        jax.jit(fad.to_jax(lambda x: x[1:3].add_(jnp.ones((2, 2)))))(x)
+
+
+def count_replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the Primitives that run from here on."""
+    run: list[str] = []
+    execute = Primitive.execute
+
+    def counted(self: Primitive, values: Any) -> Any:
+        run.append(self.name)
+        return execute(self, values)
+
+    monkeypatch.setattr(Primitive, "execute", counted)
+    return run
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_a_chain_of_views_is_replayed_once_for_each_version(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = fad.tensor(np.arange(64.0, dtype=np.float32))
+    v = x
+    for _ in range(depth):
+        v = v[1:]
+    run = count_replays(monkeypatch)
+    for _ in range(10):
+        v.array, v.shape, v.level
+    assert run == []  # nothing was written
+    for version in (1, 2, 3):
+        x += 1.0
+        assert x.version == version
+        run.clear()
+        for _ in range(10):
+            value = v.array
+        assert len(run) == 1, run  # the whole chain is one call
+        np.testing.assert_array_equal(value, np.arange(64.0)[depth:] + version)
+
+
+def test_views_that_nobody_reads_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = fad.tensor(np.zeros(8, np.float32))
+    views = [x[k:] for k in range(8)]
+    run = count_replays(monkeypatch)
+    for _ in range(5):
+        x.add_(1.0)
+    assert len(run) == 5, run  # the writes alone
+    assert float(views[3].sum()) == 25.0
+    assert len(run) == 7, run  # one replay, one sum
+
+
+def test_writing_through_a_chain_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = fad.tensor(np.zeros((4, 6), np.float32))
+    v = x[1:].T.reshape(18)[2:]
+    run = count_replays(monkeypatch)
+    v.mul_(2.0)
+    assert run == ["CopySlices"], run
+    assert fnp.sum(x).item() == 0.0
+
+
+def test_checkpoint_in_a_vmap_that_is_over_computes_with_what_it_closes_over() -> None:
+    lanes = jnp.arange(6.0).reshape(3, 2)
+
+    def f(x):
+        def lane(s):
+            return fad.checkpoint(lambda y: y * fnp.sin(s[0]) + s[1])(x)
+
+        return fad.vmap(lane)(lanes).sum()
+
+    expected = jnp.sin(lanes[:, 0]).sum()
+    np.testing.assert_allclose(fad.grad(f)(2.0), expected, rtol=1e-6)
+    _, pull = fad.vjp(f, jnp.float32(2.0))
+    np.testing.assert_allclose(pull(jnp.float32(1.0))[0], expected, rtol=1e-6)
+    held: list[Any] = []
+
+    def leaking(s):
+        held.append(s)
+        return fad.checkpoint(lambda y: y * s[0])(s[1])
+
+    fad.grad(lambda lanes: fad.vmap(leaking)(lanes).sum())(lanes)
+    with pytest.raises(LevelError, match="vmap had finished"):
+        held[0] + 1.0
+
+
+def test_a_body_computes_with_what_it_closes_over_from_a_native_trace() -> None:
+    def f(x, v):
+        return fad.lax.fori_loop(0, 9, lambda k, x: x + 2.0 * v[0], x)
+
+    for run in (jax.jit(fad.to_jax(f)), fad.jit(f)):
+        np.testing.assert_array_equal(run(jnp.zeros(3), jnp.arange(1.0, 3.0)), np.full(3, 18.0))
+
+
+def test_constants_made_in_compiled_code_do_not_trace_it_twice() -> None:
+    runs: list[int] = []
+
+    @fad.jit
+    def f(x):
+        runs.append(1)
+        buffer = fad.asarray(fnp.zeros(3))
+        buffer[1:] += x
+        return buffer
+
+    np.testing.assert_array_equal(f(jnp.ones(2)), [0.0, 1.0, 1.0])
+    assert len(runs) == 1
