@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,11 +72,18 @@ LAYERS = [
     "autograd.*",
     "autograd",
     "bridge",
+    "testing.*",
     "testing",
     "viz",
     "",
 ]
 RUNTIME = {"jax", "numpy"}
+# What modules need that only tests import.
+IN_TESTS = {
+    "testing.strategies": {"hypothesis"},
+    "testing.fuzz": {"hypothesis"},
+    "testing.plugin": {"pytest"},
+}
 # The only module that may reach for what JAX does not publish.
 DOOR = "jaxapi"
 NOT_PUBLIC = (
@@ -171,7 +179,9 @@ def layer_errors(module: str, source: str, is_package: bool = False) -> list[str
 
 
 def third_party_errors(module: str, source: str) -> list[str]:
-    allowed = RUNTIME | {"fad", "__future__"} | set(sys.stdlib_module_names)
+    allowed = (
+        RUNTIME | IN_TESTS.get(module, set()) | {"fad", "__future__"} | set(sys.stdlib_module_names)
+    )
     return [
         f"fad.{module}:{line} imports {name}; at run time fad needs only {sorted(RUNTIME)}"
         for line, name in imported(ast.parse(source), module, False)
@@ -351,3 +361,11 @@ def test_the_checks_catch_what_they_should() -> None:
 
     assert docstring_errors("tensor", '"""No end"""\n') and docstring_errors("tensor", "x = 1\n")
     assert word_errors(Path("a"), f"one\nat {PATHS_OF_ONE_MACHINE[0]}x\n", PATHS_OF_ONE_MACHINE)
+
+
+def test_fad_alone_imports_nothing_for_tests() -> None:
+    code = "import sys, fad; print([m for m in sys.modules if m in ('hypothesis', 'pytest', 'fad.testing')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.strip() == "[]"
