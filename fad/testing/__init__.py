@@ -10,3 +10,9 @@ from fad.testing.comparison import difference as difference
 from fad.testing.gradient_checks import GradcheckError as GradcheckError
 from fad.testing.gradient_checks import gradcheck as gradcheck
 from fad.testing.gradient_checks import gradgradcheck as gradgradcheck
+from fad.testing.function_checks import LAWS as LAWS
+from fad.testing.function_checks import Law as Law
+from fad.testing.function_checks import LawError as LawError
+from fad.testing.function_checks import Report as Report
+from fad.testing.function_checks import check_function as check_function
+from fad.testing.subjects import Violation as Violation
