@@ -224,7 +224,8 @@ class UserRules(Rules):
         kept = dict(enumerate(handles))
         for k, i in enumerate(template.aliases):
             if i is not None:  # changed in place: the handle stands for the output
-                handles[i] = tensors[k]
+                if self.signature.has_setup:
+                    handles[i] = tensors[k]
                 del kept[i]
         self._call_setup(ctx, handles, template.join(tensors))
         return self._save(ctx, handles, kept, (again, tensors), values, outs, template)

@@ -809,6 +809,28 @@ def test_mark_dirty_under_transforms(F):
 
 
 @pytest.mark.parametrize("F", [Doubled, DoubledOneMethod])
+def test_mark_dirty_where_the_body_runs_again_for_a_derivative(F):
+    class Quiet(F):
+        @staticmethod
+        def vjp(ctx, g, h):
+            return 2 * g, h
+
+    def f(x):
+        z = x * 1.0
+        Quiet.apply(z, Y)
+        return (z * z).sum()
+
+    rows = jnp.stack([X, V])
+    assert_close(fad.grad(lambda x: fad.vmap(f)(x).sum())(rows), 8 * rows)
+    assert_close(fad.jvp(fad.grad(f), (X,), (V,))[1], 8 * V)
+    assert_close(fad.grad(lambda x: fad.grad(f)(x).sum())(X), jnp.full(3, 8.0))
+    native = lambda x: Quiet.apply(x, Y)[0]
+    assert_close(jax.grad(lambda x: native(x).sum())(X), jnp.full(3, 2.0))
+    assert_close(jax.jvp(native, (X,), (V,))[1], 2 * V)
+    assert_close(jax.vmap(jax.grad(lambda x: native(x).sum()))(rows), jnp.full((2, 3), 2.0))
+
+
+@pytest.mark.parametrize("F", [Doubled, DoubledOneMethod])
 def test_mark_dirty_of_a_leaf_that_requires_grad_is_an_error(F):
     x = leaf(X)
     with pytest.raises(GradientError, match=f"{F.__name__}: a leaf Tensor that requires grad"):
@@ -1906,6 +1928,7 @@ def test_malformed_rules_are_refused_when_the_class_is_made(rules, message):
 
 def test_well_formed_rules_of_every_shape_are_accepted():
     make = lambda **rules: type("Good", (fad.Function,), {"forward": body("x", "y"), **rules})
+    make(vjp=None, backward=body("ctx", "g"))  # None takes an inherited rule back
     make(vjp=body("ctx", "g", "h"))
     make(vjp=body("ctx", "*gs"), jvp=body("ctx", "*ts"), vmap=body("info", "in_dims", "*args"))
     make(jvp=body("ctx", "x_t", "y_t", "more=None"))

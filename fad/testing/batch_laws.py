@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -111,9 +111,7 @@ def batched(case: Case) -> Violations:
                 found = s.judge("vmap", error, f"{case}; {how}")
                 rule = s.rule("vmap") if found.rule == "apply" else found.rule
                 argument = found.argument or _named(case, at, dims)
-                yield Violation(
-                    found.law, s.name, rule, argument, found.what, case=f"{case}; {how}"
-                )
+                yield Violation("vmap", s.name, rule, argument, found.what, case=f"{case}; {how}")
                 return
             want = _loop(case, arrays, dims, size)
             for k, (g, w) in enumerate(zip(got, want, strict=True)):
@@ -257,6 +255,19 @@ def vmap_of_jvp(case: Case) -> Violations:
         )
 
 
+def _vmapped(case: Case, given: Sequence[Any], dims: Dims) -> Callable[..., list[Any]]:
+    """vmap of the call, as a function of the arrays that are differentiated."""
+
+    def f(*xs: Any) -> list[Any]:
+        full: list[Any] = list(given)
+        for k, x in zip(case.moving, xs, strict=True):
+            full[k] = x
+        outs = vmap(lambda *v: case.subject.call(v), in_dims=dims)(*full)
+        return [outs[k] for k in case.moving_outs]
+
+    return f
+
+
 def vjp_of_vmap(case: Case) -> Violations:
     """The vjp of vmap is the stacked vjp; summed over lanes where an input is shared by them."""
     case.need_derivative()
@@ -264,13 +275,7 @@ def vjp_of_vmap(case: Case) -> Violations:
     for dims in _dims_for_derivatives(case):
         arrays = lanes(case, dims, SIZE)
         given = [jnp.asarray(a) for a in arrays]
-
-        def f(*xs: Any) -> Any:
-            full: list[Any] = list(given)
-            for k, x in zip(case.moving, xs, strict=True):
-                full[k] = x
-            outs = vmap(lambda *v: s.call(v), in_dims=dims)(*full)
-            return [outs[k] for k in case.moving_outs]
+        f = _vmapped(case, given, dims)
 
         got = bare(vjp(f, *[given[k] for k in case.moving])[1]([jnp.asarray(w) for w in ws]))
         rows = [_lane_case(case, arrays, dims, k).pull([w[k] for w in ws]) for k in range(SIZE)]
@@ -293,20 +298,12 @@ def jvp_of_vmap(case: Case) -> Violations:
         arrays = lanes(case, dims, SIZE)
         given = [jnp.asarray(a) for a in arrays]
         vs = [random_like(arrays[k], rng) for k in case.moving]
-
-        def f(*xs: Any) -> Any:
-            full: list[Any] = list(given)
-            for k, x in zip(case.moving, xs, strict=True):
-                full[k] = x
-            outs = vmap(lambda *v: s.call(v), in_dims=dims)(*full)
-            return [outs[k] for k in case.moving_outs]
+        f = _vmapped(case, given, dims)
 
         xs = tuple([given[k] for k in case.moving])
         got = bare(jvp(f, xs, tuple([jnp.asarray(v) for v in vs]))[1])
         moving = tuple([dims[k] for k in case.moving])
-        rows = [
-            _lane_case(case, arrays, dims, k).push(lane(vs, moving, k)) for k in range(SIZE)
-        ]
+        rows = [_lane_case(case, arrays, dims, k).push(lane(vs, moving, k)) for k in range(SIZE)]
         want = [np.stack(column) for column in zip(*rows, strict=True)]
         yield from _compare_lanes(
             case, "jvp of vmap", s.rule("jvp"), got, want, dims, lambda k: f"output {k}"

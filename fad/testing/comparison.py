@@ -47,9 +47,9 @@ def difference(actual: Any, expected: Any, rtol: float = 1e-4, atol: float = 1e-
     entry [1] is 2.0, expected 2.5
     """
     got, want = bare(actual), bare(expected)
-    structures = jax.tree.structure(got), jax.tree.structure(want)
-    if structures[0] != structures[1]:
-        return f"structure {structures[0]}, expected {structures[1]}"
+    structure: Any = jax.tree.structure(got)
+    if structure != jax.tree.structure(want):
+        return f"structure {structure}, expected {jax.tree.structure(want)}"
     for path, g, w in zip(
         trees.path_names(want), jax.tree.leaves(got), jax.tree.leaves(want), strict=True
     ):

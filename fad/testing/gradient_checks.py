@@ -329,9 +329,9 @@ def _check_forward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
             numerical = directional(problem.numbers, values, direction, t.eps)
             for k, (nv, av) in enumerate(zip(numerical, push(i, v), strict=True)):
                 w = _random_like(nv, rng)
-                n, a = inner([w], [nv]), inner([w], [av])
-                if not t.agree(n, a):
-                    raise _fast_mismatch(problem, k, i, mode, n, a)
+                slope, found = inner([w], [nv]), inner([w], [av])
+                if not t.agree(slope, found):
+                    raise _fast_mismatch(problem, k, i, mode, slope, found)
             continue
         matrices = jacobian(problem.numbers, values, i, t.eps)
         rows = [push(i, v) for v in coordinates(x)]

@@ -38,6 +38,19 @@ F = Callable[..., Any]
 class Library:
     """The names of fad, or of JAX, for programs that are written once for both."""
 
+    np: Any
+    lax: Any
+    nn: Any
+    scipy: Any
+    grad: Callable[..., Any]
+    value_and_grad: Callable[..., Any]
+    vjp: Callable[..., Any]
+    jvp: Callable[..., Any]
+    linearize: Callable[..., Any]
+    jacrev: Callable[..., Any]
+    jacfwd: Callable[..., Any]
+    vmap: Callable[..., Any]
+
     def __init__(self, name: str, **names: Any) -> None:
         self.name = name
         self.__dict__.update(names)
