@@ -81,7 +81,7 @@ RUNTIME = {"jax", "numpy"}
 # What modules need that only tests import.
 IN_TESTS = {
     "testing.strategies": {"hypothesis"},
-    "testing.fuzz": {"hypothesis"},
+    "testing.fuzz": {"hypothesis", "torch"},
     "testing.plugin": {"pytest"},
 }
 # The only module that may reach for what JAX does not publish.

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from fad.testing.comparison import bare, difference
 from fad.testing.programs import MODES, Program, check_program
-from fad.testing.stacks import IN_FAD, Library, apply_stack, leaves_of, weigh
+from fad.testing.stacks import IN_FAD, Library, apply_stack, leaves_of
 from fad.testing.strategies import stacks, whole_programs
 
 try:

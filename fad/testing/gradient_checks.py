@@ -162,12 +162,12 @@ def gradcheck(
             )
         tolerance = _Tolerance(eps, atol, rtol, nondet_tol, fast_mode)
         try:
+            if check_backward_ad and check_undefined_grad:
+                _check_undefined(problem)
             if check_backward_ad:
                 _check_backward(problem, tolerance, check_grad_dtypes)
             if check_forward_ad:
                 _check_forward(problem, tolerance, check_grad_dtypes)
-            if check_backward_ad and check_undefined_grad:
-                _check_undefined(problem)
             if check_backward_ad and check_batched_grad:
                 _check_batched(problem, tolerance, reverse=True)
             if check_forward_ad and check_batched_forward_grad:
@@ -289,9 +289,9 @@ def _check_backward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
             pushed = directional(numbers, values, direction, t.eps)
             for place, (k, o) in enumerate(zip(moving, bare_outs, strict=True)):
                 w = _random_like(o, rng)
-                n, a = inner([w], [pushed[place]]), inner([pull(k, w)[i]], [v])
-                if not t.agree(n, a):
-                    raise _fast_mismatch(problem, k, i, "", n, a)
+                slope, found = inner([w], [pushed[place]]), inner([pull(k, w)[i]], [v])
+                if not t.agree(slope, found):
+                    raise _fast_mismatch(problem, k, i, "", slope, found)
         return
     columns = [[pull(k, w) for w in coordinates(o)] for k, o in zip(moving, bare_outs, strict=True)]
     for i, x in enumerate(values):

@@ -527,8 +527,7 @@ class FullWave(VjpWave):
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
         moved = [
-            v if d is None else fnp.moveaxis(v, d, -1)
-            for v, d in zip((x, y), in_dims, strict=True)
+            v if d is None else fnp.moveaxis(v, d, -1) for v, d in zip((x, y), in_dims, strict=True)
         ]
         moved = [v if d is not None else v[..., None] for v, d in zip(moved, in_dims, strict=True)]
         return fnp.sin(moved[0]) * moved[1], -1

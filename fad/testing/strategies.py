@@ -77,7 +77,7 @@ def arrays(
     dtype = np.dtype(draw(st.sampled_from(DTYPES)) if dtype is None else dtype)
     # One number for the whole array: entries shrink together, and are cheap to draw.
     rng = np.random.default_rng(draw(st.integers(0, 10_000)))
-    if dtype == bool:
+    if dtype.kind == "b":
         return rng.random(shape) < 0.5
     if dtype.kind in "iu":
         return rng.integers(0, 4, shape).astype(dtype)
