@@ -15,12 +15,13 @@ import numpy as np
 from fad import trees
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
+from fad.inplace import check_writable
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_key
 from fad.staging import StagedLevel, in_body, stage
 from fad.tape.record import ROOT
-from fad.tensor import Tensor
-from fad.transforms.boundary import enter, has_tensor, leave
+from fad.tensor import UNSHARED, Tensor
+from fad.transforms.boundary import enter, has_tensor, leave, was_written, write_back
 
 __all__ = ["from_jax", "jit", "to_jax"]
 
@@ -216,7 +217,8 @@ def jit(
     compiled forward and a compiled backward call.
 
     Arguments:
-        f: a pure fad function of pytrees of Tensors.
+        f: a fad function of pytrees of Tensors, without side effects but this one: Tensors among
+            its arguments may be changed in place, and are so for the caller after the call.
         static_argnums, static_argnames: arguments that are not traced; each new value compiles
             again. What is neither an array nor a number is static without being named.
 
@@ -249,10 +251,19 @@ def jit(
         key = (key, aval_key(leaves), names)
         entry = entries.get(key)
         if entry is None:
+            written: list[int] = []
+
+            def body(*inside: Any, **inside_kwargs: Any) -> Any:
+                handles = [
+                    x for x in trees.flatten((inside, inside_kwargs))[0] if isinstance(x, Tensor)
+                ]
+                out = f(*inside, **inside_kwargs)
+                written[:] = [k for k, x in enumerate(handles) if was_written(x)]
+                return out, [handles[k] for k in written]
 
             def run(level: StagedLevel, *tracers: Any) -> Any:
                 inside, inside_kwargs = join(tracers)
-                return in_body(level, f)(*inside, **inside_kwargs)
+                return in_body(level, body)(*inside, **inside_kwargs)
 
             run.name = getattr(f, "__name__", "jit")  # type: ignore[attr-defined]
             primitive, values, structure = stage(run, leaves)
@@ -260,15 +271,41 @@ def jit(
             for x in fixed:
                 _check_capture(x)
             fixed = [x.value if isinstance(x, Tensor) else x for x in fixed]
-            entry = entries.put(key, (primitive, fixed, structure))
-        primitive, fixed, structure = entry
+            entry = entries.put(key, (primitive, fixed, structure, tuple(written)))
+        primitive, fixed, structure, changed = entry
+        if changed:
+            _check_written(leaves, changed)
         out = bind(primitive, [*fixed, *leaves])
         tensors = has_tensor(leaves)
-        return leave(
-            trees.unflatten(structure, list(out) if type(out) is tuple else [out]), tensors
-        )
+        result, new = trees.unflatten(structure, list(out) if type(out) is tuple else [out])
+        write_back([leaves[k] for k in changed], new, "jit")
+        return leave(result, tensors)
 
     return compiled
+
+
+def _check_written(leaves: Sequence[Any], changed: Sequence[int]) -> None:
+    """Refuse, before anything runs, arguments that must not be changed as the function changes them."""
+    for k in changed:
+        x = leaves[k]
+        if not isinstance(x, Tensor):
+            continue
+        check_writable(x, "jit")
+        for j, y in enumerate(leaves):
+            if j != k and isinstance(y, Tensor) and (y is x or _share_storage(x, y)):
+                raise LevelError(
+                    f"jit: the function writes to argument leaf {k} ({describe(x)}), which shares its "
+                    f"storage with leaf {j}; inside of compiled code they are apart, and {j} would keep "
+                    "its old value. Pass one of them, or x.clone()."
+                )
+
+
+def _share_storage(x: Tensor, y: Tensor) -> bool:
+    return (
+        x.meta is not None
+        and y.meta is not None
+        and x.meta.storage is y.meta.storage is not UNSHARED
+    )
 
 
 def _check_capture(x: Any) -> None:

@@ -22,9 +22,11 @@ from fad.arguments import ARRAY, STRUCTURE
 from fad.dispatch import bind
 from fad.levels import bind_collective, bind_random
 from fad.namespace import Op, dress
+from fad.primitive import Primitive
 from fad.staging import call_with_bodies
 from fad.stopping import stop_gradient
 from fad.tensor import Tensor
+from fad.views import ViewOp, Write, bind_view, view_binder
 
 __all__ = ["Namespace", "derive", "install_tree"]
 
@@ -315,6 +317,27 @@ def _same_tensor(name: str, where: str, twin: Any, roles: dict[str, int]) -> Fun
     return dressed
 
 
+def _part(name: str, where: str, twin: Any) -> Function:
+    """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is a view too."""
+    parts = ViewOp(Primitive(name, twin), Write.FUNCTION, _PUT_PART[name])
+    copy = Op(name, where, twin).function
+
+    def function(x: Any, /) -> Any:
+        if isinstance(x, Tensor) and (name == "real" or x.dtype.kind == "c"):
+            return bind_view(parts, (x,))
+        return copy(x)
+
+    function.op = copy.op  # type: ignore[attr-defined]
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+_PUT_PART: dict[str, Function] = {
+    "real": lambda x, part: jax.lax.complex(part, x.imag) if x.dtype.kind == "c" else part,
+    "imag": lambda x, part: jax.lax.complex(x.real, part),
+}
+
+
 def _from_dlpack(name: str, where: str, twin: Any) -> Function:
     """A Tensor already is one: going through DLPack would lose its history."""
 
@@ -364,6 +387,10 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return _same_tensor(name, where, value, roles)
     if module == "jax.numpy" and name == "from_dlpack":
         return _from_dlpack(name, where, value)
+    if module == "jax.numpy" and name in twins.VIEWS:
+        return Op(name, where, value, roles, view_binder(twins.VIEWS[name])).function
+    if module == "jax.numpy" and name in ("real", "imag"):
+        return _part(name, where, value)
     draws = module == "jax.random" and name not in twins.NOT_DRAWING
     function = Op(name, where, value, roles, bind_random if draws else bind).function
     return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function

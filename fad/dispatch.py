@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Tensor, level_began, new_tensor
 
 __all__ = [
     "Level",
@@ -96,6 +96,7 @@ class Level:
         global _last
         self.id = next(_ids)
         _last = max(_last, self.id)
+        level_began(_last)
         self.alive = True
 
     def __repr__(self) -> str:

@@ -11,12 +11,14 @@ import numpy as np
 
 from fad.calls import FunctionOp
 from fad.context import Context, VmapInfo
-from fad.dispatch import bind, state
-from fad.errors import GradientError, RuleError
+from fad.dispatch import bind
+from fad.errors import RuleError
+from fad.inplace import become
 from fad.jax_rules import JaxRules
 from fad.templates import ARRAYS, Template
-from fad.tensor import Tensor, meta_of
+from fad.tensor import Tensor
 from fad.user_rules import RULES, Signature, UserRules, arity, defines
+from fad.views import attach_chain
 
 __all__ = ["Context", "Function", "VmapInfo"]
 
@@ -104,6 +106,9 @@ class Function:
         outs = bind(op, operands)
         if op.template.aliases:
             outs = _write_back(cls.__name__, op.template, arrays, outs)
+        for k, i, chain in op.template.views:
+            if isinstance(arrays[i], Tensor):
+                attach_chain(outs[k], arrays[i], chain, k)
         return op.template.join(outs)
 
 
@@ -119,17 +124,7 @@ def _write_back(
     for k, i in enumerate(template.aliases):
         if i is None or not isinstance(args[i], Tensor):
             continue
-        target, new = args[i], outs[k]
-        if target.requires_grad and target.node is None and target.level.id > state.blocked:
-            raise GradientError(
-                f"{name}: a leaf Tensor that requires grad is being used in an in-place operation "
-                "(mark_dirty). Pass x.clone(), or call it under no_grad."
-            )
-        target.value, target.aux, target.level = new.value, new.aux, new.level
-        target.requires_grad, target.node = new.requires_grad, new.node
-        target.output_nr = new.output_nr
-        meta_of(target).version += 1
-        results[k] = target
+        results[k] = become(args[i], outs[k], name)
     return results
 
 

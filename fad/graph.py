@@ -542,3 +542,24 @@ def alias(x: Any) -> Any:
         t.requires_grad = True
         t.node, t.output_nr = gradient_edge(x)
     return t
+
+
+class Captures:
+    """Tensors from outside that a body has met, each in the state in which it met them, in order."""
+
+    __slots__ = ("_index", "_met", "tensors")
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self._met: list[Tensor] = []  # keeps them alive, so that an id stays theirs
+        self._index: dict[tuple[int, int], int] = {}
+
+    def position(self, x: Tensor) -> int:
+        """The number of ``x``, as it is now."""
+        key = (id(x), 0 if x.meta is None else x.meta.storage.version)
+        at = self._index.get(key)
+        if at is None:
+            at = self._index[key] = len(self.tensors)
+            self._met.append(x)
+            self.tensors.append(alias(x))
+        return at

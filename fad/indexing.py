@@ -21,8 +21,9 @@ from fad.errors import HostValueError, describe
 from fad.primitive import Primitive
 from fad.tape.record import as_tensor
 from fad.tensor import Tensor
+from fad.views import ViewOp, Write, bind_view
 
-__all__ = ["At", "get_item", "parse_index"]
+__all__ = ["At", "get_item", "getter", "is_basic", "parse_index", "updater", "view_of"]
 
 # Forms of one entry of an index
 _ARRAY = "array"
@@ -167,11 +168,6 @@ def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(index)
 
 
-def _is_simple(form: tuple[Any, ...]) -> bool:
-    """Whether windows and ints are all that is not a full or strided slice."""
-    return _ARRAY not in form
-
-
 def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
     """``x`` with its windows cut out by dynamic slices, and the index that is left."""
     index = _rebuild(form, values)
@@ -185,7 +181,7 @@ def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any
             rest.append(None)
             continue
         size = x.shape[dim]
-        if f == _INT and _is_simple(form):
+        if f == _INT and is_basic(form):
             starts.append(i)
             sizes.append(1)
             rest.append(0)
@@ -206,7 +202,7 @@ def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any
 
 
 @functools.lru_cache(maxsize=4096)
-def _getter(form: tuple[Any, ...]) -> Primitive:
+def getter(form: tuple[Any, ...]) -> Primitive:
     def getitem(x: Any, *values: Any) -> Any:
         x, rest = _windowed(x, form, values)
         return x[rest]
@@ -215,7 +211,7 @@ def _getter(form: tuple[Any, ...]) -> Primitive:
 
 
 def get_item(x: Any, index: Any) -> Any:
-    """``x[index]`` for a Tensor.
+    """``x[index]`` for a Tensor: a view for a basic index, a copy for one with arrays.
 
     Basic indices (ints, slices, None, ...) and integer arrays work under every transform; a bool
     mask needs concrete values.
@@ -224,18 +220,15 @@ def get_item(x: Any, index: Any) -> Any:
         IndexError: see `parse_index`.
     """
     form, values = parse_index(x, index)
-    return bind(_getter(form), [x, *values])
-
-
-def _full_index(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
-    """The index with windows as integer ranges, for updates."""
-    return tuple(
-        [i if not isinstance(i, tuple) else i[0] + jnp.arange(i[1]) for i in _rebuild(form, values)]
-    )
+    if is_basic(form):
+        return bind_view(view_of(form), [x, *values])
+    return bind(getter(form), [x, *values])
 
 
 @functools.lru_cache(maxsize=4096)
-def _updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> Primitive:
+def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> Primitive:
+    """``x.at[index].method(v)`` as a Primitive of (x, v, *values)."""
+
     def update(x: Any, v: Any, *values: Any) -> Any:
         windows = [k for k, f in enumerate(form) if isinstance(f, tuple) and f[0] == _WINDOW]
         if not windows:
@@ -247,6 +240,39 @@ def _updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any],
         return jax.lax.dynamic_update_slice(x, new, _starts(x, form, values))
 
     return Primitive(f"at_{method}", update)
+
+
+def is_basic(form: tuple[Any, ...]) -> bool:
+    """Whether an index has no arrays, so that what it selects is a view."""
+    return _ARRAY not in form
+
+
+def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -> Any:
+    """``x`` with ``view`` in the place of ``x[index]``, for a basic index, in plain JAX."""
+    index = _rebuild(form, values)
+    per_dim = [(f, i) for f, i in zip(form, index, strict=True) if f != _NEW]
+    starts: list[Any] = []
+    sizes: list[int] = []
+    inside: list[Any] = []  # what is left of the index within the window
+    lengths: list[int] = []
+    for (f, i), size in zip(per_dim, x.shape, strict=True):
+        whole = f != _INT and f[0] == _SLICE
+        start, length = (0, size) if whole else (i, 1) if f == _INT else i
+        starts.append(jnp.asarray(start, np.int32))
+        sizes.append(length)
+        inside.append(i if whole else slice(None))
+        lengths.append(len(range(*i.indices(size))) if whole else length)
+    view = view.reshape(lengths)
+    if lengths != sizes or any([_reverses(i) for i in inside]):
+        cut = x if tuple(sizes) == x.shape else jax.lax.dynamic_slice(x, starts, sizes)
+        view = cut.at[tuple(inside)].set(view, unique_indices=True)
+    if tuple(sizes) == x.shape:
+        return view
+    return jax.lax.dynamic_update_slice(x, view, starts)
+
+
+def _reverses(entry: slice) -> bool:
+    return entry.step is not None and entry.step < 0
 
 
 def _starts(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> list[Any]:
@@ -262,6 +288,16 @@ def _windows_only(
     sizes = [i[1] if isinstance(i, tuple) else n for i, n in zip(per_dim, x.shape, strict=True)]
     cut = jax.lax.dynamic_slice(x, _starts(x, form, values), sizes)
     return cut, tuple([slice(None) if isinstance(i, tuple) else i for i in index])
+
+
+@functools.lru_cache(maxsize=4096)
+def view_of(form: tuple[Any, ...]) -> ViewOp:
+    """The kind of view that a basic index makes."""
+
+    def put(x: Any, view: Any, *values: Any) -> Any:
+        return put_basic(form, x, view, values)
+
+    return ViewOp(getter(form), Write.FUNCTION, put)
 
 
 class At:
@@ -295,14 +331,15 @@ class _Selected:
 
     def _update(self, method: str, v: Any, options: dict[str, Any]) -> Any:
         form, values = parse_index(self.x, self.index)
-        op = _updater(method, form, tuple(sorted(options.items())))
+        op = updater(method, form, tuple(sorted(options.items())))
         return bind(
             op, [self.x, jnp.asarray(v) if isinstance(v, (list, np.ndarray)) else v, *values]
         )
 
     def get(self) -> Any:
         """``x[index]``."""
-        return get_item(self.x, self.index)
+        form, values = parse_index(self.x, self.index)
+        return bind(getter(form), [self.x, *values])
 
     def set(self, v: Any, **options: Any) -> Any:
         """``x`` with ``x[index] = v``."""

@@ -10,12 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
+from fad import views
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, HostValueError, LevelError, TrackedValueError, describe
 from fad.graph import accumulator_of
 from fad.indexing import At, get_item
+from fad.inplace import set_item
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
+from fad.mutation import IN_PLACE, OPERATORS, in_place
 from fad.primitive import Primitive
 from fad.staging import StagedLevel
 from fad.stopping import stop_gradient
@@ -279,7 +282,7 @@ def _version(self: Tensor) -> int:
     """
     if self.meta is not None and self.meta.inference:
         raise GradientError("Inference tensors do not track version counter.")
-    return 0 if self.meta is None else self.meta.version
+    return 0 if self.meta is None else self.meta.storage.version
 
 
 def _is_inference(self: Tensor) -> bool:
@@ -329,17 +332,98 @@ def _backward(
 
 
 def _detach(self: Tensor) -> Tensor:
-    """The same value without history and without tangents."""
-    t: Tensor = stop_gradient(self)
-    return mark_inference(t) if _is_inference(self) else t  # type: ignore[no-any-return]
+    """The same value without history and without tangents; it shares storage and version."""
+    return views.detach(self)
 
 
 def _detach_(self: Tensor) -> Tensor:
-    """Drop history and tangents in place."""
-    t = stop_gradient(self)
-    self.value, self.aux, self.level = t.value, t.aux, t.level
-    self.requires_grad, self.node, self.output_nr = False, None, 0
+    """Drop history and tangents in place.
+
+    Raises:
+        GradientError: it is a view, whose history is that of its base.
+    """
+    if _is_view(self):
+        raise GradientError(
+            "Can't detach views in-place. Use detach() instead, which gives a Tensor that shares the "
+            "storage"
+        )
+    views.set_state(self, stop_gradient(self))
     return self
+
+
+# Views
+
+
+def _is_view(self: Tensor) -> bool:
+    """Whether it shows a part of another Tensor, `base`."""
+    return _base(self) is not None
+
+
+def _base(self: Tensor) -> Tensor | None:
+    """The Tensor that this is a view of, None if it is none."""
+    if type(self) is not views.Alias:
+        return None
+    base: Tensor | None = self.meta.link.base  # type: ignore[union-attr]
+    return base
+
+
+def _view_fn(self: Tensor) -> Callable[[Any], Any]:
+    """The function that makes this view of its base; of anything with the base's shape.
+
+    Raises:
+        GradientError: it is not a view.
+    """
+    if not _is_view(self):
+        raise GradientError(f"view_fn: {describe(self)} is not a view")
+    chain = self.meta.link.chain  # type: ignore[union-attr]
+
+    def view_fn(base: Any) -> Any:
+        for step in chain:
+            base = views.bind_view(step.op, (base, *step.numbers))
+        return base
+
+    return view_fn
+
+
+def _replay_on(self: Tensor, new_base: Any) -> Any:
+    """The view of ``new_base`` that this is of its own base.
+
+    Raises:
+        GradientError: it is not a view.
+        ValueError: ``new_base`` has another shape than the base.
+    """
+    view_fn = _view_fn(self)
+    base = _base(self)
+    assert base is not None
+    if tuple(new_base.shape) != base.shape:
+        raise ValueError(
+            f"replay_on: the new base must have the shape of the base, {base.shape}, got "
+            f"{describe(new_base)}"
+        )
+    return view_fn(new_base)
+
+
+def _expand(self: Tensor, *sizes: Any) -> Any:
+    """Dimensions of length 1 repeated to ``sizes``, as a view; -1 keeps a length."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = tuple(sizes[0])
+    offset = len(sizes) - self.ndim
+    if offset < 0:
+        raise ValueError(f"expand: {len(sizes)} sizes are too few for {describe(self)}")
+    lengths = [
+        self.shape[k - offset] if n == -1 and k >= offset else n for k, n in enumerate(sizes)
+    ]
+    return fnp.broadcast_to(self, tuple(lengths))
+
+
+def _unbind(self: Tensor, dim: int = 0) -> Any:
+    """A tuple of views, one for each index along ``dim``."""
+    return fnp.unstack(self, axis=dim)
+
+
+def _split(self: Tensor, indices_or_sections: Any, axis: int = 0) -> Any:
+    """``fad.numpy.split`` of this Tensor: a list of views."""
+    return fnp.split(self, indices_or_sections, axis)
 
 
 _CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True))
@@ -367,6 +451,13 @@ def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, Any], Any]:
             if isinstance(other, _OPERANDS):
                 return op(self, other)
             return NotImplemented
+
+    return operator
+
+
+def _augmented(change: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        return change(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return operator
 
@@ -401,8 +492,8 @@ _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"
 
 # Methods that are the function of the same name with the Tensor as first argument.
 _METHODS = """all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod
-cumsum diagonal dot imag max mean min nonzero prod ptp ravel real repeat round searchsorted sort
-squeeze std sum swapaxes take trace var""".split()
+cumsum diagonal dot expand_dims imag max mean min moveaxis nonzero prod ptp ravel real repeat round
+searchsorted sort squeeze std sum swapaxes take trace unstack var""".split()
 _PROPERTIES = ("real", "imag")
 
 
@@ -438,8 +529,8 @@ def _transpose(self: Tensor, *axes: Any) -> Any:
 
 
 def _flatten(self: Tensor, order: str = "C") -> Any:
-    """A copy with one dimension."""
-    return fnp.ravel(self, order) if order != "C" else fnp.ravel(self)
+    """A copy with one dimension; `ravel` is a view."""
+    return _clone(fnp.ravel(self, order))
 
 
 def _astype(self: Tensor, dtype: Any, copy: bool = False, device: Any = None) -> Any:
@@ -448,18 +539,20 @@ def _astype(self: Tensor, dtype: Any, copy: bool = False, device: Any = None) ->
 
 
 def _view(self: Tensor, dtype: Any = None) -> Any:
-    """The same bytes read as another dtype."""
-    return _viewer(jnp.dtype(dtype))(self)
-
-
-_VIEWS: dict[Any, Primitive] = {}
-
-
-def _viewer(dtype: Any) -> Callable[[Tensor], Any]:
+    """The same bytes read as another dtype, as a view; it has no derivative."""
+    dtype = jnp.dtype(dtype)
     op = _VIEWS.get(dtype)
     if op is None:
-        op = _VIEWS[dtype] = Primitive("view", lambda x: x.view(dtype))
-    return lambda x: bind(op, (x,))
+        op = _VIEWS[dtype] = views.ViewOp(
+            Primitive("view", lambda x: x.view(dtype)),
+            views.Write.FUNCTION,
+            lambda x, part: part.view(x.dtype),
+            selects=False,
+        )
+    return views.bind_view(op, (self,))
+
+
+_VIEWS: dict[Any, views.ViewOp] = {}
 
 
 _PUT: dict[Any, Primitive] = {}
@@ -494,12 +587,6 @@ def _block_until_ready(self: Tensor) -> Tensor:
     return self
 
 
-def _setitem(self: Tensor, index: Any, value: Any) -> None:
-    raise TypeError(
-        "Tensors are not changed by x[i] = v here: write x = x.at[i].set(v), which is differentiable"
-    )
-
-
 def _no_format(self: Tensor, spec: str) -> str:
     if not spec:
         return str(self)
@@ -507,6 +594,10 @@ def _no_format(self: Tensor, spec: str) -> str:
 
 
 def _install() -> None:
+    for name, member in IN_PLACE.items():
+        setattr(Tensor, name, member)
+    for name, twin in OPERATORS.items():
+        setattr(Tensor, f"__{name}__", _augmented(in_place(getattr(fnp, twin), f"__{name}__")))
     for name, twin in _BINARY.items():
         op = getattr(fnp, twin)
         setattr(Tensor, f"__{name}__", _binary(op))
@@ -534,11 +625,18 @@ def _install() -> None:
         "__iter__": _iter,
         "__len__": _len,
         "__repr__": _repr,
-        "__setitem__": _setitem,
+        "__setitem__": set_item,
         "T": property(lambda self: fnp.transpose(self), doc="Dimensions reversed."),
         "mT": property(lambda self: fnp.matrix_transpose(self), doc="Last two dimensions swapped."),
         "array": property(_array, doc=_array.__doc__),
         "astype": _astype,
+        "base": property(_base, doc=_base.__doc__),
+        "expand": _expand,
+        "is_view": property(_is_view, doc=_is_view.__doc__),
+        "replay_on": _replay_on,
+        "split": _split,
+        "unbind": _unbind,
+        "view_fn": property(_view_fn, doc=_view_fn.__doc__),
         "at": property(At, doc=At.__doc__),
         "backward": _backward,
         "block_until_ready": _block_until_ready,
@@ -617,4 +715,5 @@ def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
     return child if isinstance(child, Tensor) else new_tensor(child, ROOT)
 
 
-jax.tree_util.register_pytree_node(Tensor, _flatten_tensor, _unflatten_tensor)
+for _kind in (Tensor, views.Alias):
+    jax.tree_util.register_pytree_node(_kind, _flatten_tensor, _unflatten_tensor)

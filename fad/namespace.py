@@ -47,7 +47,7 @@ from fad.errors import HostValueError
 from fad.primitive import Primitive
 from fad.tensor import Tensor
 
-__all__ = ["Op", "dress"]
+__all__ = ["Op", "dress", "fast_function"]
 
 PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
@@ -272,7 +272,7 @@ class Op:
         self.primitives: dict[Any, Primitive] = {}
         self.routes: dict[Any, Any] = {}
         self._plan: Plan | None = None
-        self.function = dress(_fast_function(self), twin, name, where)
+        self.function = dress(fast_function(self, binder), twin, name, where)
         self.function.op = self
 
     def __repr__(self) -> str:
@@ -402,9 +402,9 @@ class Op:
             _remember(route.known, quick, primitive, KNOWN)
 
 
-def _fast_function(op: Op) -> Any:
+def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
     """What users call: the hot path of NOTE [how an operation finds its Primitive]."""
-    routes, binder, call = op.routes, op.binder, op.call
+    routes, call = op.routes, op.call
 
     def function(*args: Any, **kwargs: Any) -> Any:
         values: Any = args
@@ -416,26 +416,26 @@ def _fast_function(op: Op) -> Any:
         if type(route) is Primitive:
             primitive: Any = route
         elif route is None:
-            return call(args, kwargs)
+            return call(args, kwargs, binder)
         elif route.simple:
             try:
                 at = route.tuple
                 key = route.statics(values)
                 primitive = route.known[key if at < 0 else (key, *map(type, values[at]))]
             except (KeyError, TypeError):  # new, or a tuple that has no hash
-                return call(args, kwargs)
+                return call(args, kwargs, binder)
             values = route.leaves(values)
         else:
             try:
                 primitive, values = op.find(route, values)
             except Unhashable:
-                return call(args, kwargs)
+                return call(args, kwargs, binder)
             if primitive is None:
-                return call(args, kwargs)
+                return call(args, kwargs, binder)
         try:
             out = binder(primitive, values)
         except _RECOVERABLE:
-            return call(args, kwargs)
+            return call(args, kwargs, binder)
         return primitive.unflatten(out) if type(out) is tuple else out
 
     return function

@@ -83,6 +83,7 @@ class Primitive:
             arrays; what is static is closed over.
         jit: False for a function that needs concrete values, whose output shape depends on data.
         collective: it names a vmap axis, so that it cannot be traced outside of that vmap.
+        planner: makes its `VjpPlan`, where the derived one is not the best.
     """
 
     __slots__ = (
@@ -99,15 +100,23 @@ class Primitive:
         "fn",
         "jit",
         "name",
+        "planner",
         "primals",
         "splits",
     )
 
     def __init__(
-        self, name: str, fn: Callable[..., Any], *, jit: bool = True, collective: bool = False
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *,
+        jit: bool = True,
+        collective: bool = False,
+        planner: Callable[..., VjpPlan] | None = None,
     ) -> None:
         self.name = name
         self.fn = fn
+        self.planner = planner
         self.jit = jit
         self.collective = collective
         self._structures: dict[int, Any] = {}
@@ -256,7 +265,8 @@ class Primitive:
         key = (mask, aval_key(values))
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = VjpPlan(self, mask, [aval_of(v) for v in values])
+            make = VjpPlan if self.planner is None else self.planner
+            plan = self._plans[key] = make(self, mask, [aval_of(v) for v in values])
         return plan
 
     def full_vjp(
@@ -343,6 +353,7 @@ class VjpPlan:
     ``forward`` is the operation to run in the forward pass: the Primitive itself, or one that
     returns ``extras`` residuals after the Primitive's outputs.
     ``from_inputs``: the vjp starts from all inputs.
+    ``routed``: the masked inputs whose gradients go on from here.
     """
 
     __slots__ = (
@@ -361,28 +372,36 @@ class VjpPlan:
         "mask",
         "out_avals",
         "primitive",
+        "routed",
         "single",
     )
 
+    differentiable: tuple[bool, ...] | None
+
     def __init__(self, primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> None:
-        self.id = next(_plan_ids)
-        self.primitive = primitive
-        self.mask = mask
-        self.forward: Primitive = primitive
-        self.extras = 0
-        self.kept_inputs: tuple[int, ...] = tuple(range(len(avals)))
-        self.kept_outputs: tuple[int, ...] = ()
-        self.out_avals: tuple[Any, ...] | None = None
-        self.differentiable: tuple[bool, ...] | None = None
-        self.single = False
-        self.from_inputs = True
-        self._vjps: dict[Any, Primitive] = {}
+        self._start(primitive, mask, len(avals))
         if primitive.jit and not primitive.collective:
             try:
                 self._analyse(avals)
             except (TypeError, ValueError, NotImplementedError):
                 # It has no reverse mode (a while loop): that is an error only when one is asked for.
                 self.from_inputs, self.differentiable = True, None
+
+    def _start(self, primitive: Primitive, mask: tuple[bool, ...], count: int) -> None:
+        """A plan that keeps all inputs."""
+        self.id = next(_plan_ids)
+        self.primitive = primitive
+        self.mask = mask
+        self.routed = mask
+        self.forward: Primitive = primitive
+        self.extras = 0
+        self.kept_inputs: tuple[int, ...] = tuple(range(count))
+        self.kept_outputs: tuple[int, ...] = ()
+        self.out_avals: tuple[Any, ...] | None = None
+        self.differentiable = None
+        self.single = False
+        self.from_inputs = True
+        self._vjps: dict[Any, Primitive] = {}
 
     def _analyse(self, avals: list[Any]) -> None:
         """Trace ``jax.vjp`` and sort its residuals; see NOTE [what a derived vjp saves]."""

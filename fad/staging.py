@@ -31,6 +31,7 @@ import numpy as np
 from fad import jaxapi, trees
 from fad.dispatch import bind, map_tensors, outlived, state
 from fad.errors import StructureError
+from fad.graph import Captures
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_of, struct_of
 from fad.tape.record import RecordingLevel
@@ -46,7 +47,7 @@ class StagedLevel(RecordingLevel):
         inputs: tracers for the captures known so far, None while they are being looked for.
     """
 
-    __slots__ = ("captures", "index", "inputs", "operands", "trace")
+    __slots__ = ("captures", "inputs", "operands", "trace")
 
     kind = "staged"
 
@@ -54,8 +55,7 @@ class StagedLevel(RecordingLevel):
         super().__init__()
         self.inputs = inputs
         self.operands = operands
-        self.captures: list[Any] = []
-        self.index: dict[int, int] = {}
+        self.captures = Captures()
         self.trace: Any = None
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
@@ -77,10 +77,7 @@ class StagedLevel(RecordingLevel):
 
     def capture(self, x: Tensor) -> Any:
         """Make a Tensor from outside an input of the staged call."""
-        at = self.index.get(id(x))
-        if at is None:
-            at = self.index[id(x)] = len(self.captures)
-            self.captures.append(x)
+        at = self.captures.position(x)
         aval = x.aval
         if self.inputs is None:
             if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
@@ -125,7 +122,7 @@ def stage(
         with level:
             leaves_out, found["structure"] = trees.flatten(run(level, *leaves))
             result = [level.lower(x) for x in leaves_out]
-        found["captures"] = level.captures
+        found["captures"] = level.captures.tensors
         return result
 
     closed = jax.make_jaxpr(lambda *leaves: traced(None, *leaves), axis_env=names or None)(*structs)

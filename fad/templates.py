@@ -66,10 +66,11 @@ class Template:
 
     For the output of a call it also says what the body marked:
     ``aliases``: for each array, the number of the input that it is (changed in place), or None;
-    ``blocked``: the numbers of the arrays that have no derivative.
+    ``blocked``: the numbers of the arrays that have no derivative;
+    ``views``: for arrays that are views of inputs, ``(number, input, chain)``.
     """
 
-    __slots__ = ("aliases", "blocked", "leaves", "structure")
+    __slots__ = ("aliases", "blocked", "leaves", "structure", "views")
 
     def __init__(
         self,
@@ -77,8 +78,10 @@ class Template:
         leaves: tuple[Any, ...],
         aliases: tuple[int | None, ...] = (),
         blocked: frozenset[int] = frozenset(),
+        views: tuple[Any, ...] = (),
     ) -> None:
         self.structure = structure
+        self.views = views
         self.leaves = leaves
         self.aliases = aliases
         self.blocked = blocked
@@ -93,6 +96,7 @@ class Template:
             and self.leaves == other.leaves
             and self.aliases == other.aliases
             and self.blocked == other.blocked
+            and self.views == other.views
         )
 
     def __repr__(self) -> str:
@@ -120,7 +124,14 @@ class Template:
         """This template with marks."""
         if not blocked and not any([a is not None for a in aliases]):
             return self
-        return Template(self.structure, self.leaves, aliases, blocked)
+        views = tuple([v for v in self.views if aliases[v[0]] is None])
+        return Template(self.structure, self.leaves, aliases, blocked, views)
+
+    def viewing(self, views: tuple[Any, ...]) -> Template:
+        """This template with what is known of outputs that are views of inputs."""
+        if not views:
+            return self
+        return Template(self.structure, self.leaves, self.aliases, self.blocked, views)
 
     def join(self, arrays: Sequence[Any]) -> Any:
         """The tree with ``arrays`` in it."""

@@ -12,32 +12,46 @@ if TYPE_CHECKING:
     from fad.dispatch import Level
     from fad.graph import Node
 
-__all__ = ["Meta", "Tensor", "new_tensor"]
+__all__ = ["Meta", "Storage", "Tensor", "new_tensor"]
+
+
+class Storage:
+    """What all aliases of a value share: how often it was changed in place, and by whom it is known.
+
+    ``data`` is the current value without history, kept once there are aliases that do not share one
+    (`x.detach()`); ``peers`` are weak references to those.
+    """
+
+    __slots__ = ("data", "peers", "version")
+
+    def __init__(self, version: int = 0) -> None:
+        self.version = version
+        self.data: Any = None
+        self.peers: list[weakref.ref[Tensor]] = []
+
+
+# Of Tensors that have neither been written to nor viewed.
+UNSHARED = Storage()
+
+# The versions of inference Tensors are negative, so that saving one is noticed at no cost.
+INFERENCE = -(2**62)
 
 
 class Meta:
-    """What only few Tensors have: a gradient, hooks, in-place history, aliases."""
+    """What only few Tensors have: a gradient, hooks, in-place history, aliases.
 
-    __slots__ = (
-        "accumulator",
-        "grad",
-        "hooks",
-        "inference",
-        "name",
-        "post_hooks",
-        "retains_grad",
-        "version",
-    )
+    ``link`` says whose value a view (or another alias) follows, see `fad.views`.
+    """
 
-    def __init__(self) -> None:
-        self.grad: Tensor | None = None
-        self.accumulator: weakref.ref[Any] | None = None
-        self.hooks: dict[int, Any] | None = None
-        self.post_hooks: dict[int, Any] | None = None
-        self.retains_grad = False
-        self.version = 0
-        self.inference = False
-        self.name = ""
+    grad: Tensor | None = None
+    accumulator: weakref.ref[Any] | None = None
+    hooks: dict[int, Any] | None = None
+    post_hooks: dict[int, Any] | None = None
+    retains_grad: bool = False
+    inference: bool = False
+    name: str = ""
+    storage: Storage = UNSHARED
+    link: Any = None
 
 
 class _TensorType(type):
@@ -64,6 +78,7 @@ class Tensor(metaclass=_TensorType):
     __slots__ = (
         "__weakref__",
         "aux",
+        "born",
         "level",
         "meta",
         "node",
@@ -75,6 +90,7 @@ class Tensor(metaclass=_TensorType):
     value: Any
     level: Level
     aux: Any
+    born: int  # the id of the latest level when it was made
     requires_grad: bool
     node: Node | None
     output_nr: int
@@ -233,6 +249,13 @@ class Tensor(metaclass=_TensorType):
 
 
 _new = object.__new__
+_latest = -1
+
+
+def level_began(id: int) -> None:
+    """Note that there is a level of this id, so that later Tensors are known to be made after it."""
+    global _latest
+    _latest = id
 
 
 def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
@@ -241,6 +264,7 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
     t.value = value
     t.level = level
     t.aux = aux
+    t.born = _latest
     t.requires_grad = False
     t.node = None
     t.output_nr = 0
@@ -258,3 +282,13 @@ def meta_of(t: Tensor) -> Meta:
             if t.meta is None:
                 t.meta = Meta()
     return t.meta
+
+
+def storage_of(t: Tensor) -> Storage:
+    """The Storage of ``t``, made if it has none of its own yet; the same one for all threads."""
+    meta = meta_of(t)
+    if meta.storage is UNSHARED:
+        with _making_meta:
+            if meta.storage is UNSHARED:
+                meta.storage = Storage(INFERENCE if meta.inference else 0)
+    return meta.storage

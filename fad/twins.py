@@ -8,6 +8,7 @@ docs/namespaces.md explains each table to users, and the tests hold the two toge
 from __future__ import annotations
 
 from fad.arguments import ARRAY, EXPONENT, OPERAND, STATIC, STRUCTURE
+from fad.views import Write
 
 __all__ = [
     "BODIES",
@@ -21,6 +22,7 @@ __all__ = [
     "NOT_DRAWING",
     "ON_VALUES",
     "ROLES",
+    "VIEWS",
     "missing",
 ]
 
@@ -64,6 +66,18 @@ ROLES: dict[str, dict[str, dict[str, int]]] = {
         "multigammaln": {"d": STRUCTURE},
         "polygamma": {"n": ARRAY},
     },
+}
+
+# Functions of jax.numpy that return views of their first argument, and how a write to one goes back.
+VIEWS: dict[str, Write] = {
+    **dict.fromkeys("expand_dims ravel reshape squeeze".split(), Write.RESHAPE),
+    **dict.fromkeys(
+        "matrix_transpose moveaxis permute_dims rollaxis swapaxes transpose".split(), Write.PERMUTE
+    ),
+    **dict.fromkeys(
+        "array_split diagonal dsplit hsplit split unstack vsplit".split(), Write.INDICES
+    ),
+    "broadcast_to": Write.BROADCAST,
 }
 
 # Answered on the host, from shapes and dtypes: a Tensor's values are never read.

@@ -32,6 +32,7 @@ from fad.rules import (
 from fad.tape.record import ROOT, as_tensor
 from fad.templates import HOLE, SCALARS, Template, is_array
 from fad.tensor import Tensor
+from fad.views import chain_from
 
 __all__ = ["RULES", "Signature", "UserRules", "arity", "defines"]
 
@@ -134,6 +135,17 @@ def arity(f: Callable[..., Any]) -> tuple[int, float]:
     return least, len(positional)
 
 
+def _views(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
+    """Which outputs of a body are views of its inputs, or inputs as they are."""
+    found = []
+    for k, o in enumerate(outs):
+        if isinstance(o, Tensor):
+            known = chain_from(o, handles)
+            if known is not None:
+                found.append((k, *known))
+    return tuple(found)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class UserRules(Rules):
     """The rules of a Function class, for one structure of arguments.
@@ -199,6 +211,7 @@ class UserRules(Rules):
         before = [_value(h) for h in handles]
         ctx = self._context(values, needs)
         outs, template = Template.split(self.call_forward(ctx, handles), SCALARS)
+        template = template.viewing(_views(outs, handles))
         arrays = [o if isinstance(o, (Tensor, jax.Array)) else jnp.asarray(o) for o in outs]
         kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
         if not with_setup and len(kept) == len(handles):

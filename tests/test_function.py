@@ -19,7 +19,7 @@ import fad
 import fad.numpy as fnp
 from fad.errors import GradientError, RuleError
 from fad.once import once_differentiable
-from fad.tensor import meta_of
+from fad.tensor import storage_of
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 2.0, -1.0])
@@ -36,7 +36,7 @@ def write_(x: fad.Tensor, new: Any) -> fad.Tensor:
     """Change ``x`` in place, as an in-place method does."""
     x.value, x.aux, x.level = new.value, new.aux, new.level
     x.requires_grad, x.node, x.output_nr = new.requires_grad, new.node, new.output_nr
-    meta_of(x).version += 1
+    storage_of(x).version += 1
     return x
 
 

@@ -17,7 +17,7 @@ import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.errors import GradientError
-from fad.tensor import meta_of
+from fad.tensor import storage_of
 
 
 def leaf(data: Any) -> fad.Tensor:
@@ -26,7 +26,7 @@ def leaf(data: Any) -> fad.Tensor:
 
 def write(t: fad.Tensor) -> None:
     """An in-place change, as far as versions are concerned."""
-    meta_of(t).version += 1
+    storage_of(t).version += 1
 
 
 def f(x: Any) -> Any:

@@ -21,7 +21,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad.tensor import meta_of
+from fad.tensor import storage_of
 
 torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
 
@@ -113,7 +113,7 @@ class Library:
             with torch.no_grad():
                 x.add_(1.0)
         else:
-            meta_of(x).version += 1
+            storage_of(x).version += 1
 
     def op(self, node: Any) -> str | None:
         return None if node is None else NAMES[node.name()]

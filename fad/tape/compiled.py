@@ -28,6 +28,7 @@ from fad.dispatch import bind
 from fad.graph import AccumulateGrad, Node
 from fad.primitive import Primitive
 from fad.tape.record import PrimitiveNode
+from fad.tape.saved import versions_of
 from fad.tensor import Tensor
 
 __all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
@@ -234,15 +235,12 @@ def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | No
                 node.values is None
                 or node.extra is not None
                 or node.packed
-                or node.versions is not None
+                or node.written
                 or node.plan.from_inputs
                 or node in leaves
+                or versions_of(node.tensors) != node.versions
             ):
                 return None
-            for t in node.tensors:
-                meta = getattr(t, "meta", None)
-                if meta is not None and meta.version:
-                    return None
         elif kind is AccumulateGrad:
             assert isinstance(node, AccumulateGrad)
             meta = node.variable.meta
@@ -304,7 +302,7 @@ def _build(
             if all([c is None for c in cts]):
                 continue
             given = None if plan.single else tuple([c is not None for c in cts])
-            need = (True,) * sum(plan.mask)
+            need = tuple([e is not None for e, m in zip(edges, plan.mask, strict=True) if m])
             grads = iter(plan.vjp(given, need).flat(*values, *[c for c in cts if c is not None]))
             for edge in edges:
                 if edge is not None:

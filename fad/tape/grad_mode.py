@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fad.dispatch import Level, last_level_id, map_tensors, state
-from fad.tensor import Tensor, meta_of
+from fad.tensor import Tensor, meta_of, storage_of
 
 __all__ = [
     "enable_grad",
@@ -62,8 +62,8 @@ def mark_inference(out: Any) -> Any:
 
 def _mark(t: Any) -> Any:
     if isinstance(t, Tensor):
-        meta = meta_of(t)
-        meta.inference, meta.version = True, -1
+        meta_of(t).inference = True
+        storage_of(t)
         if t.level.kind in ("jvp", "dual") and t.level.id <= state.floor:
             t.aux = None
     return t

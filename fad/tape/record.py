@@ -27,6 +27,7 @@ from fad.tape.saved import (
     check_versions,
     pack,
     raise_released,
+    raise_written,
     unpack,
     versions_of,
 )
@@ -83,7 +84,7 @@ def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
 class PrimitiveNode(RecordedNode):
     """A recorded call of a Primitive."""
 
-    __slots__ = ("packed", "plan", "tensors", "values", "versions")
+    __slots__ = ("packed", "plan", "tensors", "values", "versions", "written")
 
     is_traceable = True
 
@@ -98,6 +99,7 @@ class PrimitiveNode(RecordedNode):
         self._start(level, edges)
         self.plan = plan
         self.packed = False
+        self.written: Any = None  # an output that it keeps and that was changed in place since
         self.tensors: list[Any] = tensors
         self.values: list[Any] | None = values
         self.versions = versions_of(tensors)
@@ -153,6 +155,8 @@ class PrimitiveNode(RecordedNode):
             saved = [unpack(v, create_graph) for v in values]
         else:
             check_versions(self, self.tensors, self.versions)
+            if self.written is not None:
+                raise_written(self, self.written)
             saved = self._tracked(values) if create_graph else values
         if plan.single:
             given = None
@@ -183,6 +187,11 @@ class PrimitiveNode(RecordedNode):
         if self.values is None:
             return ()
         return [v for v in self.values if not isinstance(v, PackedValue)]
+
+    def output_written(self, output_nr: int, version: int) -> None:
+        """Note that an output was changed in place; without it the backward pass cannot be right."""
+        if output_nr in self.plan.kept_outputs and self.written is None:
+            self.written = (output_nr, version)
 
     def release_variables(self) -> None:
         for v in self.values or ():
@@ -219,6 +228,8 @@ class PrimitiveNode(RecordedNode):
         if self.packed:
             return unpack(self.values[place], True)
         check_versions(self, self.tensors, self.versions)
+        if self.written is not None:
+            raise_written(self, self.written)
         x = self._tracked(self.values)[place]
         return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
 
@@ -263,9 +274,12 @@ class SavedTensor:
         value.repack(pack_hook, unpack_hook)
 
 
+_NAMES = {"to": "CopyBackwards", "CopySlices": "CopySlices"}
+
+
 def _node_name(primitive: str) -> str:
-    if primitive == "to":
-        return "CopyBackwards"
+    if primitive in _NAMES:
+        return _NAMES[primitive]
     words = primitive.replace(".", "_").strip("_").split("_")
     return "".join(w[:1].upper() + w[1:] for w in words) + "Backward"
 
@@ -372,7 +386,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     count = len(differentiable)
     if not any(differentiable):
         return out
-    edges = [gradient_edge(a) if m else None for a, m in zip(args, mask, strict=True)]
+    edges = [gradient_edge(a) if m else None for a, m in zip(args, plan.routed, strict=True)]
     tensors = [args[i] for i in plan.kept_inputs]
     for t, d in zip(outs, differentiable, strict=False):
         t.requires_grad = d

@@ -22,6 +22,7 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "pack",
     "raise_released",
+    "raise_written",
     "save_on_cpu",
     "saved_tensors_hooks",
     "unpack",
@@ -47,18 +48,19 @@ def versions_of(tensors: Sequence[Any]) -> list[int] | None:
     """Versions of saved Tensors, None if none of them was ever written to.
 
     Raises:
-        GradientError: one of them is an inference Tensor. Those have a version too, -1, which costs
-            every other Tensor nothing.
+        GradientError: one of them is an inference Tensor. Those have versions too, negative ones,
+            which costs every other Tensor nothing.
     """
     for t in tensors:
-        if isinstance(t, Tensor) and t.meta is not None and t.meta.version:
+        if isinstance(t, Tensor) and t.meta is not None and t.meta.storage.version:
             break
     else:
         return None
     versions = [
-        t.meta.version if isinstance(t, Tensor) and t.meta is not None else 0 for t in tensors
+        t.meta.storage.version if isinstance(t, Tensor) and t.meta is not None else 0
+        for t in tensors
     ]
-    if -1 in versions:
+    if min(versions) < 0:
         raise GradientError(
             "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
             "inference mode in computation tracked by autograd. To work around this, you can make a "
@@ -84,6 +86,19 @@ def check_versions(node: Node, tensors: Sequence[Any], saved: list[int] | None) 
             "enable anomaly detection to find the operation that failed to compute its gradient, "
             "with fad.autograd.set_detect_anomaly(True)."
         )
+
+
+def raise_written(node: Node, written: tuple[int, int]) -> NoReturn:
+    """The error for an output that a node keeps for its backward pass, and that was changed in place."""
+    output_nr, version = written
+    known = node.metadata_of_inputs()[output_nr]
+    raise GradientError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{known.dtype} {list(known.shape)}], which is output {output_nr} of "
+        f"{node.name()}, is at version {version}; expected version {version - 1} instead. Hint: write "
+        "to a copy (x.clone()), or enable anomaly detection to find the operation that failed to "
+        "compute its gradient, with fad.autograd.set_detect_anomaly(True)."
+    )
 
 
 @contextmanager

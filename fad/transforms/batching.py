@@ -23,6 +23,8 @@ from fad.transforms.boundary import (
     has_tensor,
     leave,
     lower,
+    was_written,
+    write_back,
 )
 
 __all__ = ["vmap"]
@@ -101,8 +103,15 @@ def vmap(
                     out_dim_of(o, d, k) for k, (o, d) in enumerate(zip(outs, targets, strict=True))
                 ]
                 result = [level.unwrap(o, d) for o, d in zip(outs, targets, strict=True)]
+                written[:] = [
+                    k for k, x in enumerate(inside) if dims[k] is not None and was_written(x)
+                ]
+                for k in written:
+                    result.append(level.unwrap(inside[k], dims[k]))
+                    targets.append(dims[k])
                 return result, targets, out_structure
 
+        written: list[int] = []
         if chunk_size is None or chunk_size >= size:
             outs, _, out_structure = run(values, size, 0)
         elif axis_name is not None:
@@ -112,6 +121,10 @@ def vmap(
             )
         else:
             outs, out_structure = _in_chunks(run, values, dims, size, chunk_size)
+        if written:  # arguments that f changed in place: so they are for the caller
+            changed = outs[-len(written) :]
+            outs = outs[: -len(written)]
+            write_back([leaves[k] for k in written], changed, "vmap")
         return leave(trees.unflatten(out_structure, outs), tensors)
 
     return mapped

@@ -12,6 +12,7 @@ import numpy as np
 from fad import trees
 from fad.dispatch import outlived
 from fad.errors import StructureError, describe
+from fad.inplace import become
 from fad.jaxapi import is_inexact
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor
@@ -26,6 +27,8 @@ __all__ = [
     "lower",
     "pick",
     "substitute",
+    "was_written",
+    "write_back",
 ]
 
 
@@ -114,6 +117,20 @@ def substitute(args: Sequence[Any], nums: Sequence[int], new: Sequence[Any]) -> 
     """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
     chosen = dict(zip(nums, new, strict=True))
     return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
+
+
+def was_written(handle: Any) -> bool:
+    """Whether the function changed this handle of an argument in place."""
+    return (
+        isinstance(handle, Tensor) and handle.meta is not None and bool(handle.meta.storage.version)
+    )
+
+
+def write_back(originals: Sequence[Any], new: Sequence[Any], who: str) -> None:
+    """Change the caller's Tensors as the function changed its handles of them; None is unchanged."""
+    for x, n in zip(originals, new, strict=True):
+        if n is not None and isinstance(x, Tensor):
+            become(x, as_tensor(outlived(n)), who)
 
 
 def check_callable(f: Any, who: str) -> None:

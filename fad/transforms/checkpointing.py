@@ -20,6 +20,7 @@ from fad import trees
 from fad.calls import FunctionOp
 from fad.dispatch import bind, map_tensors, outlived
 from fad.errors import StructureError, describe
+from fad.graph import Captures
 from fad.levels import JvpLevel
 from fad.primitive import Primitive, aval_of
 from fad.rules import Rules, Saved, pull_through, push_through
@@ -38,14 +39,13 @@ class WatchLevel(RecordingLevel):
     with the Tensors themselves.
     """
 
-    __slots__ = ("captures", "index", "replacements")
+    __slots__ = ("captures", "replacements")
 
     kind = "checkpoint"
 
     def __init__(self, replacements: Sequence[Any] | None) -> None:
         super().__init__()
-        self.captures: list[Tensor] = []
-        self.index: dict[int, int] = {}
+        self.captures = Captures()
         self.replacements = replacements
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
@@ -64,10 +64,7 @@ class WatchLevel(RecordingLevel):
             return x
         if x.level is self:
             return x.value
-        at = self.index.get(id(x))
-        if at is None:
-            at = self.index[id(x)] = len(self.captures)
-            self.captures.append(x)
+        at = self.captures.position(x)
         if self.replacements is None:
             return x
         if at >= len(self.replacements):
@@ -165,10 +162,11 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
         level = WatchLevel(None)
         outs, out_structure = run(level, operands)
-        if any(_is_tracked(x) for x in (*operands, *level.captures)):
-            rules = CheckpointRules(run, len(level.captures))
+        captures = level.captures.tensors
+        if any(_is_tracked(x) for x in (*operands, *captures)):
+            rules = CheckpointRules(run, len(captures))
             op = FunctionOp(rules)
-            arrays = list(bind(op, [*level.captures, *operands]))
+            arrays = list(bind(op, [*captures, *operands]))
             outs = trees.flatten(op.template.join(arrays))[0]
         return leave(trees.unflatten(out_structure, outs), tensors)
 

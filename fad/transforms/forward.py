@@ -16,7 +16,16 @@ from fad.jaxapi import is_inexact
 from fad.levels import JvpLevel
 from fad.tape.engine import ZEROS_LIKE
 from fad.tensor import Tensor
-from fad.transforms.boundary import check_callable, has_tensor, leave, lower, names_of, with_aux
+from fad.transforms.boundary import (
+    check_callable,
+    has_tensor,
+    leave,
+    lower,
+    names_of,
+    was_written,
+    with_aux,
+    write_back,
+)
 
 __all__ = ["UnpackedDual", "dual_level", "jvp", "make_dual", "unpack_dual"]
 
@@ -66,6 +75,8 @@ def push_forward(
         out, aux = with_aux(f(*trees.unflatten(structure, duals)), has_aux, who)
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]
+        changed = [level.unpack(d)[0] if was_written(d) else None for d in duals]
+    write_back(trees.flatten(tuple(primals))[0], changed, who)
     out_t = [zeros_like(p) if t is None else t for p, t in result]
     pair = (
         leave(trees.unflatten(out_structure, [p for p, _ in result]), tensors),

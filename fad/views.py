@@ -1,0 +1,621 @@
+"""Views: Tensors that show a part of another, read by replaying how they were made from it.
+
+NOTE [views by replay]
+
+Arrays are immutable, so a view cannot point into the memory of its base. It holds its base and the
+chain of steps that lead from the base to it. A write to a view replays the chain in reverse: it
+makes a new value for the base (see `fad.inplace`), and counts up the version that all aliases of the
+base share. A view that is read and finds its version behind replays the chain on the base, once, and
+so gets its value *and* its history: the nodes of the replayed steps lead to whatever the base's
+history is by then. XLA back ends do the same in place of strides.
+
+The class of such a Tensor is `Alias`: its attributes are properties that look at the version first.
+All other Tensors have plain slots and pay nothing.
+
+A detached Tensor shares the value but not the history. It and the Tensor it came from are *peers*:
+each has a history of its own, and the value without history (`Storage.data`) is what they follow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import jaxapi
+from fad.dispatch import bind, outlived, state
+from fad.errors import GradientError, LevelError, describe
+from fad.graph import alias
+from fad.levels import BatchLevel, broadcast, move_axis
+from fad.primitive import Primitive
+from fad.stopping import stop_gradient
+from fad.tape.record import ROOT
+from fad.tensor import Meta, Tensor, meta_of, new_tensor, storage_of
+
+__all__ = ["Alias", "Creation", "Link", "Step", "ViewOp", "attach", "bind_view", "view_op"]
+
+
+class Creation(enum.Enum):
+    """What is special about how a view was made, for the errors of writes through it."""
+
+    DEFAULT = ""
+    NO_GRAD = "no_grad"
+    INFERENCE = "inference"
+    MULTI_OUTPUT = "multi_output"
+    FUNCTION = "function"
+
+
+class Write(enum.Enum):
+    """How the base is made anew from a changed view, for one step."""
+
+    RESHAPE = "reshape"
+    PERMUTE = "permute"
+    INDICES = "indices"
+    BROADCAST = "broadcast"
+    FUNCTION = "function"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ViewOp:
+    """One kind of step.
+
+    Attributes:
+        primitive: the view of its parent, from the parent and the step's numbers.
+        write: how to put a changed view back.
+        put: for ``Write.FUNCTION``, ``put(parent, view, *numbers)`` in plain JAX.
+        selects: each element of the view is one of the parent, so that a gradient of the parent is
+            viewed and written to as the parent is.
+    """
+
+    primitive: Primitive
+    write: Write
+    put: Callable[..., Any] | None = None
+    selects: bool = True
+
+    def forward(self, parent: Any, numbers: Sequence[Any]) -> Any:
+        """The view, in plain JAX."""
+        return self.primitive.flat(parent, *numbers)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One view of a chain: its kind, and the numbers (indices, starts of windows) of this one."""
+
+    op: ViewOp
+    numbers: tuple[Any, ...] = ()
+
+
+class Link:
+    """Whose value an Alias follows.
+
+    ``base`` is the Tensor that it is a view of, None for a peer, which follows ``Storage.data``.
+    ``seen`` is the version at which the state of the Alias was made; ``poison`` the error that the
+    use of its history raises.
+    """
+
+    __slots__ = ("base", "chain", "creation", "output_nr", "poison", "seen", "source")
+
+    def __init__(
+        self,
+        base: Tensor | None,
+        chain: tuple[Step, ...],
+        creation: Creation,
+        seen: int,
+        output_nr: int = 0,
+        source: str = "",
+    ) -> None:
+        self.base = base
+        self.chain = chain
+        self.creation = creation
+        self.seen = seen
+        self.poison: str | None = None
+        self.output_nr = output_nr
+        self.source = source
+
+
+# The Tensor that follows another
+
+_slots: dict[str, Any] = dict(vars(Tensor))
+_get_value, _set_value = _slots["value"].__get__, _slots["value"].__set__
+_get_level, _set_level = _slots["level"].__get__, _slots["level"].__set__
+_get_aux, _set_aux = _slots["aux"].__get__, _slots["aux"].__set__
+_get_requires, _set_requires = (
+    _slots["requires_grad"].__get__,
+    _slots["requires_grad"].__set__,
+)
+_get_node, _set_node = _slots["node"].__get__, _slots["node"].__set__
+_get_output_nr, _set_output_nr = _slots["output_nr"].__get__, _slots["output_nr"].__set__
+
+
+def _state_property(get: Any, put: Any) -> Any:
+    """An attribute that depends on the value alone."""
+
+    def read(self: Tensor) -> Any:
+        meta = self.meta
+        if meta.link.seen != meta.storage.version:  # type: ignore[union-attr]
+            refresh(self)
+        return get(self)
+
+    return property(read, put)
+
+
+def _history_property(get: Any, put: Any) -> Any:
+    """An attribute of the Tensor's place in a graph."""
+
+    def read(self: Tensor) -> Any:
+        meta = self.meta
+        link = meta.link  # type: ignore[union-attr]
+        if link.seen != meta.storage.version:  # type: ignore[union-attr]
+            refresh(self)
+        if link.poison is not None:
+            raise GradientError(link.poison)
+        return get(self)
+
+    return property(read, put)
+
+
+class Alias(Tensor):
+    """A Tensor whose state follows another: a view, or one that shares its storage with a peer."""
+
+    __slots__ = ()
+
+    value = _state_property(_get_value, _set_value)
+    level = _state_property(_get_level, _set_level)
+    aux = _state_property(_get_aux, _set_aux)
+    requires_grad = _history_property(_get_requires, _set_requires)
+    node = _history_property(_get_node, _set_node)
+    output_nr = _history_property(_get_output_nr, _set_output_nr)
+
+
+_refreshing = threading.RLock()
+
+
+def refresh(t: Tensor) -> None:
+    """Bring the state of an Alias up to the version of its storage."""
+    with _refreshing:
+        meta = t.meta
+        assert meta is not None
+        link: Link = meta.link
+        version = meta.storage.version
+        if link.seen == version:
+            return
+        if link.base is None:
+            data = meta.storage.data
+            graft(t, replay(data, link.chain) if link.chain else data)
+        else:
+            _follow(t, link, link.base)
+        link.seen = version
+
+
+def _follow(t: Tensor, link: Link, base: Tensor) -> None:
+    """Replay the chain of a view on its base, as recorded code whatever the grad mode is."""
+    link.poison = None
+    source: Any = base
+    special = link.creation is not Creation.DEFAULT
+    if special and base.requires_grad:
+        link.poison = _forbidden(t, link, indirect=True)
+        source = base.level.lift(base.level.detach(base))
+        source = new_tensor(source.value, source.level, source.aux)
+    before = (state.blocked, state.floor)
+    state.blocked = state.floor = -1
+    try:
+        out = replay(source, link.chain)
+    finally:
+        state.blocked, state.floor = before
+    own = _get_requires(t) and _get_node(t) is None  # the user made it a leaf
+    set_state(t, out)
+    if own and not out.requires_grad:
+        _set_requires(t, True)
+
+
+def replay(base: Any, chain: Sequence[Step]) -> Any:
+    """The view that a chain makes of ``base``."""
+    numbers = numbers_of(chain)
+    forward = chain_primitive(form_of(chain))
+    if jaxapi.is_tracing() and not isinstance(_bottom(base), jax.core.Tracer):
+        with jax.ensure_compile_time_eval():
+            return bind(forward, [base, *numbers])
+    return bind(forward, [base, *numbers])
+
+
+def _bottom(x: Any) -> Any:
+    x = outlived(x)
+    while isinstance(x, Tensor):
+        x = outlived(x.value)
+    return x
+
+
+def set_state(t: Tensor, new: Tensor) -> None:
+    """Let ``t`` be what ``new`` is."""
+    value, level, aux = new.value, new.level, new.aux
+    requires_grad, node, output_nr = new.requires_grad, new.node, new.output_nr
+    _set_value(t, value)
+    _set_level(t, level)
+    _set_aux(t, aux)
+    _set_requires(t, requires_grad)
+    _set_node(t, node)
+    _set_output_nr(t, output_nr)
+
+
+def set_value(t: Tensor, new: Tensor) -> None:
+    """Let ``t`` have the value (and tangents, lanes, lower history) of ``new``, and keep its place."""
+    value, level, aux = new.value, new.level, new.aux
+    _set_value(t, value)
+    _set_level(t, level)
+    _set_aux(t, aux)
+
+
+def snapshot(t: Tensor) -> Tensor:
+    """What ``t`` is now, in a handle of its own; without a history that may not be used."""
+    if type(t) is Alias:
+        value, level, aux = t.value, t.level, t.aux
+        if t.meta.link.poison is not None:  # type: ignore[union-attr]
+            return new_tensor(value, level, aux)
+    copy: Tensor = alias(t)
+    return copy
+
+
+def graft(t: Tensor, data: Any) -> None:
+    """Give ``t`` the value ``data``, which has no history, and keep the history that ``t`` has."""
+    value, aux = grafted(_get_value(t), _get_level(t), _get_aux(t), outlived(data))
+    _set_value(t, value)
+    _set_aux(t, aux)
+
+
+def grafted(value: Any, level: Any, aux: Any, data: Any) -> tuple[Any, Any]:
+    """The value and aux of a Tensor of ``level`` once its primal is ``data``."""
+    if isinstance(level, BatchLevel):
+        if isinstance(data, Tensor) and data.level is level and data.aux is not None:
+            size, inner = level.batch_size, data.value
+            if aux is None:
+                value, aux = broadcast(value, size, 0), 0
+            inner = move_axis(inner, data.aux, aux)
+        else:
+            inner = data.value if isinstance(data, Tensor) and data.level is level else data
+            if aux is not None:
+                inner = broadcast(inner, level.batch_size, aux)
+        return _inner(value, inner, level), aux
+    if isinstance(data, Tensor) and data.level is level:
+        data = data.value
+    return _inner(value, data, level), aux
+
+
+def _inner(value: Any, data: Any, level: Any) -> Any:
+    """A value of ``level`` with a new primal."""
+    value, data = outlived(value), outlived(data)
+    if not isinstance(value, Tensor):
+        if isinstance(data, Tensor) and data.level is ROOT:
+            data = data.value
+        if isinstance(data, Tensor):
+            raise LevelError(
+                f"writing {describe(data)} through a detached Tensor would hide it from the Tensor that "
+                "shares its storage, which does not belong to that transform: write to that Tensor"
+            )
+        if isinstance(value, jax.core.Tracer):  # JAX may be differentiating it
+            return bind(_GRAFT, (new_tensor(value, level), new_tensor(data, level))).value
+        return data
+    t = new_tensor(value.value, value.level, value.aux)
+    t.value, t.aux = grafted(value.value, value.level, value.aux, data)
+    t.requires_grad, t.node, t.output_nr = value.requires_grad, value.node, value.output_nr
+    return t
+
+
+@jax.custom_jvp
+def _graft(old: Any, new: Any) -> Any:
+    return new
+
+
+@_graft.defjvp
+def _graft_jvp(primals: Any, tangents: Any) -> Any:
+    return primals[1], tangents[0]
+
+
+_GRAFT = Primitive("graft", _graft)
+
+
+# Making views
+
+
+def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr: int = 0) -> Any:
+    """Make ``out``, a fresh Tensor that ``step`` made of ``x``, a view of it."""
+    if not isinstance(out, Tensor):
+        return out
+    storage = storage_of(x)
+    meta = out.meta
+    if meta is None:
+        meta = out.meta = Meta()
+    if creation is None:
+        creation = Creation.DEFAULT
+        if x.level.id <= state.blocked:
+            creation = Creation.NO_GRAD
+            if state.inference is not None and not x.meta.inference:  # type: ignore[union-attr]
+                creation = Creation.INFERENCE
+                meta.inference = False
+    known = x.meta.link if type(x) is Alias else None  # type: ignore[union-attr]
+    if known is not None and known.base is not None:
+        if creation is Creation.DEFAULT:
+            creation = known.creation
+        link = Link(known.base, (*known.chain, step), creation, storage.version, nr)
+    else:
+        link = Link(x, (step,), creation, storage.version, nr)
+    meta.storage, meta.link = storage, link
+    out.__class__ = Alias
+    return out
+
+
+IDENTITY = ViewOp(Primitive("alias", lambda x: x), Write.RESHAPE)
+
+
+def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Any:
+    """Make ``out``, an output of a Function, the view of its argument ``x`` that the body made."""
+    out = attach(out, x, chain[0], Creation.FUNCTION, nr)
+    if type(out) is Alias:
+        link = _link_of(out)
+        link.chain = (*link.chain, *chain[1:])
+    return out
+
+
+def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | None:
+    """Which of ``bases`` the Tensor ``x`` is (a view of), and by which chain; None if of none."""
+    base: Any = x
+    chain: tuple[Step, ...] = (Step(IDENTITY),)
+    if type(x) is Alias and _link_of(x).base is not None:
+        base, chain = _link_of(x).base, _link_of(x).chain
+    for i, b in enumerate(bases):
+        if b is base:
+            return i, chain
+    return None
+
+
+def _link_of(t: Tensor) -> Link:
+    link: Link = t.meta.link  # type: ignore[union-attr]
+    return link
+
+
+def bind_view(op: ViewOp, args: Sequence[Any]) -> Any:
+    """`bind` for a view of ``args[0]``."""
+    out = bind(op.primitive, args)
+    x = args[0]
+    return attach(out, x, Step(op, tuple(args[1:]))) if isinstance(x, Tensor) else out
+
+
+def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
+    """What stands in for `bind` in functions that return views, or tuples of views."""
+
+    def binder(primitive: Primitive, args: Sequence[Any]) -> Any:
+        out = bind(primitive, args)
+        x = args[0]
+        if not isinstance(x, Tensor):
+            return out
+        if type(out) is not tuple:
+            return attach(out, x, Step(view_op(primitive, write), tuple(args[1:])))
+        recording = x.level.id > state.blocked
+        creation = Creation.MULTI_OUTPUT if recording else None
+        for k, o in enumerate(out):
+            op = view_op(_output(primitive, k), Write.INDICES)
+            attach(o, x, Step(op, tuple(args[1:])), creation, k)
+        return out
+
+    return binder
+
+
+@functools.lru_cache(maxsize=4096)
+def view_op(primitive: Primitive, write: Write) -> ViewOp:
+    """The ViewOp around a Primitive."""
+    return ViewOp(primitive, write)
+
+
+@functools.lru_cache(maxsize=4096)
+def _output(primitive: Primitive, k: int) -> Primitive:
+    """One output of a Primitive that has several."""
+    return Primitive(primitive.name, lambda *values: primitive.flat(*values)[k])
+
+
+def detach(x: Tensor) -> Tensor:
+    """A Tensor with the value of ``x`` and no history, which shares its storage and version."""
+    out: Tensor = stop_gradient(x)
+    storage = storage_of(x)
+    chain: tuple[Step, ...] = ()
+    root = x
+    if type(x) is Alias:
+        link: Link = x.meta.link  # type: ignore[union-attr]
+        chain = link.chain
+        if link.base is not None:
+            root = link.base
+            if type(root) is Alias:  # a peer with a chain of its own
+                chain = (*root.meta.link.chain, *chain)  # type: ignore[union-attr]
+    if storage.data is None:
+        storage.data = stop_gradient(root)
+    _make_peer(root, storage, ())
+    out.meta = Meta()
+    out.meta.inference = x.meta.inference  # type: ignore[union-attr]
+    _make_peer(out, storage, chain)
+    return out
+
+
+def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
+    if type(t) is Alias:
+        return
+    meta = meta_of(t)
+    meta.storage = storage
+    meta.link = Link(None, chain, Creation.DEFAULT, storage.version)
+    t.__class__ = Alias
+    storage.peers = [p for p in storage.peers if p() is not None]
+    storage.peers.append(weakref.ref(t))
+
+
+# Chains as functions
+
+
+Form = tuple[tuple[ViewOp, int], ...]
+
+
+def form_of(chain: Sequence[Step]) -> Form:
+    """What is static of a chain: the kinds of its steps, and how many numbers each takes."""
+    return tuple([(step.op, len(step.numbers)) for step in chain])
+
+
+def numbers_of(chain: Sequence[Step]) -> list[Any]:
+    """The numbers of all steps, in order."""
+    return [n for step in chain for n in step.numbers]
+
+
+def split_numbers(form: Form, numbers: Sequence[Any]) -> list[Sequence[Any]]:
+    """The numbers of each step."""
+    it = iter(numbers)
+    return [[next(it) for _ in range(count)] for _, count in form]
+
+
+@functools.lru_cache(maxsize=4096)
+def chain_primitive(form: Form) -> Primitive:
+    """All steps of a chain as one Primitive of (base, *numbers)."""
+    if len(form) == 1:
+        return form[0][0].primitive
+    ops = [op for op, _ in form]
+
+    def view(x: Any, *numbers: Any) -> Any:
+        return chain_forward(ops, x, split_numbers(form, numbers))
+
+    return Primitive(ops[-1].primitive.name, view)
+
+
+def chain_forward(ops: Sequence[ViewOp], x: Any, numbers: Sequence[Sequence[Any]]) -> Any:
+    for op, own in zip(ops, numbers, strict=True):
+        x = op.forward(x, own)
+    return x
+
+
+def chain_put(
+    ops: Sequence[ViewOp], parent: Any, view: Any, numbers: Sequence[Sequence[Any]]
+) -> Any:
+    """``parent`` with ``view`` in the place of the view that the steps make of it, in plain JAX."""
+    if not ops:
+        return view
+    op, own = ops[0], numbers[0]
+    if op.write is Write.BROADCAST and len(ops) > 1:
+        return _put_by_indices(lambda x: chain_forward(ops, x, numbers), parent, view)
+    if len(ops) > 1:
+        view = chain_put(ops[1:], op.forward(parent, own), view, numbers[1:])
+    return put(op, parent, view, own)
+
+
+def put(op: ViewOp, parent: Any, view: Any, numbers: Sequence[Any]) -> Any:
+    """``parent`` with ``view`` written back through one step."""
+    if op.put is not None:
+        return op.put(parent, view, *numbers)
+    if op.write is Write.PERMUTE:
+        order = _permutation(op.primitive, parent.ndim)
+        return jnp.transpose(view, np.argsort(order).tolist())
+    if op.write is Write.RESHAPE and _keeps_order(op.primitive, parent.shape, parent.dtype):
+        return jnp.reshape(view, parent.shape)
+    return _put_by_indices(lambda x: op.forward(x, numbers), parent, view)
+
+
+def _put_by_indices(forward: Callable[[Any], Any], parent: Any, view: Any) -> Any:
+    """The general write-back of a view that selects elements: replay it on their numbers."""
+    indices = forward(jnp.arange(parent.size).reshape(parent.shape))
+    return parent.ravel().at[indices.ravel()].set(view.ravel()).reshape(parent.shape)
+
+
+_LENGTHS = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
+
+
+@functools.lru_cache(maxsize=1024)
+def _permutation(primitive: Primitive, ndim: int) -> tuple[int, ...]:
+    """The order of dimensions that a transpose gives, read off shapes."""
+    struct = jax.ShapeDtypeStruct(_LENGTHS[:ndim], np.float32)
+    return tuple([_LENGTHS.index(n) for n in jax.eval_shape(primitive.flat, struct).shape])
+
+
+_ORDERLY = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy"])
+
+
+@functools.lru_cache(maxsize=1024)
+def _keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bool:
+    """Whether a reshape keeps elements in row-major order, as ``order="C"`` does."""
+    closed = jax.make_jaxpr(primitive.flat)(jax.ShapeDtypeStruct(shape, dtype))
+
+    def orderly(jaxpr: Any) -> bool:
+        for eqn in jaxpr.eqns:
+            inner = list(jaxapi.inner_jaxprs(eqn.params))
+            if inner:
+                if not all([orderly(j) for j in inner]):
+                    return False
+            elif eqn.primitive.name not in _ORDERLY:
+                return False
+        return True
+
+    return orderly(closed.jaxpr)
+
+
+def overlaps(link: Link, base: Any) -> bool:
+    """Whether two elements of the view are one of the base, as in what ``broadcast_to`` returns."""
+    chain = link.chain
+    if not any([step.op.write is Write.BROADCAST for step in chain]):
+        return False
+    numbers = [step.numbers for step in chain]
+    if any([isinstance(_bottom(n), jax.core.Tracer) for own in numbers for n in own]):
+        return chain[-1].op.write is Write.BROADCAST
+    with jax.ensure_compile_time_eval():
+        indices = np.asarray(
+            chain_forward(
+                [step.op for step in chain],
+                jnp.arange(base.size).reshape(base.shape),
+                [[_bottom(n) for n in own] for own in numbers],
+            )
+        )
+    return bool(np.unique(indices).size != indices.size)
+
+
+# Errors
+
+
+def _forbidden(t: Tensor, link: Link, indirect: bool) -> str:
+    """Why a view of a special kind may not be written to, or used after its base was."""
+    what = (
+        "its base or another view of its base has been modified"
+        if indirect
+        else "is being modified"
+    )
+    node = _get_node(t)
+    if node is not None:
+        text = f"Output {link.output_nr} of {node.name()} is a view and {what} inplace."
+    elif link.creation is Creation.INFERENCE:
+        text = f"A view was created in inference mode and {what} inplace in normal mode."
+    else:
+        text = f"A view was created in no_grad mode and {what} inplace with grad mode enabled."
+    return f"{text} {_ADVICE[link.creation]}"
+
+
+_BLOCK = (
+    "Whether the write should be recorded is not clear, so it is refused: put both the view and the "
+    "inplace operation inside the {mode} block (not recorded), or both outside (recorded)."
+)
+_ADVICE: dict[Creation, str] = {
+    Creation.NO_GRAD: _BLOCK.format(mode="no_grad"),
+    Creation.INFERENCE: _BLOCK.format(mode="inference_mode"),
+    Creation.MULTI_OUTPUT: (
+        "This view is the output of a function that returns multiple views. Such functions do not "
+        "allow the output views to be modified inplace: use an operation that is not in place, or "
+        "take the views one by one (x[i])."
+    ),
+    Creation.FUNCTION: (
+        "This view was created inside a custom Function (or because an input was returned as-is), "
+        "and following its base would override the backward of that Function: clone the output of "
+        "the Function."
+    ),
+}
+
+
+def check_creation(t: Tensor, link: Link, who: str) -> None:
+    """Refuse a recorded write through a view of a special kind."""
+    if link.creation is not Creation.DEFAULT:
+        raise GradientError(f"{who}: {_forbidden(t, link, indirect=False)}")

@@ -1,0 +1,136 @@
+"""Random programs of views and writes: fad, PyTorch and NumPy agree on values, gradients and errors."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import inplace_programs as programs
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fad
+import fad.numpy as fnp
+from fad.errors import FadError
+
+torch = pytest.importorskip("torch")
+
+FAD_ERRORS = (FadError, ValueError, TypeError)
+
+
+def leaves_of(backend: str) -> dict[str, Any]:
+    values = programs.leaf_values()
+    if backend == "torch":
+        env = {n: torch.tensor(v, requires_grad=True) for n, v in values.items()}
+        return env | {"no_grad": torch.no_grad, "sin": torch.sin}
+    env = {n: fad.tensor(v, requires_grad=True) for n, v in values.items()}
+    return env | {"no_grad": fad.no_grad, "sin": fnp.sin}
+
+
+def is_torch_alone(line: str, message: str) -> bool:
+    """Whether PyTorch refuses what is right here.
+
+    It cannot read what it overwrites; immutable arrays can. And it takes a view for a leaf if its base
+    came to require grad by a write through another view, and nobody has asked for its grad_fn since.
+    """
+    if "some elements of the input tensor and the written-to tensor refer to" in message:
+        return True
+    return message.startswith("a leaf Variable") and line[0] not in programs.LEAVES
+
+
+def where(raised: tuple[int, str] | None) -> int | None:
+    return None if raised is None else raised[0]
+
+
+def aliases(env: dict[str, Any]) -> list[str]:
+    return [n for n in env if n.startswith("v")]
+
+
+def loss_line(names: list[str]) -> str:
+    terms = [f"({n} * {n}).sum() * {0.3 + 0.1 * k}" for k, n in enumerate(names)]
+    return f"loss = {' + '.join(terms)}"
+
+
+def check(lines: list[str]) -> None:
+    ours, theirs = leaves_of("fad"), leaves_of("torch")
+    raised = programs.run(lines, theirs, RuntimeError)
+    if raised is not None and is_torch_alone(lines[raised[0]], raised[1]):
+        return check(lines[: raised[0]])
+    got = programs.run(lines, ours, FAD_ERRORS)
+    assert where(got) == where(raised), f"fad: {got}, torch: {raised}{text(lines)}"
+    if raised is None:
+        numbers: dict[str, Any] = {"sin": np.sin}
+        numbers |= {n: programs.as_numpy(v) for n, v in programs.leaf_values().items()}
+        programs.run([line.replace("with no_grad(): ", "") for line in lines], numbers, ValueError)
+        for name in aliases(theirs):
+            np.testing.assert_allclose(
+                ours[name].detach().numpy(), numbers[name], 1e-4, 1e-5, err_msg=text(lines)
+            )
+            if not np.allclose(theirs[name].detach().numpy(), numbers[name], 1e-4, 1e-5):
+                return  # PyTorch copied between parts of the same memory
+    for name in aliases(theirs):
+        np.testing.assert_allclose(
+            ours[name].detach().numpy(),
+            theirs[name].detach().numpy(),
+            1e-4,
+            1e-5,
+            err_msg=f"{name} in\n{text(lines)}",
+        )
+    # Of what cannot be used any more both say so; the rest makes a loss.
+    usable = []
+    for name in aliases(theirs):
+        bad = programs.run([f"probe = {name} * 1.0"], theirs, RuntimeError)
+        got = programs.run([f"probe = {name} * 1.0"], ours, FAD_ERRORS)
+        assert where(got) == where(bad), f"{name}: {got} {bad}{text(lines)}"
+        if bad is None:
+            usable.append(name)
+    last = [loss_line(usable)]
+    got = programs.run(last, ours, FAD_ERRORS)
+    assert where(got) == where(programs.run(last, theirs, RuntimeError)), f"{got}{text(lines)}"
+    if not theirs["loss"].requires_grad:
+        assert not ours["loss"].requires_grad
+        return
+    first = differentiate(torch.autograd.grad, theirs, RuntimeError)
+    second = differentiate(fad.autograd.grad, ours, FAD_ERRORS)
+    assert (first is None) == (second is None), f"{first} {second}\n{text(lines)}"
+    if first is None or second is None:
+        return
+    for expected, got in itertools.zip_longest(first, second):  # no gradient is a gradient of zero
+        np.testing.assert_allclose(number(got), number(expected), 1e-3, 1e-4, err_msg=text(lines))
+
+
+def differentiate(grad: Any, env: dict[str, Any], error: Any) -> list[Any] | None:
+    """Gradients of the loss, and the gradient of a function of them; None if that is an error."""
+    inputs = [env[n] for n in programs.LEAVES]
+    try:
+        first = grad(env["loss"], inputs, create_graph=True, allow_unused=True)
+    except error:
+        return None
+    total = sum([(g * g).sum() for g in first if g is not None and g.requires_grad], start=0.0)
+    if not hasattr(total, "requires_grad") or not total.requires_grad:
+        return list(first)
+    return [*first, *grad(total, inputs, allow_unused=True)]
+
+
+def number(x: Any) -> Any:
+    return 0.0 if x is None else x.detach().numpy()
+
+
+def text(lines: list[str]) -> str:
+    return "\n" + "\n".join(lines)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+@given(st.randoms(use_true_random=False), st.integers(2, 9))
+def test_programs_agree_with_torch(rng: random.Random, length: int) -> None:
+    check(programs.Writer(rng).program(length))
+
+
+@pytest.mark.full
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=2000)
+@given(st.randoms(use_true_random=False), st.integers(2, 14))
+def test_many_programs_agree_with_torch(rng: random.Random, length: int) -> None:
+    check(programs.Writer(rng).program(length))
