@@ -74,7 +74,7 @@ def _torch_library() -> Library:
 
 
 # PyTorch's var divides by n - 1; its max of an axis, and its take, are other functions.
-OTHER_IN_TORCH = frozenset({"var", "max", "take", "sort"})
+OTHER_IN_TORCH = frozenset({"var", "max", "take", "sort", "at_set"})
 
 
 def check_torch(program: Program) -> bool:
