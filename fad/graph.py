@@ -13,7 +13,7 @@ import jax
 
 from fad import jaxapi
 from fad.dispatch import state
-from fad.errors import GradientError
+from fad.errors import GradientError, describe
 from fad.tensor import Tensor, meta_of, new_tensor
 
 __all__ = [
@@ -100,6 +100,8 @@ class RemovableHandle:
     _ids = itertools.count()
 
     def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+        if not callable(hook):
+            raise TypeError(f"a hook must be a function, got {describe(hook)}")
         self.hooks: dict[int, Any] | None = hooks
         self.id = next(RemovableHandle._ids)
         hooks[self.id] = hook

@@ -29,6 +29,18 @@ def is_idle() -> bool:
     return fad.dispatch.active_levels() == () and fad.is_grad_enabled()
 
 
+def modes() -> dict[str, Any]:
+    """Every mode of this thread and of the process that a call must leave as it was."""
+    state = fad.dispatch.state
+    return {
+        **{name: getattr(state, name) for name in fad.dispatch.STATE_NAMES},
+        "grad mode": fad.is_grad_enabled(),
+        "inference mode": fad.autograd.is_inference_mode_enabled(),
+        "anomaly mode": fad.tape.anomaly.mode.on,
+        "64 bits": jax.config.jax_enable_x64,
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class Transform:
     """A transform of functions of one array, in fad and in JAX.
