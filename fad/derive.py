@@ -319,7 +319,7 @@ def _same_tensor(name: str, where: str, twin: Any, roles: dict[str, int]) -> Fun
 
 def _part(name: str, where: str, twin: Any) -> Function:
     """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is a view too."""
-    parts = ViewOp(Primitive(name, twin), Write.FUNCTION, _PUT_PART[name])
+    parts = ViewOp(Primitive(name, twin), Write.FUNCTION, _PUT_PART[name], whole=False)
     copy = Op(name, where, twin).function
 
     def function(x: Any, /) -> Any:

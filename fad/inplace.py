@@ -208,8 +208,8 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
                 )
         if _recorded(t) and t.node is None:
             raise GradientError(
-                "a leaf Variable that requires grad is being used in an in-place operation. "
-                + _LEAF
+                f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
+                f"{_LEAF}"
             )
     if link is not None and overlaps(link, root):
         raise ValueError(
@@ -470,11 +470,11 @@ class CopySlicesPlan(VjpPlan):
         def vjp(*values: Any) -> tuple[Any, ...]:
             numbers = split_numbers(form, values[:count])
             saved, g = values[count:-1], values[-1]
-            grads = list(inner.flat(*saved, chain_forward(ops, g, numbers)))
+            part = chain_forward(ops, g, numbers)
+            grads = list(inner.flat(*saved, part))
             if base:
-                part = grads.pop(0)
-                total = g if additive else chain_put(ops, g, part.astype(g.dtype), numbers)
-                grads.insert(0, total)
+                new = grads[0].astype(part.dtype)
+                grads[0] = g if additive else chain_put(ops, g, new, numbers)
             return tuple(grads)
 
         return Primitive("CopySlices_vjp", vjp)

@@ -548,6 +548,7 @@ def _view(self: Tensor, dtype: Any = None) -> Any:
             views.Write.FUNCTION,
             lambda x, part: part.view(x.dtype),
             selects=False,
+            whole=False,
         )
     return views.bind_view(op, (self,))
 

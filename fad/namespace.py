@@ -43,7 +43,8 @@ from fad.arguments import (
     unhashable_message,
 )
 from fad.dispatch import bind
-from fad.errors import HostValueError
+from fad.errors import HostValueError, describe
+from fad.inplace import write
 from fad.primitive import Primitive
 from fad.tensor import Tensor
 
@@ -402,6 +403,23 @@ class Op:
             _remember(route.known, quick, primitive, KNOWN)
 
 
+def _into(op: Op, out: Any, result: Any) -> Any:
+    """Write a result into the Tensor that was given as ``out=``."""
+    who = f"{op.where}.{op.name}"
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{who}: out must be a Tensor, which can be changed, got {describe(out)}")
+    if type(result) in (tuple, list):
+        raise TypeError(f"{who}: out= is for functions with one result")
+    if jax.numpy.shape(result) != out.shape:
+        raise ValueError(
+            f"{who}: out has shape {out.shape}, but the result has shape {jax.numpy.shape(result)}"
+        )
+    return write(OUT, [out, result])
+
+
+OUT = Primitive("out", lambda _, result: jax.numpy.asarray(result))
+
+
 def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
     """What users call: the hot path of NOTE [how an operation finds its Primitive]."""
     routes, call = op.routes, op.call
@@ -409,6 +427,9 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
         values: Any = args
         if kwargs:
+            if kwargs.get("out") is not None:
+                out = kwargs.pop("out")
+                return _into(op, out, function(*args, **kwargs))
             values = (*args, *kwargs.values())
             route = routes.get((*map(type, values), *kwargs))
         else:

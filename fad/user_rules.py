@@ -237,9 +237,9 @@ class UserRules(Rules):
         kept = dict(enumerate(handles))
         for k, i in enumerate(template.aliases):
             if i is not None:  # changed in place: the handle stands for the output
-                if self.signature.has_setup:
-                    handles[i] = tensors[k]
                 del kept[i]
+                if not self.signature.combined:
+                    handles[i] = tensors[k]
         self._call_setup(ctx, handles, template.join(tensors))
         return self._save(ctx, handles, kept, (again, tensors), values, outs, template)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import math
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -40,7 +41,17 @@ from fad.stopping import stop_gradient
 from fad.tape.record import ROOT
 from fad.tensor import Meta, Tensor, meta_of, new_tensor, storage_of
 
-__all__ = ["Alias", "Creation", "Link", "Step", "ViewOp", "attach", "bind_view", "view_op"]
+__all__ = [
+    "Alias",
+    "Creation",
+    "Link",
+    "Step",
+    "ViewOp",
+    "attach",
+    "bind_view",
+    "view_function",
+    "view_op",
+]
 
 
 class Creation(enum.Enum):
@@ -59,6 +70,7 @@ class Write(enum.Enum):
     RESHAPE = "reshape"
     PERMUTE = "permute"
     INDICES = "indices"
+    SELECTION = "selection"  # INDICES, for a function of the user's, which is checked
     BROADCAST = "broadcast"
     FUNCTION = "function"
 
@@ -73,12 +85,14 @@ class ViewOp:
         put: for ``Write.FUNCTION``, ``put(parent, view, *numbers)`` in plain JAX.
         selects: each element of the view is one of the parent, so that a gradient of the parent is
             viewed and written to as the parent is.
+        whole: the elements of the view are whole elements of the parent, not parts of them.
     """
 
     primitive: Primitive
     write: Write
     put: Callable[..., Any] | None = None
     selects: bool = True
+    whole: bool = True
 
     def forward(self, parent: Any, numbers: Sequence[Any]) -> Any:
         """The view, in plain JAX."""
@@ -407,6 +421,54 @@ def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
     return binder
 
 
+def view_function(
+    forward: Callable[..., Any],
+    write_back: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+) -> Callable[..., Any]:
+    """A function whose results are views of its argument: a view op of your own.
+
+    Arguments:
+        forward: ``forward(x, *numbers)`` in plain JAX: the view of an array.
+        write_back: ``write_back(x, view, *numbers)`` in plain JAX: ``x`` with a changed view in it.
+            Without it, ``forward`` must select elements of ``x`` (of any dtype), none of them twice;
+            what they are is found by calling it on their numbers.
+        name: its name in graphs; default is that of ``forward``.
+
+    Returns:
+        A function of a Tensor, and of numbers that do not need a new compilation each. Its results
+        follow the Tensor, and writes to them change it, at every level. Given an array it returns
+        an array.
+
+    Raises:
+        ValueError: at the first write, if ``forward`` does not select and there is no write_back.
+
+    >>> import fad
+    >>> corners = fad.autograd.view_function(lambda x: x[:: x.shape[0] - 1, :: x.shape[1] - 1])
+    >>> x = fad.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
+    >>> corners(x).zero_().shape, x.tolist()
+    ((2, 2), [[0.0, 2.0, 0.0], [4.0, 5.0, 6.0], [0.0, 8.0, 0.0]])
+    """
+    label: str = name or getattr(forward, "__name__", "view")
+    primitive = Primitive("view" if label == "<lambda>" else label, forward)
+    if write_back is None:
+        op = ViewOp(primitive, Write.SELECTION)
+    else:
+        op = ViewOp(primitive, Write.FUNCTION, write_back, selects=False, whole=False)
+
+    def view(x: Any, *numbers: Any) -> Any:
+        if numbers and write_back is None:
+            raise TypeError(
+                f"{label}: a view function that takes numbers needs a write_back(x, view, *numbers)"
+            )
+        return bind_view(op, (x, *numbers))
+
+    view.__name__ = view.__qualname__ = label
+    view.__doc__ = forward.__doc__
+    return view
+
+
 @functools.lru_cache(maxsize=4096)
 def view_op(primitive: Primitive, write: Write) -> ViewOp:
     """The ViewOp around a Primitive."""
@@ -501,6 +563,11 @@ def chain_put(
         return view
     op, own = ops[0], numbers[0]
     if op.write is Write.BROADCAST and len(ops) > 1:
+        for later in ops[1:]:
+            if not later.whole:
+                raise ValueError(
+                    f"cannot write through {later.primitive.name!r} of a broadcast view: clone() it first"
+                )
         return _put_by_indices(lambda x: chain_forward(ops, x, numbers), parent, view)
     if len(ops) > 1:
         view = chain_put(ops[1:], op.forward(parent, own), view, numbers[1:])
@@ -516,7 +583,29 @@ def put(op: ViewOp, parent: Any, view: Any, numbers: Sequence[Any]) -> Any:
         return jnp.transpose(view, np.argsort(order).tolist())
     if op.write is Write.RESHAPE and _keeps_order(op.primitive, parent.shape, parent.dtype):
         return jnp.reshape(view, parent.shape)
+    if op.write is Write.SELECTION:
+        _check_selects(op, parent.shape)
     return _put_by_indices(lambda x: op.forward(x, numbers), parent, view)
+
+
+def _check_selects(op: ViewOp, shape: tuple[int, ...]) -> None:
+    """Refuse to write through a function of the user's that does more than select."""
+    with jax.ensure_compile_time_eval():
+        size = math.prod(shape)
+        indices = np.asarray(op.forward(jnp.arange(size).reshape(shape), ()))
+        probe = np.sin(1.0 + np.arange(size, dtype=np.float32))
+        seen = np.asarray(op.forward(jnp.asarray(probe).reshape(shape), ()))
+    selected = indices.dtype.kind in "iu" and (not indices.size or indices.max() < size)
+    if not selected or not np.array_equal(seen, probe[indices]):
+        raise ValueError(
+            f"the view {op.primitive.name!r} does not only select elements, so how a write goes back "
+            "cannot be derived: give view_function a write_back(x, view)"
+        )
+    if np.unique(indices).size != indices.size:
+        raise ValueError(
+            f"the view {op.primitive.name!r} shows an element twice, so it cannot be written to: "
+            "clone() it first"
+        )
 
 
 def _put_by_indices(forward: Callable[[Any], Any], parent: Any, view: Any) -> Any:
@@ -549,7 +638,7 @@ def _keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bo
             if inner:
                 if not all([orderly(j) for j in inner]):
                     return False
-            elif eqn.primitive.name not in _ORDERLY:
+            elif eqn.primitive.name not in _ORDERLY or eqn.params.get("dimensions") is not None:
                 return False
         return True
 

@@ -833,7 +833,7 @@ def test_mark_dirty_where_the_body_runs_again_for_a_derivative(F):
 @pytest.mark.parametrize("F", [Doubled, DoubledOneMethod])
 def test_mark_dirty_of_a_leaf_that_requires_grad_is_an_error(F):
     x = leaf(X)
-    with pytest.raises(GradientError, match=f"{F.__name__}: a leaf Tensor that requires grad"):
+    with pytest.raises(GradientError, match=f"{F.__name__}: a leaf Variable that requires grad"):
         F.apply(x, Y)
     assert x.version == 0
     assert_close(x, X)

@@ -130,6 +130,7 @@ def jax_says_so(violation: Violation, name: str, args: tuple[Any, ...]) -> bool:
 IN_JAX = {
     "not implemented": "JAX has no rule",
     "not supported": "JAX has no rule",
+    "does not accept dtype": "JAX's rule is for real numbers",
     "UnexpectedTracerError": "JAX's rule of expn leaks a tracer under jit",
     "custom_linear_solve": "JAX's rule mixes up a tangent of zero",
 }

@@ -15,7 +15,6 @@ import fad.numpy as fnp
 from fad.errors import RuleError, StructureError
 from fad.jaxapi import is_tracing
 from fad.levels import BatchLevel
-from fad.tensor import Tensor, meta_of
 from fad.testing import LAWS, LawError, check_function
 from fad.testing.subjects import Case, Subject
 
@@ -31,13 +30,6 @@ def fit(g: Any, like: Any) -> Any:
     g = g.sum(tuple(range(extra))) if extra else g
     thin = tuple(k for k, n in enumerate(like.shape) if n == 1 and g.shape[k] != 1)
     return g.sum(thin, keepdims=True) if thin else g
-
-
-def write_(x: Tensor, new: Any) -> None:
-    """Change ``x`` in place, as an in-place method does."""
-    x.value, x.aux, x.level = new.value, new.aux, new.level
-    x.requires_grad, x.node, x.output_nr = new.requires_grad, new.node, new.output_nr
-    meta_of(x).version += 1
 
 
 def front(x: Any, d: Any, size: int) -> Any:
@@ -446,7 +438,7 @@ class StaleAfterInPlace(fad.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        write_(x, 2.0 * x)
+        x.mul_(2.0)
         return fnp.sin(x)
 
     @staticmethod
@@ -460,7 +452,7 @@ class StaleAfterMarkDirty(fad.Function):
 
     @staticmethod
     def forward(ctx, x):
-        write_(x, x * x)
+        x.square_()
         ctx.mark_dirty(x)
         ctx.save_for_backward(x)
         return x
@@ -474,8 +466,23 @@ class StaleAfterMarkDirty(fad.Function):
 class MutatedCotangent(Sine):
     @staticmethod
     def vjp(ctx, g):
-        write_(g, g * fnp.cos(ctx.saved_tensors[0]))
-        return g
+        return g.mul_(fnp.cos(ctx.saved_tensors[0]))
+
+
+@wrong(X, law="no mutation", rule="vjp")
+class MutatedSavedTensor(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return ctx.saved_tensors[0].cos_() * g
+
+
+@wrong(X, Y, law="no mutation", rule="forward", argument="argument 'y'")
+class WritesToAnItem(Product):
+    @staticmethod
+    def forward(x, y):
+        out = x * y
+        y[..., :1] = 0.0
+        return out
 
 
 @wrong(X, {"y": Y, "z": Y}, law="no mutation", rule="forward")
@@ -988,7 +995,7 @@ class NoBatching(Sine):
 class InPlace(fad.Function):
     @staticmethod
     def forward(ctx, x):
-        write_(x, x * 3.0)
+        x.mul_(3.0)
         ctx.mark_dirty(x)
         return x
 

@@ -19,7 +19,7 @@ import jax
 from fad import trees
 from fad.calls import FunctionOp
 from fad.dispatch import bind, map_tensors, outlived
-from fad.errors import StructureError, describe
+from fad.errors import LevelError, StructureError, describe
 from fad.graph import Captures
 from fad.levels import JvpLevel
 from fad.primitive import Primitive, aval_of
@@ -27,7 +27,7 @@ from fad.rules import Rules, Saved, pull_through, push_through
 from fad.tape.record import GradLevel, RecordingLevel
 from fad.templates import Template
 from fad.tensor import Tensor, new_tensor
-from fad.transforms.boundary import enter, has_tensor, leave, lower
+from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
 
 __all__ = ["checkpoint"]
 
@@ -132,6 +132,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Raises:
         StructureError: the second run met other Tensors than the first.
+        LevelError: f changes an argument, or a Tensor from outside, in place.
 
     Source: ``jax.checkpoint``, ``torch.utils.checkpoint``.
 
@@ -158,6 +159,11 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
                 ]
                 new_args, new_kwargs = trees.unflatten(structure, inside)
                 outs, out_structure = trees.flatten(f(*new_args, **new_kwargs))
+                if any([was_written(x) for x in inside]):
+                    raise LevelError(
+                        "checkpoint: the function changes an argument in place, and it runs more than "
+                        "once: write to a copy (x.clone()) and return it"
+                    )
                 return [level.lower(o) for o in outs], out_structure
 
         level = WatchLevel(None)
