@@ -200,7 +200,7 @@ def primal(case: Case) -> Violations:
 def dtype(case: Case) -> Violations:
     """Gradients have the precision of their inputs, tangents that of their outputs."""
     s = case.subject
-    for call in _watched_calls(case):
+    for call in _watched_calls(case) if s.cls is not None else ():
         if call.rule in ("vjp", "backward"):
             yield from _drift(case, call, case.xs, [case.argument(i) for i in range(len(case.xs))])
         elif call.rule == "jvp":
