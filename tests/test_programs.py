@@ -22,7 +22,7 @@ from fad.testing.programs import IN_PLACE, MODES, Program, check_program
 from fad.testing.stacks import IN_FAD, IN_JAX, apply_stack
 from fad.testing.strategies import operands_for, stacks, whole_programs
 
-EXAMPLES = {"ci": 80, "full": 2_000}
+EXAMPLES = {"ci": 60, "full": 2_000}
 FEW = {"ci": 20, "full": 1_000}
 PROFILE = "full" if settings.get_current_profile_name() == "full" else "ci"
 CHECKS = [HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -485,6 +485,18 @@ class WritesToAnItem(Product):
         return out
 
 
+@wrong(X, Y, law="no mutation", rule="forward", argument="argument 'y'")
+class WritesToMoreThanItMarks(fad.Function):
+    @staticmethod
+    def forward(x, y):
+        x.mul_(2.0)
+        return x, y.add_(1.0) * 2.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_dirty(inputs[0])
+
+
 @wrong(X, {"y": Y, "z": Y}, law="no mutation", rule="forward")
 class MutatedDict(fad.Function):
     @staticmethod
@@ -1002,6 +1014,24 @@ class InPlace(fad.Function):
     @staticmethod
     def vjp(ctx, g):
         return 3.0 * g
+
+
+@right(X, Y, skip=("broadcasting",))
+class InPlaceWithSetup(fad.Function):
+    @staticmethod
+    def forward(x, y):
+        return x.mul_(y), y * 2.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, y = inputs
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x, y)
+
+    @staticmethod
+    def vjp(ctx, g, h):
+        x, y = ctx.saved_tensors
+        return g * y, g * x / y + 2.0 * h
 
 
 @right(X)

@@ -108,8 +108,8 @@ def deterministic(case: Case) -> Violations:
     yield from found
 
 
-def _watched_calls(case: Case) -> list[Call]:
-    """Every body at work once: forward, vjp and jvp."""
+def _watched_calls(case: Case, rules: bool = True) -> list[Call]:
+    """Every body at work once: forward and, with ``rules``, vjp and jvp."""
     s = case.subject
     if s.cls is None:
         raise NotChecked("it is not a Function, so that there are no bodies to watch")
@@ -117,7 +117,7 @@ def _watched_calls(case: Case) -> list[Call]:
     apply, s.apply = s.apply, cls.apply
     try:
         s.call([tensor(a) for a in case.arrays])
-        if case.xs and case.ys:
+        if rules and case.xs and case.ys:
             case.pull(case.ws)
             if s.has("jvp"):
                 case.push(case.vs)
@@ -128,11 +128,16 @@ def _watched_calls(case: Case) -> list[Call]:
 
 def no_mutation(case: Case) -> Violations:
     """No body changes what it is given, except for inputs that it marks dirty."""
+    found = list(_mutations(case, _watched_calls(case, rules=False)))
+    yield from found or _mutations(case, _watched_calls(case))
+
+
+def _mutations(case: Case, calls: Sequence[Call]) -> Violations:
     s = case.subject
-    names = list(s.cls._signature.names) if s.cls is not None else []
-    for call in _watched_calls(case):
+    names = list(s.cls._signature.names)
+    for k, call in enumerate(calls):
         if call.rule == "forward":
-            dirty = _marked_dirty(s, call)
+            dirty = _marked_dirty(call, calls[k + 1 :])
             for x, value, version, path in call.before:
                 if (x.value is value and x.version == version) or id(x) in dirty:
                     continue
@@ -153,11 +158,11 @@ def no_mutation(case: Case) -> Violations:
                 yield violation(case, "no mutation", call.rule, "", what, "", "")
 
 
-def _marked_dirty(s: Any, call: Call) -> set[int]:
-    """The ids of the handles that a forward, or its setup_context, marked."""
-    if s.cls._signature.combined:
-        return {id(x) for x in call.ctx._record.dirty}
-    return {id(x) for x, *_ in call.before} if s.dirty else set()
+def _marked_dirty(call: Call, later: Sequence[Call]) -> set[int]:
+    """The ids of the handles that a forward, or the setup_context after it, marked."""
+    marks = later[0] if later and later[0].rule == "setup_context" else call
+    record = getattr(marks.ctx, "_record", None)
+    return set() if record is None else {id(x) for x in record.dirty}
 
 
 def _argument_at(names: list[str], path: str, combined: bool) -> str:

@@ -178,6 +178,10 @@ def t_autograd(lib: Library, f: F) -> F:
         xs, join = _split(args)
         xs = [asarray(v).clone().requires_grad_() for v in xs]
         total = weigh(lib, f(*join(xs)))
+        if (
+            not isinstance(total, Tensor) or not total.requires_grad
+        ):  # an error there, as in PyTorch
+            return [fad.numpy.zeros_like(x) for x in xs]
         return list(tape_grad(total, xs, create_graph=True, materialize_grads=True))
 
     return run
