@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from fad.errors import describe
 
@@ -110,7 +111,7 @@ class Ref:
 INPUT, OUTPUT, EXTRA = "input", "output", "extra"
 
 # Leaves that cannot depend on the numbers in an input in a way that has a derivative.
-INERT = (bool, int, str, bytes, type, np.dtype, np.integer, np.bool_, slice)
+INERT = (bool, int, str, bytes, type, np.dtype, np.integer, np.bool_, slice, PyTreeDef)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -36,8 +37,8 @@ class Edge(NamedTuple):
     An edge without a node is invalid: no gradient is wanted there.
     """
 
-    node: Node | None
-    input_nr: int
+    node: Node | None = None
+    input_nr: int = 0
 
     @property
     def function(self) -> Node | None:
@@ -101,7 +102,7 @@ class RemovableHandle:
 
     def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
         if not callable(hook):
-            raise TypeError(f"a hook must be a function, got {describe(hook)}")
+            raise TypeError(f"a hook must be callable, got {describe(hook)}")
         self.hooks: dict[int, Any] | None = hooks
         self.id = next(RemovableHandle._ids)
         hooks[self.id] = hook
@@ -123,12 +124,23 @@ class NodeExtra:
     """What only few nodes have: hooks, metadata, a description of what they take, a lock.
 
     ``tensor_hooks`` has the hooks of each output, outputs in the order of their first hook.
+    ``level`` is that of a node built by hand, once it was looked for; see `fad.tape.step`.
     """
 
-    __slots__ = ("inputs", "lock", "metadata", "post_hooks", "pre_hooks", "retains", "tensor_hooks")
+    __slots__ = (
+        "inputs",
+        "level",
+        "lock",
+        "metadata",
+        "post_hooks",
+        "pre_hooks",
+        "retains",
+        "tensor_hooks",
+    )
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.level: Any = None
         self.metadata: dict[Any, Any] = {}
         self.inputs: list[InputMetadata] | None = None
         self.tensor_hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}
@@ -288,6 +300,8 @@ class Node:
             )
         self.edges = edges
         self.topology = -1
+        if self.extra is not None:
+            self.extra.level = None
         for edge in edges:
             if edge is not None:
                 edge[0].has_parent = True
@@ -316,13 +330,22 @@ class Node:
         return self.topology
 
     def should_compute_output(self, index: Any) -> bool:
-        """Whether a gradient for this next edge (or one of these, for ranges) has anywhere to go."""
-        return any(self.edges[i] is not None for i in _indices(index))
+        """Whether a gradient for this next edge (or one of these, for ranges) has anywhere to go.
+
+        Arguments:
+            index: a number; a range, as ``range(0, 2)`` or ``(0, 2)``; or a list of these.
+
+        Raises:
+            IndexError: there is no such edge.
+        """
+        return any([self.edges[i] is not None for i in _indices(self, index)])
 
     def task_should_compute_output(self, index: Any) -> bool:
         """`should_compute_output`, and the backward pass that is running wants it."""
         need = running.need if running.current is self else None
-        return any(self.edges[i] is not None and (need is None or need[i]) for i in _indices(index))
+        return any(
+            [self.edges[i] is not None and (need is None or need[i]) for i in _indices(self, index)]
+        )
 
     def _sequence_nr(self) -> int:
         """``sequence_nr``, as PyTorch's Python API has it."""
@@ -355,15 +378,27 @@ class Node:
     def add_input_metadata(self, shape: Any = None, dtype: Any = None, sharding: Any = None) -> int:
         """Describe one more gradient that this node takes; returns its index.
 
-        Three forms: ``add_input_metadata(shape, dtype, sharding=None)``, ``add_input_metadata(tensor)``,
-        and ``add_input_metadata()`` for one that is never defined.
+        Three forms: ``add_input_metadata(shape, dtype, sharding=None)``, where a device may stand for
+        the sharding; ``add_input_metadata(tensor)``; ``add_input_metadata()`` for one that is never
+        defined.
+
+        Raises:
+            TypeError: a shape without a dtype.
         """
         if shape is None:
             found = InputMetadata((), None, None, True)
-        elif dtype is None and hasattr(shape, "shape"):
+        elif dtype is None and hasattr(shape, "shape") and hasattr(shape, "dtype"):
             found = InputMetadata(tuple(shape.shape), shape.dtype, _sharding_of(shape))
+        elif dtype is None:
+            raise TypeError(
+                f"{self.name()}.add_input_metadata got {describe(shape)} and no dtype: pass a shape and "
+                "a dtype, a Tensor, or nothing for a gradient that is never defined"
+            )
         else:
-            found = InputMetadata(tuple(shape), dtype, sharding)
+            if isinstance(sharding, jax.Device):
+                sharding = jax.sharding.SingleDeviceSharding(sharding)
+            sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+            found = InputMetadata(sizes, jax.numpy.dtype(dtype), sharding)
         extra = extra_of(self)
         extra.inputs = [*self.metadata_of_inputs(), found]
         return len(extra.inputs) - 1
@@ -438,13 +473,18 @@ def _sharding_of(value: Any) -> Any:
     return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 
 
-def _indices(index: Any) -> list[int]:
-    """Positions meant by an index, or by ranges: pairs (start, stop) as PyTorch's IndexRange."""
-    if isinstance(index, int):
-        return [index]
+def _indices(node: Node, index: Any) -> list[int]:
+    """Positions among a node's next edges meant by an index, a range, or a list of these."""
     result: list[int] = []
-    for r in index:
-        result.extend(range(*r) if isinstance(r, tuple) else [r])
+    for part in index if isinstance(index, list) else [index]:
+        if isinstance(part, tuple):
+            part = range(*part)
+        result.extend(part if isinstance(part, range) else [operator.index(part)])
+    for i in result:
+        if not 0 <= i < len(node.edges):
+            raise IndexError(
+                f"{node.name()}: Index out of range: {i}, of {len(node.edges)} next edges"
+            )
     return result
 
 
@@ -468,16 +508,27 @@ def extra_of(node: Node) -> NodeExtra:
     return node.extra
 
 
-def refuse_in_traced_code(what: str) -> None:
-    """Raise where Python runs once for each trace, and so a hook would not run at each execution."""
+def refuse_in_traced_code(what: str, running: bool = False) -> None:
+    """Raise where Python runs once for each trace, and so a hook would not run at each execution.
+
+    Arguments:
+        what: what is refused, for the message.
+        running: it was registered before, outside, and a backward pass in traced code meets it.
+    """
     staged = any([level.kind == "staged" for level in state.levels])
-    if staged or jaxapi.is_tracing():
-        where = "fad.jit, or the body of scan, cond, ..." if staged else "a JAX transform"
+    if not staged and not jaxapi.is_tracing():
+        return
+    where = "fad.jit, or the body of scan, cond, ..." if staged else "a JAX transform"
+    if running:
         raise GradientError(
-            f"{what} cannot be registered in code that is being traced ({where}): it would run once "
-            "per trace, not at each execution. Register it on a Tensor outside of the traced code, or "
-            "leave the code that needs it outside."
+            f"a backward pass in code that is being traced ({where}) meets {what}: it would run once per "
+            "trace, not at each execution. Remove it, or run the pass outside of the traced code."
         )
+    raise GradientError(
+        f"{what} cannot be registered in code that is being traced ({where}): it would run once "
+        "per trace, not at each execution. Register it on a Tensor outside of the traced code, or "
+        "leave the code that needs it outside."
+    )
 
 
 class AccumulateGrad(Node):
@@ -499,7 +550,13 @@ class AccumulateGrad(Node):
         self.variable = variable
 
     def apply(self, *gradients: Any) -> Any:
-        (gradient,) = gradients
+        if len(gradients) != 1:
+            raise TypeError(f"AccumulateGrad: expected 1 arguments, got {len(gradients)} instead")
+        gradient, shape = gradients[0], tuple(self.variable.shape)
+        if gradient is not None and tuple(getattr(gradient, "shape", ())) != shape:
+            raise GradientError(
+                f"AccumulateGrad: got a gradient {describe(gradient)} for a variable of shape {shape}"
+            )
         self.work(gradient)
         return ()
 

@@ -75,6 +75,11 @@ def is_tracing() -> bool:
     return False
 
 
+def is_concrete(x: Any) -> bool:
+    """Whether ``x`` is an array with numbers in it, not a tracer."""
+    return isinstance(x, (jax.Array, np.ndarray, np.generic)) and not isinstance(x, jax.core.Tracer)
+
+
 def x64_enabled() -> bool:
     """Whether 64-bit types are on, in this thread, now."""
     return bool(jax.config.read("jax_enable_x64"))

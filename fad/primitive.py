@@ -42,18 +42,60 @@ EXPENSIVE = frozenset(
 SCALARS: dict[type, Any] = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
 
 
+_constants: dict[Any, Any] = {}
+_CONSTANTS = 4096  # kept
+
+
+def with_constants(values: Sequence[Any]) -> Sequence[Any]:
+    """``values`` with cached arrays, weakly typed, in the place of Python scalars.
+
+    JAX takes microseconds to make an array of a number. Under a trace numbers stay what they are, so
+    that they are literals in the program.
+    """
+    found = []
+    for v in values:
+        kind = type(v)
+        if kind in SCALARS:
+            v = _constant(v)
+        else:
+            concrete = _concrete_types.get(kind)
+            if concrete is None:
+                concrete = _concrete_types[kind] = jaxapi.is_concrete(v)
+            if not concrete:
+                return values
+        found.append(v)
+    return found
+
+
+_concrete_types: dict[type, bool] = {}
+
+
+def _constant(x: Any) -> Any:
+    key = (type(x), x or str(x), jaxapi.x64_enabled())  # 0.0 and -0.0 are equal
+    found = _constants.get(key)
+    if found is None:
+        if x != x or jaxapi.is_tracing():
+            return x
+        found = jnp.asarray(x)
+        if len(_constants) >= _CONSTANTS:
+            _constants.clear()
+        _constants[key] = found
+    return found
+
+
 def aval_key(values: Sequence[Any]) -> tuple[Any, ...]:
     """A hashable summary of the avals of ``values`` (arrays, Tensors, Python scalars)."""
-    try:
-        return tuple([v.aval for v in values])
-    except AttributeError:
-        key: list[Any] = [jaxapi.x64_enabled()]
-        for v in values:
-            if type(v) in SCALARS:
-                key.append(type(v))
-            else:
-                key.append(aval_of(v))
-        return tuple(key)
+    key: list[Any] = []
+    scalars = False
+    for v in values:
+        if type(v) in SCALARS:
+            key.append(type(v))
+            scalars = True
+        else:
+            key.append(aval_of(v))
+    if scalars:
+        key.insert(0, jaxapi.x64_enabled())
+    return tuple(key)
 
 
 def aval_of(value: Any) -> Any:
@@ -144,6 +186,9 @@ class Primitive:
 
     def execute(self, values: Sequence[Any]) -> Any:
         """Run on arrays: one array, or a tuple of them."""
+        for v in values:
+            if type(v) in SCALARS:
+                return self.call(*with_constants(values))
         return self.call(*values)
 
     def unflatten(self, out: Any) -> Any:
@@ -262,11 +307,18 @@ class Primitive:
 
     def plan(self, mask: tuple[bool, ...], values: Sequence[Any]) -> VjpPlan:
         """What to save and how to run the vjp, for inputs with the avals of ``values``."""
-        key = (mask, aval_key(values))
+        return self.plan_of(mask, aval_key(values), values)
+
+    def plan_of(
+        self, mask: tuple[bool, ...], avals: tuple[Any, ...], values: Sequence[Any]
+    ) -> VjpPlan:
+        """`plan`, for values whose `aval_key` is known."""
+        key = (mask, avals)
         plan = self._plans.get(key)
         if plan is None:
             make = VjpPlan if self.planner is None else self.planner
             plan = self._plans[key] = make(self, mask, [aval_of(v) for v in values])
+            plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
         return plan
 
     def full_vjp(
@@ -354,6 +406,7 @@ class VjpPlan:
     returns ``extras`` residuals after the Primitive's outputs.
     ``from_inputs``: the vjp starts from all inputs.
     ``routed``: the masked inputs whose gradients go on from here.
+    ``simple``: one output, which is differentiable, and no extras.
     """
 
     __slots__ = (
@@ -373,6 +426,7 @@ class VjpPlan:
         "out_avals",
         "primitive",
         "routed",
+        "simple",
         "single",
     )
 
@@ -393,6 +447,7 @@ class VjpPlan:
         self.primitive = primitive
         self.mask = mask
         self.routed = mask
+        self.simple = False
         self.forward: Primitive = primitive
         self.extras = 0
         self.kept_inputs: tuple[int, ...] = tuple(range(count))

@@ -450,23 +450,23 @@ def view_function(
     >>> corners(x).zero_().shape, x.tolist()
     ((2, 2), [[0.0, 2.0, 0.0], [4.0, 5.0, 6.0], [0.0, 8.0, 0.0]])
     """
-    label: str = name or getattr(forward, "__name__", "view")
+    label = str(name or getattr(forward, "__name__", "view"))
     primitive = Primitive("view" if label == "<lambda>" else label, forward)
     if write_back is None:
         op = ViewOp(primitive, Write.SELECTION)
     else:
         op = ViewOp(primitive, Write.FUNCTION, write_back, selects=False, whole=False)
 
-    def view(x: Any, *numbers: Any) -> Any:
+    def function(x: Any, *numbers: Any) -> Any:
         if numbers and write_back is None:
             raise TypeError(
                 f"{label}: a view function that takes numbers needs a write_back(x, view, *numbers)"
             )
         return bind_view(op, (x, *numbers))
 
-    view.__name__ = view.__qualname__ = label
-    view.__doc__ = forward.__doc__
-    return view
+    function.__name__ = function.__qualname__ = label
+    function.__doc__ = forward.__doc__
+    return function
 
 
 @functools.lru_cache(maxsize=4096)

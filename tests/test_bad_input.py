@@ -847,7 +847,7 @@ CASES += [
         "a hook that is no function",
         lambda: leaf().register_hook(3),
         TypeError,
-        ("a hook must be a function", "int 3"),
+        ("a hook must be callable", "int 3"),
     ),
     Case(
         "a hook that changes the shape",

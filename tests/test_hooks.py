@@ -321,6 +321,60 @@ def test_an_outer_hook_in_a_jit_body_is_refused_too() -> None:
     assert not x.meta or not x.meta.hooks
 
 
+@pytest.mark.parametrize("kind", ["tensor", "leaf", "after", "pre", "post", "saved", "retain"])
+def test_a_pass_in_traced_code_does_not_skip_hooks_of_an_outer_graph(kind: str) -> None:
+    """They would run as often as the code is traced, not as often as it is executed."""
+    x, runs = leaf(2.0), []
+    if kind == "saved":
+        with autograd.saved_tensors_hooks(lambda t: t, lambda t: runs.append(1) or t):
+            y = x * x
+    else:
+        y = x * x
+
+    def hook(*args: Any) -> None:
+        runs.append(1)
+
+    match kind:
+        case "tensor":
+            y.register_hook(hook)
+        case "leaf":
+            x.register_hook(hook)
+        case "after":
+            x.register_post_accumulate_grad_hook(hook)
+        case "pre":
+            y.grad_fn.register_prehook(hook)
+        case "post":
+            y.grad_fn.register_hook(hook)
+
+    def f(ct: Any) -> Any:
+        (g,) = autograd.grad(y, x, ct, retain_graph=True)
+        if kind in ("leaf", "after"):
+            y.backward(retain_graph=True)
+        return g
+
+    if kind == "retain":
+        assert [float(fad.jit(f)(c)) for c in (1.0, 2.0)] == [4.0, 8.0]
+        return
+    for traced in (fad.jit(f), jax.jit(fad.to_jax(f))):
+        with pytest.raises(GradientError, match="traced.* meets a .*hook.* not at each execution"):
+            traced(1.0)
+    assert runs == [] and x.grad is None
+    assert float(f(1.0)) == 4.0 and runs
+
+
+def test_what_is_no_hook_is_refused() -> None:
+    x = leaf(1.0)
+    y = x * 2.0
+    for register in (
+        x.register_hook,
+        x.register_post_accumulate_grad_hook,
+        y.grad_fn.register_hook,
+        y.grad_fn.register_prehook,
+    ):
+        with pytest.raises(TypeError, match="a hook must be callable, got int 3"):
+            register(3)
+
+
 def test_hooks_around_a_compiled_function_run() -> None:
     seen: list[float] = []
     x = leaf(2.0)
@@ -360,12 +414,15 @@ def test_hooks_compute_without_recording() -> None:
 
 def test_callbacks_run_last() -> None:
     x = leaf(2.0)
-    order: list[str] = []
+    order: list[Any] = []
     y = x * x
     y.register_hook(lambda g: autograd.queue_callback(lambda: order.append("callback")))
     x.register_hook(lambda g: order.append("leaf"))
+    y.register_hook(
+        lambda g: autograd.queue_callback(lambda: order.append(autograd.current_node()))
+    )
     y.backward()
-    assert order == ["leaf", "callback"]
+    assert order == ["leaf", "callback", None], "no node is being evaluated any more"
     with pytest.raises(GradientError, match="only be installed during backward"):
         autograd.queue_callback(print)
 

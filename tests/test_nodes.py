@@ -128,10 +128,21 @@ def test_metadata_in_three_forms() -> None:
     assert second.shape == (1,) and second.dtype == np.float32 and not second.is_undefined
     assert second.sharding.device_set == {DEVICES[0]}
     assert third.is_undefined
+    assert isinstance(first, autograd.InputMetadata) and first.dtype == np.dtype(np.float32)
     assert node.num_inputs == 3 and len(node._input_metadata) == 3
     assert node.sharding == sharding and node.device == DEVICES[1]
     node.clear_input_metadata()
     assert node.num_inputs == 0 and node.device is None
+
+
+def test_metadata_from_a_device_a_length_and_an_array() -> None:
+    node = Scale(1.0)
+    node.add_input_metadata(3, jnp.float32, DEVICES[1])
+    node.add_input_metadata(np.ones((2, 2), np.float32))
+    assert [m.shape for m in node._input_metadata] == [(3,), (2, 2)]
+    assert node.device == DEVICES[1]
+    with pytest.raises(TypeError, match=r"Scale.add_input_metadata got tuple .* and no dtype"):
+        node.add_input_metadata((2, 3))
 
 
 def test_device_and_sharding_of_recorded_nodes() -> None:
@@ -177,6 +188,44 @@ def test_gradients_are_checked_against_metadata() -> None:
     assert x.grad.tolist() == [2.0]
 
 
+def test_gradients_of_no_form_are_refused() -> None:
+    class Give(Node):
+        def apply(self, g: Any) -> Any:
+            return self.what
+
+    x = leaf(1.0)
+    node = like(Give([edge(x)]), x)
+    for node.what in (3, 2.0, np.float32(1.0), jnp.ones(()), fad.tensor(1.0), None):  # type: ignore[attr-defined]
+        autograd.backward(GradientEdge(node, 0), create_graph=True)
+    assert float(x.grad) == 8.0
+    node.what = "text"  # type: ignore[attr-defined]
+    with pytest.raises(
+        GradientError,
+        match="Function Give returned an invalid gradient at index 0 - got str 'text'",
+    ):
+        autograd.backward(GradientEdge(node, 0))
+    accumulator = edge(x).node
+    with pytest.raises(GradientError, match=r"got a gradient Tensor float32\[2\] for a variable"):
+        accumulator(fad.tensor([1.0, 1.0]))
+    with pytest.raises(TypeError, match="AccumulateGrad: expected 1 arguments, got 2 instead"):
+        accumulator(fad.tensor(1.0), fad.tensor(1.0))
+    assert float(x.grad) == 8.0
+
+
+def test_plain_edges_are_roots_and_inputs_too() -> None:
+    x, y = leaf(2.0), leaf(3.0)
+    z = x * y
+    assert float(autograd.grad(edge(z), [edge(x)], retain_graph=True)[0]) == 3.0
+    autograd.backward([edge(z)], inputs=edge(y))
+    assert float(y.grad) == 2.0 and x.grad is None
+    with pytest.raises(TypeError, match="output 0 must be a Tensor, got Edge"):
+        autograd.backward([Edge()])
+    with pytest.raises(
+        GradientError, match="edge to input 3 of MultiplyBackward, which takes 1 gradients"
+    ):
+        autograd.backward(GradientEdge(z.grad_fn, 3), fad.tensor(1.0))
+
+
 def test_gradients_are_checked_for_devices() -> None:
     class Give(Node):
         def apply(self, g: Any) -> Any:
@@ -209,6 +258,10 @@ def test_what_is_wanted_of_a_node() -> None:
     assert [node.should_compute_output(i) for i in range(3)] == [True, True, False]
     assert node.should_compute_output([(1, 3)]) and not node.should_compute_output([(2, 3)])
     assert node.should_compute_output([0, (2, 3)])
+    assert node.should_compute_output((1, 3)) and not node.should_compute_output(range(2, 3))
+    for bad in (3, -1, [(2, 4)], range(4)):
+        with pytest.raises(IndexError, match=r"Ask: Index out of range: -?\d, of 3 next edges"):
+            node.should_compute_output(bad)
     assert node.task_should_compute_output(1), "outside of a pass, what there is an edge for"
     autograd.grad(GradientEdge(node, 0), x)
     assert asked == [[True, False, False], True, False]
@@ -342,9 +395,17 @@ def test_edges() -> None:
         assert edge(x).is_valid()
         assert not autograd.collect_next_edges(x)[0].is_valid()
     assert autograd.collect_next_edges(x, 3.0, fad.tensor(1.0)) == [a, invalid, invalid]
+    assert autograd.collect_next_edges([x, {"k": 3.0}], None, x) == [a, invalid, invalid, a]
+    assert Edge() == invalid and Edge(a.node) == a
     assert autograd.any_variable_requires_grad(3.0, x)
+    assert autograd.any_variable_requires_grad([3.0, {"k": (x,)}])
     assert not autograd.any_variable_requires_grad(3.0, fad.tensor(1.0), x.detach())
     assert autograd.get_gradient_edge(y) == GradientEdge(y.grad_fn, 0)
+    for f in (edge, autograd.get_gradient_edge):
+        with pytest.raises(
+            TypeError, match=r"gradient_edge expects a Tensor, got Array float32\[2\]"
+        ):
+            f(jnp.ones(2))
 
 
 # Built-in nodes
@@ -519,6 +580,18 @@ def test_gather() -> None:
         assert x.grad.devices() == {d} and x.grad.tolist() == [2.0 * k] * 2
     with pytest.raises(ValueError, match="at least one Tensor"):
         autograd.Gather(DEVICES[0])()
+
+
+def test_gather_of_scalars_gives_a_vector() -> None:
+    """As in PyTorch, whose Gather unsqueezes them."""
+    x, y = leaf(2.0), fad.asarray(jax.device_put(jnp.array(3.0), DEVICES[1])).requires_grad_()
+    z = autograd.Gather(DEVICES[2])(x, y)
+    assert z.tolist() == [2.0, 3.0] and z.devices() == {DEVICES[2]}
+    assert [g.shape for g in z.grad_fn(fad.tensor([1.0, 1.0]))] == [(), ()]
+    (z * fad.asarray(jax.device_put(jnp.array([5.0, 7.0]), DEVICES[2]))).sum().backward()
+    assert (float(x.grad), float(y.grad)) == (5.0, 7.0) and y.grad.devices() == {DEVICES[1]}
+    with pytest.raises(ValueError, match=r"Scatter: Tensor float32\[\] has no dimension 0"):
+        autograd.Scatter(DEVICES)(x)
 
 
 def test_gather_of_what_requires_no_grad() -> None:

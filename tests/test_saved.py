@@ -311,7 +311,7 @@ class Watched:
         while todo:
             node = todo.pop()
             self.nodes.append(weakref.ref(node))
-            for value in getattr(node, "values", None) or ():
+            for value in getattr(node, "saved_values", tuple)():
                 if isinstance(value, jax.Array):
                     self.arrays.append(weakref.ref(value))
             for n, _ in node.next_functions:
@@ -359,6 +359,93 @@ def test_saved_arrays_are_given_back_after_backward(
         assert watched.alive()[0] <= 1, "the accumulator lives as long as the leaf's graphs"
         del x
         assert watched.alive() == (0, 0)
+
+
+class Swish(fad.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        s = 1.0 / (1.0 + fnp.exp(-x))
+        ctx.save_for_backward(x, s)
+        ctx.kept = {"twice": s * 2.0}
+        return x * s
+
+    @staticmethod
+    def vjp(ctx: Any, g: Any) -> Any:
+        x, s = ctx.saved_tensors
+        return g * (s + x * s * (ctx.kept["twice"] / 2.0 - s * s))
+
+
+class Nested(autograd.NestedIOFunction):
+    def forward_extended(self, xs: Any) -> Any:
+        self.save_for_backward(xs)
+        return {"y": xs[0] * xs[1]}
+
+    def backward_extended(self, g: Any) -> Any:
+        ((a, b),) = self.saved_tensors
+        return [g["y"] * b, g["y"] * a]
+
+
+def by_hand(x: Any) -> Any:
+    class Double(autograd.Node):
+        __slots__ = ("kept",)
+
+        def apply(self, g: Any) -> Any:
+            return g * 2.0 + self.kept * 0.0
+
+        def release_variables(self) -> None:
+            self.kept = None
+
+        def saved_values(self) -> Any:
+            return [self.kept.array]
+
+    node = Double([autograd.create_gradient_edge(x)])
+    node.kept = x.detach() * 2.0
+    return autograd.set_history(x.detach() * 2.0, node)
+
+
+GRAPHS: dict[str, Callable[[Any], Any]] = {
+    "function": lambda x: Swish.apply(x * 1.0).sum(),
+    "nested": lambda x: Nested.apply([x * 1.0, x * 2.0])["y"].sum(),
+    "by hand": lambda x: by_hand(x * 1.0).sum(),
+    "several outputs": lambda x: (lambda a, b: (a * b).sum())(*fnp.split(fnp.exp(x), 2)),
+    "sorted": lambda x: (fnp.sort(x * 2.0) * x).sum(),
+}
+
+
+@pytest.mark.parametrize("cycle", [False, True], ids=["", "cycle"])
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_every_kind_of_graph_is_given_back(no_gc: None, kind: str, cycle: bool) -> None:
+    x = leaf([1.0, 2.0])
+    y = GRAPHS[kind](x)
+    watched = Watched(y)
+    nodes, arrays = watched.alive()
+    assert nodes >= 4 and arrays >= 1
+    if cycle:
+        y.register_hook(lambda g, y=y: None)
+    y.backward()
+    assert watched.alive()[1] <= 1, "what was saved, but for the leaf's own array"
+    assert x.grad is not None
+    del x, y
+    if cycle:
+        assert watched.alive()[0] >= 4
+        gc.collect()
+    assert watched.alive() == (0, 0)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_anomaly_mode_keeps_nothing(create_graph: bool) -> None:
+    """Nodes remember in whose backward pass they were made; that ends with the graph too."""
+    x = leaf([1.0, 2.0])
+    with autograd.detect_anomaly():
+        y = graph(x)
+        watched = Watched(y)
+        (g,) = autograd.grad(y, x, create_graph=create_graph)
+        if create_graph:
+            watched.nodes += Watched(g).nodes
+            autograd.grad(g.sum(), x)
+    del x, y, g
+    gc.collect()
+    assert watched.alive() == (0, 0)
 
 
 def test_a_graph_without_backward_is_given_back(no_gc: None) -> None:
@@ -442,7 +529,7 @@ def test_training_steps_do_not_grow(full: bool) -> None:
 
     steps(500)
     gc.collect()
-    objects = len(gc.get_objects())
+    objects, arrays = len(gc.get_objects()), len(jax.live_arrays())
     tracemalloc.start()
     try:
         steps(500)
@@ -457,3 +544,4 @@ def test_training_steps_do_not_grow(full: bool) -> None:
     gc.collect()
     assert growth < 40_000, f"{growth} bytes in 2,000 steps"
     assert len(gc.get_objects()) - objects < 200
+    assert len(jax.live_arrays()) <= arrays

@@ -18,7 +18,7 @@ import fad.numpy as fnp
 from fad import autograd
 from fad.errors import GradientError
 from fad.graph import AccumulateGrad, NodeExtra, accumulator_of, extra_of
-from fad.tape import anomaly
+from fad.tape import anomaly, record
 from fad.tensor import Meta, meta_of
 
 THREADS = 8
@@ -147,6 +147,27 @@ def test_one_graph_without_retaining_it() -> None:
 
         assert sum(in_threads(work, 2)) >= 1
         assert x.grad is not None
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_node_that_is_released_while_it_runs(
+    create_graph: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread's pass may free it at the worst moment: this one goes on with what it has."""
+    x, w = leaf(2.0), leaf(3.0)
+    y = x * w
+    check = record.check_versions
+
+    def freed_here(node: Any, *args: Any) -> None:
+        in_threads(lambda k: node.release_variables(), 1)
+        check(node, *args)
+
+    monkeypatch.setattr(record, "check_versions", freed_here)
+    with autograd.compiled(False):
+        g, h = autograd.grad(y, [x, w], create_graph=create_graph)
+    assert (float(g), float(h)) == (3.0, 2.0) and y.grad_fn.values is None
+    if create_graph:
+        assert g.requires_grad and h.requires_grad
 
 
 def test_an_exception_in_one_thread_leaves_the_others_alone() -> None:

@@ -5,6 +5,7 @@ C++ name. The table in docs/graph.md lists them all.
 """
 
 from fad.autograd import functional as functional
+from fad.autograd.nested import NestedIOFunction as NestedIOFunction
 from fad.graph import AccumulateGrad as AccumulateGrad
 from fad.graph import Edge as Edge
 from fad.graph import GradientEdge as GradientEdge

@@ -14,7 +14,7 @@ import numpy as np
 
 from fad.dispatch import STATE_NAMES, bind, outlived, state
 from fad.errors import GradientError, describe
-from fad.graph import AccumulateGrad, GradientEdge, Node, gradient_edge, running
+from fad.graph import AccumulateGrad, Edge, GradientEdge, Node, gradient_edge, running
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
 from fad.tape import compiled
@@ -192,10 +192,12 @@ def _run_task(
             running.current = node
             runs = needed is None or node in needed
             is_leaf = type(node) is AccumulateGrad
-            if node in wanted:
+            if node in wanted or (not runs and len(roots) == 1):
+                # Hooks of Tensors run where the pass ends. Also, as in PyTorch, those of a root that
+                # leads nowhere, if it is the only one.
                 if not runs or is_leaf:
                     cotangents = call_tensor_hooks(node, cotangents, create_graph)
-                for k in wanted[node]:
+                for k in wanted.get(node, ()):
                     assert captures is not None
                     results[k] = cotangents[captures[k][1]]
             if is_leaf:
@@ -232,6 +234,7 @@ def _run_task(
                 if count == 1:
                     tie += 1
                     heapq.heappush(ready, (-n.sequence_nr, tie, n))
+        running.current, running.need = before[2:]
         for callback in task.callbacks:  # a callback may queue others
             callback()
     finally:
@@ -331,6 +334,11 @@ def _start(
     for k, (t, c) in enumerate(zip(tensors, cotangents, strict=True)):
         if isinstance(t, GradientEdge):
             known = t.node.metadata_of_inputs()
+            if known and t.output_nr >= len(known):
+                raise GradientError(
+                    f"{who}: output {k} is the edge to input {t.output_nr} of {t.node.name()}, which "
+                    f"takes {len(known)} gradients"
+                )
             meta = known[t.output_nr] if t.output_nr < len(known) else None
             level, edge = level_of(t.node), (t.node, t.output_nr)
             expected = None if meta is None or meta.is_undefined else meta
@@ -415,11 +423,16 @@ def _untracked(t: Any, k: int, who: str) -> str:
 def _sequence(x: Any) -> list[Any]:
     if x is None:
         return []
-    if isinstance(x, GradientEdge):
-        return [x]
-    if isinstance(x, dict):
-        return list(x.values())
-    return list(x) if isinstance(x, (tuple, list)) else [x]
+    if isinstance(x, (GradientEdge, Edge)):
+        items = [x]
+    elif isinstance(x, dict):
+        items = list(x.values())
+    else:
+        items = list(x) if isinstance(x, (tuple, list)) else [x]
+    return [
+        GradientEdge(i.node, i.input_nr) if isinstance(i, Edge) and i.node is not None else i
+        for i in items
+    ]
 
 
 def backward(

@@ -177,6 +177,7 @@ def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> 
 def _call(hooks: dict[int, Any], value: Any, level: Any, create_graph: bool) -> Any:
     if not hooks:
         return value
+    refuse_in_traced_code("a hook", running=True)
     g = None if value is None else level.lift(value)
     for hook in list(hooks.values()):
         result = _checked(hook, hook(g), g)
@@ -190,6 +191,7 @@ def call_pre_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> lis
     extra = node.extra
     if extra is None or not extra.pre_hooks:
         return cotangents
+    refuse_in_traced_code("a hook on a node", running=True)
     level = _level(node)
     lifted = tuple([None if c is None else level.lift(c) for c in cotangents])
     for hook in list(extra.pre_hooks.values()):
@@ -204,6 +206,7 @@ def call_post_hooks(
     extra = node.extra
     if extra is None or not extra.post_hooks:
         return grads
+    refuse_in_traced_code("a hook on a node", running=True)
     level = _level(node)
     inputs = tuple([None if g is None else level.lift(g) for g in grads])
     outputs = tuple([None if c is None else level.lift(c) for c in cotangents])
@@ -255,7 +258,7 @@ def register_multi_grad_hook(
     """Call ``fn`` when the gradients of several Tensors have been computed in one backward pass.
 
     Arguments:
-        tensors: Tensors that require grad.
+        tensors: Tensors that require grad; "any" leaves out those that do not.
         fn: with "all", ``fn(grads)`` is called with a sequence of gradients, None for those that this pass
             does not reach; with "any", ``fn(grad)`` with the first that is computed.
         mode: "all" or "any".
@@ -287,7 +290,7 @@ def register_multi_grad_hook(
                 done.add(running.task)
             fn(g)
 
-        return _MultiHandle([register_hook(t, any_hook) for t in tensors])
+        return _MultiHandle([register_hook(t, any_hook) for t in tensors if t.requires_grad])
 
     nodes: list[Any] = []  # weak: the hooks below belong to these nodes
     passes: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fad.dispatch import bind
 from fad.errors import describe
-from fad.graph import AccumulateGrad
+from fad.graph import AccumulateGrad, refuse_in_traced_code
 from fad.primitive import Primitive
 from fad.tensor import Tensor, meta_of
 
@@ -36,6 +36,9 @@ def accumulate(node: AccumulateGrad, gradient: Any) -> None:
     variable = node.variable
     if gradient is None or not variable.requires_grad:
         return
+    meta = variable.meta
+    if meta is not None and meta.post_hooks:
+        refuse_in_traced_code("a post accumulate grad hook", running=True)
     add_to_grad(variable, gradient)
     meta = variable.meta
     if meta is not None and meta.post_hooks:

@@ -13,8 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fad import trees
 from fad.dispatch import bind, state
-from fad.errors import GradientError
+from fad.errors import GradientError, describe
 from fad.graph import Edge, GradientEdge, Node, gradient_edge, running
 from fad.primitive import Primitive
 from fad.tape.anomaly import mode as anomaly
@@ -53,7 +54,13 @@ def create_gradient_edge(t: Tensor) -> Edge:
 
     Source: ``torch::autograd::impl::gradient_edge`` in C++.
     """
+    _check_tensor("create_gradient_edge", t)
     return Edge(*gradient_edge(t)) if t.requires_grad else Edge(None, 0)
+
+
+def _check_tensor(who: str, t: Any) -> None:
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{who} expects a Tensor, got {describe(t)}")
 
 
 def get_gradient_edge(t: Tensor) -> GradientEdge:
@@ -64,6 +71,7 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
 
     Source: ``torch.autograd.graph.get_gradient_edge``.
     """
+    _check_tensor("get_gradient_edge", t)
     if not t.requires_grad:
         raise GradientError(
             "It is not possible to get the gradient edge for a Tensor that does not require gradients"
@@ -72,18 +80,22 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
 
 
 def any_variable_requires_grad(*tensors: Any) -> bool:
-    """Whether one of the Tensors requires grad."""
-    return any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
+    """Whether one of the Tensors requires grad; they may be nested.
+
+    Source: ``torch::autograd::any_variable_requires_grad`` and ``compute_requires_grad`` in C++.
+    """
+    return any(isinstance(t, Tensor) and t.requires_grad for t in trees.flatten(tensors)[0])
 
 
 def collect_next_edges(*tensors: Any) -> list[Edge]:
-    """Edges for a node that computes from ``tensors``; all invalid where nothing is recorded."""
-    return [
-        create_gradient_edge(t)
-        if isinstance(t, Tensor) and t.level.id > state.blocked
-        else Edge(None, 0)
-        for t in tensors
-    ]
+    """Edges for a node that computes from ``tensors``; all invalid where nothing is recorded.
+
+    Tensors may stand in lists and other containers; what is no Tensor has an invalid edge.
+
+    Source: ``torch::autograd::collect_next_edges`` in C++.
+    """
+    leaves = jax.tree_util.tree_flatten(tensors, is_leaf=lambda x: x is None or trees.is_leaf(x))[0]
+    return [create_gradient_edge(t) if _is_recorded(t) else Edge() for t in leaves]
 
 
 def current_node() -> Node | None:
@@ -317,6 +329,10 @@ class Scatter(Node):
 
     def apply(self, x: Any) -> tuple[Tensor, ...]:
         t = as_tensor(x)
+        if not -t.ndim <= self.dim < t.ndim:
+            raise ValueError(
+                f"Scatter: {describe(t)} has no dimension {self.dim} that could be split"
+            )
         length = t.shape[self.dim]
         count = len(self.devices)
         sizes = self.sizes
@@ -354,7 +370,7 @@ class Gather(Node):
         destination: the ``jax.Device`` of the result.
         dim: the dimension along which they are joined.
 
-    Call it with Tensors. Its backward is `Scatter`.
+    Call it with Tensors; scalars are joined to a vector. Its backward is `Scatter`.
 
     Source: ``torch::autograd::Gather`` in C++, ``torch.nn.parallel.comm.gather``.
     """
@@ -370,19 +386,21 @@ class Gather(Node):
         tensors = [as_tensor(p) for p in self._filled(parts)]
         if not tensors:
             raise ValueError("Gather: needs at least one Tensor")
-        dim = self.dim
+        scalars = all([t.ndim == 0 for t in tensors])
+        dim = 0 if scalars else self.dim
         op = Primitive(
             "gather",
-            lambda *vs: jnp.concatenate([_put(v, self.destination) for v in vs], axis=dim),
+            lambda *vs: (jnp.stack if scalars else jnp.concatenate)(
+                [_put(v, self.destination) for v in vs], axis=dim
+            ),
             jit=False,
         )
         level = _top_level(tensors)
         out: Tensor = bind(op, _without_history(tensors, level))
         edges = _edges_at(tensors, level)
         if any([e.is_valid() for e in edges]):
-            node = _ScatterBackward(
-                [_device_of(t) for t in tensors], [t.shape[dim] for t in tensors], dim, edges
-            )
+            sizes = [1 if scalars else t.shape[dim] for t in tensors]
+            node = _ScatterBackward([_device_of(t) for t in tensors], sizes, dim, edges, scalars)
             set_history(out, node)
         return out
 
@@ -396,21 +414,30 @@ class Gather(Node):
 
 
 class _ScatterBackward(Scatter):
-    """`Scatter` with edges, as the backward of `Gather`."""
+    """`Scatter` with edges, as the backward of `Gather`; parts may have been scalars."""
 
-    __slots__ = ()
+    __slots__ = ("scalars",)
 
     def __init__(
-        self, devices: Sequence[Any], sizes: Sequence[int], dim: int, next_edges: Iterable[Any]
+        self,
+        devices: Sequence[Any],
+        sizes: Sequence[int],
+        dim: int,
+        next_edges: Iterable[Any],
+        scalars: bool,
     ) -> None:
         super().__init__(devices, sizes, dim)
         self.set_next_edges(next_edges)
+        self.scalars = scalars
 
     def name(self) -> str:
         return "Scatter"
 
     def apply(self, g: Any) -> tuple[Any, ...]:
-        return (None,) * len(self.edges) if g is None else super().apply(g)
+        if g is None:
+            return (None,) * len(self.edges)
+        parts = super().apply(g)
+        return tuple([p.reshape(()) for p in parts]) if self.scalars else parts  # type: ignore[attr-defined]
 
 
 def _put(x: Any, device: Any) -> Any:

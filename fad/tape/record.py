@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.dispatch import Level, bind, state
+from fad.dispatch import Level, bind, map_tensors, state
 from fad.errors import GradientError
 from fad.graph import InputMetadata, Node, alias, gradient_edge, running
-from fad.jaxapi import is_inexact
+from fad.jaxapi import is_inexact, x64_enabled
 from fad.primitive import SCALARS, Primitive, VjpPlan, aval_of
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
@@ -143,6 +143,8 @@ class PrimitiveNode(RecordedNode):
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
         plan = self.plan
+        # Another thread may release the node now: it takes `values` away first.
+        tensors, versions = self.tensors, self.versions
         values = self.values
         for c in cotangents:
             if c is not None:
@@ -154,10 +156,10 @@ class PrimitiveNode(RecordedNode):
         if self.packed:
             saved = [unpack(v, create_graph) for v in values]
         else:
-            check_versions(self, self.tensors, self.versions)
+            check_versions(self, tensors, versions)
             if self.written is not None:
                 raise_written(self, self.written)
-            saved = self._tracked(values) if create_graph else values
+            saved = self._tracked(tensors, values) if create_graph else values
         if plan.single:
             given = None
             cts = cotangents
@@ -171,9 +173,9 @@ class PrimitiveNode(RecordedNode):
             return bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
         return bind(plan.vjp(given, wanted), [*saved, *cts])
 
-    def _tracked(self, values: Sequence[Any]) -> list[Any]:
+    def _tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Kept inputs and outputs as Tensors with their history."""
-        saved = list(self.tensors)
+        saved = list(tensors)
         for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
             t = alias(self.level.lift(v))
             t.requires_grad = True
@@ -194,12 +196,10 @@ class PrimitiveNode(RecordedNode):
             self.written = (output_nr, version)
 
     def release_variables(self) -> None:
-        for v in self.values or ():
-            if type(v) not in SCALARS:
-                self.values = None
-                self.tensors = []
-                self.versions = None
-                return
+        if self.values:
+            self.values = None
+            self.tensors = []
+            self.versions = None
 
     def __getattr__(self, name: str) -> Any:
         """``_saved_0``, ``_saved_self``, ``_saved_other``: kept inputs; ``_saved_result``: the output."""
@@ -230,7 +230,7 @@ class PrimitiveNode(RecordedNode):
         check_versions(self, self.tensors, self.versions)
         if self.written is not None:
             raise_written(self, self.written)
-        x = self._tracked(self.values)[place]
+        x = self._tracked(self.tensors, self.values)[place]
         return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
 
 
@@ -285,9 +285,14 @@ def _node_name(primitive: str) -> str:
 
 
 class RecordingLevel(Level):
-    """A level whose Tensors may require grad. Subclasses say how it evaluates a call."""
+    """A level whose Tensors may require grad. Subclasses say how it evaluates a call.
+
+    ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
+    """
 
     __slots__ = ()
+
+    wraps = False
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         if anomaly.watch and running.watched is not True and running.watched is not op:
@@ -316,6 +321,7 @@ class GradLevel(RecordingLevel):
     __slots__ = ()
 
     kind = "grad"
+    wraps = True
 
     def __enter__(self) -> GradLevel:
         super().__enter__()
@@ -371,11 +377,64 @@ def detached(level: Any, out: Any) -> Any:
 
 
 def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
-    """Evaluate ``op`` at ``level`` and add a node for it."""
-    args = [jnp.array(a) if type(a) is np.ndarray else a for a in args]
-    mask = tuple([isinstance(a, Tensor) and a.requires_grad and a.level is level for a in args])
-    plan = op.plan(mask, args)
-    out = level.evaluate(plan.forward, args)
+    """Evaluate ``op`` at ``level`` and add a node for it.
+
+    NOTE [the hot path]
+
+    Eager code spends its time here. One pass over the arguments gives the mask, the avals that name the
+    plan, and the values one level down; what is kept is picked out of those by position. A level that
+    adds nothing but wrappers (``wraps``) is evaluated in place. The hot path does not flatten
+    pytrees, does not trace, and asks no question twice; features that are off (hooks, anomaly mode,
+    versions) cost one look at an attribute each.
+    """
+    mask: list[bool] = []
+    key: list[Any] = []
+    lower: list[Any] = []
+    scalars = False
+    for a in args:
+        if isinstance(a, Tensor):
+            key.append(a.aval)
+            if a.level is level:
+                mask.append(a.requires_grad)
+                lower.append(a.value)
+                continue
+            if a.level is ROOT and not a.requires_grad:  # nothing knows it: as good as its array
+                a = a.value
+        elif type(a) in SCALARS:
+            key.append(type(a))
+            scalars = True
+        elif type(a) is np.ndarray:
+            return record(level, op, [jnp.array(x) if type(x) is np.ndarray else x for x in args])
+        else:
+            key.append(aval_of(a))
+        mask.append(False)
+        lower.append(a)
+    if scalars:
+        key.insert(0, x64_enabled())
+    plan = op.plan_of(tuple(mask), tuple(key), args)
+    if level.wraps:
+        out = bind(plan.forward, lower)
+        if plan.simple:
+            result = new_tensor(out, level)
+            values = [lower[i] for i in plan.kept_inputs]
+            if plan.kept_outputs:
+                values.append(out)
+            edges = [gradient_edge(a) if m else None for a, m in zip(args, plan.routed)]
+            tensors = [args[i] for i in plan.kept_inputs]
+            node = PrimitiveNode(level, edges, plan, tensors, values)
+            if anomaly.on:
+                remember(node)
+            result.requires_grad = True
+            result.node = node
+            return result
+        out = map_tensors(lambda o: new_tensor(o, level), out)
+    else:
+        out = level.evaluate(plan.forward, args)
+    return _with_node(level, plan, args, out)
+
+
+def _with_node(level: Any, plan: VjpPlan, args: Sequence[Any], out: Any) -> Any:
+    """The outputs of a recorded call, with their node: the general case of `record`."""
     single = type(out) is not tuple
     outs = (out,) if single else out
     if plan.differentiable is None:  # not analysed ahead: what came out decides

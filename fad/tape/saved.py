@@ -153,7 +153,14 @@ class PackedValue:
         self.level = level
         self.edge = None if edge is None else (weakref.ref(edge[0]), edge[1])
         self.hooks = hooks
-        self.data = _quietly(level, hooks[0], _bare(level, value))
+        given = _bare(level, value)
+        self.data = _quietly(level, hooks[0], given)
+        if given.meta is not None and given.meta.storage.version > 0:
+            raise GradientError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
+                "pack hook can not be modified by in-place operations in order to avoid unexpected "
+                "side-effects: change a copy (t.clone())."
+            )
 
     def repack(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         """Pack with other hooks what no hooks of the user have packed so far."""
@@ -169,6 +176,8 @@ class PackedValue:
     def unpack(self, create_graph: bool) -> Any:
         """The value: detached, or as a Tensor with its history."""
         level = self.level
+        if self.hooks is not UNCHANGED:
+            refuse_in_traced_code("a hook for saved tensors", running=True)
         t = _quietly(level, self.hooks[1], self.data)
         if not isinstance(t, Tensor):
             raise TypeError(

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.dispatch import bind
-from fad.errors import GradientError
+from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, InputMetadata, Node, extra_of
 from fad.primitive import Primitive
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.leaves import accumulate
 from fad.tape.record import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
+from fad.tape.saved import raise_released
 from fad.tensor import Tensor
 
 __all__ = ["level_of", "reach_leaf", "release", "step"]
@@ -37,6 +38,8 @@ def step(
     if type(node) is PrimitiveNode:
         if any(need):
             grads = spread(node.run(cotangents, need, create_graph), need)
+        elif node.values is None:
+            raise_released(node)
         else:
             grads = [None] * len(need)
     else:
@@ -80,23 +83,47 @@ def _run_by_hand(node: Node, cotangents: Sequence[Any], create_graph: bool) -> S
             f"Function {node.name()} returned an incorrect number of gradients "
             f"(expected {len(node.edges)}, got {len(grads)})"
         )
-    return [g if g is None or create_graph else level.detach(as_tensor(g)) for g in grads]
+    for i, g in enumerate(grads):
+        if g is not None and not isinstance(g, _VALUES):
+            raise GradientError(
+                f"Function {node.name()} returned an invalid gradient at index {i} - got {describe(g)} "
+                "but expected a Tensor or None"
+            )
+    grads = [None if g is None else as_tensor(g) for g in grads]
+    return grads if create_graph else [None if g is None else level.detach(g) for g in grads]
+
+
+_VALUES = (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)
 
 
 def level_of(node: Node) -> Any:
-    """The level of a node; one built by hand has that of what it leads to."""
-    if node.level is not None:
+    """The level of a node; one built by hand has that of what it leads to.
+
+    What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
+    """
+    found = _known_level(node)
+    stack = [] if found is not None else [node]
+    while stack:
+        nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
+        waiting = [n for n in nexts if _known_level(n) is None]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        levels = [_known_level(n) for n in nexts]
+        found = extra_of(stack.pop()).level = max(levels, key=_level_id, default=ROOT)
+    return found
+
+
+def _level_id(level: Any) -> int:
+    number: int = level.id
+    return number
+
+
+def _known_level(node: Node) -> Any:
+    """The level of a node, if it was recorded or was looked for before."""
+    if node.level is not None or node.extra is None:
         return node.level
-    todo, seen = [node], {node}
-    while todo:
-        n = todo.pop()
-        if n.level is not None:
-            return n.level
-        for edge in n.edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                todo.append(edge[0])
-    return ROOT
+    return node.extra.level
 
 
 def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
