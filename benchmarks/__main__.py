@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks import bridge
 from benchmarks.libraries import LIBRARIES
 from benchmarks.report import as_json, environment, table
 from benchmarks.scenarios import SCENARIOS
@@ -38,7 +39,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     parser.add_argument("--check", action="store_true", help="fail where a bound is not kept")
     options = parser.parse_args()
-    scenarios = [scenario for scenario in SCENARIOS if options.only in scenario.name]
+    scenarios = [
+        scenario for scenario in (*SCENARIOS, *bridge.SCENARIOS) if options.only in scenario.name
+    ]
     if options.list:
         print("\n".join(scenario.name for scenario in scenarios))
         return 0

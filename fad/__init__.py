@@ -9,11 +9,12 @@ from fad import numpy as numpy
 from fad import random as random
 from fad import scipy as scipy
 from fad.bridge import from_jax as from_jax
-from fad.bridge import jit as jit
 from fad.bridge import to_jax as to_jax
+from fad.compilation import jit as jit
 from fad.function import Function as Function
 from fad.methods import asarray as asarray
 from fad.methods import tensor as tensor
+from fad.protocols import from_dlpack as from_dlpack
 from fad.stopping import stop_gradient as stop_gradient
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode

@@ -133,7 +133,7 @@ class Level:
 
     def aval(self, t: Tensor) -> Any:
         """The shape and dtype a user sees, as JAX's abstract value."""
-        return t.value.aval
+        return t._value.aval
 
 
 def bind(op: Any, args: Sequence[Any]) -> Any:
@@ -149,7 +149,10 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
     top = None
     for a in args:
         if isinstance(a, Tensor):
-            level = a.level
+            meta = a.meta
+            if meta is not None and meta.link is not None:
+                meta.link.enter(a)
+            level = a._level
             if top is None or level.id > top.id:
                 top = level
     if top is None:

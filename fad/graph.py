@@ -589,7 +589,7 @@ def gradient_edge(t: Tensor) -> tuple[Node, int]:
     if node is None:
         return accumulator_of(t), 0
     node.has_parent = True
-    return node, t.output_nr
+    return node, t._output_nr
 
 
 def alias(x: Any) -> Any:
@@ -606,19 +606,31 @@ def alias(x: Any) -> Any:
 class Captures:
     """Tensors from outside that a body has met, each in the state in which it met them, in order."""
 
-    __slots__ = ("_index", "_met", "tensors")
+    __slots__ = ("_index", "_met", "_then")
 
     def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
-        self._met: list[Tensor] = []  # keeps them alive, so that an id stays theirs
+        self._met: list[Tensor] = []
+        self._then: list[Tensor] = []
         self._index: dict[tuple[int, int], int] = {}
 
     def position(self, x: Tensor) -> int:
         """The number of ``x``, as it is now."""
-        key = (id(x), 0 if x.meta is None else x.meta.storage.version)
+        key = (id(x), _version(x))
         at = self._index.get(key)
         if at is None:
-            at = self._index[key] = len(self.tensors)
+            at = self._index[key] = len(self._met)
             self._met.append(x)
-            self.tensors.append(alias(x))
+            self._then.append(alias(x))
         return at
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The Tensors; what was changed in place since is there as it was."""
+        return [
+            x if version == _version(x) else then
+            for x, then, (_, version) in zip(self._met, self._then, self._index, strict=True)
+        ]
+
+
+def _version(x: Tensor) -> int:
+    return 0 if x.meta is None else x.meta.storage.version

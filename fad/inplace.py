@@ -35,7 +35,6 @@ from fad.stopping import stop_gradient
 from fad.tape.record import PrimitiveNode, as_tensor
 from fad.tensor import Tensor, storage_of
 from fad.views import (
-    Alias,
     Creation,
     Form,
     Link,
@@ -45,6 +44,7 @@ from fad.views import (
     chain_put,
     check_creation,
     form_of,
+    link_of,
     numbers_of,
     overlaps,
     set_state,
@@ -136,7 +136,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
         write(index_put(form), [x, value, *values])
         return
     step = Step(view_of(form), tuple(values))
-    if type(value) is Alias and _same_view(x, step, value):
+    if isinstance(value, Tensor) and _same_view(x, step, value):
         return  # the last part of ``x[i] += v``: the view has been written to already
     replace(x, value, step, "x[i] = v")
 
@@ -147,7 +147,9 @@ def _is_mask(index: Any) -> bool:
 
 def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
     """Whether ``value`` is the very view of ``x`` that ``step`` makes."""
-    known: Link = value.meta.link  # type: ignore[union-attr]
+    known = link_of(value)
+    if known is None:
+        return False
     if known.creation is not Creation.DEFAULT and x.level.id > state.blocked:
         return False
     link = _link(x)
@@ -165,11 +167,8 @@ def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
 
 def _link(t: Tensor) -> Link | None:
     """How ``t`` is a view of another Tensor; None if it is not."""
-    if type(t) is Alias:
-        link: Link = t.meta.link  # type: ignore[union-attr]
-        if link.base is not None:
-            return link
-    return None
+    link = link_of(t)
+    return None if link is None or link.base is None else link
 
 
 def _base_of(link: Link) -> Tensor:
@@ -266,8 +265,9 @@ def _commit(root: Tensor, new: Tensor) -> None:
         set_state(root, new)
     storage.data = data
     storage.version = version
-    if type(root) is Alias:
-        root.meta.link.seen = version  # type: ignore[union-attr]
+    own = link_of(root)
+    if own is not None:
+        own.seen = version
 
 
 def _move_retained(root: Tensor, new: Tensor) -> None:

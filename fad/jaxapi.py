@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src import config as _config
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching, mlir
 
@@ -21,6 +22,7 @@ __all__ = [
     "Literal",
     "ad",
     "batching",
+    "current_trace",
     "evaluate_equation",
     "float0",
     "inner_jaxprs",
@@ -33,17 +35,32 @@ __all__ = [
     "outside_trace",
     "set_current_trace",
     "shaped_array",
+    "trace_context",
     "varying_axes",
+    "zeros",
 ]
 
 MINIMUM_JAX = (0, 10, 2)
+BELOW_JAX = (0, 13)
 
-_version = tuple(int("".join(c for c in p if c.isdigit()) or 0) for p in jax.__version__.split("."))
-if _version[:3] < MINIMUM_JAX:
-    raise ImportError(
-        f"fad needs jax {'.'.join(map(str, MINIMUM_JAX))} or newer, found jax {jax.__version__}: "
-        "pip install --upgrade jax"
-    )
+
+def check_version(version: str) -> None:
+    """Refuse a version of JAX that fad does not work with.
+
+    Raises:
+        ImportError: it is out of the range, which the message gives.
+    """
+    digits = ["".join(c for c in part if c.isdigit()) for part in version.split(".")]
+    number = tuple([int(d or 0) for d in digits[:3]])
+    if not MINIMUM_JAX <= number < BELOW_JAX:
+        least, below = (".".join(map(str, v)) for v in (MINIMUM_JAX, BELOW_JAX))
+        raise ImportError(
+            f"fad works with jax>={least},<{below}, found jax {version}: "
+            f"pip install 'jax>={least},<{below}'"
+        )
+
+
+check_version(jax.__version__)
 
 Jaxpr = jex_core.Jaxpr
 ClosedJaxpr = jex_core.ClosedJaxpr
@@ -55,10 +72,16 @@ shaped_array = jax.core.ShapedArray
 set_current_trace = jex_core.set_current_trace
 
 
+def current_trace() -> Any:
+    """The JAX trace that operations go to now; outside of all transforms, the one that runs them."""
+    with jex_core.take_current_trace() as trace:
+        return trace
+
+
 @contextlib.contextmanager
-def outside_trace() -> Iterator[Any]:
-    """Compute eagerly inside of a JAX trace; gives the trace, for `set_current_trace`."""
-    with jex_core.take_current_trace() as trace, jax.core.eval_context():
+def outside_trace(outer: Any) -> Iterator[Any]:
+    """Compute in the trace ``outer`` while an inner one is at work; gives the inner one."""
+    with jex_core.take_current_trace() as trace, jex_core.set_current_trace(outer):
         yield trace
 
 
@@ -80,6 +103,11 @@ def is_concrete(x: Any) -> bool:
     return isinstance(x, (jax.Array, np.ndarray, np.generic)) and not isinstance(x, jax.core.Tracer)
 
 
+def trace_context() -> Any:
+    """What of JAX's settings and surroundings a trace depends on; hashable."""
+    return _config.trace_context()
+
+
 def x64_enabled() -> bool:
     """Whether 64-bit types are on, in this thread, now."""
     return bool(jax.config.read("jax_enable_x64"))
@@ -89,6 +117,14 @@ def varying_axes(aval: Any) -> frozenset[Any]:
     """The names of the ``shard_map`` axes along which a value differs between devices."""
     kind = getattr(aval, "manual_axis_type", None)
     return frozenset() if kind is None else frozenset(kind.varying)
+
+
+def zeros(aval: Any) -> Any:
+    """Zeros of an abstract value: its weak type, explicit sharding, the axes that it varies along."""
+    sharded = any([axis is not None for axis in aval.sharding.spec])
+    if varying_axes(aval) or aval.weak_type or (sharded and is_tracing()):
+        return ad.instantiate_zeros(ad.Zero(aval))
+    return jax.numpy.zeros(aval.shape, aval.dtype)
 
 
 def new_primitive(name: str) -> Any:

@@ -16,7 +16,15 @@ from fad.primitive import Primitive
 from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 
-__all__ = ["BatchLevel", "JvpLevel", "bind_collective", "bind_random", "broadcast", "move_axis"]
+__all__ = [
+    "BatchLevel",
+    "JvpLevel",
+    "bind_collective",
+    "bind_random",
+    "broadcast",
+    "marker_of",
+    "move_axis",
+]
 
 
 class JvpLevel(RecordingLevel):
@@ -31,10 +39,10 @@ class JvpLevel(RecordingLevel):
         tangents: list[Any] = []
         moving = False
         for a in args:
-            if isinstance(a, Tensor) and a.level is self:
-                primals.append(a.value)
-                tangents.append(a.aux)
-                moving = moving or a.aux is not None
+            if isinstance(a, Tensor) and a._level is self:
+                primals.append(a._value)
+                tangents.append(a._aux)
+                moving = moving or a._aux is not None
             else:
                 primals.append(a)
                 tangents.append(None)
@@ -72,7 +80,7 @@ class BatchLevel(RecordingLevel):
         first: the number of the first lane, where the batch is one chunk of a larger one.
     """
 
-    __slots__ = ("axis_name", "batch_size", "first", "randomness")
+    __slots__ = ("axis_name", "batch_size", "first", "marker", "randomness")
 
     kind = "vmap"
 
@@ -84,16 +92,18 @@ class BatchLevel(RecordingLevel):
         self.batch_size = batch_size
         self.axis_name = axis_name
         self.randomness = randomness
+        # A batched value that stands for the lanes as such, see `bind_collective`.
+        self.marker: Tensor | None = None
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         values: list[Any] = []
         dims: list[int | None] = []
         batched = False
         for a in args:
-            if isinstance(a, Tensor) and a.level is self:
-                values.append(a.value)
-                dims.append(a.aux)
-                batched = batched or a.aux is not None
+            if isinstance(a, Tensor) and a._level is self:
+                values.append(a._value)
+                dims.append(a._aux)
+                batched = batched or a._aux is not None
             else:
                 values.append(a)
                 dims.append(None)
@@ -113,8 +123,8 @@ class BatchLevel(RecordingLevel):
         return x
 
     def aval(self, t: Tensor) -> Any:
-        aval = t.value.aval
-        return aval if t.aux is None else _without_dim(aval, t.aux)
+        aval = t._value.aval
+        return aval if t._aux is None else _without_dim(aval, t.aux)
 
     def outlive(self, t: Tensor) -> Any:
         if t.aux is None:
@@ -186,8 +196,15 @@ def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
     ]
     if not levels:
         return bind(op, args)
-    markers = [new_tensor(jnp.zeros(level.batch_size), level, 0) for level in levels]
+    markers = [marker_of(level) for level in levels]
     return bind(_ignoring_first(op, len(markers)), [*markers, *args])
+
+
+def marker_of(level: BatchLevel) -> Tensor:
+    """The operand that carries a collective to ``level``; the same one each time."""
+    if level.marker is None:
+        level.marker = new_tensor(jnp.zeros(level.batch_size), level, 0)
+    return level.marker
 
 
 @functools.lru_cache(maxsize=1024)

@@ -16,7 +16,7 @@ from fad.errors import GradientError, HostValueError, LevelError, TrackedValueEr
 from fad.graph import accumulator_of
 from fad.indexing import At, get_item
 from fad.inplace import set_item
-from fad.jaxapi import is_inexact
+from fad.jaxapi import is_inexact, is_tracing
 from fad.levels import BatchLevel, JvpLevel
 from fad.mutation import IN_PLACE, OPERATORS, in_place
 from fad.primitive import Primitive
@@ -114,7 +114,7 @@ def _concrete(x: Tensor, what: str) -> Any:
     return value
 
 
-def _is_tracked(x: Any) -> bool:
+def is_tracked(x: Any) -> bool:
     while isinstance(x, Tensor):
         if x.requires_grad or (isinstance(x.level, JvpLevel) and x.aux is not None):
             return True
@@ -148,7 +148,7 @@ def _numpy(self: Tensor) -> np.ndarray:
         HostValueError: it is batched or being traced.
     """
     value = _concrete(self, "numpy()")
-    if _is_tracked(self):
+    if is_tracked(self):
         raise TrackedValueError(
             "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
             "write x.detach().numpy()"
@@ -235,6 +235,10 @@ def _short(value: Any) -> str:
         return f"<{describe(value)}>"
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return f"<{describe(value)}>"
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return f"<{describe(value)}, in part on other processes>"
+    if isinstance(value, jax.Array) and value.is_deleted():
+        return f"<{describe(value)}, deleted>"
     return np.array2string(
         np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor("
     )
@@ -361,10 +365,8 @@ def _is_view(self: Tensor) -> bool:
 
 def _base(self: Tensor) -> Tensor | None:
     """The Tensor that this is a view of, None if it is none."""
-    if type(self) is not views.Alias:
-        return None
-    base: Tensor | None = self.meta.link.base  # type: ignore[union-attr]
-    return base
+    link = views.link_of(self)
+    return None if link is None else link.base
 
 
 def _view_fn(self: Tensor) -> Callable[[Any], Any]:
@@ -559,6 +561,13 @@ _VIEWS: dict[Any, views.ViewOp] = {}
 _PUT: dict[Any, Primitive] = {}
 
 
+def _put(x: Any, target: Any) -> Any:
+    if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
+        # In compiled code JAX's device_put leaves the layout to XLA; this one says it.
+        return jax.lax.with_sharding_constraint(x, target)
+    return jax.device_put(x, target)
+
+
 def _to(self: Tensor, target: Any) -> Any:
     """The Tensor on another device or sharding, or in another dtype; derivatives follow it back.
 
@@ -570,7 +579,7 @@ def _to(self: Tensor, target: Any) -> Any:
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
         op = _PUT.get(target)
         if op is None:
-            op = _PUT[target] = Primitive("to", lambda x: jax.device_put(x, target), jit=False)
+            op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)
         return bind(op, (self,))
     if jnp.dtype(target) == self.dtype:
         return self
@@ -613,7 +622,6 @@ def _install() -> None:
     members: dict[str, Any] = {
         "__array__": _dunder_array,
         "__array_priority__": 1000,
-        "__array_ufunc__": None,
         "__bool__": _scalar(bool, "bool()"),
         "__complex__": _scalar(complex, "complex()"),
         "__contains__": _contains,
@@ -700,7 +708,8 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     if not t.level.alive:
         return _flatten_tensor(outlived(t))
     leaf: Any = object.__new__(TrackedTensor)
-    leaf.value, leaf.level, leaf.aux, leaf.meta = t.value, t.level, t.aux, t.meta
+    leaf.value, leaf.level, leaf.aux = t.value, t.level, t.aux
+    leaf.meta = t.meta if views.link_of(t) is None else None  # a leaf stays what it was
     leaf.requires_grad, leaf.output_nr = t.requires_grad, t.output_nr
     leaf.node = t.node
     if t.requires_grad and t.node is None:
@@ -716,5 +725,4 @@ def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
     return child if isinstance(child, Tensor) else new_tensor(child, ROOT)
 
 
-for _kind in (Tensor, views.Alias):
-    jax.tree_util.register_pytree_node(_kind, _flatten_tensor, _unflatten_tensor)
+jax.tree_util.register_pytree_node(Tensor, _flatten_tensor, _unflatten_tensor)

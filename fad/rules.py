@@ -35,7 +35,7 @@ from fad import trees
 from fad.context import VmapInfo
 from fad.dispatch import bind, outlived
 from fad.errors import RuleError, describe
-from fad.jaxapi import is_inexact
+from fad.jaxapi import is_inexact, zeros
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive, aval_of
 from fad.tape.engine import pull_back
@@ -206,7 +206,7 @@ def transpose_pushforward(
     """The pullback, from the pushforward: transpose it at any tangent (zero)."""
     with DerivingGradLevel() as level:
         tangents = [
-            level.variable(jnp.zeros(a.shape, a.dtype)) if n and is_inexact(a.dtype) else None
+            level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
             for a, n in zip(saved.in_avals, need, strict=True)
         ]
         variables = [t for t in tangents if t is not None]
@@ -221,8 +221,7 @@ def transpose_pullback(rules: Rules, saved: Saved, tangents: Sequence[Any]) -> l
     """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
     with DerivingGradLevel() as level:
         cotangents = [
-            level.variable(jnp.zeros(a.shape, a.dtype)) if is_inexact(a.dtype) else None
-            for a in saved.out_avals
+            level.variable(zeros(a)) if is_inexact(a.dtype) else None for a in saved.out_avals
         ]
         variables = [c for c in cotangents if c is not None]
         if not variables:
@@ -277,7 +276,7 @@ class LinearRules(Rules):
         out_t = self.base.pushforward(saved, [next(it) if m else None for m in self.mask])
         blocked = saved.template.blocked
         result = [
-            jnp.zeros(a.shape, a.dtype) if t is None or k in blocked else t
+            zeros(a) if t is None or k in blocked else t
             for k, (t, a, has) in enumerate(zip(out_t, saved.out_avals, self.outputs, strict=True))
             if has
         ]

@@ -30,7 +30,7 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.dispatch import bind, map_tensors, outlived, state
-from fad.errors import StructureError
+from fad.errors import LevelError, StructureError, describe
 from fad.graph import Captures
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_of, struct_of
@@ -45,15 +45,17 @@ class StagedLevel(RecordingLevel):
 
     Arguments:
         inputs: tracers for the captures known so far, None while they are being looked for.
+        outer: the JAX trace around the staged call, where values of outer levels are computed with.
     """
 
-    __slots__ = ("captures", "inputs", "operands", "trace")
+    __slots__ = ("captures", "inputs", "operands", "outer", "trace")
 
     kind = "staged"
 
-    def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any]) -> None:
+    def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any], outer: Any) -> None:
         super().__init__()
         self.inputs = inputs
+        self.outer = outer
         self.operands = operands
         self.captures = Captures()
         self.trace: Any = None
@@ -67,6 +69,15 @@ class StagedLevel(RecordingLevel):
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
             return new_tensor(x.value, self)
         return x
+
+    def outlive(self, t: Tensor) -> Any:
+        if not isinstance(t.value, jax.core.Tracer):
+            return t.value
+        raise LevelError(
+            f"a Tensor ({describe(t)}) of a function that is being compiled (by jit, or as the body of "
+            "scan, cond, ...) was used after its trace had finished, where it has no value: return it "
+            "from the function, rather than store it outside"
+        )
 
     def lower(self, x: Any) -> Any:
         """``x`` as JAX sees it inside of the body."""
@@ -116,9 +127,10 @@ def stage(
     ]
     captures: list[Any] = []
     found: dict[str, Any] = {}
+    outer = jaxapi.current_trace()
 
     def traced(inputs: Sequence[Any] | None, *leaves: Any) -> list[Any]:
-        level = StagedLevel(inputs, operands)
+        level = StagedLevel(inputs, operands, outer)
         with level:
             leaves_out, found["structure"] = trees.flatten(run(level, *leaves))
             result = [level.lower(x) for x in leaves_out]
@@ -218,7 +230,7 @@ def in_body(level: StagedLevel, f: Callable[..., Any]) -> Callable[..., Any]:
             lambda x: new_tensor(x, level) if isinstance(x, jax.Array) else x, (args, kwargs)
         )
         before = level.trace
-        with jaxapi.outside_trace() as level.trace:
+        with jaxapi.outside_trace(level.outer) as level.trace:
             try:
                 out = f(*inside, **inside_kwargs)
                 with jaxapi.set_current_trace(level.trace):

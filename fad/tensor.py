@@ -75,25 +75,27 @@ class Tensor(metaclass=_TensorType):
     Tensors are made with `fad.tensor` or `fad.asarray`, or by calling fad functions with Tensors.
     """
 
+    # The state is in slots with an underscore. Attributes of the same names without it first bring a
+    # view up to date; code that has done so (`fad.dispatch.bind`) reads the slots.
     __slots__ = (
         "__weakref__",
-        "aux",
+        "_aux",
+        "_level",
+        "_node",
+        "_output_nr",
+        "_requires_grad",
+        "_value",
         "born",
-        "level",
         "meta",
-        "node",
-        "output_nr",
-        "requires_grad",
-        "value",
     )
 
-    value: Any
-    level: Level
-    aux: Any
+    _value: Any
+    _level: Level
+    _aux: Any
+    _requires_grad: bool
+    _node: Node | None
+    _output_nr: int
     born: int  # the id of the latest level when it was made
-    requires_grad: bool
-    node: Node | None
-    output_nr: int
     meta: Meta | None
 
     if TYPE_CHECKING:  # what fad.methods installs, for type checkers
@@ -222,6 +224,78 @@ class Tensor(metaclass=_TensorType):
         )
 
     @property
+    def value(self) -> Any:
+        """The value one level down."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = value
+
+    @property
+    def level(self) -> Level:
+        """The level that it belongs to."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._level
+
+    @level.setter
+    def level(self, level: Level) -> None:
+        self._level = level
+
+    @property
+    def aux(self) -> Any:
+        """What the level keeps beside the value."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._aux
+
+    @aux.setter
+    def aux(self, aux: Any) -> None:
+        self._aux = aux
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on it are recorded."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync_history(self)
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self._requires_grad = requires_grad
+
+    @property
+    def node(self) -> Node | None:
+        """The node that it is an output of, None for a leaf."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync_history(self)
+        return self._node
+
+    @node.setter
+    def node(self, node: Node | None) -> None:
+        self._node = node
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `node` it is."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync_history(self)
+        return self._output_nr
+
+    @output_nr.setter
+    def output_nr(self, output_nr: int) -> None:
+        self._output_nr = output_nr
+
+    @property
     def aval(self) -> Any:
         """JAX's abstract value: shape, dtype and weak type, as seen at this level."""
         return self.level.aval(self)
@@ -261,13 +335,13 @@ def level_began(id: int) -> None:
 def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
     """A Tensor of ``level`` around ``value`` that is not part of any graph."""
     t: Tensor = _new(Tensor)
-    t.value = value
-    t.level = level
-    t.aux = aux
+    t._value = value
+    t._level = level
+    t._aux = aux
     t.born = _latest
-    t.requires_grad = False
-    t.node = None
-    t.output_nr = 0
+    t._requires_grad = False
+    t._node = None
+    t._output_nr = 0
     t.meta = None
     return t
 

@@ -17,7 +17,7 @@ from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo
 from fad.dispatch import bind
 from fad.errors import GradientError, HostValueError, RuleError, StructureError, describe
 from fad.graph import alias
-from fad.jaxapi import is_inexact, varying_axes
+from fad.jaxapi import is_inexact, varying_axes, zeros
 from fad.levels import BatchLevel, broadcast, move_axis
 from fad.primitive import Primitive, aval_of
 from fad.rules import (
@@ -357,7 +357,7 @@ class UserRules(Rules):
 
     def _materialize(self, x: Any, aval: Any) -> Any:
         if x is None and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
-            x = jnp.zeros(aval.shape, aval.dtype)
+            x = zeros(aval)
         return self.wrap(x)
 
     def _user_pullback(

@@ -9,8 +9,8 @@ base share. A view that is read and finds its version behind replays the chain o
 so gets its value *and* its history: the nodes of the replayed steps lead to whatever the base's
 history is by then. XLA back ends do the same in place of strides.
 
-The class of such a Tensor is `Alias`: its attributes are properties that look at the version first.
-All other Tensors have plain slots and pay nothing.
+The attributes of a Tensor that has a `Link` look at the version first; for all others that is one
+look at ``meta``.
 
 A detached Tensor shares the value but not the history. It and the Tensor it came from are *peers*:
 each has a history of its own, and the value without history (`Storage.data`) is what they follow.
@@ -42,7 +42,6 @@ from fad.tape.record import ROOT
 from fad.tensor import Meta, Tensor, meta_of, new_tensor, storage_of
 
 __all__ = [
-    "Alias",
     "Creation",
     "Link",
     "Step",
@@ -108,14 +107,14 @@ class Step:
 
 
 class Link:
-    """Whose value an Alias follows.
+    """Whose value a Tensor follows.
 
     ``base`` is the Tensor that it is a view of, None for a peer, which follows ``Storage.data``.
-    ``seen`` is the version at which the state of the Alias was made; ``poison`` the error that the
+    ``seen`` is the version at which the state of the Tensor was made; ``poison`` the error that the
     use of its history raises.
     """
 
-    __slots__ = ("base", "chain", "creation", "output_nr", "poison", "seen", "source")
+    __slots__ = ("base", "chain", "creation", "output_nr", "poison", "seen")
 
     def __init__(
         self,
@@ -124,7 +123,6 @@ class Link:
         creation: Creation,
         seen: int,
         output_nr: int = 0,
-        source: str = "",
     ) -> None:
         self.base = base
         self.chain = chain
@@ -132,68 +130,44 @@ class Link:
         self.seen = seen
         self.poison: str | None = None
         self.output_nr = output_nr
-        self.source = source
+
+    def sync(self, t: Tensor) -> None:
+        """Bring the state of ``t``, which has this link, up to date."""
+        if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
+            refresh(t)
+
+    def enter(self, t: Tensor) -> None:
+        """`sync` for an argument of an operation, which is refused if it cannot be recorded rightly."""
+        if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
+            refresh(t)
+        if self.poison is not None and t._level.id > state.blocked:
+            raise GradientError(self.poison)
+
+    def sync_history(self, t: Tensor) -> None:
+        """`sync`, for those who want its place in the graph.
+
+        Raises:
+            GradientError: the base of a special view was changed.
+        """
+        if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
+            refresh(t)
+        if self.poison is not None:
+            raise GradientError(self.poison)
 
 
-# The Tensor that follows another
-
-_slots: dict[str, Any] = dict(vars(Tensor))
-_get_value, _set_value = _slots["value"].__get__, _slots["value"].__set__
-_get_level, _set_level = _slots["level"].__get__, _slots["level"].__set__
-_get_aux, _set_aux = _slots["aux"].__get__, _slots["aux"].__set__
-_get_requires, _set_requires = (
-    _slots["requires_grad"].__get__,
-    _slots["requires_grad"].__set__,
-)
-_get_node, _set_node = _slots["node"].__get__, _slots["node"].__set__
-_get_output_nr, _set_output_nr = _slots["output_nr"].__get__, _slots["output_nr"].__set__
+def link_of(t: Tensor) -> Link | None:
+    """Whose value ``t`` follows; None if it is nobody's alias."""
+    link: Link | None = None if t.meta is None else t.meta.link
+    return link
 
 
-def _state_property(get: Any, put: Any) -> Any:
-    """An attribute that depends on the value alone."""
-
-    def read(self: Tensor) -> Any:
-        meta = self.meta
-        if meta.link.seen != meta.storage.version:  # type: ignore[union-attr]
-            refresh(self)
-        return get(self)
-
-    return property(read, put)
-
-
-def _history_property(get: Any, put: Any) -> Any:
-    """An attribute of the Tensor's place in a graph."""
-
-    def read(self: Tensor) -> Any:
-        meta = self.meta
-        link = meta.link  # type: ignore[union-attr]
-        if link.seen != meta.storage.version:  # type: ignore[union-attr]
-            refresh(self)
-        if link.poison is not None:
-            raise GradientError(link.poison)
-        return get(self)
-
-    return property(read, put)
-
-
-class Alias(Tensor):
-    """A Tensor whose state follows another: a view, or one that shares its storage with a peer."""
-
-    __slots__ = ()
-
-    value = _state_property(_get_value, _set_value)
-    level = _state_property(_get_level, _set_level)
-    aux = _state_property(_get_aux, _set_aux)
-    requires_grad = _history_property(_get_requires, _set_requires)
-    node = _history_property(_get_node, _set_node)
-    output_nr = _history_property(_get_output_nr, _set_output_nr)
-
+# Following
 
 _refreshing = threading.RLock()
 
 
 def refresh(t: Tensor) -> None:
-    """Bring the state of an Alias up to the version of its storage."""
+    """Bring the state of an alias up to the version of its storage."""
     with _refreshing:
         meta = t.meta
         assert meta is not None
@@ -224,10 +198,10 @@ def _follow(t: Tensor, link: Link, base: Tensor) -> None:
         out = replay(source, link.chain)
     finally:
         state.blocked, state.floor = before
-    own = _get_requires(t) and _get_node(t) is None  # the user made it a leaf
+    own = t._requires_grad and t._node is None  # the user made it a leaf
     set_state(t, out)
     if own and not out.requires_grad:
-        _set_requires(t, True)
+        t._requires_grad = True
 
 
 def replay(base: Any, chain: Sequence[Step]) -> Any:
@@ -251,27 +225,28 @@ def set_state(t: Tensor, new: Tensor) -> None:
     """Let ``t`` be what ``new`` is."""
     value, level, aux = new.value, new.level, new.aux
     requires_grad, node, output_nr = new.requires_grad, new.node, new.output_nr
-    _set_value(t, value)
-    _set_level(t, level)
-    _set_aux(t, aux)
-    _set_requires(t, requires_grad)
-    _set_node(t, node)
-    _set_output_nr(t, output_nr)
+    t._value = value
+    t._level = level
+    t._aux = aux
+    t._requires_grad = requires_grad
+    t._node = node
+    t._output_nr = output_nr
 
 
 def set_value(t: Tensor, new: Tensor) -> None:
     """Let ``t`` have the value (and tangents, lanes, lower history) of ``new``, and keep its place."""
     value, level, aux = new.value, new.level, new.aux
-    _set_value(t, value)
-    _set_level(t, level)
-    _set_aux(t, aux)
+    t._value = value
+    t._level = level
+    t._aux = aux
 
 
 def snapshot(t: Tensor) -> Tensor:
     """What ``t`` is now, in a handle of its own; without a history that may not be used."""
-    if type(t) is Alias:
+    link = link_of(t)
+    if link is not None:
         value, level, aux = t.value, t.level, t.aux
-        if t.meta.link.poison is not None:  # type: ignore[union-attr]
+        if link.poison is not None:
             return new_tensor(value, level, aux)
     copy: Tensor = alias(t)
     return copy
@@ -279,9 +254,9 @@ def snapshot(t: Tensor) -> Tensor:
 
 def graft(t: Tensor, data: Any) -> None:
     """Give ``t`` the value ``data``, which has no history, and keep the history that ``t`` has."""
-    value, aux = grafted(_get_value(t), _get_level(t), _get_aux(t), outlived(data))
-    _set_value(t, value)
-    _set_aux(t, aux)
+    value, aux = grafted(t._value, t._level, t._aux, outlived(data))
+    t._value = value
+    t._aux = aux
 
 
 def grafted(value: Any, level: Any, aux: Any, data: Any) -> tuple[Any, Any]:
@@ -353,7 +328,7 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
             if state.inference is not None and not x.meta.inference:  # type: ignore[union-attr]
                 creation = Creation.INFERENCE
                 meta.inference = False
-    known = x.meta.link if type(x) is Alias else None  # type: ignore[union-attr]
+    known = link_of(x)
     if known is not None and known.base is not None:
         if creation is Creation.DEFAULT:
             creation = known.creation
@@ -361,7 +336,6 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     else:
         link = Link(x, (step,), creation, storage.version, nr)
     meta.storage, meta.link = storage, link
-    out.__class__ = Alias
     return out
 
 
@@ -371,8 +345,8 @@ IDENTITY = ViewOp(Primitive("alias", lambda x: x), Write.RESHAPE)
 def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Any:
     """Make ``out``, an output of a Function, the view of its argument ``x`` that the body made."""
     out = attach(out, x, chain[0], Creation.FUNCTION, nr)
-    if type(out) is Alias:
-        link = _link_of(out)
+    link = link_of(out) if isinstance(out, Tensor) else None
+    if link is not None:
         link.chain = (*link.chain, *chain[1:])
     return out
 
@@ -381,17 +355,13 @@ def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | N
     """Which of ``bases`` the Tensor ``x`` is (a view of), and by which chain; None if of none."""
     base: Any = x
     chain: tuple[Step, ...] = (Step(IDENTITY),)
-    if type(x) is Alias and _link_of(x).base is not None:
-        base, chain = _link_of(x).base, _link_of(x).chain
+    link = link_of(x)
+    if link is not None and link.base is not None:
+        base, chain = link.base, link.chain
     for i, b in enumerate(bases):
         if b is base:
             return i, chain
     return None
-
-
-def _link_of(t: Tensor) -> Link:
-    link: Link = t.meta.link  # type: ignore[union-attr]
-    return link
 
 
 def bind_view(op: ViewOp, args: Sequence[Any]) -> Any:
@@ -487,13 +457,14 @@ def detach(x: Tensor) -> Tensor:
     storage = storage_of(x)
     chain: tuple[Step, ...] = ()
     root = x
-    if type(x) is Alias:
-        link: Link = x.meta.link  # type: ignore[union-attr]
+    link = link_of(x)
+    if link is not None:
         chain = link.chain
         if link.base is not None:
             root = link.base
-            if type(root) is Alias:  # a peer with a chain of its own
-                chain = (*root.meta.link.chain, *chain)  # type: ignore[union-attr]
+            peer = link_of(root)
+            if peer is not None:  # with a chain of its own
+                chain = (*peer.chain, *chain)
     if storage.data is None:
         storage.data = stop_gradient(root)
     _make_peer(root, storage, ())
@@ -504,12 +475,11 @@ def detach(x: Tensor) -> Tensor:
 
 
 def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
-    if type(t) is Alias:
-        return
     meta = meta_of(t)
+    if meta.link is not None:
+        return
     meta.storage = storage
     meta.link = Link(None, chain, Creation.DEFAULT, storage.version)
-    t.__class__ = Alias
     storage.peers = [p for p in storage.peers if p() is not None]
     storage.peers.append(weakref.ref(t))
 
@@ -674,7 +644,7 @@ def _forbidden(t: Tensor, link: Link, indirect: bool) -> str:
         if indirect
         else "is being modified"
     )
-    node = _get_node(t)
+    node = t._node
     if node is not None:
         text = f"Output {link.output_nr} of {node.name()} is a view and {what} inplace."
     elif link.creation is Creation.INFERENCE:

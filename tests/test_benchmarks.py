@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the benchmarks compare with PyTorch (extra: oracle or bench)")
 
-from benchmarks import report, timing
+from benchmarks import bridge, report, timing
 from benchmarks.libraries import LIBRARIES
 from benchmarks.scenarios import SCENARIOS, Scenario
 
 
-@pytest.mark.sweep("scenario", SCENARIOS, sample=4, ids=lambda scenario: scenario.name)
+@pytest.mark.sweep(
+    "scenario", [*SCENARIOS, *bridge.SCENARIOS], sample=6, ids=lambda scenario: scenario.name
+)
 def test_libraries_agree(scenario: Scenario) -> None:
     results = {name: scenario.build(LIBRARIES[name])() for name in scenario.libraries}
     timing.check(scenario, results)
 
 
 def test_names_are_unique() -> None:
-    names = [scenario.name for scenario in SCENARIOS]
+    names = [scenario.name for scenario in (*SCENARIOS, *bridge.SCENARIOS)]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        jax.grad,
+        jax.value_and_grad,
+        lambda f: jax.grad(jax.checkpoint(f), argnums=(0, 1)),
+        lambda f: jax.vmap(jax.grad(f), (0, None)),
+    ],
+)
+def test_a_function_compiles_to_the_instructions_of_a_custom_vjp(transform) -> None:
+    ours, theirs = (bridge.instructions(bridge.RULES[name], transform) for name in ("fad", "jax"))
+    assert sum(" dot(" in line for line in ours) >= 12
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("wrong", [np.ones(3), np.zeros(2), np.array([0.0, np.nan])])

@@ -17,7 +17,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.errors import GradientError, RuleError
+from fad.errors import GradientError, LevelError, RuleError
 from fad.once import once_differentiable
 from fad.tensor import storage_of
 from fad.testing import assert_same_program
@@ -2316,3 +2316,99 @@ def test_an_exception_in_a_body_leaves_no_trace():
                 transform(X[:, None])
             Fails.where = ""
             assert math.isclose(float(fad.grad(lambda x: f(x))(X)[0]), 2.0)
+
+
+# Lanes: named axes and random numbers in a body
+
+
+class Centred(fad.Function):
+    """x minus its mean over the lanes; the vjp is scaled."""
+
+    @staticmethod
+    def forward(x):
+        return x - fad.lax.pmean(x, "lanes")
+
+    @staticmethod
+    def vjp(ctx, g):
+        return SCALE * (g - fad.lax.pmean(g, "lanes"))
+
+
+def test_a_body_may_name_the_axis_of_the_vmap_around_it():
+    mapped = fad.vmap(Centred.apply, axis_name="lanes")
+    centre = lambda x: x - x.mean(0)
+    assert_close(mapped(X), centre(X))
+    assert_close(fad.grad(lambda x: (mapped(x) * V).sum())(X), SCALE * centre(V))
+    assert_close(fad.jvp(mapped, (X,), (V,))[1], SCALE * centre(V))
+    assert_close(fad.vmap(fad.grad(Centred.apply), axis_name="lanes")(X), jnp.zeros(3))
+    rows = jnp.stack([X, Y])
+    assert_close(fad.vmap(mapped)(rows), jax.vmap(centre)(rows))
+    native = jax.vmap(Centred.apply, axis_name="lanes")
+    assert_close(native(X), centre(X))
+    assert_close(jax.grad(lambda x: (native(x) * V).sum())(X), SCALE * centre(V))
+
+
+class Noisy(fad.Function):
+    """x times noise drawn in the body."""
+
+    @staticmethod
+    def forward(x, key):
+        return x * fad.random.uniform(key)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fad.random.uniform(ctx.saved_tensors[1]), None
+
+
+def test_random_numbers_in_a_body_follow_the_vmap_around_it():
+    key = jax.random.key(0)
+    keys = jax.random.split(key, 3)
+    expected = X * jax.vmap(jax.random.uniform)(keys)
+    assert_close(fad.vmap(Noisy.apply)(X, keys), expected)
+    assert_close(fad.vmap(fad.grad(Noisy.apply))(X, keys), expected / X)
+    assert_close(fad.grad(lambda x: fad.vmap(Noisy.apply)(x, keys).sum())(X), expected / X)
+    with pytest.raises(LevelError, match="randomness='different'"):
+        fad.vmap(Noisy.apply, (0, None))(X, key)
+    same = fad.vmap(Noisy.apply, (0, None), randomness="same")
+    assert_close(same(X, key), X * jax.random.uniform(key))
+    different = fad.vmap(Noisy.apply, (0, None), randomness="different")
+    noise = different(X, key) / X
+    assert len(set(noise.tolist())) == 3
+    assert_close(fad.grad(lambda x: different(x, key).sum())(X), noise)
+    assert_close(fad.jvp(lambda x: different(x, key), (X,), (V,))[1], V * noise)
+
+
+# Hooks on what is saved
+
+
+@pytest.mark.parametrize("F", [Product, OneMethod, Counted])
+def test_saved_tensors_hooks_see_what_a_function_saves_once_each(F):
+    calls = []
+
+    def pack(t):
+        calls.append("pack")
+        return t.numpy()
+
+    def unpack(a):
+        calls.append("unpack")
+        return fad.tensor(a)
+
+    a, y = leaf(X), leaf(Y)
+    x = write_(a * 1.0, a * 2.0)  # has been changed in place before
+    with fad.autograd.saved_tensors_hooks(pack, unpack):
+        out = F.apply(x, y)
+    packed = len(calls)
+    assert packed >= 2 and set(calls) == {"pack"}
+    weights = out.detach()
+    grads = fad.autograd.grad(out, (a, y), weights, retain_graph=True)
+    assert calls[packed:] == ["unpack"] * packed
+    again = fad.autograd.grad(out, (a, y), weights, create_graph=True)
+    assert_close(again, grads)
+    value = out.detach().array
+    f = (lambda x, y: jnp.sin(x) * jnp.exp(y)) if F is Counted else plain
+    k = SCALE if F is Counted else 1.0
+    expected = jax.grad(lambda x, y: (f(2 * x, y) * value).sum(), (0, 1))(X, Y)
+    assert_close(grads, jax.tree.map(lambda v: k * v, expected))

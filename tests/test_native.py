@@ -486,6 +486,16 @@ def test_fad_transforms_inside_of_native_ones(F):
         assert_close(ours(X), (theirs or others[k])(X), rtol=1e-3)
 
 
+def test_jax_code_inside_of_fad_may_close_over_tracers():
+    def nested(grad, wrap):
+        return lambda y: grad(wrap(lambda x: jnp.sin(x * y)))(1.0)
+
+    ours, theirs = nested(fad.grad, fad.from_jax), nested(jax.grad, lambda f: f)
+    for transform in (lambda f: f, jax.jit, jax.grad, lambda f: jax.jit(jax.jacfwd(f))):
+        assert_close(transform(ours)(X[0]), transform(theirs)(X[0]))
+        assert_close(jax.vmap(transform(ours))(X), jax.vmap(transform(theirs))(X))
+
+
 def test_linear_functions_transpose_batched_or_not():
     _, push = jax.linearize(lambda x: Both.apply(x, W), X)
     (back,) = jax.linear_transpose(push, X)(X)
@@ -555,3 +565,49 @@ def test_effects_in_a_body_happen_once_a_call(capfd):
     jax.effects_barrier()
     assert out == 3.0
     assert capfd.readouterr().out == "x = 1.5\n"
+
+
+# Devices
+
+
+@pytest.mark.parametrize(
+    ("F", "check"), [*((F, True) for F in KINDS.values()), (Jvp, False), (All, False)]
+)
+def test_shard_map_sums_gradients_of_what_devices_share(F, check):
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    P = jax.sharding.PartitionSpec
+    x, w = jnp.linspace(-1.0, 1.0, 8), jnp.full(2, 2.0)
+
+    def on_devices(f):
+        sharded = jax.shard_map(
+            f, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"), check_vma=check
+        )
+        return lambda x, w: (sharded(x, w) * ramp(x)).sum()
+
+    ours, theirs = on_devices(F.apply), on_devices(reference(F))
+    for transform in (
+        lambda f: jax.grad(f, (0, 1)),
+        lambda f: jax.jacfwd(jax.grad(f), 1),
+    ):
+        assert_close(jax.jit(transform(ours))(x, w), jax.jit(transform(theirs))(x, w))
+
+    def inside(grad, f):
+        local = lambda x, w: grad(lambda w: f(x, w).sum())(w)[None]
+        return jax.jit(
+            jax.shard_map(
+                local, mesh=mesh, in_specs=(P("d"), P()), out_specs=P("d"), check_vma=check
+            )
+        )(x, w)
+
+    assert_close(inside(jax.grad, F.apply), inside(jax.grad, reference(F)))
+    assert_close(inside(fad.grad, F.apply), inside(jax.grad, reference(F)))
+
+
+@pytest.mark.parametrize("F", KINDS.values())
+def test_shardings_go_through(F):
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        x = jax.device_put(jnp.arange(8.0), jax.sharding.PartitionSpec("d"))
+        for f in (lambda x: F.apply(x, x), jax.grad(lambda x: F.apply(x, x).sum())):
+            assert jax.jit(f).eval_shape(x).sharding.spec == jax.sharding.PartitionSpec("d")
+            assert jax.jit(f)(x).sharding.spec == jax.sharding.PartitionSpec("d")

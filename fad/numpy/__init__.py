@@ -2,9 +2,15 @@
 
 from typing import Any
 
+import jax.numpy as jnp
+
 from fad.derive import Namespace
 
 _namespace = Namespace(__name__, "jax.numpy", ("fft", "linalg"))
+
+# What the array API asks of a namespace beside its functions.
+__array_api_version__ = jnp.__array_api_version__
+__array_namespace_info__ = jnp.__array_namespace_info__
 
 
 def __getattr__(name: str) -> Any:

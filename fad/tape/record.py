@@ -299,7 +299,7 @@ class RecordingLevel(Level):
             return watched_call(self, op, args, type(op) is Primitive)
         if self.id > state.blocked:
             for a in args:
-                if isinstance(a, Tensor) and a.requires_grad and a.level is self:
+                if isinstance(a, Tensor) and a._requires_grad and a._level is self:
                     return (
                         record(self, op, args) if type(op) is Primitive else op.record(self, args)
                     )
@@ -329,7 +329,9 @@ class GradLevel(RecordingLevel):
         return self
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = bind(op, [a.value if isinstance(a, Tensor) and a.level is self else a for a in args])
+        out = bind(
+            op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
+        )
         if type(out) is tuple:
             return tuple([new_tensor(o, self) for o in out])
         return new_tensor(out, self)
@@ -354,7 +356,7 @@ class RootLevel(GradLevel):
     kind = "eager"
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = op.execute([a.value if isinstance(a, Tensor) else a for a in args])
+        out = op.execute([a._value if isinstance(a, Tensor) else a for a in args])
         if type(out) is tuple:
             return tuple([new_tensor(o, self) for o in out])
         return new_tensor(out, self)
@@ -393,13 +395,14 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     scalars = False
     for a in args:
         if isinstance(a, Tensor):
-            key.append(a.aval)
-            if a.level is level:
-                mask.append(a.requires_grad)
-                lower.append(a.value)
+            own = a._level
+            key.append(own.aval(a))
+            if own is level:
+                mask.append(a._requires_grad)
+                lower.append(a._value)
                 continue
-            if a.level is ROOT and not a.requires_grad:  # nothing knows it: as good as its array
-                a = a.value
+            if own is ROOT and not a._requires_grad:  # nothing knows it: as good as its array
+                a = a._value
         elif type(a) in SCALARS:
             key.append(type(a))
             scalars = True
@@ -424,8 +427,8 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
             node = PrimitiveNode(level, edges, plan, tensors, values)
             if anomaly.on:
                 remember(node)
-            result.requires_grad = True
-            result.node = node
+            result._requires_grad = True
+            result._node = node
             return result
         out = map_tensors(lambda o: new_tensor(o, level), out)
     else:

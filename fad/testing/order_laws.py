@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.bridge import jit
+from fad.compilation import jit
 from fad.dispatch import bind, outlived
 from fad.errors import HostValueError
 from fad.jaxapi import is_inexact

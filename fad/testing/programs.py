@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.bridge import jit, to_jax
+from fad.bridge import to_jax
+from fad.compilation import jit
 from fad.dispatch import active_levels
 from fad.methods import asarray
 from fad.stopping import stop_gradient

@@ -18,7 +18,7 @@ import fad.nn
 import fad.numpy
 import fad.scipy
 from fad import trees
-from fad.bridge import jit
+from fad.compilation import jit
 from fad.jaxapi import is_inexact
 from fad.methods import asarray
 from fad.tape.engine import grad as tape_grad

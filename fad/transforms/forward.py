@@ -14,6 +14,7 @@ from fad.dispatch import bind, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import JvpLevel
+from fad.primitive import aval_of
 from fad.tape.engine import ZEROS_LIKE
 from fad.tensor import Tensor
 from fad.transforms.boundary import (
@@ -161,7 +162,10 @@ def tangent_of(primal: Any, tangent: Any, who: str, name: str) -> Any:
             f"None, got {describe(tangent)}"
         )
     if dtype is None and not isinstance(tangent, complex):
-        tangent = jnp.asarray(tangent, primal.dtype)
+        # A Python number moves a Python number, which is weakly typed.
+        tangent = jnp.asarray(float(tangent)) if aval_of(primal).weak_type else tangent
+        if getattr(tangent, "dtype", None) != primal.dtype:
+            tangent = jnp.asarray(tangent, primal.dtype)
     tangent = lower(tangent)
     if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
         if tuple(tangent.shape) == tuple(primal.shape):

@@ -233,7 +233,8 @@ def cotangent_leaves(
                 raise StructureError(
                     f"{who}: cotangent {k} is complex, the output is {dtype}: pass its real part"
                 )
-            c = jnp.asarray(c, dtype)
+            if not isinstance(c, jax.Array) or c.dtype != dtype:
+                c = jnp.asarray(c, dtype)  # an array that fits keeps its weak type
         if tuple(c.shape) != shape:
             raise StructureError(
                 f"{who}: cotangent {k} must have the shape {shape} of the output, got {describe(c)}"

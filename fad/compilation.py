@@ -1,0 +1,410 @@
+"""``jit``: a function of Tensors compiled by XLA.
+
+NOTE [what compiled code depends on]
+
+A compiled program is found again by everything that its trace could see: the arguments' structure,
+shapes, dtypes and static values; the named axes of running vmaps; the grad mode and the hooks on
+saved values; JAX's configuration. It holds no Tensor of a level and nothing tracked (a closure over
+such is an error), and a program that closes over a tracer of an outer JAX transform is not kept at
+all. So no call can meet a level, a tape or a tracer of an earlier one.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad import jaxapi, trees
+from fad.dispatch import bind, state
+from fad.errors import GradientError, LevelError, describe
+from fad.inplace import check_writable
+from fad.levels import BatchLevel, marker_of
+from fad.primitive import Primitive, aval_key, aval_of
+from fad.signatures import Arguments, Cache, Fixed, is_dynamic
+from fad.staging import StagedLevel, in_body, stage
+from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from fad.tape.record import ROOT
+from fad.tensor import UNSHARED, Tensor, new_tensor
+from fad.transforms.boundary import argument_names, leave, was_written, write_back
+
+__all__ = ["Compiled", "jit"]
+
+_log = logging.getLogger("fad.jit")
+
+
+class _Entry:
+    """One compiled program.
+
+    ``fixed`` are the values that it closes over, ``structure`` that of its result, ``seen`` what it
+    was traced for, in words. ``changed`` are the leaves among its arguments that it changes in
+    place; their new values are part of the result. ``donating`` runs it and gives up buffers; None if
+    none are donated.
+    """
+
+    __slots__ = ("changed", "donating", "fixed", "primitive", "seen", "structure")
+
+    def __init__(
+        self,
+        primitive: Primitive,
+        fixed: list[Any],
+        structure: trees.PyTreeDef,
+        seen: dict[str, str],
+        donated: Sequence[int],
+        changed: Sequence[int],
+    ) -> None:
+        self.changed = tuple(changed)
+        self.primitive = primitive
+        self.fixed = fixed
+        self.structure = structure
+        self.seen = seen
+        self.donating: Callable[..., Any] | None = None
+        if donated and not any([isinstance(x, _Lanes) for x in fixed]):
+            at = tuple([len(fixed) + k for k in donated])
+            self.donating = jax.jit(primitive.flat, donate_argnums=at)
+
+
+class Compiled:
+    """What `jit` returns. Called like the function; ``__wrapped__`` is the function itself."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, f: Callable[..., Any], arguments: Arguments, explain: bool) -> None:
+        functools.update_wrapper(self, f, updated=())
+        self._name = getattr(f, "__name__", "jit")
+        self._arguments = arguments
+        self._entries = Cache()
+        self._explains = explain
+
+    def __repr__(self) -> str:
+        return f"<fad.jit of {self._name}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, rest, join = self._arguments.split(args, kwargs)
+        key = (rest, aval_key(leaves), _surroundings())
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._trace(key, leaves, join, args, kwargs)
+        if entry.changed:
+            _check_changed(leaves, entry.changed)
+        if entry.donating is not None and all([_is_bare(x) for x in leaves]):
+            values = [x.value if isinstance(x, Tensor) else x for x in leaves]
+            out = entry.donating(*entry.fixed, *values)
+        else:
+            fixed = [x.find() if isinstance(x, _Lanes) else x for x in entry.fixed]
+            out = bind(entry.primitive, [*fixed, *leaves])
+        outs = list(out) if type(out) is tuple else [out]
+        tensors = any([isinstance(x, Tensor) for x in leaves])
+        if tensors or any([isinstance(x, Tensor) for x in outs]):
+            outs = leave(outs, tensors)
+        if entry.changed:
+            count = len(outs) - len(entry.changed)
+            write_back([leaves[k] for k in entry.changed], outs[count:], "jit")
+            outs = outs[:count]
+        return trees.unflatten(entry.structure, outs)
+
+    def _trace(
+        self,
+        key: Any,
+        leaves: list[Any],
+        join: Callable[[Sequence[Any]], tuple[Any, Any]],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> _Entry:
+        f = self.__wrapped__
+
+        found: dict[str, Any] = {}
+
+        def body(*args: Any, **kwargs: Any) -> list[Any]:
+            handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+            outs, found["structure"] = trees.flatten(f(*args, **kwargs))
+            found["changed"] = [k for k, x in enumerate(handles) if was_written(x)]
+            return [*outs, *[handles[k] for k in found["changed"]]]
+
+        def run(level: StagedLevel, *tracers: Any) -> Any:
+            inside, inside_kwargs = join(tracers)
+            return in_body(level, body)(*inside, **inside_kwargs)
+
+        run.name = self._name  # type: ignore[attr-defined]
+        if self._explains and self._entries.entries:
+            _log.warning("%s", self.explain(*args, **kwargs))
+        primitive, values, _ = stage(run, leaves)
+        fixed = [_captured(x) for x in values[: len(values) - len(leaves)]]
+        donated = self._arguments.donated(args, kwargs) if self._arguments.donates else ()
+        seen = self._describe(args, kwargs)
+        entry = _Entry(primitive, fixed, found["structure"], seen, donated, found["changed"])
+        if not any([isinstance(x, jax.core.Tracer) for x in fixed]):
+            self._entries.put(key, entry)
+        return entry
+
+    # Why a call traces again
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Whether a call with these arguments is compiled already, and if not, what is new in it.
+
+        Returns:
+            A text that names each argument that differs from the nearest earlier call, and how.
+
+        >>> import fad, jax.numpy as jnp
+        >>> double = fad.jit(lambda x: 2 * x)
+        >>> _ = double(jnp.ones(3))
+        >>> print(double.explain(jnp.ones(4)))
+        fad.jit of <lambda> traces anew, not as in 1 earlier call:
+          argument 0 is float32[4], was float32[3]
+        """
+        now = self._describe(args, kwargs)
+        earlier = [entry.seen for entry in self._entries.values()]
+        who = f"fad.jit of {self._name}"
+        if not earlier:
+            return f"{who} has compiled nothing yet"
+        differences = min([_differences(now, old) for old in reversed(earlier)], key=len)
+        if not differences:
+            return f"{who} is compiled for these arguments"
+        calls = "1 earlier call" if len(earlier) == 1 else f"{len(earlier)} earlier calls"
+        return "\n  ".join([f"{who} traces anew, not as in {calls}:", *differences])
+
+    def _describe(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, str]:
+        """What a trace depends on, in words."""
+        marked = self._arguments.mark(args, kwargs)
+        leaves, structure = trees.flatten(marked)
+        seen = dict(zip(argument_names(*marked), map(_describe_leaf, leaves), strict=True))
+        names = [f"{level}" for level in _named_axes()]
+        return {
+            **seen,
+            "the structure of the arguments": str(structure),
+            "the named axes around the call": ", ".join(names) or "none",
+            "the grad mode": f"{_modes()[:2]}",
+            "hooks on saved values": f"{_modes()[2]}",
+            "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
+        }
+
+    # What jax.jit offers too
+
+    def _native(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """This function for ``jax.jit``, and its arguments without what tracks them."""
+        arguments = self._arguments
+        nums = {i for i, a in enumerate(args) if not all(map(is_dynamic, trees.flatten(a)[0]))}
+        names = {k for k, v in kwargs.items() if not all(map(is_dynamic, trees.flatten(v)[0]))}
+        nums |= {i for i in arguments.nums if i < len(args)}
+        names |= {k for k in arguments.names if k in kwargs}
+        native = jax.jit(
+            lambda *args, **kwargs: self(*args, **kwargs),
+            static_argnums=tuple(nums),
+            static_argnames=tuple(names),
+            donate_argnums=tuple([i for i in arguments.donated_nums if i < len(args)]),
+            donate_argnames=tuple([k for k in arguments.donated_names if k in kwargs]),
+        )
+        return native, *trees.map_leaves(_untracked, (tuple(args), kwargs))
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The program for these arguments, lowered but not compiled.
+
+        Arguments:
+            args, kwargs: as in a call; a ``jax.ShapeDtypeStruct`` may stand for an array.
+
+        Returns:
+            A ``jax.stages.Lowered``: ``as_text()``, ``compile()`` and so on.
+
+        >>> import fad, jax, jax.numpy as jnp
+        >>> lowered = fad.jit(lambda x: 2 * x).lower(jax.ShapeDtypeStruct((3,), jnp.float32))
+        >>> lowered.compile()(jnp.ones(3)).tolist()
+        [2.0, 2.0, 2.0]
+        """
+        native, args, kwargs = self._native(args, kwargs)
+        return native.lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The jaxpr for these arguments, as a ``jax.stages.Traced``; see `lower`."""
+        native, args, kwargs = self._native(args, kwargs)
+        return native.trace(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Shapes and dtypes of the result, as ``jax.ShapeDtypeStruct``; nothing is computed."""
+        native, args, kwargs = self._native(*trees.map_leaves(_struct, (tuple(args), kwargs)))
+        return native.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forget every compiled program."""
+        self._entries.clear()
+
+
+def jit(
+    f: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    explain: bool = False,
+) -> Any:
+    """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
+
+    Transforms may stand inside of ``f`` and around the result; ``fad.grad(fad.jit(f))`` runs a
+    compiled forward and a compiled backward call. Python code in ``f`` runs when it is traced, so
+    hooks, which must run each time, are refused there.
+
+    Arguments:
+        f: a fad function of pytrees of Tensors, without side effects but this one: Tensors among
+            its arguments may be changed in place, and are so for the caller after the call. Without
+            it, ``jit`` returns a decorator.
+        static_argnums, static_argnames: arguments that are not traced; each new value compiles
+            again. What is neither an array nor a number is static without being named.
+        donate_argnums, donate_argnames: arguments whose memory the results may take over; their
+            Tensors cannot be used after the call. A Tensor that a graph or a transform tracks
+            keeps its memory.
+        explain: log, under the name "fad.jit", why a call traces again; see `Compiled.explain`.
+
+    Returns:
+        A function that takes Tensors and arrays; Tensors come out if one goes in. It has
+        ``lower``, ``trace``, ``eval_shape``, ``clear_cache`` and ``explain``.
+
+    Raises:
+        GradientError: f closes over a Tensor that is tracked outside: pass it as an argument.
+        LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
+            from outside in place, or an argument that shares its storage with another one.
+        TypeError: a static argument is not hashable.
+
+    Source: ``jax.jit``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> float(fad.jit(fad.grad(fnp.sin))(0.0))
+    1.0
+    """
+    options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
+
+    def decorate(f: Callable[..., Any]) -> Compiled:
+        return Compiled(f, Arguments(f, "jit", *options), explain)
+
+    return decorate if f is None else decorate(f)
+
+
+def _check_changed(leaves: Sequence[Any], changed: Sequence[int]) -> None:
+    """Refuse, before anything runs, arguments that must not be changed as the function changes them."""
+    for k in changed:
+        x = leaves[k]
+        if not isinstance(x, Tensor):
+            continue
+        check_writable(x, "jit")
+        for j, y in enumerate(leaves):
+            if j != k and isinstance(y, Tensor) and (y is x or _share_storage(x, y)):
+                raise LevelError(
+                    f"jit: the function writes to argument leaf {k} ({describe(x)}), which shares its "
+                    f"storage with leaf {j}; inside of compiled code they are apart, and {j} would keep "
+                    "its old value. Pass one of them, or x.clone()."
+                )
+
+
+def _share_storage(x: Tensor, y: Tensor) -> bool:
+    return (
+        x.meta is not None
+        and y.meta is not None
+        and x.meta.storage is y.meta.storage is not UNSHARED
+    )
+
+
+def _surroundings() -> tuple[Any, ...]:
+    """What a trace can see beside its arguments."""
+    return (_named_axes(), _modes(), jaxapi.trace_context())
+
+
+def _named_axes() -> tuple[Any, ...]:
+    return tuple(
+        [
+            (level.axis_name, level.batch_size)
+            for level in state.levels
+            if isinstance(level, BatchLevel) and level.axis_name is not None
+        ]
+    )
+
+
+def _modes() -> tuple[Any, ...]:
+    return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks))
+
+
+def _differences(now: dict[str, str], old: dict[str, str]) -> list[str]:
+    lines = []
+    for name in [*now, *[n for n in old if n not in now]]:
+        new, was = now.get(name), old.get(name)
+        if new == was:
+            continue
+        if was is None:
+            lines.append(f"{name} is {new}, and was not there")
+        elif new is None:
+            lines.append(f"{name} is not there, and was {was}")
+        else:
+            lines.append(f"{name} is {new}, was {was}" if len(new) < 200 else f"{name} has changed")
+    return lines
+
+
+def _describe_leaf(x: Any) -> str:
+    if isinstance(x, Fixed):
+        return f"static {describe(x.value)}"
+    if not is_dynamic(x):
+        return f"static {describe(x)}"
+    if isinstance(x, (bool, int, float, complex)):
+        return f"a Python {type(x).__name__}"
+    aval = x if isinstance(x, jax.ShapeDtypeStruct) else aval_of(x)
+    weak = " (weakly typed)" if getattr(aval, "weak_type", False) else ""
+    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}"
+
+
+def _is_bare(x: Any) -> bool:
+    """Whether nothing tracks ``x``, so that its memory may be given away."""
+    if isinstance(x, Tensor):
+        if x.level is not ROOT or x.requires_grad:
+            return False
+        x = x.value
+    return not isinstance(x, jax.core.Tracer)
+
+
+def _struct(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        aval = x.aval
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return x
+
+
+def _untracked(x: Any) -> Any:
+    """``x`` as ``jax.jit`` may flatten it."""
+    if not isinstance(x, Tensor):
+        return x
+    if x.level is ROOT:
+        return new_tensor(x.value, ROOT)
+    return new_tensor(_struct(x), ROOT)
+
+
+class _Lanes:
+    """Stands for the lanes of whatever vmap of this axis name is around a call."""
+
+    __slots__ = ("axis_name",)
+
+    def __init__(self, axis_name: Any) -> None:
+        self.axis_name = axis_name
+
+    def find(self) -> Tensor:
+        """The operand that brings a collective to that vmap."""
+        levels = [x for x in state.levels if isinstance(x, BatchLevel)]
+        return marker_of([x for x in levels if x.axis_name == self.axis_name][-1])
+
+
+def _captured(x: Any) -> Any:
+    """What compiled code may keep of a value that it closes over."""
+    if not isinstance(x, Tensor):
+        return x
+    if isinstance(x.level, BatchLevel) and x is x.level.marker:
+        return _Lanes(x.level.axis_name)
+    if x.level is ROOT and not x.requires_grad:
+        return x.value
+    where = "the eager graph" if x.level is ROOT else repr(x.level)
+    raise GradientError(
+        f"jit: the compiled function closes over a Tensor ({describe(x)}) that is tracked by "
+        f"{where}. Compiled code outlives this call, so it cannot hold on to it: pass the Tensor "
+        "as an argument, or use stop_gradient on it."
+    )
