@@ -134,7 +134,7 @@ def _check_class(cls: Any) -> None:
     for rule in RULES:
         if own.get(rule) is not None and not isinstance(own[rule], staticmethod):
             raise RuleError(f"{name}.{rule} must be a static method: write @staticmethod above it")
-    if "vjp" in own and "backward" in own:
+    if own.get("vjp") is not None and own.get("backward") is not None:
         raise RuleError(
             f"{name} defines both vjp and backward, which are two names of one rule: keep one"
         )

@@ -8,58 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import fad
 import fad.numpy as fnp
+from fad.testing import assert_close as assert_close
+from fad.testing.comparison import bare as bare
+from fad.testing.stacks import IN_FAD as IN_FAD
+from fad.testing.stacks import IN_JAX as IN_JAX
 
 Fn = Callable[[Any], Any]
-
-
-def bare(tree: Any) -> Any:
-    """``tree`` with its Tensors as NumPy arrays."""
-    return jax.tree.map(
-        lambda x: np.asarray(x.array if isinstance(x, fad.Tensor) else x),
-        tree,
-        is_leaf=lambda x: isinstance(x, fad.Tensor),
-    )
-
-
-def assert_close(actual: Any, expected: Any, rtol: float = 1e-4, atol: float = 1e-5) -> None:
-    """Both trees have the same structure, shapes and dtypes, and values that agree."""
-    got, want = bare(actual), bare(expected)
-    assert jax.tree.structure(got) == jax.tree.structure(want), (
-        f"structure {jax.tree.structure(got)}, expected {jax.tree.structure(want)}"
-    )
-    for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        assert g.shape == w.shape, f"shape {g.shape}, expected {w.shape}"
-        assert g.dtype == w.dtype, f"dtype {g.dtype}, expected {w.dtype}"
-        scale = float(np.max(np.abs(w), initial=0.0)) if w.dtype.kind in "fc" else 0.0
-        np.testing.assert_allclose(g, w, rtol=rtol, atol=atol * max(1.0, scale))
-
-
-class Library:
-    """The names of fad, or of JAX, that programs written for both use."""
-
-    def __init__(self, **names: Any) -> None:
-        self.__dict__.update(names)
-
-
-_SHARED = ("grad", "value_and_grad", "vjp", "jvp", "linearize", "jacrev", "jacfwd", "vmap")
-IN_FAD = Library(
-    np=fnp,
-    lax=fad.lax,
-    nn=fad.nn,
-    scipy=fad.scipy,
-    **{name: getattr(fad, name) for name in _SHARED},
-)
-IN_JAX = Library(
-    np=jnp,
-    lax=jax.lax,
-    nn=jax.nn,
-    scipy=jax.scipy,
-    **{name: getattr(jax, name) for name in _SHARED},
-)
 
 
 def ramp(x: Any) -> jax.Array:
@@ -70,6 +27,18 @@ def ramp(x: Any) -> jax.Array:
 def is_idle() -> bool:
     """Whether no level runs here and recording is on."""
     return fad.dispatch.active_levels() == () and fad.is_grad_enabled()
+
+
+def modes() -> dict[str, Any]:
+    """Every mode of this thread and of the process that a call must leave as it was."""
+    state = fad.dispatch.state
+    return {
+        **{name: getattr(state, name) for name in fad.dispatch.STATE_NAMES},
+        "grad mode": fad.is_grad_enabled(),
+        "inference mode": fad.autograd.is_inference_mode_enabled(),
+        "anomaly mode": fad.tape.anomaly.mode.on,
+        "64 bits": jax.config.jax_enable_x64,
+    }
 
 
 @dataclasses.dataclass(frozen=True)

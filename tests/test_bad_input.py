@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_close, is_idle
+from helpers import assert_close, is_idle, modes
 
 import fad
 import fad.numpy as fnp
-from fad.errors import GradientError, HostValueError, LevelError, StructureError
+from fad import testing
+from fad.errors import GradientError, HostValueError, LevelError, RuleError, StructureError
 
 X = jnp.arange(3.0)
 W = jnp.ones((2, 3))
@@ -522,14 +523,650 @@ CASES = [
 ]
 
 
+# The eager tape, Tensors, hooks and Functions
+
+
+def leaf() -> Any:
+    return fad.tensor(X, requires_grad=True)
+
+
+def changed(write: Callable[[Any], Any]) -> Callable[[], Any]:
+    """A write to a leaf that requires grad, which must not be half done."""
+
+    def call() -> None:
+        x = leaf()
+        try:
+            write(x)
+        finally:
+            assert x.version == 0
+            assert_close(x.detach(), X)
+
+    return call
+
+
+def backward_twice() -> None:
+    y = (leaf() * 2.0 * leaf()).sum()
+    y.backward()
+    y.backward()
+
+
+def saved_then_changed() -> None:
+    a = leaf() * 1.0
+    y = (a * a).sum()
+    a.add_(1.0)
+    y.backward()
+
+
+def with_inference_tensor(use: Callable[[Any], Any]) -> Callable[[], Any]:
+    def call() -> None:
+        with fad.inference_mode():
+            x = fad.tensor(X)
+        use(x)
+
+    return call
+
+
+def with_hook(hook: Any) -> Callable[[], Any]:
+    def call() -> None:
+        x = leaf()
+        x.register_hook(hook)
+        x.sum().backward()
+
+    return call
+
+
+def nan_in_anomaly_mode() -> None:
+    with fad.autograd.detect_anomaly():
+        fnp.sqrt(leaf() * 0.0 - 1.0).sum().backward()
+
+
+class Multiply(fad.Function):
+    """For calls that do not fit."""
+
+    @staticmethod
+    def forward(x: Any, y: Any) -> Any:
+        return x * y
+
+    @staticmethod
+    def vjp(ctx: Any, g: Any) -> Any:
+        return ctx.result
+
+
+class Once(fad.Function):
+    """Its gradient must not be differentiated."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x * x
+
+    @staticmethod
+    @fad.autograd.once_differentiable
+    def vjp(ctx: Any, g: Any) -> Any:
+        return 2.0 * g
+
+
+def returned(rule: str, value: Any) -> Callable[[], Any]:
+    """Use a Function whose rule returns this."""
+
+    def call() -> None:
+        body = staticmethod(lambda *args: value)
+        forward = staticmethod(lambda x: x * 2.0)
+        bad = type("Bad", (fad.Function,), {"forward": forward, rule: body})
+        if rule == "jvp":
+            fad.jvp(bad.apply, (X,), (X,))
+        elif rule == "vmap":
+            fad.vmap(bad.apply)(W)
+        else:
+            fad.vjp(bad.apply, X)[1](X)
+
+    return call
+
+
+AUTOGRAD = fad.autograd
+CASES += [
+    # backward and autograd.grad
+    Case(
+        "backward of a vector",
+        lambda: (leaf() * 2).backward(),
+        GradientError,
+        ("scalar outputs", "(3,)", ".sum()"),
+    ),
+    Case(
+        "backward of a constant",
+        lambda: fad.tensor(X).sum().backward(),
+        GradientError,
+        ("does not require grad",),
+    ),
+    Case("backward twice", backward_twice, GradientError, ("second time", "retain_graph=T")),
+    Case(
+        "backward of a wrong shape",
+        lambda: (leaf() * 2).backward(jnp.ones(2)),
+        GradientError,
+        ("backward():", "(2,)", "(3,)"),
+    ),
+    Case(
+        "backward of complex",
+        lambda: (leaf() * 2).backward(1j * X),
+        GradientError,
+        ("complex", "real part"),
+    ),
+    Case(
+        "backward of a string",
+        lambda: (leaf() * 2).backward("s"),
+        TypeError,
+        ("Tensors or None", "str 's'"),
+    ),
+    Case(
+        "autograd.grad of what is unused",
+        lambda: AUTOGRAD.grad(leaf().sum(), leaf()),
+        GradientError,
+        ("not have been used", "allow_unused=True"),
+    ),
+    Case(
+        "autograd.grad in an array",
+        lambda: AUTOGRAD.grad(leaf().sum(), X),
+        TypeError,
+        ("input 0 must be a Tensor", "Array float32[3]"),
+    ),
+    Case(
+        "autograd.grad with too many gradients",
+        lambda: AUTOGRAD.grad([leaf().sum()], leaf(), [1.0, 2.0]),
+        GradientError,
+        ("1 tensors and 2 gradients",),
+    ),
+    Case(
+        "autograd.grad of no inputs",
+        lambda: AUTOGRAD.grad(leaf().sum(), []),
+        GradientError,
+        ("inputs", "cannot be empty"),
+    ),
+    Case(
+        "a saved value that was changed",
+        saved_then_changed,
+        GradientError,
+        ("modified by an inplace operation", "version 1", "x.clone()"),
+    ),
+    Case("nan in anomaly mode", nan_in_anomaly_mode, GradientError, ("sqrt", "nan")),
+    Case(
+        "the edge of a constant",
+        lambda: AUTOGRAD.get_gradient_edge(fad.tensor(X)),
+        GradientError,
+        ("gradient edge",),
+    ),
+    Case(
+        "a callback outside of a pass",
+        lambda: AUTOGRAD.queue_callback(print),
+        GradientError,
+        ("during backward pass",),
+    ),
+    # Writes in place
+    Case(
+        "a write to a leaf",
+        changed(lambda x: x.add_(1.0)),
+        GradientError,
+        ("a leaf Variable that requires grad", "x.clone()", "no_grad"),
+    ),
+    Case(
+        "an item of a leaf",
+        changed(lambda x: x.__setitem__(0, 1.0)),
+        GradientError,
+        ("x[i] = v", "leaf"),
+    ),
+    Case(
+        "a write to a view of a leaf",
+        changed(lambda x: x[:2].add_(1.0)),
+        GradientError,
+        ("add_:", "a view of a leaf"),
+    ),
+    Case(
+        "a write that needs another shape",
+        lambda: fad.tensor(X).add_(W),
+        ValueError,
+        ("add_:", "[3]", "[2, 3]", "cannot change the shape"),
+    ),
+    Case(
+        "a write that does not broadcast",
+        lambda: fad.tensor(X).add_(jnp.ones(4)),
+        TypeError,
+        ("add", "(3,)", "(4,)"),
+    ),
+    Case(
+        "an item of another shape",
+        lambda: fad.tensor(X).__setitem__(0, W),
+        ValueError,
+        ("broadcast", "(2, 3)", "()"),
+    ),
+    Case(
+        "a write of floats into integers",
+        lambda: fad.tensor(N).add_(1.5),
+        TypeError,
+        ("add_:", "float32", "int32", "astype"),
+    ),
+    Case(
+        "a write of complex into floats",
+        lambda: fad.tensor(X).mul_(1j),
+        TypeError,
+        ("complex64", "float32"),
+    ),
+    Case(
+        "a write to what was broadcast",
+        lambda: fnp.broadcast_to(fad.tensor(X), (2, 3)).add_(1.0),
+        ValueError,
+        ("single memory location", "clone()"),
+    ),
+    Case(
+        "fill_ with a vector",
+        lambda: fad.tensor(X).fill_(X),
+        ValueError,
+        ("fill_:", "no dimensions", "float32[3]"),
+    ),
+    Case("copy_ of None", lambda: fad.tensor(X).copy_(None), ValueError, ("None",)),
+    # Indexing
+    Case(
+        "an index out of range",
+        lambda: fad.tensor(X)[5],
+        IndexError,
+        ("index 5", "size 3", "Tensor float32[3]"),
+    ),
+    Case(
+        "too many indices",
+        lambda: fad.tensor(X)[0, 0],
+        IndexError,
+        ("too many indices", "1 dimensions", "2"),
+    ),
+    Case(
+        "an index that is a float",
+        lambda: fad.tensor(X)[1.5],
+        IndexError,
+        ("integers, slices", "float 1.5"),
+    ),
+    Case(
+        "a written index out of range",
+        lambda: fad.tensor(X).__setitem__((0, 0), 1.0),
+        IndexError,
+        ("too many indices",),
+    ),
+    # requires_grad and .grad
+    Case(
+        "an integer that requires grad",
+        lambda: fad.tensor(N, requires_grad=True),
+        TypeError,
+        ("floating or complex", "int32", "astype(float)"),
+    ),
+    Case(
+        "requires_grad_ of an integer",
+        lambda: fad.tensor(N).requires_grad_(),
+        TypeError,
+        ("floating or complex", "int32"),
+    ),
+    Case(
+        "requires_grad_ of what is computed",
+        lambda: (leaf() * 2).requires_grad_(False),
+        GradientError,
+        ("leaf", "x.detach()"),
+    ),
+    Case(
+        "requires_grad_ of an inference Tensor",
+        with_inference_tensor(lambda x: x.requires_grad_()),
+        GradientError,
+        ("inference tensor", "x.clone()"),
+    ),
+    Case(
+        "an inference Tensor on the tape",
+        with_inference_tensor(lambda x: x * leaf()),
+        GradientError,
+        ("Inference tensors cannot be saved", "clone"),
+    ),
+    Case(
+        "a .grad of another shape",
+        lambda: setattr(leaf(), "grad", fad.tensor(jnp.ones(2))),
+        GradientError,
+        ("grad must have the shape", "float32[3]", "float32[2]"),
+    ),
+    Case(
+        "a .grad of another dtype",
+        lambda: setattr(leaf(), "grad", fad.tensor(N)),
+        GradientError,
+        ("float32[3]", "int32[3]"),
+    ),
+    Case("a .grad that is a string", lambda: setattr(leaf(), "grad", "s"), TypeError, ("'s'",)),
+    Case(
+        "retain_grad of a constant",
+        lambda: fad.tensor(X).retain_grad(),
+        GradientError,
+        ("retain_grad", "requires_grad=False"),
+    ),
+    # Hooks and modes
+    Case(
+        "a hook on a constant",
+        lambda: fad.tensor(X).register_hook(print),
+        GradientError,
+        ("hook", "doesn't require gradient"),
+    ),
+    Case(
+        "a hook that is no function",
+        lambda: leaf().register_hook(3),
+        TypeError,
+        ("a hook must be callable", "int 3"),
+    ),
+    Case(
+        "a hook that changes the shape",
+        with_hook(lambda g: jnp.ones(2)),
+        GradientError,
+        ("changed the size", "[3]", "[2]"),
+    ),
+    Case("a hook that returns a string", with_hook(lambda g: "s"), Exception, ("s",)),
+    Case(
+        "a post hook on what is computed",
+        lambda: (leaf() * 2).register_post_accumulate_grad_hook(print),
+        GradientError,
+        ("non-leaf",),
+    ),
+    Case(
+        "a multi hook that is no function",
+        lambda: AUTOGRAD.register_multi_grad_hook([leaf()], 3),
+        TypeError,
+        ("register_multi_grad_hook", "int 3"),
+    ),
+    Case(
+        "a multi hook in another mode",
+        lambda: AUTOGRAD.register_multi_grad_hook([leaf()], print, mode="some"),
+        ValueError,
+        ("'all', 'any'", "some"),
+    ),
+    Case(
+        "saved hooks that are no functions",
+        lambda: AUTOGRAD.saved_tensors_hooks(1, 2),
+        TypeError,
+        ("saved_tensors_hooks", "int 1"),
+    ),
+    Case(
+        "no_grad around a number",
+        lambda: fad.no_grad(3),
+        TypeError,
+        ("no_grad", "only functions", "int 3"),
+    ),
+    Case(
+        "no_grad around a class",
+        lambda: fad.no_grad(Multiply),
+        TypeError,
+        ("no_grad", "methods of Multiply"),
+    ),
+    # Making Tensors, and taking them apart
+    Case("a Tensor of a string", lambda: fad.tensor("s"), TypeError, ("'s'",)),
+    Case(
+        "a Tensor of a ragged list",
+        lambda: fad.tensor([[1], [2, 3]]),
+        ValueError,
+        ("inhomogeneous",),
+    ),
+    Case("a Tensor of an object", lambda: fad.tensor(object()), TypeError, ("object",)),
+    Case("a Tensor of an unknown dtype", lambda: fad.tensor(X, dtype="no"), TypeError, ("'no'",)),
+    Case("a Tensor to nowhere", lambda: fad.tensor(X).to("nowhere"), TypeError, ("'nowhere'",)),
+    Case("item of a vector", lambda: fad.tensor(X).item(), ValueError, ("size 1",)),
+    Case(
+        "the truth of a vector", lambda: bool(fad.tensor(X)), ValueError, ("ambiguous", "a.any()")
+    ),
+    Case("float of a vector", lambda: float(fad.tensor(X)), TypeError, ("scalar",)),
+    Case("the length of a scalar", lambda: len(fad.tensor(1.0)), TypeError, ("0-d Tensor",)),
+    Case("iteration over a scalar", lambda: list(fad.tensor(1.0)), TypeError, ("0-d Tensor",)),
+    Case(
+        "an attribute that is not there",
+        lambda: fad.tensor(X).nothing,
+        AttributeError,
+        ("'Tensor'", "nothing"),
+    ),
+    Case(
+        "a new attribute",
+        lambda: setattr(fad.tensor(X), "nothing", 1),
+        AttributeError,
+        ("nothing",),
+    ),
+    # Operations
+    Case(
+        "operands that do not broadcast",
+        lambda: fad.tensor(X) + fad.tensor(jnp.ones(2)),
+        TypeError,
+        ("(3,)", "(2,)"),
+    ),
+    Case("a Tensor and a string", lambda: fad.tensor(X) + "s", TypeError, ("'Tensor' and 'str'",)),
+    Case("a Tensor and None", lambda: None + fad.tensor(X), TypeError, ("NoneType",)),
+    Case(
+        "matmul of shapes that do not fit",
+        lambda: fad.tensor(X) @ fad.tensor(W),
+        TypeError,
+        ("(3,)", "(2,)"),
+    ),
+    Case(
+        "a reshape to another size",
+        lambda: fad.tensor(X).reshape(2, 2),
+        TypeError,
+        ("(3,)", "(2, 2)"),
+    ),
+    Case(
+        "a name that numpy has not", lambda: fnp.nothing, AttributeError, ("fad.numpy", "nothing")
+    ),
+    Case(
+        "an axis out of range",
+        lambda: fnp.sum(fad.tensor(X), axis=3),
+        ValueError,
+        ("axis 3", "dimension 1"),
+    ),
+    Case(
+        "a keyword that is not there",
+        lambda: fnp.sum(fad.tensor(X), ax=3),
+        TypeError,
+        ("fad.numpy.sum()", "'ax'"),
+    ),
+    Case("a missing argument", lambda: fnp.sin(), TypeError, ("sin()", "'x'")),
+    Case("a list for an array", lambda: fnp.sin([1.0, 2.0]), TypeError, ("sin", "list")),
+    Case("an integer for lax", lambda: fad.lax.sin(fad.tensor(N)), TypeError, ("sin", "int32")),
+    Case(
+        "an einsum that does not fit",
+        lambda: fnp.einsum("ij,jk", fad.tensor(W), fad.tensor(W)),
+        ValueError,
+        ("'j'",),
+    ),
+    Case(
+        "the inverse of what is not square",
+        lambda: fnp.linalg.inv(fad.tensor(W)),
+        ValueError,
+        ("inv", "(2, 3)"),
+    ),
+    Case("a key that is a number", lambda: fad.random.normal(3, (2,)), TypeError, ("key",)),
+    Case(
+        "a scan body without a pair",
+        lambda: fad.lax.scan(lambda c, x: (c,), 0.0, X),
+        TypeError,
+        ("scan", "pair"),
+    ),
+    Case(
+        "a carry that changes",
+        lambda: fad.lax.scan(lambda c, x: (jnp.ones(2), x), 0.0, X),
+        TypeError,
+        ("carry", "float32[2]"),
+    ),
+    Case(
+        "branches that differ",
+        lambda: fad.lax.cond(True, lambda: 1.0, lambda: X),
+        TypeError,
+        ("cond", "float32[3]"),
+    ),
+    Case(
+        "a key that all lanes share",
+        lambda: fad.vmap(lambda x: x + fad.random.normal(jax.random.key(0)))(X),
+        LevelError,
+        ("fad.random.normal", "randomness='different'"),
+    ),
+    # Functions
+    Case("a Function as a call", lambda: Multiply(X, X), TypeError, ("Multiply.apply",)),
+    Case(
+        "too few arguments of apply",
+        lambda: Multiply.apply(X),
+        TypeError,
+        ("Multiply.apply(x", "missing a required argument", "'y'"),
+    ),
+    Case(
+        "a Function without forward",
+        lambda: type("Empty", (fad.Function,), {}).apply(X),
+        RuleError,
+        ("Empty has no forward",),
+    ),
+    Case(
+        "a second derivative of once_differentiable",
+        lambda: fad.grad(fad.grad(Once.apply))(2.0),
+        GradientError,
+        ("Once.vjp", "@once_differentiable"),
+    ),
+    Case(
+        "a gradient of another shape",
+        returned("vjp", jnp.ones(2)),
+        RuleError,
+        ("Bad.vjp", "argument 'x'", "(2,)", "(3,)"),
+    ),
+    Case(
+        "two gradients for one argument",
+        returned("vjp", (X, X)),
+        RuleError,
+        ("Bad.vjp", "argument 'x'", "(3,)", "tuple"),
+    ),
+    Case(
+        "a gradient that is a string",
+        returned("backward", "g"),
+        RuleError,
+        ("Bad.backward", "argument 'x'", "str 'g'"),
+    ),
+    Case(
+        "a tangent of another shape",
+        returned("jvp", jnp.ones(2)),
+        RuleError,
+        ("Bad.jvp", "output 0", "(2,)", "(3,)"),
+    ),
+    Case(
+        "a tangent that is a string",
+        returned("jvp", "t"),
+        RuleError,
+        ("Bad.jvp", "output 0", "str 't'"),
+    ),
+    Case(
+        "a vmap rule without out_dims",
+        returned("vmap", X),
+        RuleError,
+        ("Bad.vmap", "pair (output, out_dims)"),
+    ),
+    Case(
+        "out_dims without a batch",
+        returned("vmap", (X, 0)),
+        RuleError,
+        ("Bad.vmap", "(3,)", "batch of 2", "out_dims 0"),
+    ),
+    # The bridge
+    Case(
+        "to_jax of a number",
+        lambda: fad.to_jax(3),
+        TypeError,
+        ("to_jax: the first argument must be a function", "int 3"),
+    ),
+    Case(
+        "from_jax of a number",
+        lambda: fad.from_jax(3),
+        TypeError,
+        ("from_jax: the first argument must be a function", "int 3"),
+    ),
+    Case(
+        "to_jax that returns a tracked Tensor",
+        lambda: fad.to_jax(lambda x: leaf())(X),
+        LevelError,
+        ("to_jax:", "lose its derivative", "stop_gradient"),
+    ),
+    Case("jit that returns a string", lambda: fad.jit(lambda x: "s")(X), TypeError, ("str",)),
+    Case(
+        "jvp with too few primals", lambda: fad.jvp(lambda x, y: x, (X,), (X,)), TypeError, ("'y'",)
+    ),
+    Case(
+        "grad of a function without arguments",
+        lambda: fad.grad(lambda: 1.0)(),
+        StructureError,
+        ("argnums=0", "0 positional"),
+    ),
+    Case(
+        "too many tangents for linearize",
+        lambda: fad.linearize(fnp.sin, X)[1](X, X),
+        StructureError,
+        ("jvp_fn:", "(*, *)"),
+    ),
+    Case(
+        "vjp without aux",
+        lambda: fad.vjp(lambda x: x, X, has_aux=True),
+        TypeError,
+        ("vjp:", "pair (output, aux)"),
+    ),
+    Case(
+        "functional.jacobian of a number",
+        lambda: AUTOGRAD.functional.jacobian(3, X),
+        TypeError,
+        ("must be a function", "int 3"),
+    ),
+    Case(
+        "functional.hessian of a vector",
+        lambda: AUTOGRAD.functional.hessian(lambda x: x, X),
+        GradientError,
+        ("real scalar", "(3,)"),
+    ),
+    Case(
+        "functional.vjp of a vector without v",
+        lambda: AUTOGRAD.functional.vjp(lambda x: x, X),
+        GradientError,
+        ("vector v", "single element"),
+    ),
+    Case(
+        "functional.hvp with another shape",
+        lambda: AUTOGRAD.functional.hvp(fnp.sum, X, jnp.ones(2)),
+        StructureError,
+        ("float32[3]", "float32[2]"),
+    ),
+    # Checkers
+    Case(
+        "gradcheck of a number",
+        lambda: testing.gradcheck(3.0, X),
+        TypeError,
+        ("gradcheck:", "float 3.0"),
+    ),
+    Case(
+        "gradcheck of integers",
+        lambda: testing.gradcheck(fnp.sin, N),
+        ValueError,
+        ("gradcheck", "floating or complex"),
+    ),
+    Case(
+        "an unknown law",
+        lambda: testing.check_function(Once, X, skip=("speed",)),
+        StructureError,
+        ("'speed' is no law", "deterministic"),
+    ),
+    Case(
+        "check_function of a number",
+        lambda: testing.check_function(3.0, X),
+        TypeError,
+        ("check_function:", "float 3.0"),
+    ),
+]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_bad_input(case: Case) -> None:
+    before = modes()
     with pytest.raises(case.error) as caught:
         case.call()
     message = str(caught.value)
     for word in case.words:
         assert word in message, f"{word!r} is not in: {message}"
-    assert is_idle()
+    assert modes() == before
+
+
+def test_there_are_enough_bad_calls() -> None:
+    assert len(CASES) >= 180
+    assert len({case.name for case in CASES}) == len(CASES)
 
 
 NESTINGS: dict[str, Callable[[Callable[[], Any]], Any]] = {

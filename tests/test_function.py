@@ -20,6 +20,8 @@ import fad.numpy as fnp
 from fad.errors import GradientError, LevelError, RuleError
 from fad.once import once_differentiable
 from fad.tensor import storage_of
+from fad.testing import assert_same_program
+from fad.testing.stacks import TRANSFORMS
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 2.0, -1.0])
@@ -114,13 +116,10 @@ def test_both_styles_under_every_first_order_transform(F):
     out.backward(V)
     expected = jax.vjp(plain, X, Y)[1](V)
     assert_close((x.grad, y.grad), expected)
-    assert_close(fad.vjp(F.apply, X, Y)[1](V), expected)
     assert_close(fad.grad(lambda x, y: F.apply(x, y) @ V, (0, 1))(X, Y), expected)
-    assert_close(fad.jvp(F.apply, (X, Y), (V, V)), jax.jvp(plain, (X, Y), (V, V)))
-    assert_close(fad.linearize(F.apply, X, Y)[1](V, V), jax.jvp(plain, (X, Y), (V, V))[1])
-    assert_close(fad.jacrev(F.apply)(X, Y), jax.jacrev(plain)(X, Y))
-    assert_close(fad.jacfwd(F.apply, 1)(X, Y), jax.jacfwd(plain, 1)(X, Y))
     assert_close(fad.vmap(F.apply, (0, None))(X, Y), jax.vmap(plain, (0, None))(X, Y))
+    stacks = [(), *[(name,) for name in TRANSFORMS]]
+    assert_same_program(F.apply, plain, X, Y, stacks=stacks)
 
 
 def test_backward_is_another_name_of_vjp():
@@ -806,6 +805,28 @@ def test_mark_dirty_under_transforms(F):
     assert_close(fad.grad(lambda x: f(x).sum())(X), 8 * X)
     assert_close(fad.vmap(f)(jnp.stack([X, X])), jnp.stack([4 * X * X] * 2))
     assert_close(fad.jit(f)(X), 4 * X * X)
+
+
+@pytest.mark.parametrize("F", [Doubled, DoubledOneMethod])
+def test_mark_dirty_where_the_body_runs_again_for_a_derivative(F):
+    class Quiet(F):
+        @staticmethod
+        def vjp(ctx, g, h):
+            return 2 * g, h
+
+    def f(x):
+        z = x * 1.0
+        Quiet.apply(z, Y)
+        return (z * z).sum()
+
+    rows = jnp.stack([X, V])
+    assert_close(fad.grad(lambda x: fad.vmap(f)(x).sum())(rows), 8 * rows)
+    assert_close(fad.jvp(fad.grad(f), (X,), (V,))[1], 8 * V)
+    assert_close(fad.grad(lambda x: fad.grad(f)(x).sum())(X), jnp.full(3, 8.0))
+    native = lambda x: Quiet.apply(x, Y)[0]
+    assert_close(jax.grad(lambda x: native(x).sum())(X), jnp.full(3, 2.0))
+    assert_close(jax.jvp(native, (X,), (V,))[1], 2 * V)
+    assert_close(jax.vmap(jax.grad(lambda x: native(x).sum()))(rows), jnp.full((2, 3), 2.0))
 
 
 @pytest.mark.parametrize("F", [Doubled, DoubledOneMethod])
@@ -1906,6 +1927,7 @@ def test_malformed_rules_are_refused_when_the_class_is_made(rules, message):
 
 def test_well_formed_rules_of_every_shape_are_accepted():
     make = lambda **rules: type("Good", (fad.Function,), {"forward": body("x", "y"), **rules})
+    make(vjp=None, backward=body("ctx", "g"))  # None takes an inherited rule back
     make(vjp=body("ctx", "g", "h"))
     make(vjp=body("ctx", "*gs"), jvp=body("ctx", "*ts"), vmap=body("info", "in_dims", "*args"))
     make(jvp=body("ctx", "x_t", "y_t", "more=None"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,11 +81,18 @@ LAYERS = [
     "signatures",
     "bridge",
     "compilation",
+    "testing.*",
     "testing",
     "viz",
     "",
 ]
 RUNTIME = {"jax", "numpy"}
+# What modules need that only tests import.
+IN_TESTS = {
+    "testing.strategies": {"hypothesis"},
+    "testing.fuzz": {"hypothesis", "torch"},
+    "testing.plugin": {"pytest"},
+}
 # The only module that may reach for what JAX does not publish.
 DOOR = "jaxapi"
 NOT_PUBLIC = (
@@ -180,7 +188,9 @@ def layer_errors(module: str, source: str, is_package: bool = False) -> list[str
 
 
 def third_party_errors(module: str, source: str) -> list[str]:
-    allowed = RUNTIME | {"fad", "__future__"} | set(sys.stdlib_module_names)
+    allowed = (
+        RUNTIME | IN_TESTS.get(module, set()) | {"fad", "__future__"} | set(sys.stdlib_module_names)
+    )
     return [
         f"fad.{module}:{line} imports {name}; at run time fad needs only {sorted(RUNTIME)}"
         for line, name in imported(ast.parse(source), module, False)
@@ -384,3 +394,11 @@ def test_the_range_of_jax_is_checked_at_import_and_is_the_packages() -> None:
         patch.setattr(jax, "__version__", "0.13.1")
         with pytest.raises(ImportError, match=r"found jax 0\.13\.1"):
             exec(compile(source, jaxapi.__file__, "exec"), {"__name__": "jaxapi"})
+
+
+def test_fad_alone_imports_nothing_for_tests() -> None:
+    code = "import sys, fad; print([m for m in sys.modules if m in ('hypothesis', 'pytest', 'fad.testing')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.strip() == "[]"

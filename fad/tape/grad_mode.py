@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fad.dispatch import Level, last_level_id, map_tensors, state
+from fad.errors import describe
 from fad.tensor import Tensor, meta_of, storage_of
 
 __all__ = [
@@ -95,6 +96,10 @@ class _GradMode:
         return _GradMode(self.enabled)
 
     def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(f):
+            raise TypeError(
+                f"{type(self).__name__}: only functions can be decorated, got {describe(f)}"
+            )
         if inspect.isclass(f):
             raise TypeError(
                 f"{type(self).__name__}: decorate the methods of {f.__name__}, not the class"

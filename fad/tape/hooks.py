@@ -277,6 +277,8 @@ def register_multi_grad_hook(
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    if not callable(fn):
+        raise TypeError(f"register_multi_grad_hook: fn must be a function, got {describe(fn)}")
     lock = threading.Lock()
     if mode == "any":
         done: weakref.WeakSet[Any] = weakref.WeakSet()

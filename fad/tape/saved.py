@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fad.dispatch import Level, state
-from fad.errors import GradientError
+from fad.errors import GradientError, describe
 from fad.graph import Node, refuse_in_traced_code
 from fad.tensor import Tensor, new_tensor
 
@@ -257,6 +257,11 @@ class saved_tensors_hooks:
     __slots__ = ("_saved", "hooks")
 
     def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        for hook in (pack_hook, unpack_hook):
+            if not callable(hook):
+                raise TypeError(
+                    f"saved_tensors_hooks: the hooks must be functions, got {describe(hook)}"
+                )
         self.hooks = (pack_hook, unpack_hook)
         self._saved: list[Any] = []
 

@@ -1,0 +1,310 @@
+"""The laws of vmap: it is a loop over lanes, in every position of a stack."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from fad.testing.comparison import bare, difference
+from fad.testing.laws import violation
+from fad.testing.subjects import Case, NotChecked, Violation, random_like
+from fad.transforms.batching import vmap
+from fad.transforms.forward import jvp
+from fad.transforms.reverse import vjp
+
+__all__ = [
+    "batched",
+    "jvp_of_vmap",
+    "nested",
+    "vjp_of_vmap",
+    "vmap_of_jvp",
+    "vmap_of_vjp",
+]
+
+Violations = Iterator[Violation]
+Dims = tuple[int | None, ...]
+
+
+def combinations(count: int, every: bool) -> list[tuple[Dims, int]]:
+    """in_dims for ``count`` arrays, with the number of the array that is new in each (-1: none).
+
+    The first is the plainest; each of the next differs from it in one array.
+    """
+    found: list[tuple[Dims, int]] = [((0,) * count, -1)]
+    for k in range(count):
+        for d in (None, -1) if count > 1 else (-1,):
+            found.append(((*[0] * k, d, *[0] * (count - k - 1)), k))
+        if count > 2:
+            found.append(((*[None] * k, 0, *[None] * (count - k - 1)), k))
+    if every and count <= 3:
+        seen = {dims for dims, _ in found}
+        rest = itertools.product((0, None, -1), repeat=count)
+        found += [(d, -1) for d in rest if d not in seen and any(x is not None for x in d)]
+    return found
+
+
+def lanes(case: Case, dims: Dims, size: int, seed: int = 3) -> list[np.ndarray]:
+    """The arrays of a case with ``size`` lanes along ``dims``."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for a, d in zip(case.arrays, dims, strict=True):
+        if d is None:
+            found.append(a)
+            continue
+        rows = [a]
+        for k in range(1, max(size, 1)):
+            if a.dtype.kind in "fc" or a.dtype.kind == "V":
+                rows.append((a * (1.0 - 0.1 * k) + 0.05 * random_like(a, rng)).astype(a.dtype))
+            else:
+                rows.append(a)
+        found.append(np.stack(rows[: max(size, 1)], d).take(range(size), d))
+    return found
+
+
+def lane(arrays: Sequence[Any], dims: Dims, k: int) -> list[np.ndarray]:
+    """Lane ``k`` of batched arrays."""
+    return [a if d is None else np.take(a, k, d) for a, d in zip(arrays, dims, strict=True)]
+
+
+def _run(case: Case, arrays: Sequence[Any], dims: Dims, out_dims: int = 0) -> list[np.ndarray]:
+    given = [jnp.asarray(a) for a in arrays]
+    return [
+        bare(o)
+        for o in vmap(lambda *v: case.subject.call(v), in_dims=dims, out_dims=out_dims)(*given)
+    ]
+
+
+def _loop(case: Case, arrays: Sequence[Any], dims: Dims, size: int) -> list[np.ndarray]:
+    """What vmap must give, lane by lane."""
+    rows = []
+    for k in range(size):
+        given = [jnp.asarray(a) for a in lane(arrays, dims, k)]
+        rows.append([bare(o) for o in case.subject.call(given)])
+    if not rows:
+        return [np.zeros((0, *o.shape), o.dtype) for o in case.outs]
+    return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _named(case: Case, at: int, dims: Dims) -> str:
+    return "" if at < 0 else case.subject.argument(at)
+
+
+def batched(case: Case) -> Violations:
+    """vmap equals the stacked loop, for in_dims None, 0 and -1 and batches of 3, 1 and 0 lanes."""
+    s = case.subject
+    if not case.arrays:
+        raise NotChecked("no argument is an array")
+    own = s.has("vmap")
+    for number, (dims, at) in enumerate(combinations(len(case.arrays), own)):
+        for size in (3, 1, 0) if own or number == 0 else (3,):
+            if size == 0 and number > 0 and not own:
+                continue
+            how = f"in_dims={dims if len(dims) > 1 else dims[0]}, batch size {size}"
+            arrays = lanes(case, dims, size)
+            try:
+                got = _run(case, arrays, dims)
+            except Exception as error:
+                found = s.judge("vmap", error, f"{case}; {how}")
+                rule = s.rule("vmap") if found.rule == "apply" else found.rule
+                argument = found.argument or _named(case, at, dims)
+                yield Violation("vmap", s.name, rule, argument, found.what, case=f"{case}; {how}")
+                return
+            want = _loop(case, arrays, dims, size)
+            for k, (g, w) in enumerate(zip(got, want, strict=True)):
+                if g.dtype != w.dtype:
+                    what = f"output {k} has dtype {g.dtype} under vmap, and {w.dtype} without"
+                    yield violation(case, "dtype", s.rule("vmap"), "", what, g, w, how)
+                    return
+                if case.differs(g, w):
+                    what = f"output {k} differs from a loop over lanes, with {how}"
+                    name = _named(case, at, dims)
+                    yield violation(case, "vmap", s.rule("vmap"), name, what, g, w, how)
+                    return
+    # Where the batch goes to.
+    dims = (0,) * len(case.arrays)
+    arrays = lanes(case, dims, 3)
+    for g, w in zip(_run(case, arrays, dims, -1), _run(case, arrays, dims), strict=True):
+        if case.differs(np.moveaxis(g, -1, 0), w):
+            what = "with out_dims=-1 the output is not that with out_dims=0, moved"
+            yield violation(case, "vmap", s.rule("vmap"), "", what, g, w, "out_dims=-1")
+            return
+
+
+def nested(case: Case) -> Violations:
+    """vmap of vmap is a loop over vmap."""
+    s = case.subject
+    count = len(case.arrays)
+    if not count:
+        raise NotChecked("no argument is an array")
+    options: list[tuple[Dims, Dims]] = [((0,) * count, (0,) * count)]
+    if count > 1:
+        options.append(((0, *[None] * (count - 1)), (*[None] * (count - 1), 0)))
+    for inner, outer in options:
+        rows = lanes(case, inner, 2)
+        again = Case.__new__(Case)
+        again.arrays = rows
+        both = lanes(again, outer, 3, seed=4)
+        # An outer dimension 0 comes before the inner one.
+        run = vmap(vmap(lambda *v: s.call(v), in_dims=inner), in_dims=outer)
+        got = [bare(o) for o in run(*[jnp.asarray(a) for a in both])]
+        loop = [_run(case, lane(both, outer, k), inner) for k in range(3)]
+        for k, g in enumerate(got):
+            want = np.stack([row[k] for row in loop])
+            if case.differs(g, want):
+                what = f"output {k} of vmap of vmap differs from a loop over vmap"
+                how = f"in_dims={inner} inside, {outer} outside"
+                yield violation(case, "nested vmap", s.rule("vmap"), "", what, g, want, how)
+                return
+
+
+# With derivatives
+
+
+def _dims_for_derivatives(case: Case) -> list[Dims]:
+    count = len(case.arrays)
+    found: list[Dims] = [(0,) * count]
+    if count > 1:
+        found.append((0, *[None] * (count - 1)))
+        found.append((*[None] * (count - 1), -1))
+    return found
+
+
+SIZE = 3
+
+
+def _cotangents(case: Case) -> list[np.ndarray]:
+    rng = np.random.default_rng(case.seed + 5)
+    return [np.stack([random_like(y, rng) for _ in range(SIZE)]) for y in case.ys]
+
+
+def _lane_case(case: Case, arrays: Sequence[Any], dims: Dims, k: int) -> Case:
+    """Lane ``k`` as a case with the same directions."""
+    found: Case = Case.__new__(Case)
+    found.__dict__.update(case.__dict__)
+    found.arrays = lane(arrays, dims, k)
+    found.xs = [found.arrays[i] for i in case.moving]
+    return found
+
+
+def _compare_lanes(
+    case: Case, law: str, rule: str, got: Sequence[Any], want: Sequence[Any], dims: Dims, label: Any
+) -> Violations:
+    for i, (g, w) in enumerate(zip(got, want, strict=True)):
+        if difference(g, w, *[max(case.precision.fine, 1e-7)] * 2) is not None:
+            how = f"in_dims={dims if len(dims) > 1 else dims[0]}"
+            what = f"{law} differs from a loop over lanes"
+            yield violation(case, law, rule, label(i), what, g, w, how)
+            return
+
+
+def vmap_of_vjp(case: Case) -> Violations:
+    """vmap of the vjp is a loop over the vjp."""
+    case.need_derivative()
+    s, ws = case.subject, _cotangents(case)
+    for dims in _dims_for_derivatives(case):
+        arrays = lanes(case, dims, SIZE)
+
+        def run(ws: Any, *given: Any) -> Any:
+            def f(*xs: Any) -> Any:
+                full = list(given)
+                for k, x in zip(case.moving, xs, strict=True):
+                    full[k] = x
+                outs = s.call(full)
+                return [outs[k] for k in case.moving_outs]
+
+            return vjp(f, *[given[k] for k in case.moving])[1](ws)
+
+        mapped = vmap(run, in_dims=(0, *dims))
+        got = bare(mapped([jnp.asarray(w) for w in ws], *[jnp.asarray(a) for a in arrays]))
+        rows = [_lane_case(case, arrays, dims, k).pull([w[k] for w in ws]) for k in range(SIZE)]
+        want = [np.stack(column) for column in zip(*rows, strict=True)]
+        yield from _compare_lanes(
+            case, "vmap of vjp", s.rule("vjp"), got, want, dims, case.argument
+        )
+
+
+def vmap_of_jvp(case: Case) -> Violations:
+    """vmap of the jvp is a loop over the jvp."""
+    case.need_derivative()
+    s = case.subject
+    rng = np.random.default_rng(case.seed + 6)
+    vs = [np.stack([random_like(x, rng) for _ in range(SIZE)]) for x in case.xs]
+    for dims in _dims_for_derivatives(case):
+        arrays = lanes(case, dims, SIZE)
+
+        def run(vs: Any, *given: Any) -> Any:
+            def f(*xs: Any) -> Any:
+                full = list(given)
+                for k, x in zip(case.moving, xs, strict=True):
+                    full[k] = x
+                outs = s.call(full)
+                return [outs[k] for k in case.moving_outs]
+
+            return jvp(f, tuple([given[k] for k in case.moving]), tuple(vs))[1]
+
+        mapped = vmap(run, in_dims=(0, *dims))
+        got = bare(mapped([jnp.asarray(v) for v in vs], *[jnp.asarray(a) for a in arrays]))
+        rows = [_lane_case(case, arrays, dims, k).push([v[k] for v in vs]) for k in range(SIZE)]
+        want = [np.stack(column) for column in zip(*rows, strict=True)]
+        yield from _compare_lanes(
+            case, "vmap of jvp", s.rule("jvp"), got, want, dims, lambda k: f"output {k}"
+        )
+
+
+def _vmapped(case: Case, given: Sequence[Any], dims: Dims) -> Callable[..., list[Any]]:
+    """vmap of the call, as a function of the arrays that are differentiated."""
+
+    def f(*xs: Any) -> list[Any]:
+        full: list[Any] = list(given)
+        for k, x in zip(case.moving, xs, strict=True):
+            full[k] = x
+        outs = vmap(lambda *v: case.subject.call(v), in_dims=dims)(*full)
+        return [outs[k] for k in case.moving_outs]
+
+    return f
+
+
+def vjp_of_vmap(case: Case) -> Violations:
+    """The vjp of vmap is the stacked vjp; summed over lanes where an input is shared by them."""
+    case.need_derivative()
+    s, ws = case.subject, _cotangents(case)
+    for dims in _dims_for_derivatives(case):
+        arrays = lanes(case, dims, SIZE)
+        given = [jnp.asarray(a) for a in arrays]
+        f = _vmapped(case, given, dims)
+
+        got = bare(vjp(f, *[given[k] for k in case.moving])[1]([jnp.asarray(w) for w in ws]))
+        rows = [_lane_case(case, arrays, dims, k).pull([w[k] for w in ws]) for k in range(SIZE)]
+        want = []
+        for i, column in zip(case.moving, zip(*rows, strict=True), strict=True):
+            d = dims[i]
+            want.append(np.sum(column, 0) if d is None else np.stack(column, d))
+        want = [np.asarray(w, g.dtype) for w, g in zip(want, got, strict=True)]
+        yield from _compare_lanes(
+            case, "vjp of vmap", s.rule("vjp"), got, want, dims, case.argument
+        )
+
+
+def jvp_of_vmap(case: Case) -> Violations:
+    """The jvp of vmap is the stacked jvp."""
+    case.need_derivative()
+    s = case.subject
+    rng = np.random.default_rng(case.seed + 7)
+    for dims in _dims_for_derivatives(case):
+        arrays = lanes(case, dims, SIZE)
+        given = [jnp.asarray(a) for a in arrays]
+        vs = [random_like(arrays[k], rng) for k in case.moving]
+        f = _vmapped(case, given, dims)
+
+        xs = tuple([given[k] for k in case.moving])
+        got = bare(jvp(f, xs, tuple([jnp.asarray(v) for v in vs]))[1])
+        moving = tuple([dims[k] for k in case.moving])
+        rows = [_lane_case(case, arrays, dims, k).push(lane(vs, moving, k)) for k in range(SIZE)]
+        want = [np.stack(column) for column in zip(*rows, strict=True)]
+        yield from _compare_lanes(
+            case, "jvp of vmap", s.rule("jvp"), got, want, dims, lambda k: f"output {k}"
+        )

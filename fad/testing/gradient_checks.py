@@ -1,0 +1,500 @@
+"""``gradcheck`` and ``gradgradcheck``: derivatives against finite differences, as in PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import trees
+from fad.errors import FadError, describe
+from fad.jaxapi import is_inexact
+from fad.methods import tensor
+from fad.tape.engine import grad
+from fad.tensor import Tensor
+from fad.testing.comparison import bare
+from fad.testing.finite_differences import (
+    coordinates,
+    directional,
+    inner,
+    jacobian,
+    real_coordinates,
+)
+from fad.transforms.batching import vmap
+from fad.transforms.forward import jvp
+from fad.transforms.reverse import vjp
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(FadError, RuntimeError):
+    """A derivative is not what finite differences say."""
+
+
+@dataclasses.dataclass
+class _Problem:
+    """A function of the leaves that are checked, and what these are called."""
+
+    func: Callable[..., Any]
+    leaves: list[Any]
+    structure: Any
+    checked: list[int]
+    names: list[str]
+    spread: bool
+
+    def call(self, xs: Sequence[Any]) -> list[Any]:
+        """The outputs of floating or complex dtype, for these values of the checked leaves."""
+        leaves = list(self.leaves)
+        for k, x in zip(self.checked, xs, strict=True):
+            leaves[k] = x
+        inputs = trees.unflatten(self.structure, leaves)
+        out = self.func(*inputs) if self.spread else self.func(inputs)
+        found = [o for o in trees.flatten(out)[0] if isinstance(o, (Tensor, jax.Array, np.ndarray))]
+        return [o for o in found if is_inexact(o.dtype)]
+
+    def numbers(self, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """`call` from arrays to arrays."""
+        return [bare(o) for o in self.call([tensor(x) for x in xs])]
+
+    def variables(self) -> list[Tensor]:
+        """The checked leaves as fresh Tensors of the eager graph."""
+        return [tensor(self.leaves[k], requires_grad=True) for k in self.checked]
+
+    def values(self) -> list[np.ndarray]:
+        """The checked leaves as arrays."""
+        return [np.asarray(self.leaves[k]) for k in self.checked]
+
+
+def _problem(func: Callable[..., Any], inputs: Any, who: str) -> _Problem:
+    if not callable(func):
+        raise TypeError(f"{who}: the first argument must be a function, got {describe(func)}")
+    spread = isinstance(inputs, (tuple, list))
+    leaves, structure = trees.flatten(tuple(inputs) if spread else inputs)
+    names = trees.path_names(tuple(inputs) if spread else inputs)
+    tracked = [isinstance(x, Tensor) and x.requires_grad for x in leaves]
+    kinds = (Tensor, jax.Array, np.ndarray, np.generic, float, complex)
+    checked = []
+    for k, x in enumerate(leaves):
+        if not isinstance(x, kinds):
+            continue
+        array = np.asarray(x.detach().array if isinstance(x, Tensor) else x)
+        if is_inexact(array.dtype):
+            array = np.asarray(array, np.complex128 if np.iscomplexobj(array) else np.float64)
+            if tracked[k] or not any(tracked):
+                checked.append(k)
+            leaves[k] = array if k in checked else tensor(array)
+    if not checked:
+        raise ValueError(
+            f"{who} expects at least one input of floating or complex dtype, got "
+            f"{', '.join(map(describe, leaves)) or 'no input'}"
+        )
+    return _Problem(func, leaves, structure, checked, names, spread)
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Check the derivatives of a function against finite differences.
+
+    64-bit types are on while it runs, and inputs are cast to them: float32 would be too coarse.
+
+    Arguments:
+        func: a function of Tensors; its outputs of floating or complex dtype are checked.
+        inputs: a tuple or list of arguments, or the one argument; pytrees, with anything among
+            them. Checked are the Tensors that require grad; where there are none, all floating and
+            complex arrays and numbers.
+        eps: the step of the finite differences.
+        atol, rtol: a numerical derivative ``n`` and an analytical one ``a`` agree where
+            ``|n - a| <= atol + rtol |n|``.
+        raise_exception: False returns False instead of raising.
+        nondet_tol: by how much two backward passes over the same graph may differ.
+        check_undefined_grad: whether a cotangent of None means zeros, for each of several outputs.
+        check_grad_dtypes: whether gradients have the dtype of their input, and tangents that of
+            their output.
+        check_batched_grad: whether ``vmap`` over cotangents is a loop over them.
+        check_batched_forward_grad: whether ``vmap`` over tangents is a loop over them.
+        check_forward_ad: check forward mode.
+        check_backward_ad: check reverse mode.
+        fast_mode: compare in one random direction instead of entry by entry.
+        masked: accepted for PyTorch's sake, where it is about sparse Tensors; arrays here are dense.
+
+    Returns:
+        True if all is right, False if not and ``raise_exception`` is False.
+
+    Raises:
+        GradcheckError: a derivative is wrong. The message says for which input, output and entry,
+            and shows both Jacobians.
+        ValueError: there is nothing to check.
+
+    Source: ``torch.autograd.gradcheck``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> gradcheck(lambda x, y: fnp.sin(x) @ y, (np.ones(2), np.ones(2)), check_forward_ad=True)
+    True
+    >>> gradcheck(lambda x: x * fad.stop_gradient(x), np.ones(2), raise_exception=False)
+    False
+    """
+    with jax.enable_x64(True):
+        problem = _problem(func, inputs, "gradcheck")
+        if not check_backward_ad and not check_forward_ad:
+            raise ValueError(
+                "gradcheck: check_backward_ad and check_forward_ad are both False, so that there is "
+                "nothing to check"
+            )
+        tolerance = _Tolerance(eps, atol, rtol, nondet_tol, fast_mode)
+        try:
+            if check_backward_ad and check_undefined_grad:
+                _check_undefined(problem)
+            if check_backward_ad:
+                _check_backward(problem, tolerance, check_grad_dtypes)
+            if check_forward_ad:
+                _check_forward(problem, tolerance, check_grad_dtypes)
+            if check_backward_ad and check_batched_grad:
+                _check_batched(problem, tolerance, reverse=True)
+            if check_forward_ad and check_batched_forward_grad:
+                _check_batched(problem, tolerance, reverse=False)
+        except GradcheckError:
+            if raise_exception:
+                raise
+            return False
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tolerance:
+    eps: float
+    atol: float
+    rtol: float
+    nondet: float
+    fast: bool
+
+    def agree(self, numerical: Any, analytical: Any) -> np.ndarray:
+        difference = np.abs(numerical - analytical)
+        agree: np.ndarray = difference <= self.atol + self.rtol * np.abs(numerical)
+        return agree
+
+
+def _mismatch(
+    problem: _Problem,
+    k: int,
+    i: int,
+    mode: str,
+    n: np.ndarray,
+    a: np.ndarray,
+    t: _Tolerance,
+    is_complex: bool,
+) -> GradcheckError:
+    wrong = np.argwhere(~t.agree(n, a))
+    row, column = (int(v) for v in wrong[0])
+    note = "\n(a complex entry is two rows or columns: its real and its imaginary part)"
+    return GradcheckError(
+        f"Jacobian {mode}mismatch for output {k} with respect to input {i}, "
+        f"argument {problem.names[problem.checked[i]] or 'itself'},\n"
+        f"numerical: {np.array2string(n, precision=6)}\n"
+        f"analytical: {np.array2string(a, precision=6)}\n"
+        f"The entry at [{row}, {column}] (coordinate {row} of the input, {column} of the output) is "
+        f"{a[row, column]:.6g}, and {n[row, column]:.6g} by finite differences; {len(wrong)} of "
+        f"{n.size} entries differ.{note if is_complex else ''}"
+    )
+
+
+def _fast_mismatch(
+    problem: _Problem, k: int, i: int, mode: str, n: float, a: float
+) -> GradcheckError:
+    return GradcheckError(
+        f"Jacobian {mode}mismatch for output {k} with respect to input {i}, argument "
+        f"{problem.names[problem.checked[i]] or 'itself'},\nnumerical: {n:.8g}\nanalytical: {a:.8g}\n"
+        "These are <u, J v> for random u and v (fast_mode); call gradcheck without fast_mode for the "
+        "whole Jacobians."
+    )
+
+
+def _random_like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    v = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
+    if np.iscomplexobj(x):
+        v = v + 1j * rng.uniform(0.5, 1.5, x.shape)
+    return np.asarray(v, x.dtype)
+
+
+def _check_backward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
+    variables, values = problem.variables(), problem.values()
+    outs = problem.call(variables)
+    moving = [k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad]
+
+    def numbers(xs: list[np.ndarray]) -> list[np.ndarray]:
+        found = problem.numbers(xs)
+        return [found[k] for k in moving]
+
+    if not moving:
+        for i in range(len(values)):
+            for k, n in enumerate(jacobian(problem.numbers, values, i, t.eps)):
+                if not t.agree(n, np.zeros_like(n)).all():
+                    raise GradcheckError(
+                        f"output {k} does not require grad, but changes with input {i}: the "
+                        "numerical gradient was expected to be zero. Is it computed outside of fad, "
+                        "or detached?"
+                    )
+        return
+
+    def pull(k: int, w: np.ndarray) -> list[np.ndarray]:
+        given = jnp.asarray(w)
+        grads = grad(outs[k], variables, given, retain_graph=True, allow_unused=True)
+        for i, (x, g) in enumerate(zip(variables, grads, strict=True)):
+            if dtypes and g is not None and g.dtype != x.dtype:
+                raise GradcheckError(
+                    f"the gradient of output {k} with respect to input {i} has dtype {g.dtype}, "
+                    f"expected that of the input: {x.dtype}"
+                )
+        return [
+            np.zeros(x.shape, x.dtype) if g is None else np.asarray(g.detach().array)
+            for x, g in zip(values, grads, strict=True)
+        ]
+
+    rng = np.random.default_rng(0)
+    bare_outs = [np.asarray(outs[k].detach().array) for k in moving]
+    for k, o in zip(moving, bare_outs, strict=True):
+        w = _random_like(o, rng)
+        first, second = pull(k, w), pull(k, w)
+        for i, (a, b) in enumerate(zip(first, second, strict=True)):
+            if not np.all(np.abs(a - b) <= t.nondet):
+                raise GradcheckError(
+                    f"Backward is not reentrant: running it twice with the same input and "
+                    f"cotangent gives different gradients of output {k} with respect to input {i}, "
+                    f"by up to {np.max(np.abs(a - b)):.3g}. The tolerance for nondeterminism "
+                    f"(nondet_tol) is {t.nondet}."
+                )
+    if t.fast:
+        for i, x in enumerate(values):
+            v = _random_like(x, rng)
+            direction = [v if j == i else None for j in range(len(values))]
+            pushed = directional(numbers, values, direction, t.eps)
+            for place, (k, o) in enumerate(zip(moving, bare_outs, strict=True)):
+                w = _random_like(o, rng)
+                slope, found = inner([w], [pushed[place]]), inner([pull(k, w)[i]], [v])
+                if not t.agree(slope, found):
+                    raise _fast_mismatch(problem, k, i, "", slope, found)
+        return
+    columns = [[pull(k, w) for w in coordinates(o)] for k, o in zip(moving, bare_outs, strict=True)]
+    for i, x in enumerate(values):
+        numerical = jacobian(numbers, values, i, t.eps)
+        for place, k in enumerate(moving):
+            n = numerical[place]
+            a = np.zeros_like(n)
+            for c, grads in enumerate(columns[place]):
+                a[:, c] = real_coordinates(grads[i])
+            if not t.agree(n, a).all():
+                raise _mismatch(problem, k, i, "", n, a, t, np.iscomplexobj(x))
+
+
+def _check_forward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
+    values = problem.values()
+    mode = "computed with forward mode "
+
+    def push(i: int, v: np.ndarray) -> list[np.ndarray]:
+        tangents = [jnp.asarray(v) if j == i else None for j in range(len(values))]
+        given = [jnp.asarray(x) for x in values]
+        outs, out_t = jvp(lambda *xs: problem.call(xs), tuple(given), tuple(tangents))
+        for k, (o, d) in enumerate(zip(outs, out_t, strict=True)):
+            if dtypes and o.dtype != d.dtype:
+                raise GradcheckError(
+                    f"the tangent of output {k} with respect to input {i} has dtype {d.dtype}, "
+                    f"expected that of the output: {o.dtype}"
+                )
+        return [bare(d) for d in out_t]
+
+    rng = np.random.default_rng(0)
+    for i, x in enumerate(values):
+        if t.fast:
+            v = _random_like(x, rng)
+            direction = [v if j == i else None for j in range(len(values))]
+            numerical = directional(problem.numbers, values, direction, t.eps)
+            for k, (nv, av) in enumerate(zip(numerical, push(i, v), strict=True)):
+                w = _random_like(nv, rng)
+                slope, found = inner([w], [nv]), inner([w], [av])
+                if not t.agree(slope, found):
+                    raise _fast_mismatch(problem, k, i, mode, slope, found)
+            continue
+        matrices = jacobian(problem.numbers, values, i, t.eps)
+        rows = [push(i, v) for v in coordinates(x)]
+        for k, matrix in enumerate(matrices):
+            analytical = np.zeros_like(matrix)
+            for r, pushed in enumerate(rows):
+                analytical[r] = real_coordinates(pushed[k])
+            if not t.agree(matrix, analytical).all():
+                raise _mismatch(problem, k, i, mode, matrix, analytical, t, np.iscomplexobj(x))
+
+
+def _check_undefined(problem: _Problem) -> None:
+    values = [jnp.asarray(x) for x in problem.values()]
+    outs, pull = vjp(lambda *xs: problem.call(xs), *values)
+    if len(outs) < 2:
+        return
+    rng = np.random.default_rng(0)
+    for k in range(len(outs)):
+        w = jnp.asarray(_random_like(np.asarray(outs[k]), rng))
+        try:
+            undefined = pull([w if j == k else None for j in range(len(outs))])
+        except (TypeError, AttributeError, FadError) as error:
+            raise GradcheckError(
+                f"Expected backward to handle undefined cotangents (None) as zeros: with one for "
+                f"output {k} alone it raised {type(error).__name__}: {error}"
+            ) from error
+        zeros = pull([w if j == k else jnp.zeros_like(o) for j, o in enumerate(outs)])
+        for i, (a, b) in enumerate(zip(undefined, zeros, strict=True)):
+            if not np.allclose(a, b):
+                raise GradcheckError(
+                    f"Expected backward to handle undefined cotangents (None) as zeros: with one "
+                    f"for output {k} alone, the gradient with respect to input {i} is {a}, and {b} "
+                    "with zeros for the others"
+                )
+
+
+def _check_batched(problem: _Problem, t: _Tolerance, reverse: bool) -> None:
+    values = [jnp.asarray(x) for x in problem.values()]
+    rng = np.random.default_rng(0)
+
+    def draw(like: Sequence[Any]) -> list[jax.Array]:
+        return [
+            jnp.stack([jnp.asarray(_random_like(np.asarray(x), rng)) for _ in range(2)])
+            for x in like
+        ]
+
+    if reverse:
+        outs, pull = vjp(lambda *xs: problem.call(xs), *values)
+        given = draw(outs)
+        run = lambda *w: pull(list(w))  # noqa: E731
+        what, of = "gradient", "vmap over cotangents"
+    else:
+        given = draw(values)
+        run = lambda *v: jvp(lambda *xs: problem.call(xs), tuple(values), v)[1]  # noqa: E731
+        what, of = "tangent", "vmap over tangents"
+    try:
+        batched = vmap(run)(*given)
+    except FadError as error:
+        raise GradcheckError(f"the batched {what} ({of}) raised: {error}") from error
+    loop = [run(*[g[lane] for g in given]) for lane in range(2)]
+    for k, b in enumerate(batched):
+        stacked = np.stack([bare(x[k]) for x in loop])
+        if not t.agree(stacked, bare(b)).all():
+            raise GradcheckError(
+                f"For {'input' if reverse else 'output'} {k}, the batched {what} ({of}) differs from "
+                f"a loop:\nloop: {stacked}\nvmap: {bare(b)}"
+            )
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """Check second derivatives: `gradcheck` of the gradients, as functions of inputs and cotangents.
+
+    Arguments:
+        func, inputs: as for `gradcheck`.
+        grad_outputs: a cotangent for each output of floating or complex dtype; default are random
+            ones.
+        gen_non_contig_grad_outputs: accepted for PyTorch's sake; arrays have no strides here.
+        check_fwd_over_rev: differentiate the gradients in forward mode.
+        check_rev_over_rev: differentiate the gradients in reverse mode.
+
+    The other arguments are those of `gradcheck`, for the gradients.
+
+    Returns:
+        True if all is right, False if not and ``raise_exception`` is False.
+
+    Raises:
+        GradcheckError: a second derivative is wrong. Inputs beyond those of ``func`` are cotangents.
+
+    Source: ``torch.autograd.gradgradcheck``.
+
+    >>> import fad.numpy as fnp
+    >>> gradgradcheck(lambda x: fnp.sin(x) * x, np.ones(2))
+    True
+    """
+    with jax.enable_x64(True):
+        problem = _problem(func, inputs, "gradgradcheck")
+        values = problem.values()
+        variables = problem.variables()
+        outs = problem.call(variables)
+        moving = [k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad]
+        if not moving:
+            raise ValueError("gradgradcheck: no output requires grad")
+        if grad_outputs is None:
+            rng = np.random.default_rng(0)
+            weights = [_random_like(np.asarray(outs[k].detach().array), rng) for k in moving]
+        else:
+            given = trees.flatten(grad_outputs)[0]
+            weights = [np.asarray(bare(w)) for w in given]
+            weights = [
+                np.asarray(w, np.complex128 if np.iscomplexobj(w) else np.float64) for w in weights
+            ]
+            if len(weights) != len(moving):
+                raise ValueError(
+                    f"gradgradcheck: got {len(weights)} grad_outputs for {len(moving)} outputs that "
+                    "require grad"
+                )
+        count = len(values)
+        names = [problem.names[k] or "itself" for k in problem.checked]
+        names += [f"cotangent of output {k}" for k in moving]
+
+        def gradients(*given: Any) -> Any:
+            def inner_call(*xs: Any) -> Any:
+                found = problem.call(xs)
+                return [found[k] for k in moving]
+
+            _, pull = vjp(inner_call, *given[:count])
+            return pull(list(given[count:]))
+
+        try:
+            return gradcheck(
+                gradients,
+                (*values, *weights),
+                eps=eps,
+                atol=atol,
+                rtol=rtol,
+                raise_exception=raise_exception,
+                nondet_tol=nondet_tol,
+                check_undefined_grad=check_undefined_grad,
+                check_grad_dtypes=check_grad_dtypes,
+                check_batched_grad=check_batched_grad,
+                check_forward_ad=check_fwd_over_rev,
+                check_backward_ad=check_rev_over_rev,
+                fast_mode=fast_mode,
+                masked=masked,
+            )
+        except GradcheckError as error:
+            listed = ", ".join(f"input {i} is {name}" for i, name in enumerate(names))
+            raise GradcheckError(f"second derivatives: {error}\n({listed})") from error

@@ -1,0 +1,1150 @@
+"""check_function catches every kind of wrong rule, under the right law, and lets right ones pass."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fad
+import fad.numpy as fnp
+from fad.errors import RuleError, StructureError
+from fad.jaxapi import is_tracing
+from fad.levels import BatchLevel
+from fad.testing import LAWS, LawError, check_function
+from fad.testing.subjects import Case, Subject
+
+X = np.array([0.3, -0.5])
+Y = np.array([1.5, 2.0])
+Z = np.array([0.5 + 1.0j, -0.25 + 0.75j])
+W = np.array([1.0 - 0.5j, 2.0 + 0.25j])
+
+
+def fit(g: Any, like: Any) -> Any:
+    """``g`` summed over the dimensions along which ``like`` was broadcast."""
+    extra = g.ndim - like.ndim
+    g = g.sum(tuple(range(extra))) if extra else g
+    thin = tuple(k for k, n in enumerate(like.shape) if n == 1 and g.shape[k] != 1)
+    return g.sum(thin, keepdims=True) if thin else g
+
+
+def front(x: Any, d: Any, size: int) -> Any:
+    """``x`` with its batch in front."""
+    if d is None:
+        return fnp.broadcast_to(x, (size, *x.shape))
+    return fnp.moveaxis(x, d, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrong:
+    """A wrong Function, arguments for it, and what check_function must say of it."""
+
+    function: Any
+    args: tuple[Any, ...]
+    law: str
+    rule: str
+    argument: str = ""
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+WRONG: list[Wrong] = []
+
+
+def wrong(*args: Any, law: str, rule: str, argument: str = "", **options: Any) -> Any:
+    def add(function: Any) -> Any:
+        WRONG.append(Wrong(function, args, law, rule, argument, options))
+        return function
+
+    return add
+
+
+class Product(fad.Function):
+    """x y, all of whose rules are right."""
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return fit(g * fnp.conj(y), x), fit(g * fnp.conj(x), y)
+
+    @staticmethod
+    def jvp(ctx, x_t, y_t):
+        x, y = ctx.saved_tensors
+        return x_t * y + x * y_t
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        # Shapes of lanes may differ, so new dimensions go behind the batch.
+        x, y = (front(v, d, info.batch_size) for v, d in zip((x, y), in_dims))
+        ndim = max(x.ndim, y.ndim)
+        x, y = (v.reshape(v.shape[0], *[1] * (ndim - v.ndim), *v.shape[1:]) for v in (x, y))
+        return x * y, 0
+
+
+class Sine(fad.Function):
+    """sin(x), with a vjp."""
+
+    @staticmethod
+    def forward(x):
+        return fnp.sin(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fnp.cos(ctx.saved_tensors[0])
+
+
+# First derivatives
+
+
+@wrong(X, law="vjp", rule="vjp", argument="argument 'x'")
+class WrongFactor(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return 2.0 * g * fnp.cos(ctx.saved_tensors[0])
+
+
+@wrong(X, Y, law="vjp", rule="backward", argument="argument 'y'")
+class WrongSign(Product):
+    vjp = None
+    jvp = None
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        return fit(g * y, x), fit(-g * x, y)
+
+
+@wrong(X, Y, law="vjp", rule="vjp", argument="argument 'x'")
+class SwappedArguments(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return fit(g * x, x), fit(g * y, y)
+
+
+@wrong(X, Y, law="jvp", rule="jvp", argument="argument 'y'")
+class WrongTangent(Product):
+    @staticmethod
+    def jvp(ctx, x_t, y_t):
+        x, y = ctx.saved_tensors
+        return x_t * y + 0.5 * x * y_t
+
+
+@wrong(Z, W, law="vjp", rule="vjp", argument="argument 'x'")
+class MissingConjugate(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return fit(g * y, x), fit(g * x, y)
+
+
+@wrong(Z, law="jvp", rule="jvp", argument="argument 'z'")
+class WrongConjugate(fad.Function):
+    @staticmethod
+    def forward(z):
+        return fnp.conj(z)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return fnp.conj(g)
+
+    @staticmethod
+    def jvp(ctx, z_t):
+        return z_t
+
+
+@wrong(Z, law="vjp", rule="vjp", argument="argument 'z'")
+class HalfOfModulus(fad.Function):
+    """|z|^2 with JAX's gradient instead of PyTorch's."""
+
+    @staticmethod
+    def forward(z):
+        return fnp.real(z * fnp.conj(z))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return 2.0 * g * fnp.conj(ctx.saved_tensors[0])
+
+
+@wrong(X, Y, law="None gradients", rule="vjp", argument="argument 'y'")
+class ForgottenGradient(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return fit(g * y, x), None
+
+
+@wrong(X, {"w": Y}, law="None gradients", rule="vjp", argument="argument 'tree'['w']")
+class ForgottenLeaf(fad.Function):
+    @staticmethod
+    def forward(x, tree):
+        return fnp.sum(x * tree["w"])
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], inputs[1]["w"])
+
+    @staticmethod
+    def vjp(ctx, g):
+        x, w = ctx.saved_tensors
+        return fit(g * w, x), {}
+
+
+@wrong(X, law="linear", rule="vjp", argument="argument 'x'")
+class SquaredCotangent(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return g * g * fnp.cos(ctx.saved_tensors[0])
+
+
+@wrong(X, law="linear", rule="vjp", argument="argument 'x'")
+class ShiftedCotangent(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fnp.cos(ctx.saved_tensors[0]) + 1e-3
+
+
+@wrong(X, law="linear", rule="vjp", argument="argument 'x'")
+class ClippedCotangent(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return fnp.clip(g, -1.0, 1.0) * fnp.cos(ctx.saved_tensors[0])
+
+
+@wrong(X, Y, law="linear", rule="jvp", argument="argument 'y'")
+class AbsoluteTangent(Product):
+    @staticmethod
+    def jvp(ctx, x_t, y_t):
+        x, y = ctx.saved_tensors
+        return x_t * y + x * fnp.abs(y_t)
+
+
+@wrong(X, law="adjoint", rule="jvp and vjp", argument="argument 'x'", skip=("vjp", "jvp", "shapes"))
+class Disagreeing(Sine):
+    """Neither is the derivative, on purpose; but they should still be of the same map."""
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g
+
+    @staticmethod
+    def jvp(ctx, x_t):
+        return 0.9 * x_t
+
+
+@wrong(X, Y, law="masks", rule="vjp", argument="argument 'x'")
+class WrongWhenAlone(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        k = 1.0 if all(ctx.needs_input_grad) else 2.0
+        return fit(k * g * y, x), fit(k * g * x, y)
+
+
+@wrong(X, Y, law="masks", rule="vjp", argument="argument 'x'")
+class MaskOfTheOther(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return (
+            fit(g * y, x) if ctx.needs_input_grad[1] else None,
+            fit(g * x, y) if ctx.needs_input_grad[0] else None,
+        )
+
+
+class Pair(fad.Function):
+    """(x^2, 3 x)."""
+
+    @staticmethod
+    def forward(x):
+        return x * x, 3.0 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def vjp(ctx, g, h):
+        (x,) = ctx.saved_tensors
+        g = fnp.zeros_like(x) if g is None else g
+        return 2.0 * x * g + (0.0 if h is None else 3.0 * h)
+
+
+@wrong(X, law="unused outputs", rule="vjp", argument="argument 'x'")
+class NoneTakenForOnes(Pair):
+    @staticmethod
+    def vjp(ctx, g, h):
+        (x,) = ctx.saved_tensors
+        g = fnp.ones_like(x) if g is None else g
+        return 2.0 * x * g + (0.0 if h is None else 3.0 * h)
+
+
+@wrong(X, law="unused outputs", rule="vjp")
+class NoneNotExpected(Pair):
+    @staticmethod
+    def vjp(ctx, g, h):
+        (x,) = ctx.saved_tensors
+        return 2.0 * x * g + 3.0 * h
+
+
+@wrong(X, X[0], law="well-formed", rule="vjp", argument="argument 'y'")
+class MissingReduction(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y, g * x
+
+
+@wrong(X, Y, law="broadcasting", rule="vjp", argument="argument 'x'")
+class MissingReductionElsewhere(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return g * y, g * x
+
+
+@wrong(X, Y, law="well-formed", rule="vjp")
+class TooFewGradients(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        return (g,)
+
+
+@wrong(X, law="vjp", rule="vjp")
+class Raises(Sine):
+    """``law`` is the first one that runs the rule."""
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fnp.cos(ctx.saved_tensors[1])
+
+
+WRONG[-1] = dataclasses.replace(WRONG[-1], law="deterministic")
+
+
+# Shapes and dtypes
+
+
+@wrong(X, law="shapes", rule="vjp", argument="argument 'x'")
+class WrongWithoutDimensions(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return (2.0 if g.ndim == 0 else 1.0) * g * fnp.cos(ctx.saved_tensors[0])
+
+
+@wrong(X, law="shapes", rule="vjp")
+class FailsWhenEmpty(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        (x,) = ctx.saved_tensors
+        top = fnp.max(fnp.abs(x))
+        return g * fnp.cos(x / top * top)
+
+
+@wrong(X, law="shapes", rule="vjp", argument="argument 'x'")
+class SqueezesSizeOne(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return fnp.squeeze(g * fnp.cos(ctx.saved_tensors[0]))
+
+
+@wrong(X, law="dtype", rule="vjp", argument="argument 'x'")
+class NarrowGradient(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return (g * fnp.cos(ctx.saved_tensors[0])).astype(np.float32)
+
+
+for law in ("vjp", "shapes"):  # rounded to 32 bits it is no derivative either
+    WRONG[-1].options.setdefault("skip", []).append(law)
+
+
+@wrong(X.astype(np.float32), law="dtype", rule="jvp", argument="output 0", double=False)
+class WideTangent(Sine):
+    @staticmethod
+    def jvp(ctx, x_t):
+        return x_t * fnp.cos(ctx.saved_tensors[0].astype(np.float64))
+
+
+@wrong(X, Y, law="dtype", rule="vmap")
+class NarrowBatch(Product):
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        out, d = Product.vmap(info, in_dims, x, y)
+        return out.astype(np.float32), d
+
+
+# What is kept
+
+
+@wrong(X, law="saved values", rule="vjp", argument="argument 'x'")
+class KeptOnTheClass(Sine):
+    last: Any = None
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        KeptOnTheClass.last = inputs[0]
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fnp.cos(KeptOnTheClass.last)
+
+
+@wrong(X, law="saved values", rule="setup_context")
+class KeptDetached(Sine):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(fnp.cos(inputs[0].detach()))
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+
+@wrong(X, law="saved values", rule="forward")
+class KeptAsNumbers(fad.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.cosine = np.cos(x.detach().numpy())
+        return fnp.sin(x)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * ctx.cosine
+
+
+@wrong(X, law="no mutation", rule="forward", argument="argument 'x'")
+class StaleAfterInPlace(fad.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        x.mul_(2.0)
+        return fnp.sin(x)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return 2.0 * g * fnp.cos(2.0 * ctx.saved_tensors[0])
+
+
+@wrong(X, law="vjp", rule="vjp", argument="argument 'x'")
+class StaleAfterMarkDirty(fad.Function):
+    """x becomes x^2, and the rule takes what it reads for the x that was."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x.square_()
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def vjp(ctx, g):
+        return 2.0 * g * ctx.saved_tensors[0]
+
+
+@wrong(X, law="no mutation", rule="vjp")
+class MutatedCotangent(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return g.mul_(fnp.cos(ctx.saved_tensors[0]))
+
+
+@wrong(X, law="no mutation", rule="vjp")
+class MutatedSavedTensor(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return ctx.saved_tensors[0].cos_() * g
+
+
+@wrong(X, Y, law="no mutation", rule="forward", argument="argument 'y'")
+class WritesToAnItem(Product):
+    @staticmethod
+    def forward(x, y):
+        out = x * y
+        y[..., :1] = 0.0
+        return out
+
+
+@wrong(X, Y, law="no mutation", rule="forward", argument="argument 'y'")
+class WritesToMoreThanItMarks(fad.Function):
+    @staticmethod
+    def forward(x, y):
+        x.mul_(2.0)
+        return x, y.add_(1.0) * 2.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_dirty(inputs[0])
+
+
+@wrong(X, {"y": Y, "z": Y}, law="no mutation", rule="forward")
+class MutatedDict(fad.Function):
+    @staticmethod
+    def forward(x, tree):
+        return x * tree.pop("y")
+
+
+# Not a function
+
+
+@wrong(X, law="deterministic", rule="forward")
+class RandomForward(Sine):
+    @staticmethod
+    def forward(x):
+        return fnp.sin(x) + 1e-3 * np.random.uniform()
+
+
+@wrong(X, law="deterministic", rule="vjp")
+class RandomGradient(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fnp.cos(ctx.saved_tensors[0]) * (1.0 + 1e-3 * np.random.uniform())
+
+
+@wrong(X, law="forward", rule="forward")
+class OtherWithoutGrad(Sine):
+    @staticmethod
+    def forward(x):
+        return fnp.sin(x) if fad.is_grad_enabled() else x
+
+
+@wrong(X, law="jit", rule="forward")
+class OtherUnderJit(Sine):
+    @staticmethod
+    def forward(x):
+        return x if is_tracing() else fnp.sin(x)
+
+
+# vmap
+
+
+@wrong(X, Y, law="vmap", rule="vmap", argument="argument 'y'")
+class WrongForNone(Product):
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        y = y / info.batch_size if in_dims[1] is None else y
+        return Product.vmap(info, in_dims, x, y)
+
+
+@wrong(X, Y, law="vmap", rule="vmap")
+class FailsForNone(Product):
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        return fnp.moveaxis(x, in_dims[0], 0) * fnp.moveaxis(y, in_dims[1], 0), 0
+
+
+@wrong(X, law="vmap", rule="vmap", argument="argument 'x'")
+class WrongForTheLastDimension(Sine):
+    @staticmethod
+    def forward(x):
+        return fnp.cumsum(x)
+
+    vjp = None
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return fnp.cumsum(x, axis=-1), in_dims[0]
+
+
+@wrong(X, law="vmap", rule="vmap")
+class WrongForOneLane(Sine):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return fnp.sin(front(x, in_dims[0], 0)) * (0.5 if info.batch_size == 1 else 1.0), 0
+
+
+@wrong(X, law="vmap", rule="vmap")
+class FailsForNoLanes(Sine):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        lanes = front(x, in_dims[0], 0)
+        return fnp.stack([fnp.sin(lanes[k]) for k in range(info.batch_size)]), 0
+
+
+@wrong(np.ones((3, 3)) * [[1.0], [2.0], [3.0]], law="vmap", rule="vmap")
+class WrongOutDims(Sine):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return fnp.sin(front(x, in_dims[0], 0)), 1
+
+
+@wrong(X, law="vmap", rule="vmap")
+class OutDimsNone(Sine):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return fnp.sin(front(x, in_dims[0], 0)), None
+
+
+@wrong(X, law="vmap", rule="vmap")
+class MixedLanes(Sine):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        out = fnp.sin(front(x, in_dims[0], 0))
+        return out[::-1], 0
+
+
+@wrong(X, law="nested vmap", rule="vmap")
+class WrongWhenNested(Sine):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        k = 2.0 if isinstance(x.level, BatchLevel) else 1.0
+        return k * fnp.sin(front(x, in_dims[0], 0)), 0
+
+
+# Second derivatives and beyond
+
+
+@wrong(X, law="second order", rule="vjp", argument="argument 'x'")
+class DetachedInVjp(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fnp.cos(ctx.saved_tensors[0].detach())
+
+
+@wrong(X, law="jvp", rule="jvp (derived from vjp)", argument="argument 'x'")
+class DetachedCotangent(Sine):
+    """A derived jvp transposes the vjp, which needs the cotangent's part in the graph."""
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g.detach() * fnp.cos(ctx.saved_tensors[0])
+
+
+@wrong(X, law="second order", rule="vjp", argument="cotangent 0")
+class DetachedCotangentWithJvp(DetachedCotangent):
+    @staticmethod
+    def jvp(ctx, x_t):
+        return x_t * fnp.cos(ctx.saved_tensors[0])
+
+
+@wrong(X, law="second order", rule="jvp", argument="argument 'x'")
+class DetachedInJvp(Sine):
+    @staticmethod
+    def jvp(ctx, x_t):
+        return x_t * fnp.cos(fad.stop_gradient(ctx.saved_tensors[0]))
+
+
+@wrong(X, law="order 3", rule="vjp", argument="argument 'x'", order=3, laws=("higher orders",))
+class WrongAtThirdOrder(fad.Function):
+    """x^4, whose gradient is given by a tangent line: right in value and first derivative."""
+
+    @staticmethod
+    def forward(x):
+        return x**4
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        (x,) = ctx.saved_tensors
+        a = x.detach()
+        return g * (4.0 * a**3 + 12.0 * a * a * (x - a))
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda c: c.function.__name__)
+def test_a_wrong_rule_is_caught_under_its_law(case: Wrong) -> None:
+    np.random.seed(0)
+    with pytest.raises(LawError) as caught:
+        check_function(case.function, *case.args, **case.options)
+    first = caught.value.report.violations[0]
+    message = str(caught.value)
+    name = case.function.__name__
+    assert (first.law, first.rule) == (case.law, case.rule), message
+    assert first.argument == case.argument or not case.argument, message
+    assert f"[{case.law}] {name}.{case.rule}" in message and case.argument in message
+    assert first.case, "it says how to see it"
+    assert fad.dispatch.active_levels() == ()
+
+
+def test_there_are_enough_wrong_rules() -> None:
+    assert len(WRONG) >= 36
+    assert len({w.law for w in WRONG}) >= 15
+
+
+def test_no_fault_is_reported_under_many_names() -> None:
+    """What follows from a wrong rule is not reported besides it."""
+    for function, args in [(WrongFactor, (X,)), (WrongForNone, (X, Y)), (RandomForward, (X,))]:
+        report = check_function(function, *args, raise_exception=False)
+        assert len({v.law for v in report.violations}) == 1, report
+
+
+def test_the_failing_case_is_made_small() -> None:
+    report = check_function(
+        WrongFactor, np.linspace(0.1, 1.0, 12).reshape(3, 4), raise_exception=False
+    )
+    (found,) = report.violations
+    assert found.case.startswith("x=0.1; cotangent") and found.argument == "argument 'x'"
+    report = check_function(WrongWithoutDimensions, X, raise_exception=False)
+    assert "with no dimensions" in report.violations[0].what
+
+
+# Right, but unusual
+
+RIGHT: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
+
+
+def right(*args: Any, **options: Any) -> Any:
+    def add(function: Any) -> Any:
+        RIGHT[function.__name__] = function, args, options
+        return function
+
+    return add
+
+
+right(X, Y)(Product)
+right(X)(Sine)
+right(X)(Pair)
+
+
+@right(X[0], Y[0])
+class ProductOfNumbers(Product):
+    pass
+
+
+@right(np.zeros((0, 2)), np.zeros((0, 2)))
+class ProductOfNothing(Product):
+    pass
+
+
+@right(np.ones((2, 1, 3)), np.ones((4, 1)), order=1)
+class ProductThatBroadcasts(Product):
+    pass
+
+
+@right(X, Y)
+class NoRules(fad.Function):
+    @staticmethod
+    def forward(x, y):
+        return fnp.sin(x) * y
+
+
+@right(X, Y)
+class JvpOnly(Product):
+    vjp = None
+    vmap = None
+
+
+@right(X)
+class JaxRules(fad.Function):
+    jax_rules = True
+
+    @staticmethod
+    def forward(x):
+        return jnp.sin(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * jnp.cos(ctx.saved_tensors[0])
+
+    @staticmethod
+    def jvp(ctx, x_t):
+        return x_t * jnp.cos(ctx.saved_tensors[0])
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return jnp.sin(x), in_dims[0]
+
+
+@right(X)
+class JaxRulesThatKeepMore(fad.Function):
+    jax_rules = True
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(jnp.cos(x))
+        return jnp.sin(x)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+
+@right(X)
+class KeepsMore(fad.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.cosine = fnp.cos(x)
+        ctx.saved_data["shape"] = x.shape
+        return fnp.sin(x)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * ctx.cosine
+
+
+@right(Z, W)
+class ComplexProduct(Product):
+    pass
+
+
+@right(Z)
+class Modulus(fad.Function):
+    @staticmethod
+    def forward(z):
+        return fnp.real(z * fnp.conj(z))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return 2.0 * g * ctx.saved_tensors[0]
+
+
+@right(X, Y)
+class ToComplex(fad.Function):
+    @staticmethod
+    def forward(x, y):
+        return x + 1j * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return fit(fnp.real(g), x), fit(fnp.imag(g), y)
+
+
+class Point(NamedTuple):
+    left: Any
+    right: Any
+
+
+@right({"w": X, "b": [Y]}, Point(Y, X), "linear", None, skip=("broadcasting",))
+class Trees(fad.Function):
+    @staticmethod
+    def forward(params, pair, mode, nothing=None):
+        hidden = params["w"] * pair.left + params["b"][0]
+        return {"out": hidden, "rest": [pair.right * 2.0, None, "label", (hidden * hidden,)]}
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        params, pair, ctx.mode, _ = inputs
+        ctx.saved_data["pair"] = pair
+        ctx.save_for_backward(params["w"], output["out"])
+
+    @staticmethod
+    def vjp(ctx, g):
+        w, hidden = ctx.saved_tensors
+        inner = g["out"] + 2 * hidden * g["rest"][3][0]
+        pair = ctx.saved_data["pair"]
+        return (
+            {"w": inner * pair.left, "b": [inner]},
+            Point(inner * w, 2 * g["rest"][0]),
+            None,
+            None,
+        )
+
+
+@right(X, kwargs={"exponent": 3})
+class Keyword(fad.Function):
+    @staticmethod
+    def forward(x, *, exponent=2):
+        return x**exponent
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.exponent = inputs[1]
+
+    @staticmethod
+    def vjp(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * ctx.exponent * x ** (ctx.exponent - 1), None
+
+
+@right(X, kwargs={"shift": Y})
+class KeywordArray(fad.Function):
+    @staticmethod
+    def forward(x, scale=2.0, *, shift):
+        return scale * x + shift
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], inputs[2])
+        ctx.scale = inputs[1]
+
+    @staticmethod
+    def vjp(ctx, g):
+        x, shift = ctx.saved_tensors
+        return ctx.scale * fit(g, x), None, fit(g, shift)
+
+
+@right(X, Y, X)
+class Variadic(fad.Function):
+    @staticmethod
+    def forward(*xs):
+        return sum(k * x for k, x in enumerate(xs))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return tuple(fit(k * g, x) for k, x in enumerate(ctx.saved_tensors))
+
+
+@right(X, np.array([1, 1, 0]))
+class Gather(fad.Function):
+    """Integers in and out, and a mask."""
+
+    @staticmethod
+    def forward(x, at):
+        return x[at], at + 1, x > 0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g, g_at, g_mask):
+        x, at = ctx.saved_tensors
+        return fnp.zeros_like(x).at[at].add(g), None
+
+
+@right(X)
+class Marked(fad.Function):
+    """The second output has no derivative, although it is a float."""
+
+    @staticmethod
+    def forward(ctx, x):
+        sign = fnp.sign(x) * x
+        ctx.mark_non_differentiable(sign)
+        ctx.save_for_backward(x)
+        return x * x, sign
+
+    @staticmethod
+    def vjp(ctx, g, _):
+        return 2.0 * g * ctx.saved_tensors[0]
+
+
+@right(np.array([0.5, 2.0, 1.0]))
+class OnlyIntegersOut(fad.Function):
+    @staticmethod
+    def forward(x):
+        return fnp.argmax(x)
+
+
+@right(X)
+class OnHost(fad.Function):
+    """NumPy in and out: no jit, no vmap, no second derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return fad.tensor(np.sin(x.numpy()))
+
+    @staticmethod
+    @fad.autograd.once_differentiable
+    def vjp(ctx, g):
+        return g.numpy() * np.cos(ctx.saved_tensors[0].numpy())
+
+
+@right(X)
+class ForwardOnHost(fad.Function):
+    """NumPy in forward only: derivatives of every order, if not under jit."""
+
+    @staticmethod
+    def forward(x):
+        return np.sin(x.numpy())
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fnp.cos(ctx.saved_tensors[0])
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return np.sin(x.numpy()), in_dims[0]
+
+
+@right(X)
+class LastDimensionOut(Sine):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return fnp.moveaxis(fnp.sin(x), in_dims[0], -1), -1
+
+
+@right(X)
+class NoBatching(Sine):
+    generate_vmap_rule = False
+
+
+@right(X)
+class InPlace(fad.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(3.0)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def vjp(ctx, g):
+        return 3.0 * g
+
+
+@right(X, Y, skip=("broadcasting",))
+class InPlaceWithSetup(fad.Function):
+    @staticmethod
+    def forward(x, y):
+        return x.mul_(y), y * 2.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, y = inputs
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x, y)
+
+    @staticmethod
+    def vjp(ctx, g, h):
+        x, y = ctx.saved_tensors
+        return g * y, g * x / y + 2.0 * h
+
+
+@right(X)
+class Traceable(Sine):
+    is_traceable = True
+
+
+@right(X)
+class UsesTransforms(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fad.jvp(fnp.sin, (ctx.saved_tensors[0],), (fnp.ones_like(g),))[1]
+
+
+@right(X, Y)
+class UsesAnother(fad.Function):
+    @staticmethod
+    def forward(x, y):
+        return Sine.apply(Product.apply(x, y))
+
+
+@right(X, skip=("vjp", "jvp", "shapes"))
+class StraightThrough(fad.Function):
+    """Rounding, whose rules are those of the identity on purpose."""
+
+    @staticmethod
+    def forward(x):
+        return fnp.round(x)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g
+
+
+@right(X.astype(np.float32), Y.astype(np.float32), double=False)
+class SinglePrecision(Product):
+    pass
+
+
+@right(jnp.asarray(X, jnp.bfloat16), double=False)
+class HalfPrecision(Sine):
+    pass
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_rule_passes(name: str) -> None:
+    function, args, options = RIGHT[name]
+    report = check_function(function, *args, **options)
+    assert report.ok and len(report.passed) >= 5
+    assert fad.dispatch.active_levels() == ()
+
+
+def test_there_are_enough_right_rules() -> None:
+    assert len(RIGHT) >= 20
+
+
+def test_what_was_not_checked_is_told() -> None:
+    report = check_function(OnHost, X)
+    for law in ("jit", "native JAX", "vmap", "second order"):
+        assert law in report.not_checked and law in str(report)
+    assert "needs concrete values" in report.not_checked["jit"]
+    assert "generate_vmap_rule" in check_function(NoBatching, X).not_checked["vmap"]
+    assert set(report.passed) >= {"vjp", "linear", "deterministic", "shapes", "dtype"}
+
+
+def test_higher_orders_of_right_rules() -> None:
+    assert "higher orders" in check_function(Sine, X, order=3).passed
+
+
+def test_a_plain_function_is_checked_too() -> None:
+    report = check_function(fnp.arctan2, X, Y)
+    assert report.ok and report.function == "arctan2"
+
+    def lost(x):
+        return x * fad.stop_gradient(x)
+
+    with pytest.raises(LawError, match=r"\[vjp\] lost\.vjp \(derived\), argument 'x'"):
+        check_function(lost, X)
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(StructureError, match="'speed' is no law; there are deterministic"):
+        check_function(Sine, X, laws=("speed",))
+    with pytest.raises(TypeError, match="expected a Function class or a function, got float"):
+        check_function(3.0, X)
+    with pytest.raises(RuleError, match="has no forward"):
+        check_function(type("Empty", (fad.Function,), {}), X)
+    with pytest.raises(ZeroDivisionError):  # a call that fails is no broken law
+
+        def fails(x):
+            raise ZeroDivisionError
+
+        check_function(fails, X)
+
+
+def test_laws_can_be_chosen() -> None:
+    report = check_function(WrongFactor, X, laws=("linear", "vmap"))
+    assert report.passed == ["linear", "vmap"] and not report.not_checked
+
+
+def test_every_law_says_what_it_is() -> None:
+    for law in LAWS:
+        assert law.says and all(
+            name in {x.name for x in LAWS} | {"well-formed"} for name in law.after
+        )
+
+
+def test_names_of_arguments() -> None:
+    case = Case(Subject(Trees, RIGHT["Trees"][1], {}), Subject(Trees, RIGHT["Trees"][1], {}).arrays)
+    assert [case.argument(i) for i in range(4)] == [
+        "argument 'params'['b'][0]",
+        "argument 'params'['w']",
+        "argument 'pair'.left",
+        "argument 'pair'.right",
+    ]
+    assert isinstance(jax.Array, type)
