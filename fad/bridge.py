@@ -22,6 +22,7 @@ from fad.staging import StagedLevel, in_body, stage
 from fad.tape.record import ROOT
 from fad.tensor import UNSHARED, Tensor
 from fad.transforms.boundary import enter, has_tensor, leave, was_written, write_back
+from fad.views import snapshot
 
 __all__ = ["from_jax", "jit", "to_jax"]
 
@@ -275,7 +276,13 @@ def jit(
         primitive, fixed, structure, changed = entry
         if changed:
             _check_written(leaves, changed)
-        out = bind(primitive, [*fixed, *leaves])
+        values = leaves
+        if changed:  # what is saved of them is what they were
+            values = [
+                snapshot(x) if k in changed and isinstance(x, Tensor) else x
+                for k, x in enumerate(leaves)
+            ]
+        out = bind(primitive, [*fixed, *values])
         tensors = has_tensor(leaves)
         result, new = trees.unflatten(structure, list(out) if type(out) is tuple else [out])
         write_back([leaves[k] for k in changed], new, "jit")

@@ -22,6 +22,7 @@ import dataclasses
 import enum
 import functools
 import math
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ import numpy as np
 from fad import jaxapi
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
-from fad.graph import alias
+from fad.graph import accumulator_of, alias, extra_of
 from fad.levels import BatchLevel, broadcast, move_axis
 from fad.primitive import Primitive
 from fad.stopping import stop_gradient
@@ -46,6 +47,7 @@ __all__ = [
     "Creation",
     "Link",
     "Step",
+    "TrackedTensor",
     "ViewOp",
     "attach",
     "bind_view",
@@ -189,6 +191,34 @@ class Alias(Tensor):
     output_nr = _history_property(_get_output_nr, _set_output_nr)
 
 
+def _of_origin(name: str, convert: Callable[[Tensor], Any] | None = None) -> Any:
+    read = convert or operator.attrgetter(name)
+    return property(
+        lambda self: read(self.origin), lambda self, value: setattr(self.origin, name, value)
+    )
+
+
+def _node_of(t: Tensor) -> Any:
+    node = t.node
+    return accumulator_of(t) if node is None and t.requires_grad else node
+
+
+class TrackedTensor(Tensor):
+    """A tracked Tensor as a leaf of JAX's pytrees: all it has is that of the Tensor flattened, ``origin``."""
+
+    __slots__ = ("origin",)
+
+    origin: Tensor
+    value = _of_origin("value")
+    level = _of_origin("level")
+    aux = _of_origin("aux")
+    born = _of_origin("born")
+    meta = _of_origin("meta")
+    requires_grad = _of_origin("requires_grad")
+    output_nr = _of_origin("output_nr")
+    node = _of_origin("node", _node_of)
+
+
 _refreshing = threading.RLock()
 
 
@@ -203,7 +233,11 @@ def refresh(t: Tensor) -> None:
             return
         if link.base is None:
             data = meta.storage.data
-            graft(t, replay(data, link.chain) if link.chain else data)
+            data = outlived(replay(data, link.chain) if link.chain else data)
+            if _is_plain(t) and isinstance(data, Tensor):
+                set_value(t, data)
+            else:
+                graft(t, data)
         else:
             _follow(t, link, link.base)
         link.seen = version
@@ -225,6 +259,7 @@ def _follow(t: Tensor, link: Link, base: Tensor) -> None:
     finally:
         state.blocked, state.floor = before
     own = _get_requires(t) and _get_node(t) is None  # the user made it a leaf
+    move_retained(t, _get_node(t), _get_output_nr(t), out)
     set_state(t, out)
     if own and not out.requires_grad:
         _set_requires(t, True)
@@ -259,6 +294,15 @@ def set_state(t: Tensor, new: Tensor) -> None:
     _set_output_nr(t, output_nr)
 
 
+def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
+    """``retain_grad`` is about the Tensor: it goes along from its place to that of ``new``."""
+    if t.meta is None or not t.meta.retains_grad or node is None or new.node is None:
+        return
+    known = extra_of(node).retains.pop(nr, None)
+    if known is not None:
+        extra_of(new.node).retains[new.output_nr] = known
+
+
 def set_value(t: Tensor, new: Tensor) -> None:
     """Let ``t`` have the value (and tangents, lanes, lower history) of ``new``, and keep its place."""
     value, level, aux = new.value, new.level, new.aux
@@ -268,13 +312,25 @@ def set_value(t: Tensor, new: Tensor) -> None:
 
 
 def snapshot(t: Tensor) -> Tensor:
-    """What ``t`` is now, in a handle of its own; without a history that may not be used."""
-    if type(t) is Alias:
-        value, level, aux = t.value, t.level, t.aux
-        if t.meta.link.poison is not None:  # type: ignore[union-attr]
-            return new_tensor(value, level, aux)
-    copy: Tensor = alias(t)
+    """What ``t`` is now at all its levels, in a handle of its own; without a history that may not be used."""
+    value = t.value  # brings an Alias up to date
+    poisoned = type(t) is Alias and _link_of(t).poison is not None
+    copy: Tensor = new_tensor(value, t.level, t.aux) if poisoned else alias(t)
+    if isinstance(copy.value, Tensor):  # it may be that of the caller, who gets the result
+        copy.value = snapshot(copy.value)
     return copy
+
+
+def _is_plain(t: Any) -> bool:
+    """Whether no level keeps a history or tangent for an Alias, so that it can be of any level."""
+    if _get_requires(t) or not (_get_level(t) is ROOT or _get_aux(t) is None):
+        return False
+    t = outlived(_get_value(t))
+    while isinstance(t, Tensor):
+        if t.requires_grad or t.aux is not None:
+            return False
+        t = outlived(t.value)
+    return not isinstance(t, jax.core.Tracer)
 
 
 def graft(t: Tensor, data: Any) -> None:
@@ -342,6 +398,8 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     """Make ``out``, a fresh Tensor that ``step`` made of ``x``, a view of it."""
     if not isinstance(out, Tensor):
         return out
+    if type(x) is TrackedTensor:
+        x = x.origin
     storage = storage_of(x)
     meta = out.meta
     if meta is None:
@@ -387,6 +445,29 @@ def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | N
         if b is base:
             return i, chain
     return None
+
+
+def same_view(a: Any, b: Any) -> bool:
+    """Whether two views show the same part of one base."""
+    if type(a) is not Alias or type(b) is not Alias:
+        return False
+    ours, theirs = _link_of(a), _link_of(b)
+    return (
+        ours.base is not None and ours.base is theirs.base and same_chain(ours.chain, theirs.chain)
+    )
+
+
+def same_chain(ours: Sequence[Step], theirs: Sequence[Step]) -> bool:
+    """Whether two chains make the same view, as far as can be told without a look at values."""
+    if len(ours) != len(theirs):
+        return False
+    for a, b in zip(ours, theirs, strict=True):
+        if a.op is not b.op or len(a.numbers) != len(b.numbers):
+            return False
+        for i, j in zip(a.numbers, b.numbers, strict=True):
+            if i is not j and not (isinstance(i, int) and isinstance(j, int) and i == j):
+                return False
+    return True
 
 
 def _link_of(t: Tensor) -> Link:
@@ -483,6 +564,8 @@ def _output(primitive: Primitive, k: int) -> Primitive:
 
 def detach(x: Tensor) -> Tensor:
     """A Tensor with the value of ``x`` and no history, which shares its storage and version."""
+    if type(x) is TrackedTensor:
+        x = x.origin
     out: Tensor = stop_gradient(x)
     storage = storage_of(x)
     chain: tuple[Step, ...] = ()

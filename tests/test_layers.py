@@ -70,6 +70,7 @@ LAYERS = [
     "transforms",
     "transforms.*",
     "mutation",
+    "copying",
     "methods",
     "autograd.*",
     "autograd",
