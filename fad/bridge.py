@@ -15,13 +15,19 @@ import numpy as np
 from fad import trees
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
-from fad.inplace import check_writable
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_key
 from fad.staging import StagedLevel, in_body, stage
 from fad.tape.record import ROOT
-from fad.tensor import UNSHARED, Tensor
-from fad.transforms.boundary import enter, has_tensor, leave, was_written, write_back
+from fad.tensor import Tensor
+from fad.transforms.boundary import (
+    check_written,
+    enter,
+    has_tensor,
+    leave,
+    was_written,
+    write_back,
+)
 from fad.views import snapshot
 
 __all__ = ["from_jax", "jit", "to_jax"]
@@ -275,7 +281,7 @@ def jit(
             entry = entries.put(key, (primitive, fixed, structure, tuple(written)))
         primitive, fixed, structure, changed = entry
         if changed:
-            _check_written(leaves, changed)
+            check_written(leaves, changed, "jit")
         values = leaves
         if changed:  # what is saved of them is what they were
             values = [
@@ -289,30 +295,6 @@ def jit(
         return leave(result, tensors)
 
     return compiled
-
-
-def _check_written(leaves: Sequence[Any], changed: Sequence[int]) -> None:
-    """Refuse, before anything runs, arguments that must not be changed as the function changes them."""
-    for k in changed:
-        x = leaves[k]
-        if not isinstance(x, Tensor):
-            continue
-        check_writable(x, "jit")
-        for j, y in enumerate(leaves):
-            if j != k and isinstance(y, Tensor) and (y is x or _share_storage(x, y)):
-                raise LevelError(
-                    f"jit: the function writes to argument leaf {k} ({describe(x)}), which shares its "
-                    f"storage with leaf {j}; inside of compiled code they are apart, and {j} would keep "
-                    "its old value. Pass one of them, or x.clone()."
-                )
-
-
-def _share_storage(x: Tensor, y: Tensor) -> bool:
-    return (
-        x.meta is not None
-        and y.meta is not None
-        and x.meta.storage is y.meta.storage is not UNSHARED
-    )
 
 
 def _check_capture(x: Any) -> None:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import copy
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 
 from fad.dispatch import bind
 from fad.errors import GradientError, describe
+from fad.graph import alias
 from fad.primitive import Primitive
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Storage, Tensor, meta_of, new_tensor, storage_of
 from fad.views import IDENTITY, Alias, Link, bind_view, detach
 
-__all__ = ["CLONE", "deep_copy", "reduce", "shallow_copy"]
+__all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
 
 
 CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True))
@@ -58,11 +60,23 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     meta.name = t.meta.name
     meta.grad = copy.deepcopy(t.meta.grad, memo)
     if type(t) is Alias:
-        _copy_link(new, t.meta, memo)
+        _copy_link(new, t.meta, memo, copy.deepcopy)
     return new
 
 
-def _copy_link(new: Tensor, old: Any, memo: dict[int, Any]) -> None:
+def handle(x: Any, memo: dict[int, Any]) -> Any:
+    """Another handle for the value and history of ``x``; among handles, views follow bases as before."""
+    if not isinstance(x, Tensor):
+        return x
+    new = memo.get(id(x))
+    if new is None:
+        new = memo[id(x)] = alias(x)
+        if type(x) is Alias:
+            _copy_link(new, x.meta, memo, handle)
+    return new
+
+
+def _copy_link(new: Tensor, old: Any, memo: dict[int, Any], copied: Callable[..., Any]) -> None:
     """Let ``new`` follow the copy of what ``old`` follows."""
     meta = meta_of(new)
     link: Link = old.link
@@ -74,7 +88,7 @@ def _copy_link(new: Tensor, old: Any, memo: dict[int, Any]) -> None:
             storage.data = old.storage.data
         storage.peers.append(weakref.ref(new))
     else:
-        base = copy.deepcopy(link.base, memo)
+        base = copied(link.base, memo)
         storage = storage_of(base)
     meta.storage = storage
     meta.link = Link(base, link.chain, link.creation, storage.version, link.output_nr)

@@ -11,7 +11,9 @@ viewed as the base is, this slice of it goes through the vjp of ``multiply``, an
 place. So nothing of the size of the base is saved, and nothing is added up. The old ``v`` is an
 argument that is read and has no edge: what it would add is in the edge of the base.
 
-Everything is computed before anything is changed: a write that fails changes nothing.
+Everything is computed before anything is changed: a write that fails changes nothing. A lock of the
+storage makes reading, computing and changing one step, so that threads that write to parts of one
+Tensor lose nothing.
 """
 
 from __future__ import annotations
@@ -72,12 +74,13 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
         t = t.origin
     _check(t, _link(t), rest, f"{primitive.name}_")
     link = _link(t)
-    if link is None:
-        _commit(t, bind(whole_write(primitive), [snapshot(t), *rest]))
-    else:
-        base = _base_of(link)
-        op = part_write(primitive, form_of(link.chain))
-        _commit(base, bind(op, [snapshot(base), snapshot(t), *numbers_of(link.chain), *rest]))
+    with storage_of(t).lock:
+        if link is None:
+            _commit(t, bind(whole_write(primitive), [snapshot(t), *rest]))
+        else:
+            base = _base_of(link)
+            op = part_write(primitive, form_of(link.chain))
+            _commit(base, bind(op, [snapshot(base), snapshot(t), *numbers_of(link.chain), *rest]))
     return t  # type: ignore[no-any-return]
 
 
@@ -96,12 +99,13 @@ def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -
     if isinstance(new, (list, tuple, np.ndarray, np.generic)):
         new = jnp.asarray(new)
     _check(t, link, (new,), who)
-    if link is None:
-        _commit(t, bind(COPY, [snapshot(t), new]))
-    else:
-        base = _base_of(link)
-        op = copy_write(form_of(link.chain))
-        _commit(base, bind(op, [snapshot(base), *numbers_of(link.chain), new]))
+    with storage_of(t).lock:
+        if link is None:
+            _commit(t, bind(COPY, [snapshot(t), new]))
+        else:
+            base = _base_of(link)
+            op = copy_write(form_of(link.chain))
+            _commit(base, bind(op, [snapshot(base), *numbers_of(link.chain), new]))
     return t
 
 

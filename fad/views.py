@@ -40,7 +40,7 @@ from fad.levels import BatchLevel, broadcast, move_axis
 from fad.primitive import Primitive
 from fad.stopping import stop_gradient
 from fad.tape.record import ROOT
-from fad.tensor import Meta, Tensor, meta_of, new_tensor, storage_of
+from fad.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
 
 __all__ = [
     "Alias",
@@ -445,6 +445,14 @@ def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | N
         if b is base:
             return i, chain
     return None
+
+
+def shares(a: Any, b: Any) -> bool:
+    """Whether a write to one of two Tensors is seen in the other."""
+    if a is b:
+        return True
+    known = isinstance(a, Tensor) and isinstance(b, Tensor) and a.meta and b.meta
+    return bool(known) and a.meta.storage is b.meta.storage is not UNSHARED
 
 
 def same_view(a: Any, b: Any) -> bool:
