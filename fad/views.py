@@ -487,7 +487,10 @@ def bind_view(op: ViewOp, args: Sequence[Any]) -> Any:
     """`bind` for a view of ``args[0]``."""
     out = bind(op.primitive, args)
     x = args[0]
-    return attach(out, x, Step(op, tuple(args[1:]))) if isinstance(x, Tensor) else out
+    if not isinstance(x, Tensor):
+        return out
+    numbers = [snapshot(n) if isinstance(n, Tensor) else n for n in args[1:]]
+    return attach(out, x, Step(op, tuple(numbers)))
 
 
 def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:

@@ -341,3 +341,16 @@ def test_threads_that_write_to_parts_lose_nothing():
     expected[::10] = 40.0
     assert_close(x.array, expected)
     assert x.version == 160
+
+
+def test_the_numbers_of_a_view_are_those_it_was_made_with():
+    scaled = fad.autograd.view_function(lambda x, k: x * k, lambda x, view, k: view / k)
+    x, k = fad.tensor(V), leaf(2.0)
+    n = k * 1
+    view = scaled(x, n)
+    with fad.no_grad():
+        n += 5
+    x += 1
+    assert view.tolist() == [4.0, 6.0, 8.0]
+    view.sum().backward()
+    assert k.grad.item() == 9.0
