@@ -153,6 +153,8 @@ class FunctionOp:
         moving = self._moving(outs)
         if any(moving):
             saved = self.rules.for_pullback(saved.at(values, results, saved.extras))
+            dirty = self.template.aliases  # what is saved of those is what they were
+            args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
             node = FunctionNode(level, self.rules, args, mask, saved)
             if anomaly.on:
                 remember(node)

@@ -21,16 +21,22 @@ import jax
 
 from fad import jaxapi, trees
 from fad.dispatch import bind, state
-from fad.errors import GradientError, LevelError, describe
-from fad.inplace import check_writable
+from fad.errors import GradientError, describe
 from fad.levels import BatchLevel, marker_of
 from fad.primitive import Primitive, aval_key, aval_of
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
 from fad.staging import StagedLevel, in_body, stage
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.tape.record import ROOT
-from fad.tensor import UNSHARED, Tensor, new_tensor
-from fad.transforms.boundary import argument_names, leave, was_written, write_back
+from fad.tensor import Tensor, new_tensor
+from fad.transforms.boundary import (
+    argument_names,
+    check_written,
+    leave,
+    was_written,
+    write_back,
+)
+from fad.views import snapshot
 
 __all__ = ["Compiled", "jit"]
 
@@ -93,13 +99,18 @@ class Compiled:
         if entry is None:
             entry = self._trace(key, leaves, join, args, kwargs)
         if entry.changed:
-            _check_changed(leaves, entry.changed)
+            check_written(leaves, entry.changed, "jit")
         if entry.donating is not None and all([_is_bare(x) for x in leaves]):
             values = [x.value if isinstance(x, Tensor) else x for x in leaves]
             out = entry.donating(*entry.fixed, *values)
         else:
             fixed = [x.find() if isinstance(x, _Lanes) else x for x in entry.fixed]
-            out = bind(entry.primitive, [*fixed, *leaves])
+            given = leaves
+            if entry.changed:  # what is saved of them is what they were
+                given = list(leaves)
+                for k in entry.changed:
+                    given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
+            out = bind(entry.primitive, [*fixed, *given])
         outs = list(out) if type(out) is tuple else [out]
         tensors = any([isinstance(x, Tensor) for x in leaves])
         if tensors or any([isinstance(x, Tensor) for x in outs]):
@@ -283,30 +294,6 @@ def jit(
         return Compiled(f, Arguments(f, "jit", *options), explain)
 
     return decorate if f is None else decorate(f)
-
-
-def _check_changed(leaves: Sequence[Any], changed: Sequence[int]) -> None:
-    """Refuse, before anything runs, arguments that must not be changed as the function changes them."""
-    for k in changed:
-        x = leaves[k]
-        if not isinstance(x, Tensor):
-            continue
-        check_writable(x, "jit")
-        for j, y in enumerate(leaves):
-            if j != k and isinstance(y, Tensor) and (y is x or _share_storage(x, y)):
-                raise LevelError(
-                    f"jit: the function writes to argument leaf {k} ({describe(x)}), which shares its "
-                    f"storage with leaf {j}; inside of compiled code they are apart, and {j} would keep "
-                    "its old value. Pass one of them, or x.clone()."
-                )
-
-
-def _share_storage(x: Tensor, y: Tensor) -> bool:
-    return (
-        x.meta is not None
-        and y.meta is not None
-        and x.meta.storage is y.meta.storage is not UNSHARED
-    )
 
 
 def _surroundings() -> tuple[Any, ...]:

@@ -29,8 +29,19 @@ __all__ = ["At", "get_item", "getter", "is_basic", "parse_index", "updater", "vi
 _ARRAY = "array"
 _INT = "int"
 _NEW = "newaxis"
+_TRUE, _FALSE = "true", "false"  # one bool: a new dimension of length 1 or 0, as an array makes it
 _SLICE = "slice"  # ("slice", start, stop, step)
 _WINDOW = "window"  # ("window", length): start is an argument
+_FLAGS = (_TRUE, _FALSE)
+
+
+class _Flag:
+    """One bool as an entry of an index."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
 
 
 def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
@@ -64,15 +75,19 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
     form: list[Any] = []
     values: list[Any] = []
     dim = 0
+    flagged = any([isinstance(e, _Flag) for e in expanded])
     for e in expanded:
         if e is None:
             form.append(_NEW)
+            continue
+        if isinstance(e, _Flag):
+            form.append(_TRUE if e.value else _FALSE)
             continue
         size = x.shape[dim]
         if isinstance(e, slice):
             start, stop, step = e.indices(size)
             length = len(range(start, stop, step))
-            if step != 1 or length == size or length == 0:
+            if step != 1 or length == size or length == 0 or flagged:
                 form.append((_SLICE, e.start, e.stop, e.step))
             else:
                 form.append((_WINDOW, length))
@@ -92,7 +107,7 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
 
 
 def _consumes(entry: Any) -> int:
-    return 0 if entry is None or entry is Ellipsis else 1
+    return 0 if entry is None or entry is Ellipsis or isinstance(entry, _Flag) else 1
 
 
 def _bound(value: Any) -> int | None:
@@ -110,7 +125,7 @@ def _entry(e: Any, x: Any) -> Any:
     if isinstance(e, slice):
         return slice(_bound(e.start), _bound(e.stop), _bound(e.step))
     if isinstance(e, (bool, np.bool_)):
-        return [None, jnp.zeros(1 if e else 0, np.int32)]
+        return _Flag(bool(e))
     if isinstance(e, (int, np.integer)):
         return int(e)
     if isinstance(e, (list, tuple)):
@@ -148,7 +163,7 @@ def _mask_indices(mask: Any) -> list[Any]:
             "fad.numpy.nonzero(mask, size=n) for a known count"
         ) from error
     if concrete.ndim == 0:
-        return [None, jnp.zeros(1 if concrete else 0, np.int32)]
+        return [_Flag(bool(concrete))]
     return [jnp.asarray(i) for i in concrete.nonzero()]
 
 
@@ -159,6 +174,8 @@ def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     for f in form:
         if f == _NEW:
             index.append(None)
+        elif f in _FLAGS:
+            index.append(f == _TRUE)
         elif f in (_ARRAY, _INT):
             index.append(next(it))
         elif f[0] == _SLICE:
@@ -200,6 +217,9 @@ def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any
     for f, i in zip(form, index, strict=True):
         if f == _NEW:
             rest.append(None)
+            continue
+        if f in _FLAGS:
+            rest.append(i)
             continue
         if f == _INT and basic:
             start, size, left = i, 1, 0
@@ -274,7 +294,7 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
 
 def is_basic(form: tuple[Any, ...]) -> bool:
     """Whether an index has no arrays, so that what it selects is a view."""
-    return _ARRAY not in form
+    return _ARRAY not in form and _TRUE not in form and _FALSE not in form
 
 
 def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -> Any:

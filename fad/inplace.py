@@ -11,7 +11,9 @@ viewed as the base is, this slice of it goes through the vjp of ``multiply``, an
 place. So nothing of the size of the base is saved, and nothing is added up. The old ``v`` is an
 argument that is read and has no edge: what it would add is in the edge of the base.
 
-Everything is computed before anything is changed: a write that fails changes nothing.
+Everything is computed before anything is changed: a write that fails changes nothing. A lock of the
+storage makes reading, computing and changing one step, so that threads that write to parts of one
+Tensor lose nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ import numpy as np
 
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
-from fad.graph import extra_of
 from fad.indexing import getter, is_basic, parse_index, updater, view_of
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
@@ -39,14 +40,17 @@ from fad.views import (
     Form,
     Link,
     Step,
+    TrackedTensor,
     chain_forward,
     chain_primitive,
     chain_put,
     check_creation,
     form_of,
     link_of,
+    move_retained,
     numbers_of,
     overlaps,
+    same_chain,
     set_state,
     set_value,
     snapshot,
@@ -66,14 +70,17 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
         LevelError: the Tensor was captured by code that runs more than once, or by a vmap.
     """
     t, *rest = args
+    if type(t) is TrackedTensor:
+        t = t.origin
     _check(t, _link(t), rest, f"{primitive.name}_")
     link = _link(t)
-    if link is None:
-        _commit(t, bind(whole_write(primitive), [snapshot(t), *rest]))
-    else:
-        base = _base_of(link)
-        op = part_write(primitive, form_of(link.chain))
-        _commit(base, bind(op, [snapshot(base), snapshot(t), *numbers_of(link.chain), *rest]))
+    with storage_of(t).lock:
+        if link is None:
+            _commit(t, bind(whole_write(primitive), [snapshot(t), *rest]))
+        else:
+            base = _base_of(link)
+            op = part_write(primitive, form_of(link.chain))
+            _commit(base, bind(op, [snapshot(base), snapshot(t), *numbers_of(link.chain), *rest]))
     return t  # type: ignore[no-any-return]
 
 
@@ -82,6 +89,8 @@ def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -
 
     ``new`` is broadcast to the shape, and converted to the dtype. Errors are those of `write`.
     """
+    if type(t) is TrackedTensor:
+        t = t.origin
     link = _link(t)
     if step is not None:
         base, chain = (t, ()) if link is None else (link.base, link.chain)
@@ -90,17 +99,20 @@ def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -
     if isinstance(new, (list, tuple, np.ndarray, np.generic)):
         new = jnp.asarray(new)
     _check(t, link, (new,), who)
-    if link is None:
-        _commit(t, bind(COPY, [snapshot(t), new]))
-    else:
-        base = _base_of(link)
-        op = copy_write(form_of(link.chain))
-        _commit(base, bind(op, [snapshot(base), *numbers_of(link.chain), new]))
+    with storage_of(t).lock:
+        if link is None:
+            _commit(t, bind(COPY, [snapshot(t), new]))
+        else:
+            base = _base_of(link)
+            op = copy_write(form_of(link.chain))
+            _commit(base, bind(op, [snapshot(base), *numbers_of(link.chain), new]))
     return t
 
 
 def become(t: Tensor, new: Tensor, who: str) -> Tensor:
     """Change ``t`` in place to ``new``, a fresh result that nothing else refers to; errors as `write`."""
+    if type(t) is TrackedTensor:
+        t = t.origin
     if _link(t) is not None or new.shape != t.shape or new.dtype != t.dtype:
         return replace(t, new, who=who)
     _check(t, None, (new,), who)
@@ -131,6 +143,8 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
             )
         write(MASKED_FILL, [x, mask, value])
         return
+    if type(x) is TrackedTensor:
+        x = x.origin
     form, values = parse_index(x, index)
     if not is_basic(form):
         write(index_put(form), [x, value, *values])
@@ -154,15 +168,7 @@ def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
         return False
     link = _link(x)
     base, chain = (x, ()) if link is None else (link.base, link.chain)
-    if known.base is not base or len(known.chain) != len(chain) + 1:
-        return False
-    for ours, theirs in zip((*chain, step), known.chain, strict=True):
-        if ours.op is not theirs.op or len(ours.numbers) != len(theirs.numbers):
-            return False
-        for a, b in zip(ours.numbers, theirs.numbers, strict=True):
-            if a is not b and not (isinstance(a, int) and isinstance(b, int) and a == b):
-                return False
-    return True
+    return known.base is base and same_chain((*chain, step), known.chain)
 
 
 def _link(t: Tensor) -> Link | None:
@@ -261,23 +267,13 @@ def _commit(root: Tensor, new: Tensor) -> None:
     if new.level is root.level and new.level.id <= state.blocked:
         set_value(root, new)
     else:
-        _move_retained(root, new)
+        move_retained(root, root.node, root.output_nr, new)
         set_state(root, new)
     storage.data = data
     storage.version = version
     own = link_of(root)
     if own is not None:
         own.seen = version
-
-
-def _move_retained(root: Tensor, new: Tensor) -> None:
-    """``retain_grad`` is about the Tensor: it goes along to the new node."""
-    meta = root.meta
-    if meta is None or not meta.retains_grad or root.node is None or new.node is None:
-        return
-    known = extra_of(root.node).retains.pop(root.output_nr, None)
-    if known is not None:
-        extra_of(new.node).retains[new.output_nr] = known
 
 
 def _refuse_captured(root: Tensor, new: Any) -> None:

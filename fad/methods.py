@@ -11,11 +11,11 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad import views
+from fad.copying import CLONE, deep_copy, reduce, shallow_copy
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, HostValueError, LevelError, TrackedValueError, describe
-from fad.graph import accumulator_of
 from fad.indexing import At, get_item
-from fad.inplace import set_item
+from fad.inplace import replace, set_item
 from fad.jaxapi import is_inexact, is_tracing
 from fad.levels import BatchLevel, JvpLevel
 from fad.mutation import IN_PLACE, OPERATORS, in_place
@@ -428,12 +428,9 @@ def _split(self: Tensor, indices_or_sections: Any, axis: int = 0) -> Any:
     return fnp.split(self, indices_or_sections, axis)
 
 
-_CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True))
-
-
 def _clone(self: Tensor) -> Tensor:
     """A copy with the same history."""
-    t: Tensor = bind(_CLONE, (self,))
+    t: Tensor = bind(CLONE, (self,))
     return t
 
 
@@ -494,9 +491,22 @@ _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"
 
 # Methods that are the function of the same name with the Tensor as first argument.
 _METHODS = """all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod
-cumsum diagonal dot expand_dims imag max mean min moveaxis nonzero prod ptp ravel real repeat round
+cumsum diagonal dot expand_dims max mean min moveaxis nonzero prod ptp ravel repeat round
 searchsorted sort squeeze std sum swapaxes take trace unstack var""".split()
-_PROPERTIES = ("real", "imag")
+_PARTS = ("real", "imag")
+
+
+def _set_part(name: str) -> Callable[[Tensor, Any], None]:
+    """The setter of ``x.real`` and ``x.imag``."""
+
+    def put(self: Tensor, value: Any) -> None:
+        if name == "imag" and not jnp.issubdtype(self.dtype, np.complexfloating):
+            raise TypeError(f"imag: {describe(self)} has no imaginary part to write to")
+        part = getattr(self, name)
+        if not views.same_view(part, value):  # as in the last part of ``x.real += v``
+            replace(part, value, who=f"x.{name} = v")
+
+    return put
 
 
 def _method(op: Any, name: str) -> Callable[..., Any]:
@@ -618,13 +628,18 @@ def _install() -> None:
         setattr(Tensor, f"__{name}__", _method(getattr(fnp, twin), f"__{name}__"))
     for name in _METHODS:
         method = _method(getattr(fnp, name), name)
-        setattr(Tensor, name, property(method) if name in _PROPERTIES else method)
+        setattr(Tensor, name, method)
+    for name in _PARTS:
+        part = _method(getattr(fnp, name), name)
+        setattr(Tensor, name, property(part, _set_part(name), doc=part.__doc__))
     members: dict[str, Any] = {
         "__array__": _dunder_array,
         "__array_priority__": 1000,
         "__bool__": _scalar(bool, "bool()"),
         "__complex__": _scalar(complex, "complex()"),
         "__contains__": _contains,
+        "__copy__": shallow_copy,
+        "__deepcopy__": deep_copy,
         "__float__": _scalar(float, "float()"),
         "__format__": _no_format,
         "__getitem__": get_item,
@@ -633,6 +648,7 @@ def _install() -> None:
         "__int__": _scalar(int, "int()"),
         "__iter__": _iter,
         "__len__": _len,
+        "__reduce_ex__": reduce,
         "__repr__": _repr,
         "__setitem__": set_item,
         "T": property(lambda self: fnp.transpose(self), doc="Dimensions reversed."),
@@ -694,33 +710,19 @@ _install()
 # the Tensor itself, and plain JAX functions refuse it.
 
 
-class TrackedTensor(Tensor):
-    """A tracked Tensor as a leaf of JAX's pytrees; ``origin`` is the Tensor that was flattened."""
-
-    __slots__ = ("origin",)
-
-    origin: Tensor
-
-
 def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     if t.level is ROOT and (not t.requires_grad or ROOT.id <= state.blocked):
         return (t.value,), None
     if not t.level.alive:
         return _flatten_tensor(outlived(t))
-    leaf: Any = object.__new__(TrackedTensor)
-    leaf.value, leaf.level, leaf.aux = t.value, t.level, t.aux
-    leaf.meta = t.meta if views.link_of(t) is None else None  # a leaf stays what it was
-    leaf.requires_grad, leaf.output_nr = t.requires_grad, t.output_nr
-    leaf.node = t.node
-    if t.requires_grad and t.node is None:
-        leaf.node = accumulator_of(t)
+    leaf: Any = object.__new__(views.TrackedTensor)
     leaf.origin = t
     return (leaf,), None
 
 
 def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
     (child,) = children
-    if isinstance(child, TrackedTensor):
+    if isinstance(child, views.TrackedTensor):
         return child.origin
     return child if isinstance(child, Tensor) else new_tensor(child, ROOT)
 

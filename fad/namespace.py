@@ -47,6 +47,7 @@ from fad.errors import HostValueError, describe
 from fad.inplace import write
 from fad.primitive import Primitive
 from fad.tensor import Tensor
+from fad.views import shares, snapshot
 
 __all__ = ["Op", "dress", "fast_function"]
 
@@ -417,6 +418,15 @@ def _into(op: Op, out: Any, result: Any) -> Any:
     return write(OUT, [out, result])
 
 
+def _apart(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Arguments that are parts of ``out`` as what they are now: that is what may be saved of them."""
+
+    def one(a: Any) -> Any:
+        return snapshot(a) if isinstance(a, Tensor) and shares(a, out) else a
+
+    return tuple([one(a) for a in args]), {k: one(v) for k, v in kwargs.items()}
+
+
 OUT = Primitive("out", lambda _, result: jax.numpy.asarray(result))
 
 
@@ -429,6 +439,7 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
         if kwargs:
             if kwargs.get("out") is not None:
                 out = kwargs.pop("out")
+                args, kwargs = _apart(out, args, kwargs)
                 return _into(op, out, function(*args, **kwargs))
             values = (*args, *kwargs.values())
             route = routes.get((*map(type, values), *kwargs))

@@ -19,15 +19,16 @@ class Storage:
     """What all aliases of a value share: how often it was changed in place, and by whom it is known.
 
     ``data`` is the current value without history, kept once there are aliases that do not share one
-    (`x.detach()`); ``peers`` are weak references to those.
+    (`x.detach()`); ``peers`` are weak references to those. A write holds ``lock``.
     """
 
-    __slots__ = ("data", "peers", "version")
+    __slots__ = ("data", "lock", "peers", "version")
 
     def __init__(self, version: int = 0) -> None:
         self.version = version
         self.data: Any = None
         self.peers: list[weakref.ref[Tensor]] = []
+        self.lock = threading.RLock()
 
 
 # Of Tensors that have neither been written to nor viewed.

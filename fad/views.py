@@ -22,6 +22,7 @@ import dataclasses
 import enum
 import functools
 import math
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -34,17 +35,18 @@ import numpy as np
 from fad import jaxapi
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
-from fad.graph import alias
+from fad.graph import accumulator_of, alias, extra_of
 from fad.levels import BatchLevel, broadcast, move_axis
 from fad.primitive import Primitive
 from fad.stopping import stop_gradient
 from fad.tape.record import ROOT
-from fad.tensor import Meta, Tensor, meta_of, new_tensor, storage_of
+from fad.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
 
 __all__ = [
     "Creation",
     "Link",
     "Step",
+    "TrackedTensor",
     "ViewOp",
     "attach",
     "bind_view",
@@ -166,6 +168,35 @@ def link_of(t: Tensor) -> Link | None:
 
 # Following
 
+
+def _of_origin(name: str, convert: Callable[[Tensor], Any] | None = None) -> Any:
+    read = convert or operator.attrgetter(name)
+    return property(
+        lambda self: read(self.origin), lambda self, value: setattr(self.origin, name, value)
+    )
+
+
+def _node_of(t: Tensor) -> Any:
+    node = t._node
+    return accumulator_of(t) if node is None and t._requires_grad else node
+
+
+class TrackedTensor(Tensor):
+    """A tracked Tensor as a leaf of JAX's pytrees: all it has is that of the Tensor flattened, ``origin``."""
+
+    __slots__ = ("origin",)
+
+    origin: Tensor
+    born = _of_origin("born")
+    meta = _of_origin("meta")
+    _value = _of_origin("_value")
+    _level = _of_origin("_level")
+    _aux = _of_origin("_aux")
+    _requires_grad = _of_origin("_requires_grad")
+    _output_nr = _of_origin("_output_nr")
+    _node = _of_origin("_node", _node_of)
+
+
 _refreshing = threading.RLock()
 
 
@@ -180,7 +211,11 @@ def refresh(t: Tensor) -> None:
             return
         if link.base is None:
             data = meta.storage.data
-            graft(t, replay(data, link.chain) if link.chain else data)
+            data = outlived(replay(data, link.chain) if link.chain else data)
+            if _is_plain(t) and isinstance(data, Tensor):
+                set_value(t, data)
+            else:
+                graft(t, data)
         else:
             _follow(t, link, link.base)
         link.seen = version
@@ -202,6 +237,7 @@ def _follow(t: Tensor, link: Link, base: Tensor) -> None:
     finally:
         state.blocked, state.floor = before
     own = t._requires_grad and t._node is None  # the user made it a leaf
+    move_retained(t, t._node, t._output_nr, out)
     set_state(t, out)
     if own and not out.requires_grad:
         t._requires_grad = True
@@ -236,6 +272,15 @@ def set_state(t: Tensor, new: Tensor) -> None:
     t._output_nr = output_nr
 
 
+def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
+    """``retain_grad`` is about the Tensor: it goes along from its place to that of ``new``."""
+    if t.meta is None or not t.meta.retains_grad or node is None or new.node is None:
+        return
+    known = extra_of(node).retains.pop(nr, None)
+    if known is not None:
+        extra_of(new.node).retains[new.output_nr] = known
+
+
 def set_value(t: Tensor, new: Tensor) -> None:
     """Let ``t`` have the value (and tangents, lanes, lower history) of ``new``, and keep its place."""
     value, level, aux = new.value, new.level, new.aux
@@ -245,14 +290,26 @@ def set_value(t: Tensor, new: Tensor) -> None:
 
 
 def snapshot(t: Tensor) -> Tensor:
-    """What ``t`` is now, in a handle of its own; without a history that may not be used."""
+    """What ``t`` is now at all its levels, in a handle of its own; without a history that may not be used."""
+    value = t.value  # brings an alias up to date
     link = link_of(t)
-    if link is not None:
-        value, level, aux = t.value, t.level, t.aux
-        if link.poison is not None:
-            return new_tensor(value, level, aux)
-    copy: Tensor = alias(t)
+    poisoned = link is not None and link.poison is not None
+    copy: Tensor = new_tensor(value, t.level, t.aux) if poisoned else alias(t)
+    if isinstance(copy.value, Tensor):  # it may be that of the caller, who gets the result
+        copy.value = snapshot(copy.value)
     return copy
+
+
+def _is_plain(t: Any) -> bool:
+    """Whether no level keeps a history or tangent for an alias, so that it can be of any level."""
+    if t._requires_grad or not (t._level is ROOT or t._aux is None):
+        return False
+    t = outlived(t._value)
+    while isinstance(t, Tensor):
+        if t.requires_grad or t.aux is not None:
+            return False
+        t = outlived(t.value)
+    return not isinstance(t, jax.core.Tracer)
 
 
 def graft(t: Tensor, data: Any) -> None:
@@ -320,6 +377,8 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     """Make ``out``, a fresh Tensor that ``step`` made of ``x``, a view of it."""
     if not isinstance(out, Tensor):
         return out
+    if type(x) is TrackedTensor:
+        x = x.origin
     storage = storage_of(x)
     meta = out.meta
     if meta is None:
@@ -367,11 +426,47 @@ def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | N
     return None
 
 
+def shares(a: Any, b: Any) -> bool:
+    """Whether a write to one of two Tensors is seen in the other."""
+    if a is b:
+        return True
+    known = isinstance(a, Tensor) and isinstance(b, Tensor) and a.meta and b.meta
+    return bool(known) and a.meta.storage is b.meta.storage is not UNSHARED
+
+
+def same_view(a: Any, b: Any) -> bool:
+    """Whether two views show the same part of one base."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return False
+    ours, theirs = link_of(a), link_of(b)
+    if ours is None or theirs is None:
+        return False
+    return (
+        ours.base is not None and ours.base is theirs.base and same_chain(ours.chain, theirs.chain)
+    )
+
+
+def same_chain(ours: Sequence[Step], theirs: Sequence[Step]) -> bool:
+    """Whether two chains make the same view, as far as can be told without a look at values."""
+    if len(ours) != len(theirs):
+        return False
+    for a, b in zip(ours, theirs, strict=True):
+        if a.op is not b.op or len(a.numbers) != len(b.numbers):
+            return False
+        for i, j in zip(a.numbers, b.numbers, strict=True):
+            if i is not j and not (isinstance(i, int) and isinstance(j, int) and i == j):
+                return False
+    return True
+
+
 def bind_view(op: ViewOp, args: Sequence[Any]) -> Any:
     """`bind` for a view of ``args[0]``."""
     out = bind(op.primitive, args)
     x = args[0]
-    return attach(out, x, Step(op, tuple(args[1:]))) if isinstance(x, Tensor) else out
+    if not isinstance(x, Tensor):
+        return out
+    numbers = [snapshot(n) if isinstance(n, Tensor) else n for n in args[1:]]
+    return attach(out, x, Step(op, tuple(numbers)))
 
 
 def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
@@ -456,6 +551,8 @@ def _output(primitive: Primitive, k: int) -> Primitive:
 
 def detach(x: Tensor) -> Tensor:
     """A Tensor with the value of ``x`` and no history, which shares its storage and version."""
+    if type(x) is TrackedTensor:
+        x = x.origin
     out: Tensor = stop_gradient(x)
     storage = storage_of(x)
     chain: tuple[Step, ...] = ()

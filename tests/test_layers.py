@@ -49,6 +49,7 @@ LAYERS = [
     "views",
     "indexing",
     "inplace",
+    "copying",
     "arguments",
     "twins",
     "namespace",

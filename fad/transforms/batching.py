@@ -19,6 +19,7 @@ from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
     argument_names,
     check_callable,
+    check_written,
     enter,
     has_tensor,
     leave,
@@ -124,6 +125,7 @@ def vmap(
         if written:  # arguments that f changed in place: so they are for the caller
             changed = outs[-len(written) :]
             outs = outs[: -len(written)]
+            check_written(leaves, written, "vmap")
             write_back([leaves[k] for k in written], changed, "vmap")
         return leave(trees.unflatten(out_structure, outs), tensors)
 

@@ -11,15 +11,17 @@ import numpy as np
 
 from fad import trees
 from fad.dispatch import outlived
-from fad.errors import StructureError, describe
-from fad.inplace import become
+from fad.errors import LevelError, StructureError, describe
+from fad.inplace import become, check_writable
 from fad.jaxapi import is_inexact
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor
+from fad.views import shares
 
 __all__ = [
     "argument_names",
     "check_callable",
+    "check_written",
     "differentiable",
     "enter",
     "is_array",
@@ -124,6 +126,22 @@ def was_written(handle: Any) -> bool:
     return (
         isinstance(handle, Tensor) and handle.meta is not None and bool(handle.meta.storage.version)
     )
+
+
+def check_written(leaves: Sequence[Any], changed: Sequence[int], who: str) -> None:
+    """Refuse arguments that must not be changed in place as the function changes them."""
+    for k in changed:
+        x = leaves[k]
+        if not isinstance(x, Tensor):
+            continue
+        check_writable(x, who)
+        for j, y in enumerate(leaves):
+            if j != k and shares(x, y):
+                raise LevelError(
+                    f"{who}: the function writes to argument leaf {k} ({describe(x)}), which shares its "
+                    f"storage with leaf {j}; inside of the function they are apart, and {j} would keep "
+                    "its old value. Pass one of them, or x.clone()."
+                )
 
 
 def write_back(originals: Sequence[Any], new: Sequence[Any], who: str) -> None:

@@ -19,6 +19,7 @@ from fad.tape.engine import ZEROS_LIKE
 from fad.tensor import Tensor
 from fad.transforms.boundary import (
     check_callable,
+    check_written,
     has_tensor,
     leave,
     lower,
@@ -77,7 +78,9 @@ def push_forward(
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]
         changed = [level.unpack(d)[0] if was_written(d) else None for d in duals]
-    write_back(trees.flatten(tuple(primals))[0], changed, who)
+    originals = trees.flatten(tuple(primals))[0]
+    check_written(originals, [k for k, c in enumerate(changed) if c is not None], who)
+    write_back(originals, changed, who)
     out_t = [zeros_like(p) if t is None else t for p, t in result]
     pair = (
         leave(trees.unflatten(out_structure, [p for p, _ in result]), tensors),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fad import trees
-from fad.graph import alias
+from fad.copying import handle
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave
 
 __all__ = ["functionalize"]
@@ -16,8 +16,8 @@ __all__ = ["functionalize"]
 def functionalize(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function with f's results that leaves its arguments as they are.
 
-    Arguments that ``f`` changes in place are changed on handles of their own, so that calling the
-    result has no effect but its return value.
+    Arguments that ``f`` changes in place are changed on handles of their own, which share what the
+    arguments share, so that calling the result has no effect but its return value.
 
     Arguments:
         f: any function of pytrees of arrays.
@@ -36,7 +36,8 @@ def functionalize(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def pure(*args: Any, **kwargs: Any) -> Any:
         tensors = has_tensor((args, kwargs))
-        inside, inside_kwargs = trees.map_leaves(alias, enter((args, kwargs)))
+        memo: dict[int, Any] = {}
+        inside, inside_kwargs = trees.map_leaves(lambda x: handle(x, memo), enter((args, kwargs)))
         return leave(f(*inside, **inside_kwargs), tensors)
 
     return pure

@@ -1,0 +1,356 @@
+"""Views and writes where they meet copies, pytrees, nested levels, hooks and compiled passes."""
+
+import copy
+import pickle
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fad
+import fad.numpy as fnp
+from fad.errors import GradientError, LevelError
+
+V = jnp.array([1.0, 2.0, 3.0])
+X = jnp.arange(6.0).reshape(2, 3) + 1
+
+
+def leaf(x):
+    return fad.tensor(x, requires_grad=True)
+
+
+def assert_close(got, expected):
+    for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, 1e-5, 1e-6)
+
+
+# Copies
+
+
+def test_a_deep_copy_of_a_leaf_has_a_gradient_of_its_own():
+    x = leaf(V)
+    called = []
+    x.register_hook(called.append)
+    y = x * 2  # there is a place for the gradient of x now
+    x.grad = fad.tensor(V)
+    c = copy.deepcopy(x)
+    (c * 3).sum().backward()
+    assert c.is_leaf and c.grad.tolist() == [4.0, 5.0, 6.0]
+    assert x.grad.tolist() == [1.0, 2.0, 3.0] and not called
+    c.detach().zero_()
+    assert x.tolist() == [1.0, 2.0, 3.0] and y.version == 0
+    with pytest.raises(GradientError, match="only leaves can be copied deeply"):
+        copy.deepcopy(y)
+
+
+def test_what_is_copied_together_stays_together():
+    x = fad.tensor(X)
+    view, peer = x[0], x.detach()
+    x2, view2, peer2 = copy.deepcopy((x, view, peer))
+    assert view2.base is x2
+    peer2 += 1
+    view2 *= 2
+    expected = (X + 1).at[0].multiply(2)
+    assert_close([x2.array, view2.array, peer2.array], [expected, expected[0], expected])
+    assert_close([x.array, view.array], [X, X[0]])
+    x2.mul_(leaf(X))
+    saved = x2 * x2
+    x2.zero_()
+    saved.sum()
+    lone = copy.deepcopy(view)
+    lone += 1
+    assert lone.base is not x and x.version == 0
+
+
+def test_a_shallow_copy_shares_the_storage():
+    x = fad.tensor(V)
+    c = copy.copy(x)
+    c += 1
+    x *= 2
+    assert x.tolist() == c.tolist() == [4.0, 6.0, 8.0]
+    x = leaf(V)
+    c = copy.copy(x)
+    assert c.is_leaf and c.requires_grad
+    (c * c).sum().backward()
+    assert x.grad is None and c.grad.tolist() == [2.0, 4.0, 6.0]
+    with fad.no_grad():
+        x += 1
+    assert c.tolist() == [2.0, 3.0, 4.0]
+    y = x * 1
+    c = copy.copy(y)
+    c *= 3
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_pickles_hold_values():
+    x = fad.tensor(X)
+    view = x.T[0]
+    x += 1
+    again = pickle.loads(pickle.dumps(view))
+    assert_close(again.array, X[:, 0] + 1)
+    again += 1
+    assert not again.is_view and again.version == 1 and x.version == 1
+    w = leaf(V)
+    w.grad = fad.tensor(V)
+    again = pickle.loads(pickle.dumps(w))
+    (again * 2).sum().backward()
+    assert again.grad.tolist() == [3.0, 4.0, 5.0]
+    with pytest.raises(GradientError, match=r"pickle x.detach\(\)"):
+        pickle.dumps(w * 1)
+
+
+# Pytrees
+
+
+def test_writes_to_leaves_of_a_pytree_are_writes_to_its_tensors():
+    x = leaf(V)
+    y = x * 1
+    view = y[1:]
+    tree = {"y": y, "v": view}
+    jax.tree.map(lambda p: p.mul_(2), tree)
+    assert y.tolist() == [2.0, 8.0, 12.0] and view.tolist() == [8.0, 12.0]
+    leaves = jax.tree.leaves(tree)
+    leaves[1][:1] += 1
+    y += 1
+    assert leaves[0].tolist() == view.tolist() and leaves[1].tolist() == y.tolist()
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0, 4.0]
+    (p,) = jax.tree.leaves({"x": x})
+    with pytest.raises(GradientError, match="a leaf Variable"):
+        p += 1
+    with pytest.raises(GradientError, match="a view of a leaf Variable"):
+        p[0] = 1.0
+    with fad.no_grad():
+        p -= 1
+    assert x.tolist() == [0.0, 1.0, 2.0]
+
+
+# Parts and indices
+
+
+def test_real_and_imag_are_assigned():
+    z = leaf(jnp.array([1 + 2j, 3 - 1j]))
+    y = z * 1
+    y.real *= 2
+    y.imag = y.real * 3
+    y.T.real += 1
+    assert_close(y.detach().array, jnp.array([3 + 6j, 7 + 18j]))
+    assert y.version == 3
+    (y.real + y.imag).sum().backward()
+    assert_close(z.grad.array, jnp.array([8.0 + 0j, 8.0 + 0j]))
+    x = fad.tensor(V)
+    x.real += 1
+    assert x.tolist() == [2.0, 3.0, 4.0]
+    with pytest.raises(TypeError, match="no imaginary part"):
+        x.imag = 1.0
+
+
+BOOLS = [True, False, (True, 0), (0, True), (True, [0, 1]), (..., True), (True, None, 1), np.True_]
+
+
+@pytest.mark.parametrize("index", [*BOOLS, np.array(True), (slice(1), True)], ids=str)
+def test_one_bool_as_an_index_is_a_dimension(index):
+    n = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    x = leaf(n)
+    assert_close(x[index].detach().array, n[index])
+    y = x * 1
+    y[index] = 9.0
+    part = x.at[index].multiply(2.0)
+    n2 = n.copy()
+    n2[index] *= 2
+    n[index] = 9.0
+    assert_close([y.detach().array, part.detach().array], [n, n2])
+    y.sum().backward()
+    assert_close(x.grad.array, (n != 9.0).astype(np.float32))
+
+
+# Levels
+
+
+def test_detached_tensors_follow_into_levels():
+    u = fad.tensor(jnp.zeros(3))
+    d, v = u.detach(), u[1:]
+
+    def f(w):
+        u[0] = w * w
+        v.add_(w)
+        d.mul_(fad.stop_gradient(w))
+        return u.sum() + 0 * d.sum()
+
+    assert float(fad.grad(f)(3.0)) == 8.0
+    assert float(fad.grad(f)(1.0)) == 4.0
+    assert d.tolist() == u.tolist()
+    u.zero_()
+    assert float(fad.jvp(f, (3.0,), (1.0,))[1]) == 8.0
+    u += 1
+    assert d.tolist() == u.tolist() == [28.0, 10.0, 10.0]
+
+    def lanes(w):
+        u = fad.tensor(jnp.zeros(2))
+        d = u.detach()
+        u[0] = w
+        d[1] = 2 * w
+        return u * d
+
+    assert fad.vmap(lanes)(V).tolist() == [[1.0, 4.0], [4.0, 16.0], [9.0, 36.0]]
+
+
+def scale(u):
+    u[0] *= u[1].clone()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        fad.jit(scale),
+        lambda u: fad.vmap(scale)(u[None]),
+        lambda u: fad.vmap(scale, -1)(u.reshape(3, 1)),
+        lambda u: fad.jvp(lambda u: (scale(u), u * 1)[1], (u,), (V,)),
+    ],
+    ids=["jit", "vmap", "vmap last", "jvp"],
+)
+def test_what_is_saved_of_an_argument_that_is_written_is_its_old_value(call):
+    def f(x):
+        u = x * 1
+        call(u)
+        return (u * u).sum()
+
+    def expected(x):
+        return (x.at[0].multiply(x[1]) ** 2).sum()
+
+    x = leaf(V)
+    f(x).backward()
+    assert_close(x.grad.array, jax.grad(expected)(V))
+    assert_close(fad.grad(f)(V), jax.grad(expected)(V))
+    assert_close(fad.hessian(f)(V), jax.hessian(expected)(V))
+    assert_close(fad.jit(fad.hessian(f))(V), jax.hessian(expected)(V))
+
+
+def test_retain_grad_of_a_view_follows_it():
+    x = leaf(V)
+    y = x * 1
+    v = y[1:]
+    v.retain_grad()
+    y.mul_(2)
+    (y.sum() + (v * v).sum()).backward()
+    assert v.grad.tolist() == [8.0, 12.0] and x.grad.tolist() == [2.0, 18.0, 26.0]
+
+
+class Scale(fad.Function):
+    """Changes its input in place, and saves the factor."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(w)
+        return x.mul_(w)
+
+    @staticmethod
+    def vjp(ctx, g):
+        (w,) = ctx.saved_tensors
+        return g * w, None
+
+
+def test_a_function_that_saves_values_may_change_its_input():
+    x = leaf(V)
+    y = x * 1
+    Scale.apply(y, 3.0)
+    Scale.apply(y[1:], 2.0)
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 6.0, 6.0]
+
+    def f(x):
+        y = x * 1
+        Scale.apply(y, 3.0)
+        return (y * y).sum()
+
+    assert_close(fad.grad(f)(V), 18 * V)
+    assert_close(fad.vmap(fad.grad(f))(X), 18 * X)
+    assert_close(fad.jit(fad.hessian(f))(V), 18 * jnp.eye(3))
+
+
+def test_out_may_be_an_argument_or_a_part_of_one():
+    x = leaf(V)
+    y = x * 1
+    assert fnp.multiply(y, x, out=y) is y
+    fnp.multiply(y[1:], y[:1], out=y[1:])
+    y.sum().backward()
+    expected = jax.grad(lambda x: (y := x * x).at[1:].multiply(y[:1]).sum())(V)
+    assert_close(x.grad.array, expected)
+
+
+# Arguments that share, threads
+
+
+def test_functionalized_arguments_share_what_they_shared():
+    def f(a, b, c):
+        a[0] += 1
+        b.mul_(2)
+        c += 1
+        return a * 1, b * 1, c * 1
+
+    def arguments():
+        x = fad.tensor(X)
+        return x, x[0], x.detach()
+
+    given = arguments()
+    got = fad.functionalize(f)(*given)
+    assert_close([x.array for x in given], [X, X[0], X])
+    assert_close([x.array for x in got], [x.array for x in f(*arguments())])
+    got = fad.functionalize(f)(given[0], given[0][0], given[0])
+    x = fad.tensor(X)
+    assert_close([v.array for v in got], [v.array for v in f(x, x[0], x)])
+
+
+def test_arguments_that_share_are_refused_where_they_come_apart():
+    def f(x, y):
+        x += 1
+        return x * y
+
+    for call in (
+        fad.vmap(f),
+        fad.jit(f),
+        lambda x, y: fad.jvp(f, (x, y), (V, V)),
+        fad.vmap(f, (0, None)),
+    ):
+        x = fad.tensor(V)
+        for y in (x, x[:], x.detach()):
+            with pytest.raises(LevelError, match="shares its storage with leaf 1"):
+                call(x, y)
+            assert x.tolist() == [1.0, 2.0, 3.0] and x.version == 0
+
+
+def test_threads_that_write_to_parts_lose_nothing():
+    x = fad.tensor(jnp.zeros(40))
+
+    def work(k):
+        part = x[10 * k : 10 * k + 10]
+        for _ in range(20):
+            part.add_(1)
+            x[10 * k] += 1
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    expected = np.full(40, 20.0)
+    expected[::10] = 40.0
+    assert_close(x.array, expected)
+    assert x.version == 160
+
+
+def test_the_numbers_of_a_view_are_those_it_was_made_with():
+    scaled = fad.autograd.view_function(lambda x, k: x * k, lambda x, view, k: view / k)
+    x, k = fad.tensor(V), leaf(2.0)
+    n = k * 1
+    view = scaled(x, n)
+    with fad.no_grad():
+        n += 5
+    x += 1
+    assert view.tolist() == [4.0, 6.0, 8.0]
+    view.sum().backward()
+    assert k.grad.item() == 9.0
