@@ -11,9 +11,12 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import os
 import random
+import shutil
+import tempfile
 import zlib
 from collections.abc import Iterator
 
@@ -28,6 +31,17 @@ if importlib.metadata.version("jaxlib").startswith("0.10."):  # newer ones do no
 for _flag in _FLAGS:
     if _flag.partition("=")[0] not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}".strip()
+
+# Tests compile the same small programs again and again: each process finds those that it has compiled.
+_COMPILED = os.environ.get("FAD_TESTS_COMPILED", "")
+if not _COMPILED:
+    _COMPILED = os.environ["FAD_TESTS_COMPILED"] = tempfile.mkdtemp(prefix="fad-compiled-")
+    atexit.register(shutil.rmtree, _COMPILED, ignore_errors=True)
+os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(
+    _COMPILED, os.environ.get("PYTEST_XDIST_WORKER", "main")
+)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 # These read the environment set above, so they come after it.
 import hypothesis
