@@ -57,6 +57,8 @@ class compiled:
     Arguments:
         mode: whether graphs whose structure repeats are compiled.
 
+    ``compiled.cache_info()`` and ``compiled.clear_cache()`` look at what is kept, and drop it.
+
     >>> import fad
     >>> with fad.autograd.compiled(False):
     ...     fad.grad(lambda x: x * x)(3.0).item()
@@ -74,6 +76,16 @@ class compiled:
 
     def __exit__(self, *exc: object) -> None:
         switch.on = self._before
+
+    @staticmethod
+    def cache_info() -> dict[str, int]:
+        """How many structures are remembered, how many are compiled, and how often those ran."""
+        return cache_info()
+
+    @staticmethod
+    def clear_cache() -> None:
+        """Forget all structures and compiled passes, and the time that they took and saved."""
+        clear_cache()
 
 
 class _Entry:
