@@ -102,9 +102,10 @@ class Compiled:
             check_written(leaves, entry.changed, "jit")
         if entry.donating is not None and all([_is_bare(x) for x in leaves]):
             values = [x.value if isinstance(x, Tensor) else x for x in leaves]
-            out = entry.donating(*entry.fixed, *values)
+            fixed = [x.value if isinstance(x, Tensor) else x for x in _found(entry.fixed)]
+            out = entry.donating(*fixed, *values)
         else:
-            fixed = [x.find() if isinstance(x, _Lanes) else x for x in entry.fixed]
+            fixed = _found(entry.fixed)
             given = leaves
             if entry.changed:  # what is saved of them is what they were
                 given = list(leaves)
@@ -151,7 +152,7 @@ class Compiled:
         donated = self._arguments.donated(args, kwargs) if self._arguments.donates else ()
         seen = self._describe(args, kwargs)
         entry = _Entry(primitive, fixed, found["structure"], seen, donated, found["changed"])
-        if not any([isinstance(x, jax.core.Tracer) for x in fixed]):
+        if not any([is_traced(x) for x in _found(fixed)]):
             self._entries.put(key, entry)
         return entry
 
@@ -381,6 +382,35 @@ class _Lanes:
         return marker_of([x for x in levels if x.axis_name == self.axis_name][-1])
 
 
+class _Live:
+    """An untracked Tensor that compiled code closes over: each call reads what it is by then."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def find(self) -> Tensor:
+        """The Tensor; compiled code around this one closes over it in its turn.
+
+        Raises:
+            GradientError: it has come to be tracked.
+        """
+        x = self.tensor
+        if x.level is not ROOT or x.requires_grad:
+            raise _tracked_capture(x)
+        return x
+
+
+def is_traced(x: Any) -> bool:
+    """Whether ``x`` is a tracer, or a Tensor around one."""
+    return isinstance(x.value if isinstance(x, Tensor) else x, jax.core.Tracer)
+
+
+def _found(fixed: Sequence[Any]) -> list[Any]:
+    return [x.find() if isinstance(x, (_Lanes, _Live)) else x for x in fixed]
+
+
 def _captured(x: Any) -> Any:
     """What compiled code may keep of a value that it closes over."""
     if not isinstance(x, Tensor):
@@ -388,9 +418,13 @@ def _captured(x: Any) -> Any:
     if isinstance(x.level, BatchLevel) and x is x.level.marker:
         return _Lanes(x.level.axis_name)
     if x.level is ROOT and not x.requires_grad:
-        return x.value
+        return _Live(x)
+    raise _tracked_capture(x)
+
+
+def _tracked_capture(x: Tensor) -> GradientError:
     where = "the eager graph" if x.level is ROOT else repr(x.level)
-    raise GradientError(
+    return GradientError(
         f"jit: the compiled function closes over a Tensor ({describe(x)}) that is tracked by "
         f"{where}. Compiled code outlives this call, so it cannot hold on to it: pass the Tensor "
         "as an argument, or use stop_gradient on it."

@@ -444,3 +444,26 @@ def test_a_compiled_gradient_of_a_function_is_plain_hlo():
     f = fad.jit(fad.value_and_grad(lambda x: fnp.sin(Twice.apply(x)).sum()))
     assert "fad" not in f.lower(X).as_text()
     assert_close(f(X)[1], 5.0 * jnp.cos(2 * X))
+
+
+def test_a_tensor_that_compiled_code_closes_over_is_read_at_each_call():
+    scale = fad.tensor([1.0, 2.0])
+    part = scale[1:]
+    double = fad.jit(lambda x: x * scale + part)
+    x = jnp.ones(2)
+    assert double(x).tolist() == [3.0, 4.0]
+    part.mul_(10.0)
+    assert double(x).tolist() == [21.0, 40.0]
+    outer = fad.jit(lambda x: double(x) + 1.0)
+    assert outer(x).tolist() == [22.0, 41.0]
+    part += 1
+    assert outer(x).tolist() == [23.0, 43.0]
+    part -= 1
+    assert isinstance(double(x), jax.Array)
+    donating = fad.jit(lambda x: x * scale, donate_argnums=0)
+    assert donating(jnp.ones(2)).tolist() == [1.0, 20.0]
+    scale += 1
+    assert donating(jnp.ones(2)).tolist() == [2.0, 21.0]
+    scale.mul_(fad.tensor(2.0, requires_grad=True))
+    with pytest.raises(GradientError, match="closes over a Tensor"):
+        double(x)
