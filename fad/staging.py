@@ -81,16 +81,24 @@ class StagedLevel(RecordingLevel):
 
     def lower(self, x: Any) -> Any:
         """``x`` as JAX sees it inside of the body."""
-        x = outlived(x)
+        try:
+            x = outlived(x)
+        except LevelError:  # of a trace that is over: a checkpoint around has its replacement
+            if not any([level.kind == "checkpoint" for level in state.levels]):
+                raise
         if not isinstance(x, Tensor):
             return x
         if x.level is self:
             return x.value
-        if x.level is ROOT and x.born >= self.id and not x.requires_grad:
-            value = x.value
-            if not isinstance(value, jax.core.Tracer):
-                return value  # made here, of numbers alone: a constant
+        if self._is_constant(x):
+            return x.value
         return self.capture(x)
+
+    def _is_constant(self, x: Tensor) -> bool:
+        """Whether ``x`` was made here, of numbers alone; a view of a Tensor from outside follows that."""
+        if x.level is not ROOT or x.born < self.id or x.requires_grad:
+            return False
+        return not isinstance(x.value, jax.core.Tracer) and (x.meta is None or not x.meta.link)
 
     def capture(self, x: Tensor) -> Any:
         """Make a Tensor from outside an input of the staged call."""

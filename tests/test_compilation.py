@@ -467,3 +467,18 @@ def test_a_tensor_that_compiled_code_closes_over_is_read_at_each_call():
     scale.mul_(fad.tensor(2.0, requires_grad=True))
     with pytest.raises(GradientError, match="closes over a Tensor"):
         double(x)
+
+
+def test_what_a_body_computes_from_a_tensor_outside_follows_it_too():
+    scale = fad.tensor([1.0, 2.0])
+
+    def f(x):
+        y = fad.tensor([0.0, 0.0])
+        y[1] = 5.0
+        return x * scale[1:] + y + fad.tensor([1.0, 1.0])
+
+    compiled = fad.jit(f)
+    x = jnp.ones(2)
+    assert compiled(x).tolist() == [3.0, 8.0]
+    scale.mul_(10.0)
+    assert compiled(x).tolist() == [21.0, 26.0]

@@ -65,7 +65,11 @@ class WatchLevel(RecordingLevel):
 
     def lower(self, x: Any) -> Any:
         """``x`` one level down; Tensors from outside are noted, and replaced."""
-        x = outlived(x)
+        try:
+            x = outlived(x)
+        except LevelError:  # of a trace that is over: its replacement is at hand
+            if self.replacements is None:
+                raise
         if not isinstance(x, Tensor):
             return x
         if x.level is self:
