@@ -2240,7 +2240,8 @@ def random_program(seed: int) -> Callable[[Any, Any], None]:
                 case 5 if v.grad_fn is None:
                     v.register_post_accumulate_grad_hook(log.hook(("after", k)))
                 case 6 if v.grad_fn is not None:
-                    lib.set_sequence_nr(node, draw.randint(0, 10**6))
+                    # above all that nodes get by themselves, however many this process has made
+                    lib.set_sequence_nr(node, 10**12 + draw.randint(0, 10**6))
         for _ in range(3):
             keep, again = draw.random() < 0.6, draw.random() < 0.3
             roots = draw.sample(inner, min(len(inner), draw.randint(1, 3)))
