@@ -150,7 +150,7 @@ def found_in(root: Any, name: str) -> Any:
 NAMES = sorted(set(names()))
 
 
-@pytest.mark.sweep("name", NAMES, sample=12)
+@pytest.mark.sweep("name", NAMES, sample=8)
 def test_a_derived_operation_obeys_the_laws(name: str, request: pytest.FixtureRequest) -> None:
     args = arguments(name, request.config.getoption("--seed"))
     if args is None:
@@ -171,7 +171,7 @@ def test_a_derived_operation_obeys_the_laws(name: str, request: pytest.FixtureRe
 FAD_FUNCTIONS = [*FUNCTIONS.values(), Swish, Cube]
 
 
-@pytest.mark.sweep("function", FAD_FUNCTIONS, sample=4, ids=lambda f: f.__name__)
+@pytest.mark.sweep("function", FAD_FUNCTIONS, sample=3, ids=lambda f: f.__name__)
 def test_the_functions_of_the_fuzzer_obey_the_laws(function: Any) -> None:
     # They are only given operands of one shape.
     assert check_function(function, V, U, skip=("broadcasting",)).ok
@@ -200,7 +200,7 @@ def written(x: Any, write: Any) -> Any:
     return z
 
 
-@pytest.mark.sweep("name", list(BUILT), sample=5)
+@pytest.mark.sweep("name", list(BUILT), sample=4)
 def test_what_fad_builds_obeys_the_laws(name: str) -> None:
     assert check_function(BUILT[name], V, U, skip=("shapes", "broadcasting")).ok
 

@@ -1129,7 +1129,7 @@ GRADIENT_CASES = [
 ]
 
 
-@pytest.mark.sweep("case", GRADIENT_CASES, sample=50, ids=str)
+@pytest.mark.sweep("case", GRADIENT_CASES, sample=35, ids=str)
 def test_gradients(case: Case) -> None:
     leaves, structure = jax.tree_util.tree_flatten(case.args)
     positions = [
