@@ -41,7 +41,7 @@ from fad.tape.saved import (
     versions_of,
 )
 from fad.templates import Template
-from fad.tensor import Tensor
+from fad.tensor import Tensor, settled
 
 __all__ = ["FunctionNode", "FunctionOp", "is_plain"]
 
@@ -85,6 +85,7 @@ class FunctionOp:
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Outputs and their tangents (None is zero), by binding one level down."""
+        primals, tangents = list(map(settled, primals)), list(map(settled, tangents))
         self.needs = [is_inexact(p.dtype) for p in primals]
         outs = bind(self, primals)
         mask = tuple([t is not None for t in tangents])
@@ -125,6 +126,7 @@ class FunctionOp:
             self.rules, dims, level.batch_size, level.axis_name, level.randomness, level.first
         )
         inner = FunctionOp(rules)
+        values = list(map(settled, values))
         inner.needs = self.needs
         before = state.levels
         # The bodies run below this level, in one of their own: they draw random numbers and name
@@ -144,7 +146,7 @@ class FunctionOp:
         mask = [isinstance(a, Tensor) and a.requires_grad and a.level is level for a in args]
         self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
         outs: tuple[Any, ...] = level.evaluate(self, args)
-        values = [level.detach(a) for a in args]
+        values = [settled(level.detach(a)) for a in args]
         results = [detached(level, o) for o in outs]
         saved = self.saved
         if saved is None or not (saved.closed or all(map(is_plain, values))):
@@ -169,7 +171,7 @@ def is_plain(x: Any) -> bool:
     while isinstance(x, Tensor):
         if x.requires_grad or (x.aux is not None and not isinstance(x.level, BatchLevel)):
             return False
-        x = x.value
+        x = x.inner
     return not is_tracer(x)
 
 
@@ -235,6 +237,7 @@ class FunctionNode(RecordedNode):
     def run(
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
+        cotangents = list(map(settled, cotangents))
         with _lock_of(self):
             saved, level = self.saved, self.level
             if saved is None:

@@ -28,6 +28,7 @@ __all__ = [
     "Operation",
     "State",
     "active_levels",
+    "below",
     "bind",
     "last_level_id",
     "state",
@@ -59,6 +60,8 @@ class State(threading.local):
     ``saved_refused``: why saved-value hooks may not be used now, or None.
     ``inference``: in inference mode, where Tensors made are inference Tensors: the floor outside of
     it; else None.
+    ``run``: the calls that wait, see `fad.runs`; None where nothing does.
+    ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
     """
 
     blocked = -1
@@ -67,6 +70,8 @@ class State(threading.local):
     saved_hooks: tuple[Any, ...] = ()
     saved_refused: str | None = None
     inference: int | None = None
+    run: Any = None
+    compiling: bool = True
 
 
 state = State()
@@ -103,7 +108,7 @@ class Level:
         return f"{self.kind} level {self.id}" + ("" if self.alive else " (finished)")
 
     def __enter__(self) -> Self:
-        self._saved = (state.levels, state.blocked, state.floor)
+        self._saved = (state.levels, state.blocked, state.floor, state.run)
         state.levels = (*state.levels, self)
         if state.blocked != state.floor:  # recording is off here: it stays off inside
             state.blocked = self.id
@@ -111,7 +116,9 @@ class Level:
 
     def __exit__(self, *exc: object) -> None:
         self.alive = False
-        state.levels, state.blocked, state.floor = self._saved
+        state.levels, state.blocked, state.floor, run = self._saved
+        if run is None or state.run is None:
+            state.run = run
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` on arguments whose highest level is this one."""
@@ -130,6 +137,10 @@ class Level:
     def outlive(self, t: Tensor) -> Any:
         """What a Tensor of this level stands for once the level has finished."""
         return t.value
+
+    def afterwards(self, op: Any, args: Sequence[Any], binder: Callable[..., Any]) -> Any:
+        """`process`, once the level has finished."""
+        return binder(op, [outlived(a) for a in args])
 
     def aval(self, t: Tensor) -> Any:
         """The shape and dtype a user sees, as JAX's abstract value."""
@@ -158,7 +169,26 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
     if top is None:
         return op.execute(args)
     if not top.alive:
-        return bind(op, [outlived(a) for a in args])
+        return top.afterwards(op, args, bind)
+    return top.process(op, args)
+
+
+def below(op: Any, args: Sequence[Any]) -> Any:
+    """`bind`, for a level that runs ``op`` on the values of its Tensors: at the bottom it may wait."""
+    top = None
+    for a in args:
+        if isinstance(a, Tensor):
+            meta = a.meta
+            if meta is not None and meta.link is not None:
+                meta.link.enter(a)
+            level = a._level
+            if top is None or level.id > top.id:
+                top = level
+    if top is None:
+        run = state.run
+        return op.execute(args) if run is None else run.call(op, args)
+    if not top.alive:
+        return top.afterwards(op, args, below)
     return top.process(op, args)
 
 

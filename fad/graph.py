@@ -13,9 +13,9 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import jax
 
 from fad import jaxapi
-from fad.dispatch import state
+from fad.dispatch import outlived, state
 from fad.errors import GradientError, describe
-from fad.tensor import Tensor, meta_of, new_tensor
+from fad.tensor import Tensor, bottom, meta_of, new_tensor
 
 __all__ = [
     "AccumulateGrad",
@@ -468,8 +468,7 @@ class Node:
 
 def _sharding_of(value: Any) -> Any:
     """How a value is laid out; None for one that is being traced."""
-    while isinstance(value, Tensor):
-        value = value.value
+    value = outlived(bottom(value))
     return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 
 
@@ -596,7 +595,7 @@ def alias(x: Any) -> Any:
     """Another handle for the same value and the same place in the graph, to be changed in place."""
     if not isinstance(x, Tensor):
         return x
-    t = new_tensor(x.value, x.level, x.aux)
+    t = new_tensor(x.inner, x.level, x.aux)
     if x.requires_grad:
         t.requires_grad = True
         t.node, t.output_nr = gradient_edge(x)

@@ -146,7 +146,7 @@ def _entry(e: Any, x: Any) -> Any:
 
 def _from_sequence(e: Sequence[Any]) -> Any:
     if any(isinstance(v, Tensor) for v in e):
-        stack = Primitive("stack", lambda *vs: jnp.stack(vs))
+        stack = Primitive("stack", lambda *vs: jnp.stack(vs), lazy=True)
         return bind(stack, [as_tensor(v) for v in e])
     array = np.asarray(e)
     return array.astype(np.int32) if array.size == 0 else array
@@ -257,7 +257,7 @@ def getter(form: tuple[Any, ...]) -> Primitive:
         x, rest = _windowed(x, form, values)
         return _reshaped(x, rest) if is_basic(form) else x[rest]
 
-    return Primitive("getitem", getitem, positions=True)
+    return Primitive("getitem", getitem, positions=True, lazy=True)
 
 
 def get_item(x: Any, index: Any) -> Any:
@@ -289,7 +289,7 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
         new = getattr(cut.at[rest], method)(v, **dict(options))
         return _paste(x, new, _starts(form, values))
 
-    return Primitive(f"at_{method}", update, positions=True)
+    return Primitive(f"at_{method}", update, positions=True, lazy=True)
 
 
 def is_basic(form: tuple[Any, ...]) -> bool:

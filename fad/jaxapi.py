@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import config as _config
+from jax._src.array import ArrayImpl as array_type
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching, mlir
 
@@ -21,6 +22,7 @@ __all__ = [
     "Jaxpr",
     "Literal",
     "ad",
+    "array_type",
     "batching",
     "current_trace",
     "evaluate_equation",

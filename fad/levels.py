@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.dispatch import Level, bind, map_tensors, outlived, state
+from fad.dispatch import Level, below, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import mapped_aval
 from fad.primitive import Primitive
@@ -47,7 +47,7 @@ class JvpLevel(RecordingLevel):
                 primals.append(a)
                 tangents.append(None)
         if not moving:
-            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
+            return map_tensors(lambda o: new_tensor(o, self), below(op, primals))
         out, out_t = op.jvp(primals, tangents)
         if type(out) is tuple:
             return tuple([new_tensor(o, self, t) for o, t in zip(out, out_t, strict=True)])
@@ -55,7 +55,7 @@ class JvpLevel(RecordingLevel):
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self, x.aux)
+            return new_tensor(x.inner, self, x.aux)
         return x
 
     def dual(self, primal: Any, tangent: Any) -> Tensor:
@@ -66,7 +66,7 @@ class JvpLevel(RecordingLevel):
         """Primal and tangent of ``x`` at this level; the tangent is None where it is zero."""
         x = outlived(x)
         if isinstance(x, Tensor) and x.level is self:
-            return x.value, x.aux
+            return x.inner, x.aux
         return x, None
 
 
@@ -108,7 +108,7 @@ class BatchLevel(RecordingLevel):
                 values.append(a)
                 dims.append(None)
         if not batched:
-            return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+            return map_tensors(lambda o: new_tensor(o, self), below(op, values))
         if type(op) is Primitive and op.primals and dims[: op.primals] == [None] * op.primals:
             outs, shared = op.batch_tangents(values, tuple(dims), self)
             return tuple(
@@ -119,7 +119,7 @@ class BatchLevel(RecordingLevel):
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self, x.aux)
+            return new_tensor(x.inner, self, x.aux)
         return x
 
     def aval(self, t: Tensor) -> Any:
@@ -137,7 +137,7 @@ class BatchLevel(RecordingLevel):
     def unwrap(self, x: Any, out_dim: int | None, who: str = "vmap") -> Any:
         """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
         x = outlived(x)
-        value, dim = (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
+        value, dim = (x.inner, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
         if out_dim is None:
             if dim is not None:
                 raise StructureError(
@@ -157,7 +157,7 @@ def _without_dim(aval: Any, dim: int) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _move_axis(source: int, target: int) -> Primitive:
-    return Primitive("moveaxis", lambda x: jnp.moveaxis(x, source, target))
+    return Primitive("moveaxis", lambda x: jnp.moveaxis(x, source, target), lazy=True)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -167,17 +167,17 @@ def _broadcast(size: int, dim: int) -> Primitive:
         at = dim % x.ndim
         return jnp.broadcast_to(x, (*x.shape[:at], size, *x.shape[at + 1 :]))
 
-    return Primitive("broadcast", spread)
+    return Primitive("broadcast", spread, lazy=True)
 
 
 def move_axis(x: Any, source: int, target: int) -> Any:
     """``x`` with dimension ``source`` moved to ``target``."""
-    return x if source == target else bind(_move_axis(source, target), (x,))
+    return x if source == target else below(_move_axis(source, target), (x,))
 
 
 def broadcast(x: Any, size: int, dim: int) -> Any:
     """``x`` repeated ``size`` times along a new dimension at ``dim``."""
-    return bind(_broadcast(size, dim), (x,))
+    return below(_broadcast(size, dim), (x,))
 
 
 def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
@@ -244,5 +244,5 @@ def _is_batched(x: Any, level: Level) -> bool:
     while isinstance(x, Tensor):
         if x.level is level:
             return x.aux is not None
-        x = x.value
+        x = x.inner
     return False

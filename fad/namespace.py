@@ -311,7 +311,8 @@ class Op:
         new = primitive is None
         if primitive is None:
             fn = self._function(keys, len(args), tuple(kwargs), route)
-            primitive = Primitive(self.name, fn, collective=self.collective)
+            lazy = not self.collective
+            primitive = Primitive(self.name, fn, collective=self.collective, lazy=lazy)
         try:
             out = binder(primitive, leaves)
         except _NOT_TRACEABLE as error:

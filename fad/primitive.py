@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
-from fad.dispatch import bind
+from fad.dispatch import below
 from fad.jaxapi import Literal, is_inexact, shaped_array
 
 __all__ = ["Primitive", "VjpPlan", "aval_key", "aval_of"]
@@ -56,7 +56,7 @@ def with_constants(values: Sequence[Any]) -> Sequence[Any]:
     for v in values:
         kind = type(v)
         if kind in SCALARS:
-            v = _constant(v)
+            v = constant(v)
         else:
             concrete = _concrete_types.get(kind)
             if concrete is None:
@@ -70,7 +70,8 @@ def with_constants(values: Sequence[Any]) -> Sequence[Any]:
 _concrete_types: dict[type, bool] = {}
 
 
-def _constant(x: Any) -> Any:
+def constant(x: Any) -> Any:
+    """A cached array, weakly typed, for a Python scalar; the scalar itself under a trace."""
     key = (type(x), x or str(x), jaxapi.x64_enabled())  # 0.0 and -0.0 are equal
     found = _constants.get(key)
     if found is None:
@@ -126,6 +127,8 @@ class Primitive:
         jit: False for a function that needs concrete values, whose output shape depends on data.
         collective: it names a vmap axis, so that it cannot be traced outside of that vmap.
         planner: makes its `VjpPlan`, where the derived one is not the best.
+        lazy: it is pure and cheap to trace, so that calls on small arrays may wait, see `fad.runs`.
+        hot: its structure has come back often enough to be worth compiling.
         positions: some of its arguments are positions in an array. Where they are numbers, code that
             is traced has them as constants; run eagerly, they are arguments of what is compiled.
     """
@@ -142,11 +145,14 @@ class Primitive:
         "collective",
         "flat",
         "fn",
+        "hot",
         "jit",
+        "lazy",
         "name",
         "planner",
         "positions",
         "primals",
+        "shapes",
         "splits",
     )
 
@@ -159,9 +165,15 @@ class Primitive:
         collective: bool = False,
         planner: Callable[..., VjpPlan] | None = None,
         positions: bool = False,
+        lazy: bool = False,
+        hot: bool = False,
     ) -> None:
         self.name = name
         self.fn = fn
+        self.lazy = lazy and jit
+        self.hot = hot
+        # The avals of its outputs for those of its arguments; False where it must not wait.
+        self.shapes: dict[Any, Any] = {}
         self.planner = planner
         self.positions = positions
         self.jit = jit
@@ -206,7 +218,12 @@ class Primitive:
 
     def _options(self) -> dict[str, Any]:
         """What the Primitives derived from this one have in common with it."""
-        return {"jit": self.jit, "collective": self.collective, "positions": self.positions}
+        return {
+            "jit": self.jit,
+            "collective": self.collective,
+            "positions": self.positions,
+            "lazy": self.lazy,
+        }
 
     # Forward mode
 
@@ -216,7 +233,7 @@ class Primitive:
         derived = self._jvps.get(mask)
         if derived is None:
             derived = self._jvps[mask] = self._derive_jvp(mask, outputs=True)
-        out = bind(derived, [*primals, *[t for t in tangents if t is not None]])
+        out = below(derived, [*primals, *[t for t in tangents if t is not None]])
         count = derived.splits[len(out)]
         if count < 0:
             return out[0], (out[1] if len(out) == 2 else None)
@@ -265,7 +282,7 @@ class Primitive:
         derived = self._batched.get(key)
         if derived is None:
             derived = self._batched[key] = self._derive_batched(*key)
-        return bind(derived, values)
+        return below(derived, values)
 
     def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
         mapped = jax.vmap(self.flat, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name)
@@ -287,7 +304,7 @@ class Primitive:
         derived = self._batched.get(key)
         if derived is None:
             derived = self._batched[key] = self._derive_batched_tangents(*key)
-        out = bind(derived, values)
+        out = below(derived, values)
         return out, derived.splits[len(out)]
 
     def _derive_batched_tangents(
@@ -570,7 +587,7 @@ class VjpPlan:
             pullback = jax.tree_util.tree_unflatten(structure, leaves)
             return _pull(pullback, out, values[len(sources) :], given, need)
 
-        return Primitive(f"{self.primitive.name}_vjp", vjp)
+        return Primitive(f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy)
 
 
 class _Slicer:
@@ -637,4 +654,4 @@ def _with_residuals(
         leaves = run(*values)
         return (*leaves[:n_out], *[leaves[i] for i in positions])
 
-    return Primitive(f"{primitive.name}_saving", forward)
+    return Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy)

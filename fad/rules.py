@@ -41,7 +41,7 @@ from fad.primitive import Primitive, aval_of
 from fad.tape.engine import pull_back
 from fad.tape.record import ROOT, GradLevel
 from fad.templates import Template
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Tensor, bottom, new_tensor
 
 __all__ = [
     "BatchedRules",
@@ -486,9 +486,7 @@ def is_tracked(x: Any) -> bool:
 
 def is_tracer(x: Any) -> bool:
     """Whether a JAX transform is at work on ``x``."""
-    while isinstance(x, Tensor):
-        x = x.value
-    return isinstance(x, jax.core.Tracer)
+    return isinstance(bottom(x), jax.core.Tracer)
 
 
 def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> RuleError:

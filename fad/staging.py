@@ -51,6 +51,7 @@ class StagedLevel(RecordingLevel):
     __slots__ = ("captures", "inputs", "operands", "outer", "trace")
 
     kind = "staged"
+    waits = False
 
     def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any], outer: Any) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fad.dispatch import Level
     from fad.graph import Node
 
-__all__ = ["Meta", "Storage", "Tensor", "new_tensor"]
+__all__ = ["Meta", "Pending", "Storage", "Tensor", "bottom", "new_tensor", "settled"]
 
 
 class Storage:
@@ -230,11 +230,20 @@ class Tensor(metaclass=_TensorType):
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
-        return self._value
+        value = self._value
+        return value.value if type(value) is Pending else value
 
     @value.setter
     def value(self, value: Any) -> None:
         self._value = value
+
+    @property
+    def inner(self) -> Any:
+        """The value one level down, which may be one that waits."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._value
 
     @property
     def level(self) -> Level:
@@ -321,6 +330,48 @@ class Tensor(metaclass=_TensorType):
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+
+class Pending(Tensor):
+    """An array that has not been computed yet, below the levels of transforms; see `fad.runs`.
+
+    ``run`` is the run that will compute it, None once it is there.
+    """
+
+    __slots__ = ("aval", "index", "run")
+
+    aval: Any
+    index: int
+    run: Any
+    _level: Any = None
+    _aux: Any = None
+    _requires_grad: bool = False
+    _node = None
+    _output_nr = 0
+    born = -1
+    meta = None
+
+    @property  # type: ignore[misc]
+    def value(self) -> Any:
+        """The array."""
+        run = self.run
+        if run is not None:
+            run.settle(self)
+        return self._value
+
+    inner = value
+
+
+def settled(x: Any) -> Any:
+    """``x`` itself, or the array of a value that waits."""
+    return x.value if type(x) is Pending else x
+
+
+def bottom(x: Any) -> Any:
+    """What is below all levels: an array, a JAX tracer, or a value that waits."""
+    while isinstance(x, Tensor) and type(x) is not Pending:
+        x = x.inner
+    return x
 
 
 _new = object.__new__

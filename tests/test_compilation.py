@@ -143,7 +143,7 @@ def test_donated_memory_is_given_up():
         assert not g["w"].is_deleted()
         out = step(out, g)
         assert_close(out["b"], -X)
-    with pytest.raises(RuntimeError, match="deleted"):
+    with pytest.raises((RuntimeError, ValueError), match="deleted"):  # JAX raises either
         params["w"] + 1
     assert repr(params["w"]) == "Tensor(<Array float32[3], deleted>, dtype=float32)"
 

@@ -32,6 +32,7 @@ LAYERS = [
     "dispatch",
     "graph",
     "primitive",
+    "runs",
     "tape",
     "tape.grad_mode",
     "tape.anomaly",

@@ -9,9 +9,8 @@ pass becomes a Primitive of (saved values, cotangents): it is traced once, compi
 one level below the graph, like any other call. An outer transform sees one operation, with derived
 rules of its own.
 
-A compilation costs as much as hundreds of passes node by node, so there is a budget: the time spent
-on compiling may exceed what compiled passes have saved so far by `ALLOWANCE` seconds, no more. A
-program whose graphs never repeat pays that at most, once.
+Inside of a transform the pass waits with the operations before it, and is compiled together with them
+(see `fad.runs`); the budget for compiling is one for both.
 """
 
 from __future__ import annotations
@@ -24,29 +23,21 @@ from typing import Any, Self
 
 import jax
 
-from fad.dispatch import bind
+from fad import runs
+from fad.dispatch import below, state
 from fad.graph import AccumulateGrad, Node
 from fad.primitive import Primitive
+from fad.runs import budget
 from fad.tape.record import PrimitiveNode
 from fad.tape.saved import versions_of
-from fad.tensor import Tensor
+from fad.tensor import bottom
 
 __all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
 
 REPEATS = 2  # passes with a structure before it is compiled
 LARGEST = 1500  # nodes in one compiled pass
-ALLOWANCE = 5.0  # seconds
 SAVED_PER_NODE = 15e-6  # seconds that a compiled pass saves, for each node
 CAPACITY = 256  # structures remembered
-
-
-class _Switch(threading.local):
-    """Whether this thread compiles backward passes."""
-
-    on = True
-
-
-switch = _Switch()
 
 
 class compiled:
@@ -68,14 +59,14 @@ class compiled:
     __slots__ = ("_before",)
 
     def __init__(self, mode: bool) -> None:
-        self._before = switch.on
-        switch.on = bool(mode)
+        self._before = state.compiling
+        state.compiling = bool(mode)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        switch.on = self._before
+        state.compiling = self._before
 
     @staticmethod
     def cache_info() -> dict[str, int]:
@@ -100,22 +91,8 @@ class _Entry:
         self.refused = False
 
 
-class _Budget:
-    """Time spent on compiling, and time that compiled passes saved."""
-
-    __slots__ = ("saved", "spent")
-
-    def __init__(self) -> None:
-        self.spent = 0.0
-        self.saved = 0.0
-
-    def allows(self) -> bool:
-        return self.spent < self.saved + ALLOWANCE
-
-
 _entries: collections.OrderedDict[tuple[int, ...], _Entry] = collections.OrderedDict()
 _lock = threading.Lock()
-_budget = _Budget()
 _hits = 0
 
 
@@ -132,7 +109,8 @@ def clear_cache() -> None:
     with _lock:
         _entries.clear()
         _hits = 0
-        _budget.spent = _budget.saved = 0.0
+    budget.reset()
+    runs.clear_cache()
 
 
 class Pass:
@@ -159,16 +137,16 @@ class Pass:
         if self.fresh:
             started = time.perf_counter()
             try:
-                out = bind(primitive, self.operands)
+                out = below(primitive, self.operands)
             except Exception:  # whatever it is, running node by node raises it at the right place
                 entry.primitive, entry.refused = None, True
                 return None
             finally:
-                _budget.spent += time.perf_counter() - started
+                budget.spent += time.perf_counter() - started
         else:
             _hits += 1
-            _budget.saved += SAVED_PER_NODE * len(self.order)
-            out = bind(primitive, self.operands)
+            budget.saved += SAVED_PER_NODE * len(self.order)
+            out = below(primitive, self.operands)
         outs = out if type(out) is tuple else (out,)
         return [None if k is None else outs[k] for k in entry.wanted]
 
@@ -177,7 +155,7 @@ def prepare(
     roots: Sequence[tuple[tuple[Node, int], Any]], captures: Sequence[tuple[Node, int]] | None
 ) -> Pass | None:
     """The pass from ``roots`` to ``captures`` (None: to all leaves), or None to run it node by node."""
-    if not switch.on or any([_is_traced(ct) for _, ct in roots]):
+    if not state.compiling or any([_is_traced(ct) for _, ct in roots]):
         return None
     leaves = () if captures is None else {node for node, _ in captures}
     order = _in_order([node for (node, _), _ in roots], leaves)
@@ -220,7 +198,7 @@ def prepare(
         entry.count += 1
         fresh = entry.primitive is None
         if fresh:
-            if entry.refused or entry.count <= REPEATS or not _budget.allows():
+            if entry.refused or entry.count <= REPEATS or not budget.allows():
                 return None
             _build(entry, order, index, [e for e, _ in roots], captures)
     operands += [ct for _, ct in roots]
@@ -229,14 +207,12 @@ def prepare(
 
 def _is_traced(x: Any) -> bool:
     """Whether the value is being traced by JAX: its trace is compiled whole anyway."""
-    while isinstance(x, Tensor):
-        x = x.value
-    return isinstance(x, jax.core.Tracer)
+    return isinstance(bottom(x), jax.core.Tracer)
 
 
 def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | None:
     """The nodes of a pass, latest first; None if it cannot be compiled."""
-    seen = set(roots)
+    seen = dict.fromkeys(roots)  # in order: ties in sequence numbers must fall the same each time
     stack = list(seen)
     while stack:
         node = stack.pop()
@@ -262,7 +238,7 @@ def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | No
             return None
         for edge in node.edges:
             if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
+                seen[edge[0]] = None
                 stack.append(edge[0])
         if len(seen) > LARGEST:
             return None
@@ -342,4 +318,5 @@ def _build(
     if count == 0:
         entry.refused = True
         return
-    entry.primitive = Primitive("backward", backward)
+    lazy = all([s[1].primitive.lazy for s in steps])
+    entry.primitive = Primitive("backward", backward, lazy=lazy, hot=True)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.dispatch import STATE_NAMES, bind, outlived, state
+from fad.dispatch import STATE_NAMES, below, outlived, state
 from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, Edge, GradientEdge, Node, gradient_edge, running
 from fad.levels import BatchLevel
@@ -40,7 +40,7 @@ def _filled(name: str, number: int) -> Primitive:
         full = jax.lax.full_like(x, number)
         return jax.lax.select(x == x, full, full)
 
-    return Primitive(name, fill)
+    return Primitive(name, fill, lazy=True)
 
 
 ZEROS_LIKE = _filled("zeros_like", 0)
@@ -132,7 +132,7 @@ def _finish_compiled(
 
 def _in_thread(task: _Task, *args: Any) -> list[Any]:
     """Run a deeply nested pass on a thread of its own, with this thread's modes and levels."""
-    modes = {name: getattr(state, name) for name in STATE_NAMES}
+    modes = {name: getattr(state, name) for name in STATE_NAMES if name != "run"}
     result: list[Any] = []
     failure: list[BaseException] = []
 
@@ -249,7 +249,7 @@ def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> 
     elif nr >= len(slots):
         slots.extend([None] * (nr + 1 - len(slots)))
     if value is not None:
-        slots[nr] = value if slots[nr] is None else bind(ADD, (slots[nr], value))
+        slots[nr] = value if slots[nr] is None else below(ADD, (slots[nr], value))
 
 
 def _dependencies(
@@ -371,7 +371,7 @@ def _implicit(t: Any, expected: Any, who: str) -> Any:
             f"{expected.dtype}. Pass a gradient, or take a real part or absolute value."
         )
     if isinstance(t, Tensor):
-        return bind(ONES_LIKE, (t.level.detach(t),))
+        return below(ONES_LIKE, (t.level.detach(t),))
     return jnp.ones(expected.shape, expected.dtype)
 
 
@@ -599,7 +599,7 @@ def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> An
         return level.lift(g)
     if materialize:
         if isinstance(x, Tensor):
-            return level.lift(bind(ZEROS_LIKE, (level.detach(x),)))
+            return level.lift(below(ZEROS_LIKE, (level.detach(x),)))
         m = x.node.input_metadata(x.output_nr)
         return level.lift(jnp.zeros(m.shape, m.dtype))
     if not allow_unused:

@@ -15,7 +15,7 @@ from fad.tensor import Tensor, meta_of
 
 __all__ = ["ADD", "accumulate", "add_to_grad"]
 
-ADD = Primitive("add", jnp.add)
+ADD = Primitive("add", jnp.add, lazy=True)
 _adding = threading.RLock()
 
 

@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from fad import trees
-from fad.dispatch import bind, state
+from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, describe
 from fad.graph import Edge, GradientEdge, Node, gradient_edge, running
 from fad.primitive import Primitive
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.record import as_tensor
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Tensor, bottom, new_tensor
 
 __all__ = [
     "CopyBackwards",
@@ -135,7 +135,7 @@ def _id(level: Any) -> int:
 def _without_history(values: Sequence[Any], level: Any) -> list[Any]:
     """Values whose Tensors of ``level`` are not tracked there; what levels below track stays."""
     return [
-        new_tensor(v.value, level, v.aux) if isinstance(v, Tensor) and v.level is level else v
+        new_tensor(v.inner, level, v.aux) if isinstance(v, Tensor) and v.level is level else v
         for v in values
     ]
 
@@ -154,7 +154,7 @@ def _pass_through(values: Sequence[Any], make: Callable[[list[Edge]], Node]) -> 
     if level is None:
         return list(values)
     at = [isinstance(v, Tensor) and v.level is level for v in values]
-    below = _pass_through([v.value if a else v for v, a in zip(values, at, strict=True)], make)
+    below = _pass_through([v.inner if a else v for v, a in zip(values, at, strict=True)], make)
     outs = [
         new_tensor(b, level, v.aux) if a else b for v, a, b in zip(values, at, below, strict=True)
     ]
@@ -445,8 +445,7 @@ def _put(x: Any, device: Any) -> Any:
 
 
 def _device_of(x: Any) -> Any:
-    while isinstance(x, Tensor):
-        x = x.value
+    x = outlived(bottom(x))
     if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array):
         return None
     return min(x.devices(), key=lambda d: d.id)

@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.dispatch import Level, bind, map_tensors, state
+from fad.dispatch import Level, below, bind, map_tensors, outlived, state
 from fad.errors import GradientError
 from fad.graph import InputMetadata, Node, alias, gradient_edge, running
 from fad.jaxapi import is_inexact, x64_enabled
 from fad.primitive import SCALARS, Primitive, VjpPlan, aval_of
+from fad.runs import Run
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.grad_mode import mark_inference
@@ -31,7 +32,7 @@ from fad.tape.saved import (
     unpack,
     versions_of,
 )
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Tensor, bottom, new_tensor
 
 __all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor"]
 
@@ -61,8 +62,7 @@ class RecordedNode(Node):
 
     def _own_sharding(self) -> Any:
         for value in self.saved_values():
-            while isinstance(value, Tensor):
-                value = value.value
+            value = outlived(bottom(value))
             found = getattr(value, "sharding", None)
             if found is not None and not isinstance(value, jax.core.Tracer):
                 return found
@@ -170,8 +170,8 @@ class PrimitiveNode(RecordedNode):
         if create_graph and plan.extras:
             # Residuals have no history of their own: start again from the inputs.
             inputs = saved[: len(plan.mask)]
-            return bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
-        return bind(plan.vjp(given, wanted), [*saved, *cts])
+            return below(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
+        return below(plan.vjp(given, wanted), [*saved, *cts])
 
     def _tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Kept inputs and outputs as Tensors with their history."""
@@ -293,6 +293,7 @@ class RecordingLevel(Level):
     __slots__ = ()
 
     wraps = False
+    waits = True
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         if anomaly.watch and running.watched is not True and running.watched is not op:
@@ -306,6 +307,14 @@ class RecordingLevel(Level):
         elif state.inference is not None:
             return mark_inference(self.evaluate(op, args))
         return self.evaluate(op, args)
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        if not self.waits:
+            state.run = None
+        elif state.run is None and state.compiling:
+            state.run = Run()
+        return self
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` without recording; outputs are Tensors of this level."""
@@ -329,7 +338,7 @@ class GradLevel(RecordingLevel):
         return self
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = bind(
+        out = below(
             op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
         )
         if type(out) is tuple:
@@ -338,7 +347,7 @@ class GradLevel(RecordingLevel):
 
     def detach(self, x: Any) -> Any:
         while isinstance(x, Tensor) and x.level is self:
-            x = x.value
+            x = x.inner
         return x
 
     def variable(self, value: Any) -> Tensor:
@@ -356,7 +365,9 @@ class RootLevel(GradLevel):
     kind = "eager"
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = op.execute([a._value if isinstance(a, Tensor) else a for a in args])
+        out = bind(
+            op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
+        )
         if type(out) is tuple:
             return tuple([new_tensor(o, self) for o in out])
         return new_tensor(out, self)
@@ -416,7 +427,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
         key.insert(0, x64_enabled())
     plan = op.plan_of(tuple(mask), tuple(key), args)
     if level.wraps:
-        out = bind(plan.forward, lower)
+        out = below(plan.forward, lower)
         if plan.simple:
             result = new_tensor(out, level)
             values = [lower[i] for i in plan.kept_inputs]

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from fad.dispatch import Level, state
+from fad.dispatch import Level, outlived, state
 from fad.errors import GradientError, describe
 from fad.graph import Node, refuse_in_traced_code
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Tensor, bottom, new_tensor
 
 __all__ = [
     "PackedValue",
@@ -198,7 +198,7 @@ class PackedValue:
 def _bare(level: Level, value: Any) -> Tensor:
     """A Tensor of ``level`` without history, in a handle of its own."""
     if isinstance(value, Tensor) and value.level is level:
-        return new_tensor(value.value, level, value.aux)
+        return new_tensor(value.inner, level, value.aux)
     return new_tensor(value, level)
 
 
@@ -303,8 +303,7 @@ class save_on_cpu(saved_tensors_hooks):
 
 def _placement(x: Any) -> Any:
     """Where a concrete value lives; None for a traced one."""
-    while isinstance(x, Tensor):
-        x = x.value
+    x = outlived(bottom(x))
     return None if isinstance(x, jax.core.Tracer) else x.sharding
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.dispatch import bind
+from fad.dispatch import bind, outlived
 from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, InputMetadata, Node, extra_of
 from fad.primitive import Primitive
@@ -18,7 +18,7 @@ from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.leaves import accumulate
 from fad.tape.record import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
 from fad.tape.saved import raise_released
-from fad.tensor import Tensor
+from fad.tensor import Tensor, bottom
 
 __all__ = ["level_of", "reach_leaf", "release", "step"]
 
@@ -158,9 +158,7 @@ def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
 
 def _placed(node: Node, i: int, g: Any, expected: InputMetadata) -> Any:
     """A gradient on the devices where it is expected; a scalar is sent there, as in PyTorch."""
-    value = g
-    while isinstance(value, Tensor):
-        value = value.value
+    value = outlived(bottom(g))
     if (
         expected.sharding is None
         or not isinstance(value, jax.Array)

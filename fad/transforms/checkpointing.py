@@ -24,7 +24,7 @@ import jax
 
 from fad import trees
 from fad.calls import FunctionOp
-from fad.dispatch import bind, map_tensors, outlived, state
+from fad.dispatch import below, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.graph import Captures
 from fad.levels import BatchLevel, JvpLevel
@@ -32,7 +32,7 @@ from fad.primitive import Primitive, aval_of
 from fad.rules import Rules, Saved, pull_through, push_through
 from fad.tape.record import GradLevel, RecordingLevel
 from fad.templates import Template
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Tensor, bottom, new_tensor
 from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
 
 __all__ = ["checkpoint"]
@@ -55,12 +55,12 @@ class WatchLevel(RecordingLevel):
         self.replacements = replacements
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = bind(op, [self.lower(a) for a in args])
+        out = below(op, [self.lower(a) for a in args])
         return map_tensors(lambda o: new_tensor(o, self), out)
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self)
+            return new_tensor(x.inner, self)
         return x
 
     def lower(self, x: Any) -> Any:
@@ -73,7 +73,7 @@ class WatchLevel(RecordingLevel):
         if not isinstance(x, Tensor):
             return x
         if x.level is self:
-            return x.value
+            return x.inner
         at = self.captures.position(x)
         if self.replacements is None:
             return x
@@ -145,13 +145,7 @@ _BARRIER = Primitive("optimization_barrier", jax.lax.optimization_barrier)
 
 def _barrier(x: Any) -> Any:
     """``x`` for the second run: under jit, XLA must not find that it has the result already."""
-    return bind(_BARRIER, (x,)) if isinstance(_bottom(x), jax.core.Tracer) else x
-
-
-def _bottom(x: Any) -> Any:
-    while isinstance(x, Tensor):
-        x = x.value
-    return x
+    return bind(_BARRIER, (x,)) if isinstance(bottom(x), jax.core.Tracer) else x
 
 
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,5 +213,5 @@ def _is_tracked(x: Any) -> bool:
     while isinstance(x, Tensor):
         if x.requires_grad or x.aux is not None:
             return True
-        x = x.value
+        x = x.inner
     return isinstance(x, jax.core.Tracer)

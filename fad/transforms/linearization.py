@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad import trees
-from fad.dispatch import bind, map_tensors, outlived
+from fad.dispatch import below, map_tensors, outlived
 from fad.jaxapi import is_inexact
 from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
@@ -49,15 +49,15 @@ class LinearizeLevel(RecordingLevel):
         numbers: list[int | None] = []
         for a in args:
             if isinstance(a, Tensor) and a.level is self:
-                primals.append(a.value)
+                primals.append(a.inner)
                 numbers.append(a.aux)
             else:
                 primals.append(a)
                 numbers.append(None)
         mask = tuple([n is not None for n in numbers])
         if not any(mask):
-            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
-        out = bind(op, primals)
+            return map_tensors(lambda o: new_tensor(o, self), below(op, primals))
+        out = below(op, primals)
         outs = out if type(out) is tuple else (out,)
         tangent, operands = op.linear(mask, primals, outs)
         results: list[Tensor] = []
@@ -74,14 +74,14 @@ class LinearizeLevel(RecordingLevel):
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self, x.aux)
+            return new_tensor(x.inner, self, x.aux)
         return x
 
     def push(self, tangents: Sequence[Any]) -> dict[int, Any]:
         """Tangents of everything on the tape, from those of the inputs."""
         known: dict[int, Any] = dict(enumerate(tangents))
         for op, operands, numbers, produced in self.tape:
-            out = bind(op, [*operands, *[known[n] for n in numbers]])
+            out = below(op, [*operands, *[known[n] for n in numbers]])
             known.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
         return known
 

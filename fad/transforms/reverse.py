@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.dispatch import bind
+from fad.dispatch import below
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
@@ -107,7 +107,7 @@ def gradient_function(
             if variables:
                 grads = pull_back([out], [seed], variables)
             grads = [
-                bind(ZEROS_LIKE, (v,)) if g is None else g
+                below(ZEROS_LIKE, (v,)) if g is None else g
                 for g, v in zip(grads, values, strict=True)
             ]
         result = trees.unflatten(structure, grads)
@@ -145,7 +145,7 @@ def _seed(out: Any, who: str) -> Any:
             f"{who}: the function must return a real scalar, got dtype {out.dtype}. For complex "
             "outputs take a real part or absolute value, or use fad.vjp."
         )
-    return bind(ONES_LIKE, (out.level.detach(out),))
+    return below(ONES_LIKE, (out.level.detach(out),))
 
 
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -188,7 +188,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         cts = cotangent_leaves(cotangent, out_structure, avals, "vjp_fn")
         grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
         grads = [
-            bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)
+            below(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)
         ]
         return leave(trees.unflatten(structure, grads), tensors or has_tensor(cotangent))
 

@@ -1,0 +1,374 @@
+"""Forward runs: small operations inside of a transform wait, and run together in one call of XLA.
+
+NOTE [runs]
+
+A call of XLA costs as much as all of fad's own work for an operation. Inside of a transform
+(`fad.grad`, `fad.jvp`, `fad.vmap`, ...) nobody sees the arrays at the bottom before the transform
+returns, or something reads one. So there, an operation of `lazy` Primitives on small arrays is only
+written down, and its outputs are `Pending` values: their shape and dtype are known, since the same
+operation on the same avals has run before. When one of them is read, everything that waits is run.
+A run whose structure has come back often enough is one compiled program; until then, and whenever
+that fails, its steps are executed one by one, as they would have been without waiting.
+
+What keeps this the same as running each operation at once:
+
+* An operation that has not been seen with these avals runs at once: what is wrong with it is said
+  there and then. What waits is pure: no callbacks, no user code, no data-dependent shapes.
+* Pending values live below the levels of transforms. Whatever leaves them (a result, ``x.value``, a
+  rule of a Function, a host read) is settled first.
+* Only outputs that somebody still holds are computed; the graph of a finished backward pass holds
+  none, so a whole ``fad.grad`` becomes one program from its inputs to its gradients.
+* JAX's settings are part of a run: where they change, it ends. Arrays on other devices than the
+  default one, traced ones, and large ones (for which XLA's own time counts) do not take part.
+* A run belongs to a thread. Another one that reads a pending value computes it for itself.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fad import jaxapi
+from fad.dispatch import Level, state
+from fad.jaxapi import array_type
+from fad.primitive import SCALARS, Primitive, aval_of, constant, struct_of
+from fad.tensor import Pending, Tensor, settled
+
+__all__ = ["Budget", "Run", "budget", "cache_info", "clear_cache"]
+
+LARGE = 1 << 14  # elements: an array of so many does not wait
+LONGEST = 512  # steps
+REPEATS = 2  # runs with a structure before it is compiled
+CAPACITY = 512  # structures remembered
+ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled runs have saved so far
+SAVED_PER_STEP = 5e-6  # seconds that a compiled run saves, for each step
+
+
+class RunLevel(Level):
+    """The level of pending values, below all others.
+
+    It counts as finished: whatever does not know of values that wait finds the array (`outlive`).
+    """
+
+    __slots__ = ()
+
+    kind = "eager"
+
+    def __init__(self) -> None:
+        self.id = -2
+        self.alive = False
+
+    def afterwards(self, op: Any, args: Sequence[Any], binder: Any) -> Any:
+        run = state.run
+        if run is None:
+            return op.execute([settled(a) for a in args])
+        return run.call(op, args)
+
+    def detach(self, x: Any) -> Any:
+        return x
+
+    def outlive(self, t: Tensor) -> Any:
+        return t.value
+
+    def aval(self, t: Tensor) -> Any:
+        return t.aval
+
+
+Pending._level = RunLevel()  # type: ignore[misc]
+
+
+class Budget:
+    """Time spent on compiling, and time that what was compiled has saved.
+
+    A compilation costs as much as hundreds of runs step by step. So the first may exceed the second by
+    `ALLOWANCE` seconds, no more: a program whose structure never repeats pays that at most, once.
+    """
+
+    __slots__ = ("saved", "spent")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.spent = 0.0
+        self.saved = 0.0
+
+    def allows(self) -> bool:
+        return self.spent < self.saved + ALLOWANCE
+
+
+budget = Budget()
+
+
+class _Entry:
+    """What is known of one structure."""
+
+    __slots__ = ("compiled", "count", "refused")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.compiled: Any = None
+        self.refused = False
+
+
+_entries: collections.OrderedDict[Any, _Entry] = collections.OrderedDict()
+_lock = threading.Lock()
+_hits = 0
+
+
+def cache_info() -> dict[str, int]:
+    """How many structures are remembered, how many of them are compiled, and how often those ran."""
+    with _lock:
+        ready = sum(e.compiled is not None for e in _entries.values())
+        return {"structures": len(_entries), "compiled": ready, "hits": _hits}
+
+
+def clear_cache() -> None:
+    """Forget all structures and what was compiled of them."""
+    global _hits
+    with _lock:
+        _entries.clear()
+        _hits = 0
+
+
+class Run:
+    """Calls that wait, in order, and the thread that they belong to.
+
+    ``steps`` are tuples of a Primitive and references to its arguments: the number of an earlier output,
+    or ``~k`` for operand k. ``cells`` are the outputs. ``places`` are the numbers of operands by their
+    `id`; ``scalars`` keeps alive those that stand for an operand.
+    """
+
+    __slots__ = (
+        "avals",
+        "cells",
+        "context",
+        "done",
+        "hot",
+        "operands",
+        "owner",
+        "places",
+        "scalars",
+        "steps",
+    )
+
+    def __init__(self) -> None:
+        self.done = False
+        self.hot = False
+        self.owner = threading.get_ident()
+        self.context = jaxapi.trace_context()
+        self.steps: list[tuple[Any, ...]] = []
+        self.cells: list[Pending] = []
+        self.operands: list[Any] = []
+        self.avals: list[Any] = []
+        self.places: dict[int, int] = {}
+        self.scalars: list[Any] = []
+
+    def call(self, op: Any, args: Sequence[Any]) -> Any:
+        """Write a call down, or run it: one output, or a tuple of them."""
+        if type(op) is not Primitive or not op.lazy:
+            return op.execute(list(map(settled, args)))
+        run = self
+        if run.done or jaxapi.trace_context() != run.context or len(run.steps) >= LONGEST:
+            run.finish()
+            run = state.run = Run()
+        refs: list[Any] = [op]
+        key: list[Any] = []
+        for a in args:
+            if type(a) is Pending:
+                if a.run is run:
+                    refs.append(a.index)
+                    key.append(a.aval)
+                    continue
+                a = a.value
+            place = run.places.get(id(a))
+            if place is None:
+                place = run._operand(a)
+                if place is None:
+                    return op.execute(list(map(settled, args)))
+            refs.append(~place)
+            key.append(run.avals[place])
+        avals = op.shapes.get(tuple(key))
+        if avals is None:
+            if not op.hot or jaxapi.is_tracing():
+                return _first(op, key, args)
+            avals = _note(op, key, jax.eval_shape(op.flat, *map(struct_of, key)))
+        if avals is False:
+            return op.execute(list(map(settled, args)))
+        run.steps.append(tuple(refs))
+        run.hot = run.hot or op.hot
+        if type(avals) is tuple:
+            return tuple([run._output(a) for a in avals])
+        return run._output(avals)
+
+    def _output(self, aval: Any) -> Pending:
+        p: Pending = object.__new__(Pending)
+        p.aval = aval
+        p.run = self
+        p.index = len(self.cells)
+        self.cells.append(p)
+        return p
+
+    def _operand(self, a: Any) -> int | None:
+        """The number of a new operand; None if it is not one that may wait."""
+        kind = type(a)
+        if kind in SCALARS:
+            array = constant(a)
+            if type(array) is not array_type:
+                return None
+            place = self.places.get(id(array))
+            if place is None:
+                place = self._operand(array)
+            if place is not None:
+                self.scalars.append(a)
+                self.places[id(a)] = place
+            return place
+        if kind is not array_type:
+            return None
+        if a.sharding not in _plain and not _is_plain(a.sharding):
+            return None
+        place = self.places[id(a)] = len(self.operands)
+        self.operands.append(a)
+        self.avals.append(a.aval)
+        return place
+
+    def settle(self, p: Pending) -> None:
+        """Compute ``p``: with all else that waits, or for a thread that the run does not belong to."""
+        if self.owner == threading.get_ident():
+            self.finish()
+        if p.run is not None:
+            p._value = _step_by_step(self.steps, self.operands)[p.index]
+            p.run = None
+
+    def finish(self) -> None:
+        """Run all that waits."""
+        if self.done:
+            return
+        self.done = True
+        if not self.steps:
+            return
+        if jaxapi.is_tracing():  # what waits was called outside of JAX's trace, or does not need it
+            with jax.ensure_compile_time_eval():
+                self._compute()
+        else:
+            self._compute()
+
+    def _compute(self) -> None:
+        steps, cells, operands = self.steps, self.cells, self.operands
+        held = _held(cells)
+        values = None
+        if len(steps) > 1:
+            values = self._compiled(held)
+        if values is None:
+            every = _step_by_step(steps, operands)
+            values = [v for v, h in zip(every, held, strict=True) if h]
+        it = iter(values)
+        for c, h in zip(cells, held, strict=True):
+            if h:
+                c._value = next(it)
+                c.run = None
+
+    def _compiled(self, held: tuple[bool, ...]) -> list[Any] | None:
+        """The outputs that are held, from one compiled program; None if there is none."""
+        global _hits
+        steps, operands = self.steps, self.operands
+        key = (tuple(steps), held, tuple(self.avals))
+        with _lock:
+            entry = _entries.get(key)
+            if entry is None:
+                entry = _entries[key] = _Entry()
+                if len(_entries) > CAPACITY:
+                    _entries.popitem(last=False)
+            else:
+                _entries.move_to_end(key)
+            entry.count += 1
+        found: list[Any]
+        if entry.compiled is not None:
+            _hits += 1
+            budget.saved += SAVED_PER_STEP * len(steps)
+            found = entry.compiled(*operands)
+            return found
+        if entry.refused or not (self.hot or entry.count > REPEATS) or not budget.allows():
+            return None
+        began = time.perf_counter()
+        compiled = _fuse(steps, held)
+        try:
+            found = compiled(*operands)
+        except Exception:  # whatever it is, running the steps one by one raises it, or does without
+            entry.refused = True
+            return None
+        finally:
+            budget.spent += time.perf_counter() - began
+        entry.compiled = compiled
+        return found
+
+
+def _first(op: Primitive, key: Sequence[Any], args: Sequence[Any]) -> Any:
+    """Run an operation that was not seen with these avals, and note what comes out."""
+    out = op.execute(list(map(settled, args)))
+    if not jaxapi.is_tracing():
+        _note(op, key, out)
+    return out
+
+
+def _note(op: Primitive, key: Sequence[Any], out: Any) -> Any:
+    """Remember the avals of the outputs; False where arrays are too large to wait."""
+    outs = out if type(out) is tuple else (out,)
+    avals = tuple([aval_of(o) for o in outs])
+    small = all([a.size <= LARGE for a in (*key, *avals)])
+    found = op.shapes[tuple(key)] = (avals if type(out) is tuple else avals[0]) if small else False
+    return found
+
+
+def _held(cells: Sequence[Pending]) -> tuple[bool, ...]:
+    """Which of the cells somebody holds, besides the run itself."""
+    return tuple([count > _ALONE for count in _references(cells)])
+
+
+def _references(cells: Sequence[Any]) -> list[int]:
+    return [getrefcount(c) for c in cells]
+
+
+_ALONE = _references([object()])[0]
+_plain: set[Any] = set()
+
+
+def _is_plain(sharding: Any) -> bool:
+    """Whether arrays with this sharding are where JAX puts arrays by default."""
+    plain: bool = sharding == jnp.zeros(()).sharding
+    if plain:
+        _plain.add(sharding)
+    return plain
+
+
+def _step_by_step(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any]) -> list[Any]:
+    """Every output of the steps."""
+    return _follow(steps, operands, Primitive.execute)
+
+
+def _follow(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any], how: Any) -> list[Any]:
+    values: list[Any] = []
+    for op, *refs in steps:
+        out = how(op, [values[r] if r >= 0 else operands[~r] for r in refs])
+        if type(out) is tuple:
+            values += out
+        else:
+            values.append(out)
+    return values
+
+
+def _fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
+    """The steps as one compiled function of the operands."""
+
+    def run(*operands: Any) -> list[Any]:
+        values = _follow(steps, operands, lambda op, args: op.flat(*args))
+        return [v for v, h in zip(values, held, strict=True) if h]
+
+    return jax.jit(run)
