@@ -36,7 +36,7 @@ from fad.transforms.boundary import (
     was_written,
     write_back,
 )
-from fad.views import snapshot
+from fad.views.links import snapshot
 
 __all__ = ["Compiled", "jit"]
 

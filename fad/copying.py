@@ -19,7 +19,9 @@ from fad.graph import alias
 from fad.primitive import Primitive
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Storage, Tensor, meta_of, new_tensor, storage_of
-from fad.views import IDENTITY, Link, bind_view, detach
+from fad.views.chains import IDENTITY
+from fad.views.links import Link
+from fad.views.making import bind_view, detach
 
 __all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
 

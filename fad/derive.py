@@ -26,7 +26,8 @@ from fad.primitive import Primitive
 from fad.staging import call_with_bodies
 from fad.stopping import stop_gradient
 from fad.tensor import Tensor
-from fad.views import ViewOp, Write, bind_view, view_binder
+from fad.views.chains import ViewOp, Write
+from fad.views.making import bind_view, view_binder
 
 __all__ = ["Namespace", "derive", "install_tree"]
 

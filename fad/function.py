@@ -18,7 +18,7 @@ from fad.jax_rules import JaxRules
 from fad.templates import ARRAYS, Template
 from fad.tensor import Tensor
 from fad.user_rules import RULES, Signature, UserRules, arity, defines
-from fad.views import attach_chain
+from fad.views.making import attach_chain
 
 __all__ = ["Context", "Function", "VmapInfo"]
 

@@ -32,30 +32,23 @@ from fad.indexing import getter, is_basic, parse_index, updater, view_of
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, VjpPlan, struct_of
+from fad.pytree import TrackedTensor
 from fad.stopping import stop_gradient
 from fad.tape.record import PrimitiveNode, as_tensor
 from fad.tensor import Tensor, storage_of
-from fad.views import (
-    Creation,
+from fad.views.chains import (
     Form,
-    Link,
     Step,
-    TrackedTensor,
     chain_forward,
     chain_primitive,
-    chain_put,
-    check_creation,
     form_of,
-    link_of,
-    move_retained,
     numbers_of,
-    overlaps,
     same_chain,
-    set_state,
-    set_value,
-    snapshot,
     split_numbers,
 )
+from fad.views.creation import Creation, check_creation
+from fad.views.links import Link, link_of, move_retained, set_state, set_value, snapshot
+from fad.views.write_back import chain_put, overlaps
 
 __all__ = ["become", "check_writable", "replace", "set_item", "write"]
 
@@ -156,6 +149,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
 
 
 def _is_mask(index: Any) -> bool:
+    """Whether an index is one bool array, which also serves without concrete values."""
     return isinstance(index, (Tensor, jax.Array, np.ndarray)) and index.dtype == bool
 
 
@@ -178,6 +172,7 @@ def _link(t: Tensor) -> Link | None:
 
 
 def _base_of(link: Link) -> Tensor:
+    """The base of a link that `_link` returned, and so has one."""
     assert link.base is not None
     return link.base
 
@@ -216,7 +211,7 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
                 f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
                 f"{_LEAF}"
             )
-    if link is not None and overlaps(link, root):
+    if link is not None and overlaps(link.chain, root):
         raise ValueError(
             f"{who}: unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location, because it was broadcast. Please clone() the tensor before performing "
@@ -312,11 +307,13 @@ def fitted(out: Any, x: Any, name: str) -> Any:
 
 
 def _converted(out: Any, x: Any) -> Any:
+    """``out`` in the dtype of ``x``, and not weakly typed where ``x`` is not."""
     weak = jax.typeof(out).weak_type and not jax.typeof(x).weak_type
     return jax.lax.convert_element_type(out, x.dtype) if weak or out.dtype != x.dtype else out
 
 
 def _rank(dtype: Any) -> int:
+    """The kind of a dtype, 0 to 3: bool, integer, floating, complex; a Tensor holds up to its own."""
     if jnp.issubdtype(dtype, np.bool_):
         return 0
     if jnp.issubdtype(dtype, np.integer):
@@ -348,6 +345,7 @@ def _copied(view: Any, v: Any) -> Any:
 
 
 def _masked_fill(x: Any, mask: Any, v: Any) -> Any:
+    """``x`` with the scalar ``v`` where ``mask``, over the first dimensions of ``x``, is true."""
     mask = mask.reshape((*mask.shape, *[1] * (x.ndim - mask.ndim)))
     return jnp.where(mask, _copied(jax.ShapeDtypeStruct((), x.dtype), v), x)
 
@@ -465,6 +463,7 @@ class CopySlicesPlan(VjpPlan):
         self.single = True
 
     def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        """The vjp: that of the inner operation, on this view of the gradient of the base."""
         plan = self._inner
         if plan is None:
             return super()._derive(given, need)

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
-from fad import views
 from fad.copying import CLONE, deep_copy, reduce, shallow_copy
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, HostValueError, LevelError, TrackedValueError, describe
@@ -26,7 +25,10 @@ from fad.tape import engine
 from fad.tape.grad_mode import mark_inference
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.record import ROOT, as_tensor
-from fad.tensor import Tensor, meta_of, new_tensor
+from fad.tensor import Tensor, meta_of
+from fad.views.chains import ViewOp, Write
+from fad.views.links import link_of, set_state
+from fad.views.making import bind_view, detach, same_view
 
 __all__ = ["asarray", "stop_gradient", "tensor"]
 
@@ -337,7 +339,7 @@ def _backward(
 
 def _detach(self: Tensor) -> Tensor:
     """The same value without history and without tangents; it shares storage and version."""
-    return views.detach(self)
+    return detach(self)
 
 
 def _detach_(self: Tensor) -> Tensor:
@@ -351,7 +353,7 @@ def _detach_(self: Tensor) -> Tensor:
             "Can't detach views in-place. Use detach() instead, which gives a Tensor that shares the "
             "storage"
         )
-    views.set_state(self, stop_gradient(self))
+    set_state(self, stop_gradient(self))
     return self
 
 
@@ -365,7 +367,7 @@ def _is_view(self: Tensor) -> bool:
 
 def _base(self: Tensor) -> Tensor | None:
     """The Tensor that this is a view of, None if it is none."""
-    link = views.link_of(self)
+    link = link_of(self)
     return None if link is None else link.base
 
 
@@ -381,7 +383,7 @@ def _view_fn(self: Tensor) -> Callable[[Any], Any]:
 
     def view_fn(base: Any) -> Any:
         for step in chain:
-            base = views.bind_view(step.op, (base, *step.numbers))
+            base = bind_view(step.op, (base, *step.numbers))
         return base
 
     return view_fn
@@ -503,7 +505,7 @@ def _set_part(name: str) -> Callable[[Tensor, Any], None]:
         if name == "imag" and not jnp.issubdtype(self.dtype, np.complexfloating):
             raise TypeError(f"imag: {describe(self)} has no imaginary part to write to")
         part = getattr(self, name)
-        if not views.same_view(part, value):  # as in the last part of ``x.real += v``
+        if not same_view(part, value):  # as in the last part of ``x.real += v``
             replace(part, value, who=f"x.{name} = v")
 
     return put
@@ -555,17 +557,17 @@ def _view(self: Tensor, dtype: Any = None) -> Any:
     dtype = jnp.dtype(dtype)
     op = _VIEWS.get(dtype)
     if op is None:
-        op = _VIEWS[dtype] = views.ViewOp(
+        op = _VIEWS[dtype] = ViewOp(
             Primitive("view", lambda x: x.view(dtype)),
-            views.Write.FUNCTION,
+            Write.FUNCTION,
             lambda x, part: part.view(x.dtype),
             selects=False,
             whole=False,
         )
-    return views.bind_view(op, (self,))
+    return bind_view(op, (self,))
 
 
-_VIEWS: dict[Any, views.ViewOp] = {}
+_VIEWS: dict[Any, ViewOp] = {}
 
 
 _PUT: dict[Any, Primitive] = {}
@@ -699,32 +701,3 @@ def _install() -> None:
 
 
 _install()
-
-
-# Pytrees
-#
-# NOTE [Tensors in JAX's pytrees]
-# A Tensor is a node with its array for a child, so that jax.jit and optax take it. A Tensor that is
-# part of a graph or of a running transform must not lose that on the way: its child is a Tensor
-# too, of a type that JAX takes for a leaf. `jax.tree.map(lambda p: 2 * p, params)` then computes with
-# the Tensor itself, and plain JAX functions refuse it.
-
-
-def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
-    if t.level is ROOT and (not t.requires_grad or ROOT.id <= state.blocked):
-        return (t.value,), None
-    if not t.level.alive:
-        return _flatten_tensor(outlived(t))
-    leaf: Any = object.__new__(views.TrackedTensor)
-    leaf.origin = t
-    return (leaf,), None
-
-
-def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
-    (child,) = children
-    if isinstance(child, views.TrackedTensor):
-        return child.origin
-    return child if isinstance(child, Tensor) else new_tensor(child, ROOT)
-
-
-jax.tree_util.register_pytree_node(Tensor, _flatten_tensor, _unflatten_tensor)

@@ -8,7 +8,7 @@ docs/namespaces.md explains each table to users, and the tests hold the two toge
 from __future__ import annotations
 
 from fad.arguments import ARRAY, EXPONENT, OPERAND, STATIC, STRUCTURE
-from fad.views import Write
+from fad.views.chains import Write
 
 __all__ = [
     "BODIES",

@@ -32,7 +32,7 @@ from fad.rules import (
 from fad.tape.record import ROOT, as_tensor
 from fad.templates import HOLE, SCALARS, Template, is_array
 from fad.tensor import Tensor
-from fad.views import chain_from
+from fad.views.making import chain_from
 
 __all__ = ["RULES", "Signature", "UserRules", "arity", "defines"]
 

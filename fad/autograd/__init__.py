@@ -47,4 +47,4 @@ from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_
 from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_hooks
 from fad.tape.saved import save_on_cpu as save_on_cpu
 from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
-from fad.views import view_function as view_function
+from fad.views.own import view_function as view_function

@@ -16,7 +16,7 @@ from fad.inplace import become, check_writable
 from fad.jaxapi import is_inexact
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor
-from fad.views import shares
+from fad.views.making import shares
 
 __all__ = [
     "argument_names",
