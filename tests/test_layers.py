@@ -83,6 +83,8 @@ LAYERS = [
     "transforms",
     "transforms.*",
     "mutation",
+    "members",
+    "members.*",
     "methods",
     "protocols",
     "autograd.*",

@@ -51,8 +51,6 @@ _BLOCK = (
     "Whether the write should be recorded is not clear, so it is refused: put both the view and the "
     "inplace operation inside the {mode} block (not recorded), or both outside (recorded)."
 )
-
-
 _ADVICE: dict[Creation, str] = {
     Creation.NO_GRAD: _BLOCK.format(mode="no_grad"),
     Creation.INFERENCE: _BLOCK.format(mode="inference_mode"),
