@@ -44,6 +44,8 @@ LAYERS = [
     "tape.compiled",
     "levels",
     "tape.engine",
+    "tape.roots",
+    "tape.passes",
     "staging",
     "stopping",
     "pytree",

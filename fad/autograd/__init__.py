@@ -17,8 +17,6 @@ from fad.tape.anomaly import detect_anomaly as detect_anomaly
 from fad.tape.anomaly import emit_trace as emit_trace
 from fad.tape.anomaly import set_detect_anomaly as set_detect_anomaly
 from fad.tape.compiled import compiled as compiled
-from fad.tape.engine import backward as backward
-from fad.tape.engine import grad as grad
 from fad.tape.engine import queue_callback as queue_callback
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
@@ -42,6 +40,8 @@ from fad.tape.nodes import create_gradient_edge as create_gradient_edge
 from fad.tape.nodes import current_node as current_node
 from fad.tape.nodes import get_gradient_edge as get_gradient_edge
 from fad.tape.nodes import set_history as set_history
+from fad.tape.passes import backward as backward
+from fad.tape.passes import grad as grad
 from fad.tape.record import SavedTensor as SavedTensor
 from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
 from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_hooks

@@ -8,7 +8,7 @@ from fad.dispatch import state
 from fad.errors import GradientError
 from fad.jaxapi import is_inexact
 from fad.stopping import stop_gradient
-from fad.tape import engine
+from fad.tape import passes
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.record import as_tensor
 from fad.tensor import Tensor, meta_of
@@ -102,7 +102,7 @@ def _backward(
     inputs: Any = None,
 ) -> None:
     """`fad.autograd.backward` from this Tensor."""
-    engine.backward(
+    passes.backward(
         self, None if gradient is None else [gradient], retain_graph, create_graph, inputs
     )
 
