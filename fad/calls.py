@@ -24,11 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import native
+from fad.closures import checked_arrays, is_tracer
+from fad.derived_rules import BatchedRules, LinearRules
 from fad.dispatch import Level, bind, outlived, state
 from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
-from fad.rules import BatchedRules, LinearRules, Rules, Saved, checked_arrays, is_tracer
+from fad.rules import Rules, Saved
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.record import RecordedNode, detached

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
+from fad.closures import is_tracer
 from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo
 from fad.dispatch import bind
 from fad.errors import GradientError, HostValueError, RuleError, StructureError, describe
@@ -23,7 +24,6 @@ from fad.primitive import Primitive, aval_of
 from fad.rules import (
     Rules,
     Saved,
-    is_tracer,
     pull_through,
     push_through,
     transpose_pullback,

@@ -76,6 +76,8 @@ LAYERS = [
     "context",
     "templates",
     "rules",
+    "derived_rules",
+    "closures",
     "native",
     "calls",
     "once",
