@@ -81,6 +81,8 @@ LAYERS = [
     "native",
     "calls",
     "once",
+    "definitions",
+    "returned",
     "user_rules",
     "jax_rules",
     "function",
