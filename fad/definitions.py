@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = ["RULES", "Signature", "arity", "defines"]
+
 RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "vmap")
 
 

@@ -22,6 +22,8 @@ __all__ = [
     "NOT_DRAWING",
     "ON_VALUES",
     "ROLES",
+    "UFUNC_ATTRIBUTES",
+    "UFUNC_METHODS",
     "VIEWS",
     "missing",
 ]
@@ -147,6 +149,10 @@ CLASSES: dict[str, frozenset[str]] = {
 
 # Objects that compute when they are indexed.
 INDEXERS: dict[str, frozenset[str]] = {"jax.numpy": _names("c_ r_")}
+
+# What a ufunc has besides its call.
+UFUNC_ATTRIBUTES = ("nin", "nout", "nargs", "identity")
+UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
 
 # What fad does not have, and what to write instead.
 MISSING: dict[str, dict[str, str]] = {

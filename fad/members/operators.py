@@ -17,6 +17,7 @@ from fad.tensor import Tensor
 from fad.views.making import same_view
 
 __all__ = ["MEMBERS"]
+
 _OPERANDS = (Tensor, float, int, complex, jax.Array, np.ndarray, np.generic)
 _BINARY = {
     "add": "add",
