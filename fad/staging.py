@@ -29,9 +29,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
+from fad.captures import Captures
 from fad.dispatch import bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
-from fad.graph import Captures
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_of, struct_of
 from fad.tape.record import ROOT, RecordingLevel

@@ -11,7 +11,7 @@ from fad.graph import Edge as Edge
 from fad.graph import GradientEdge as GradientEdge
 from fad.graph import InputMetadata as InputMetadata
 from fad.graph import Node as Node
-from fad.graph import RemovableHandle as RemovableHandle
+from fad.handles import RemovableHandle as RemovableHandle
 from fad.once import once_differentiable as once_differentiable
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
 from fad.tape.anomaly import emit_trace as emit_trace
