@@ -22,7 +22,7 @@ __all__ = [
     "argument_names",
     "check_callable",
     "check_written",
-    "differentiable",
+    "differentiable_leaves",
     "enter",
     "is_array",
     "leave",
@@ -76,7 +76,25 @@ def leave(tree: Any, tensors: bool) -> Any:
     return trees.map_leaves(one, tree)
 
 
-def differentiable(leaf: Any, who: str, where: str) -> Any:
+def differentiable_leaves(
+    args: Sequence[Any], nums: Sequence[int], who: str
+) -> tuple[list[Any], Any]:
+    """The leaves of the arguments at ``nums``, to be differentiated; and the structure around them.
+
+    Raises:
+        TypeError: a leaf is not an array, or not of floating or complex dtype.
+    """
+    leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
+    values = []
+    for k, x in enumerate(leaves):
+        if isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
+            values.append(lower(x))
+        else:
+            values.append(_differentiable(x, who, names_of(nums, args)[k]))
+    return values, structure
+
+
+def _differentiable(leaf: Any, who: str, where: str) -> Any:
     """`lower` of a value to be differentiated, after a check that it can be."""
     if not isinstance(leaf, (Tensor, jax.Array, np.ndarray, np.generic, float, complex, int)):
         raise TypeError(
