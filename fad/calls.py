@@ -34,14 +34,7 @@ from fad.rules import Rules, Saved
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.record import RecordedNode, detached
-from fad.tape.saved import (
-    PackedValue,
-    check_versions,
-    pack,
-    raise_released,
-    unpack,
-    versions_of,
-)
+from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
 from fad.templates import Template
 from fad.tensor import Tensor
 

@@ -60,6 +60,7 @@ LAYERS = [
     "views.making",
     "views.own",
     "indexing",
+    "writes",
     "inplace",
     "copying",
     "arguments",
