@@ -41,6 +41,7 @@ LAYERS = [
     "tape.record",
     "tape.leaves",
     "tape.hooks",
+    "tape.building",
     "tape.nodes",
     "tape.step",
     "tape.compiled",

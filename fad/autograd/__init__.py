@@ -16,6 +16,12 @@ from fad.once import once_differentiable as once_differentiable
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
 from fad.tape.anomaly import emit_trace as emit_trace
 from fad.tape.anomaly import set_detect_anomaly as set_detect_anomaly
+from fad.tape.building import any_variable_requires_grad as any_variable_requires_grad
+from fad.tape.building import collect_next_edges as collect_next_edges
+from fad.tape.building import create_gradient_edge as create_gradient_edge
+from fad.tape.building import current_node as current_node
+from fad.tape.building import get_gradient_edge as get_gradient_edge
+from fad.tape.building import set_history as set_history
 from fad.tape.compiled import compiled as compiled
 from fad.tape.engine import queue_callback as queue_callback
 from fad.tape.grad_mode import enable_grad as enable_grad
@@ -34,12 +40,6 @@ from fad.tape.nodes import NotImplemented as NotImplemented
 from fad.tape.nodes import Scatter as Scatter
 from fad.tape.nodes import TraceableNode as TraceableNode
 from fad.tape.nodes import UndefinedGrad as UndefinedGrad
-from fad.tape.nodes import any_variable_requires_grad as any_variable_requires_grad
-from fad.tape.nodes import collect_next_edges as collect_next_edges
-from fad.tape.nodes import create_gradient_edge as create_gradient_edge
-from fad.tape.nodes import current_node as current_node
-from fad.tape.nodes import get_gradient_edge as get_gradient_edge
-from fad.tape.nodes import set_history as set_history
 from fad.tape.passes import backward as backward
 from fad.tape.passes import grad as grad
 from fad.tape.record import SavedTensor as SavedTensor
