@@ -24,9 +24,8 @@ from fad.levels import bind_collective, bind_random
 from fad.namespace import Op, dress
 from fad.primitive import Primitive
 from fad.staging import call_with_bodies
-from fad.stopping import stop_gradient
 from fad.tensor import Tensor
-from fad.views import ViewOp, Write, bind_view, view_binder
+from fad.views import ViewOp, Write, bind_view, stop_gradient, view_binder
 
 __all__ = ["Namespace", "derive", "install_tree"]
 

@@ -32,7 +32,7 @@ from fad.indexing import getter, is_basic, parse_index, updater, view_of
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, VjpPlan, struct_of
-from fad.stopping import stop_gradient
+from fad.stopping import stopped
 from fad.tape.record import PrimitiveNode, as_tensor
 from fad.tensor import Tensor, storage_of
 from fad.views import (
@@ -255,7 +255,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
     data = storage.data
     if data is not None:
         chain = root.meta.link.chain  # type: ignore[union-attr]
-        fresh = stop_gradient(new)
+        fresh = stopped(new)
         if chain:
             fresh = bind(copy_write(form_of(chain)), [data, *numbers_of(chain), fresh])
         data = fresh

@@ -12,7 +12,7 @@ import numpy as np
 import fad.numpy as fnp
 from fad import views
 from fad.copying import CLONE, deep_copy, reduce, shallow_copy
-from fad.dispatch import bind, outlived, state
+from fad.dispatch import bind, followed, outlived, state
 from fad.errors import GradientError, HostValueError, LevelError, TrackedValueError, describe
 from fad.indexing import At, get_item
 from fad.inplace import replace, set_item
@@ -21,12 +21,12 @@ from fad.levels import BatchLevel, JvpLevel
 from fad.mutation import IN_PLACE, OPERATORS, in_place
 from fad.primitive import Primitive
 from fad.staging import StagedLevel
-from fad.stopping import stop_gradient
 from fad.tape import engine
 from fad.tape.grad_mode import mark_inference
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor, meta_of, new_tensor
+from fad.views import stop_gradient
 
 __all__ = ["asarray", "stop_gradient", "tensor"]
 
@@ -318,6 +318,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. "
             "Make a normal Tensor of it first: x.clone()"
         )
+    if state.body is not None and self.level is ROOT and not followed(self):
+        self.level = state.body  # so that what it meets in compiled code is recorded where it is
     self.requires_grad = bool(requires_grad)
     return self
 
@@ -711,7 +713,8 @@ _install()
 
 
 def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
-    if t.level is ROOT and (not t.requires_grad or ROOT.id <= state.blocked):
+    bare = not t.requires_grad or ROOT.id <= state.blocked
+    if t.level is ROOT and bare and not followed(t):
         return (t.value,), None
     if not t.level.alive:
         return _flatten_tensor(outlived(t))

@@ -33,12 +33,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi
-from fad.dispatch import bind, outlived, state
+from fad.dispatch import bind, bodies, constants, followed, outlived, state
 from fad.errors import GradientError, LevelError, describe
 from fad.graph import accumulator_of, alias, extra_of
 from fad.levels import BatchLevel, broadcast, move_axis
 from fad.primitive import Primitive
-from fad.stopping import stop_gradient
+from fad.stopping import stopped
 from fad.tape.record import ROOT
 from fad.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
 
@@ -50,6 +50,7 @@ __all__ = [
     "ViewOp",
     "attach",
     "bind_view",
+    "stop_gradient",
     "view_function",
     "view_op",
 ]
@@ -202,6 +203,9 @@ _refreshing = threading.RLock()
 
 def refresh(t: Tensor) -> None:
     """Bring the state of an alias up to the version of its storage."""
+    if bodies.traced and state.body is not None:
+        with constants():
+            return refresh(t)
     with _refreshing:
         meta = t.meta
         assert meta is not None
@@ -292,6 +296,8 @@ def set_value(t: Tensor, new: Tensor) -> None:
 def snapshot(t: Tensor) -> Tensor:
     """What ``t`` is now at all its levels, in a handle of its own; without a history that may not be used."""
     value = t.value  # brings an alias up to date
+    if t._level is ROOT and not t._requires_grad and followed(t):
+        return bind(IDENTITY.primitive, (t,))  # type: ignore[no-any-return]
     link = link_of(t)
     poisoned = link is not None and link.poison is not None
     copy: Tensor = new_tensor(value, t.level, t.aux) if poisoned else alias(t)
@@ -553,7 +559,7 @@ def detach(x: Tensor) -> Tensor:
     """A Tensor with the value of ``x`` and no history, which shares its storage and version."""
     if type(x) is TrackedTensor:
         x = x.origin
-    out: Tensor = stop_gradient(x)
+    out: Tensor = stopped(x)
     storage = storage_of(x)
     chain: tuple[Step, ...] = ()
     root = x
@@ -566,12 +572,34 @@ def detach(x: Tensor) -> Tensor:
             if peer is not None:  # with a chain of its own
                 chain = (*peer.chain, *chain)
     if storage.data is None:
-        storage.data = stop_gradient(root)
+        storage.data = stopped(root)
     _make_peer(root, storage, ())
     out.meta = Meta()
     out.meta.inference = x.meta.inference  # type: ignore[union-attr]
     _make_peer(out, storage, chain)
+    out.born = root.born  # since then there is what it shares
     return out
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x`` as a constant: no gradient and no tangent passes through it, at any level.
+
+    Arguments:
+        x: a pytree of Tensors and arrays.
+
+    Source: ``torch.Tensor.detach``, ``jax.lax.stop_gradient``.
+
+    >>> import fad
+    >>> float(fad.grad(lambda x: x * fad.stop_gradient(x))(3.0))
+    3.0
+    """
+    return jax.tree_util.tree_map(_stop, x, is_leaf=lambda v: isinstance(v, Tensor))
+
+
+def _stop(x: Any) -> Any:
+    if isinstance(x, Tensor) and x.level is ROOT and followed(x):
+        return detach(x)
+    return stopped(x)
 
 
 def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
