@@ -26,7 +26,7 @@ import numpy as np
 from fad import native
 from fad.closures import checked_arrays, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
-from fad.dispatch import Level, bind, outlived, state
+from fad.dispatch import Level, bind, bodies, constants, outlived, state
 from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
@@ -67,6 +67,9 @@ class FunctionOp:
 
     def execute(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Run on values that are no Tensors."""
+        if bodies.traced and state.body is not None:
+            with constants():
+                return self.execute(values)
         rules = self.rules
         self.saved = None
         if native.is_traced(values):

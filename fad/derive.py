@@ -17,10 +17,9 @@ from fad.dispatch import bind
 from fad.levels import bind_collective, bind_random
 from fad.namespace import Op, dress
 from fad.primitive import Primitive
-from fad.stopping import stop_gradient
 from fad.tensor import Tensor
 from fad.views.chains import ViewOp, Write
-from fad.views.making import bind_view, view_binder
+from fad.views.making import bind_view, stop_gradient, view_binder
 
 __all__ = ["derive"]
 

@@ -31,7 +31,7 @@ from fad.indexing import is_basic, parse_index, view_of
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
 from fad.pytree import TrackedTensor
-from fad.stopping import stop_gradient
+from fad.stopping import stopped
 from fad.tape.record import PrimitiveNode, as_tensor
 from fad.tensor import Tensor, storage_of
 from fad.views.chains import Step, form_of, numbers_of, same_chain
@@ -240,7 +240,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
     data = storage.data
     if data is not None:
         chain = root.meta.link.chain  # type: ignore[union-attr]
-        fresh = stop_gradient(new)
+        fresh = stopped(new)
         if chain:
             fresh = bind(copy_write(form_of(chain)), [data, *numbers_of(chain), fresh])
         data = fresh

@@ -10,10 +10,10 @@ import fad.numpy as fnp
 from fad.dispatch import state
 from fad.members import container, history, operators, placement, shapes, values
 from fad.mutation import IN_PLACE
-from fad.stopping import stop_gradient
 from fad.tape.grad_mode import mark_inference
 from fad.tape.record import as_tensor
 from fad.tensor import Tensor
+from fad.views.making import stop_gradient
 
 __all__ = ["asarray", "stop_gradient", "tensor"]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import outlived, state
+from fad.dispatch import followed, outlived, state
 from fad.graph import accumulator_of
 from fad.tape.record import ROOT
 from fad.tensor import Tensor, new_tensor
@@ -56,7 +56,8 @@ class TrackedTensor(Tensor):
 
 def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     """The one child of ``t``: its array, or where that would lose something a TrackedTensor."""
-    if t.level is ROOT and (not t.requires_grad or ROOT.id <= state.blocked):
+    bare = not t.requires_grad or ROOT.id <= state.blocked
+    if t.level is ROOT and bare and not followed(t):
         return (t.value,), None
     if not t.level.alive:
         return _flatten_tensor(outlived(t))

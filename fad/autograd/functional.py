@@ -13,12 +13,12 @@ import jax.numpy as jnp
 
 from fad import trees
 from fad.errors import GradientError, describe
-from fad.stopping import stop_gradient
 from fad.tape.engine import pull_back
 from fad.tape.record import GradLevel, as_tensor
 from fad.tensor import Tensor
 from fad.transforms import forward, jacobians, reverse
 from fad.transforms.boundary import leave, lower
+from fad.views.making import stop_gradient
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fad.dispatch import state
+from fad.dispatch import followed, state
 from fad.errors import GradientError
 from fad.jaxapi import is_inexact
-from fad.stopping import stop_gradient
 from fad.tape import passes
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
-from fad.tape.record import as_tensor
+from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor, meta_of
 from fad.views.links import link_of, set_state
-from fad.views.making import detach
+from fad.views.making import detach, stop_gradient
 
 __all__ = ["MEMBERS"]
 
@@ -90,6 +89,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. "
             "Make a normal Tensor of it first: x.clone()"
         )
+    if state.body is not None and self.level is ROOT and not followed(self):
+        self.level = state.body  # so that what it meets in compiled code is recorded where it is
     self.requires_grad = bool(requires_grad)
     return self
 

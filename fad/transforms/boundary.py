@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.dispatch import outlived
+from fad.dispatch import followed, outlived
 from fad.errors import LevelError, StructureError, describe
 from fad.inplace import become, check_writable
 from fad.jaxapi import is_inexact
@@ -55,8 +55,13 @@ def lower(x: Any) -> Any:
     """The value that a level wraps for the user's ``x``: an array, or a Tensor with a history."""
     x = outlived(x)
     if isinstance(x, Tensor):
-        return x.value if x.level is ROOT and not x.requires_grad else x
+        return x.value if _is_bare(x) else x
     return x if isinstance(x, jax.Array) else jnp.asarray(x)
+
+
+def _is_bare(x: Tensor) -> bool:
+    """Whether ``x`` is as good as its array."""
+    return x.level is ROOT and not x.requires_grad and not followed(x)
 
 
 def leave(tree: Any, tensors: bool) -> Any:
@@ -69,9 +74,7 @@ def leave(tree: Any, tensors: bool) -> Any:
         x = outlived(x)
         if tensors:
             return as_tensor(x) if isinstance(x, (jax.Array, np.ndarray)) else x
-        if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad:
-            return x.value
-        return x
+        return x.value if isinstance(x, Tensor) and _is_bare(x) else x
 
     return trees.map_leaves(one, tree)
 

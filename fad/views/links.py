@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import outlived, state
+from fad.dispatch import bind, bodies, constants, followed, outlived, state
 from fad.errors import GradientError
 from fad.graph import alias, extra_of
 from fad.tape.record import ROOT
 from fad.tensor import Tensor, new_tensor
-from fad.views.chains import Step, replay
+from fad.views.chains import IDENTITY, Step, replay
 from fad.views.creation import Creation, forbidden
 from fad.views.grafting import graft
 
@@ -82,6 +82,9 @@ _refreshing = threading.RLock()
 
 def _refresh(t: Tensor) -> None:
     """Bring the state of an alias up to the version of its storage."""
+    if bodies.traced and state.body is not None:
+        with constants():
+            return _refresh(t)
     with _refreshing:
         meta = t.meta
         assert meta is not None
@@ -170,6 +173,8 @@ def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
 def snapshot(t: Tensor) -> Tensor:
     """What ``t`` is now at all its levels, in a handle of its own; without a history that may not be used."""
     value = t.value  # brings an alias up to date
+    if t._level is ROOT and not t._requires_grad and followed(t):
+        return bind(IDENTITY.primitive, (t,))  # type: ignore[no-any-return]
     link = link_of(t)
     poisoned = link is not None and link.poison is not None
     copy: Tensor = new_tensor(value, t.level, t.aux) if poisoned else alias(t)

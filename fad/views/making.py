@@ -7,10 +7,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fad.dispatch import bind, state
+import jax
+
+from fad.dispatch import bind, followed, state
 from fad.primitive import Primitive
 from fad.pytree import TrackedTensor
-from fad.stopping import stop_gradient
+from fad.stopping import stopped
+from fad.tape.record import ROOT
 from fad.tensor import UNSHARED, Meta, Tensor, meta_of, storage_of
 from fad.views.chains import IDENTITY, Step, ViewOp, Write, same_chain, view_op
 from fad.views.creation import Creation
@@ -24,6 +27,7 @@ __all__ = [
     "detach",
     "same_view",
     "shares",
+    "stop_gradient",
     "view_binder",
 ]
 
@@ -108,7 +112,7 @@ def detach(x: Tensor) -> Tensor:
     """A Tensor with the value of ``x`` and no history, which shares its storage and version."""
     if type(x) is TrackedTensor:
         x = x.origin
-    out: Tensor = stop_gradient(x)
+    out: Tensor = stopped(x)
     storage = storage_of(x)
     chain: tuple[Step, ...] = ()
     root = x
@@ -121,12 +125,34 @@ def detach(x: Tensor) -> Tensor:
             if peer is not None:  # with a chain of its own
                 chain = (*peer.chain, *chain)
     if storage.data is None:
-        storage.data = stop_gradient(root)
+        storage.data = stopped(root)
     _make_peer(root, storage, ())
     out.meta = Meta()
     out.meta.inference = x.meta.inference  # type: ignore[union-attr]
     _make_peer(out, storage, chain)
+    out.born = root.born  # since then there is what it shares
     return out
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x`` as a constant: no gradient and no tangent passes through it, at any level.
+
+    Arguments:
+        x: a pytree of Tensors and arrays.
+
+    Source: ``torch.Tensor.detach``, ``jax.lax.stop_gradient``.
+
+    >>> import fad
+    >>> float(fad.grad(lambda x: x * fad.stop_gradient(x))(3.0))
+    3.0
+    """
+    return jax.tree_util.tree_map(_stop, x, is_leaf=lambda v: isinstance(v, Tensor))
+
+
+def _stop(x: Any) -> Any:
+    if isinstance(x, Tensor) and x.level is ROOT and followed(x):
+        return detach(x)
+    return stopped(x)
 
 
 def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
