@@ -15,7 +15,6 @@ from fad.function import Function as Function
 from fad.methods import asarray as asarray
 from fad.methods import tensor as tensor
 from fad.protocols import from_dlpack as from_dlpack
-from fad.stopping import stop_gradient as stop_gradient
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
 from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled
@@ -37,5 +36,6 @@ from fad.transforms.linearization import linearize as linearize
 from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import value_and_grad as value_and_grad
 from fad.transforms.reverse import vjp as vjp
+from fad.views.making import stop_gradient as stop_gradient
 
 __version__ = "0.1.0"

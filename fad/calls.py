@@ -24,22 +24,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import native
-from fad.dispatch import Level, bind, outlived, state
+from fad.closures import checked_arrays, is_tracer
+from fad.derived_rules import BatchedRules, LinearRules
+from fad.dispatch import Level, bind, bodies, constants, outlived, state
 from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
-from fad.rules import BatchedRules, LinearRules, Rules, Saved, checked_arrays, is_tracer
+from fad.rules import Rules, Saved
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.record import RecordedNode, detached
-from fad.tape.saved import (
-    PackedValue,
-    check_versions,
-    pack,
-    raise_released,
-    unpack,
-    versions_of,
-)
+from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
 from fad.templates import Template
 from fad.tensor import Tensor, settled
 
@@ -72,6 +67,9 @@ class FunctionOp:
 
     def execute(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Run on values that are no Tensors."""
+        if bodies.traced and state.body is not None:
+            with constants():
+                return self.execute(values)
         rules = self.rules
         self.saved = None
         if native.is_traced(values):

@@ -36,7 +36,7 @@ from fad.transforms.boundary import (
     was_written,
     write_back,
 )
-from fad.views import snapshot
+from fad.views.links import snapshot
 
 __all__ = ["Compiled", "jit"]
 
@@ -100,7 +100,7 @@ class Compiled:
             entry = self._trace(key, leaves, join, args, kwargs)
         if entry.changed:
             check_written(leaves, entry.changed, "jit")
-        if entry.donating is not None and all([_is_bare(x) for x in leaves]):
+        if entry.donating is not None and state.body is None and all(map(_is_bare, leaves)):
             values = [x.value if isinstance(x, Tensor) else x for x in leaves]
             fixed = [x.value if isinstance(x, Tensor) else x for x in _found(entry.fixed)]
             out = entry.donating(*fixed, *values)
@@ -147,12 +147,13 @@ class Compiled:
         run.name = self._name  # type: ignore[attr-defined]
         if self._explains and self._entries.entries:
             _log.warning("%s", self.explain(*args, **kwargs))
-        primitive, values, _ = stage(run, leaves)
-        fixed = [_captured(x) for x in values[: len(values) - len(leaves)]]
+        primitive, values, _ = stage(run, leaves, kept=True)
+        captures = values[: len(values) - len(leaves)]
+        fixed = [_captured(x) for x in captures]
         donated = self._arguments.donated(args, kwargs) if self._arguments.donates else ()
         seen = self._describe(args, kwargs)
         entry = _Entry(primitive, fixed, found["structure"], seen, donated, found["changed"])
-        if not any([is_traced(x) for x in _found(fixed)]):
+        if not any([is_traced(x) for x in captures]):
             self._entries.put(key, entry)
         return entry
 
@@ -264,8 +265,8 @@ def jit(
 
     Arguments:
         f: a fad function of pytrees of Tensors, without side effects but this one: Tensors among
-            its arguments may be changed in place, and are so for the caller after the call. Without
-            it, ``jit`` returns a decorator.
+            its arguments may be changed in place, and are so for the caller after the call. Untracked
+            Tensors that it closes over are read at each call. Without it, ``jit`` returns a decorator.
         static_argnums, static_argnames: arguments that are not traced; each new value compiles
             again. What is neither an array nor a number is static without being named.
         donate_argnums, donate_argnames: arguments whose memory the results may take over; their
@@ -279,6 +280,7 @@ def jit(
 
     Raises:
         GradientError: f closes over a Tensor that is tracked outside: pass it as an argument.
+        HostValueError: Python asks for a number that is computed in f, as a branch on one does.
         LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
             from outside in place, or an argument that shares its storage with another one.
         TypeError: a static argument is not hashable.
@@ -403,8 +405,10 @@ class _Live:
 
 
 def is_traced(x: Any) -> bool:
-    """Whether ``x`` is a tracer, or a Tensor around one."""
-    return isinstance(x.value if isinstance(x, Tensor) else x, jax.core.Tracer)
+    """Whether ``x`` is part of a trace around this one, which compiled code must not outlive."""
+    if isinstance(x, Tensor):
+        return isinstance(x.level, StagedLevel) or isinstance(x.value, jax.core.Tracer)
+    return isinstance(x, jax.core.Tracer)
 
 
 def _found(fixed: Sequence[Any]) -> list[Any]:
@@ -419,6 +423,8 @@ def _captured(x: Any) -> Any:
         return _Lanes(x.level.axis_name)
     if x.level is ROOT and not x.requires_grad:
         return _Live(x)
+    if isinstance(x.level, StagedLevel):
+        return x
     raise _tracked_capture(x)
 
 

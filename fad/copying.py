@@ -13,13 +13,15 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.dispatch import bind
+from fad.dispatch import bind, followed
 from fad.errors import GradientError, describe
 from fad.graph import alias
 from fad.primitive import Primitive
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Storage, Tensor, meta_of, new_tensor, storage_of
-from fad.views import IDENTITY, Link, bind_view, detach
+from fad.views.chains import IDENTITY
+from fad.views.links import Link, snapshot
+from fad.views.making import bind_view, detach
 
 __all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
 
@@ -43,7 +45,7 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     Raises:
         GradientError: the Tensor has a history, which cannot be copied.
     """
-    if t.level is not ROOT:
+    if t.level is not ROOT or followed(t):
         return as_tensor(bind(CLONE, (t,)))
     requires_grad = t.requires_grad
     if t.node is not None:
@@ -70,7 +72,7 @@ def handle(x: Any, memo: dict[int, Any]) -> Any:
         return x
     new = memo.get(id(x))
     if new is None:
-        new = memo[id(x)] = alias(x)
+        new = memo[id(x)] = snapshot(x) if followed(x) else alias(x)
         if x.meta is not None and x.meta.link is not None:
             _copy_link(new, x.meta, memo, handle)
     return new

@@ -1,16 +1,9 @@
-"""Builds fad's modules of array functions: each name when it is first asked for."""
+"""The fad twin of one public object of a JAX module, made as the tables of `fad.twins` say."""
 
 from __future__ import annotations
 
-import functools
-import importlib
 import inspect
-import sys
-import types
-import warnings
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,21 +12,85 @@ import numpy as np
 
 from fad import trees, twins
 from fad.arguments import ARRAY, STRUCTURE
+from fad.bodies import maker, with_bodies
 from fad.dispatch import bind
 from fad.levels import bind_collective, bind_random
 from fad.namespace import Op, dress
 from fad.primitive import Primitive
-from fad.staging import call_with_bodies
-from fad.stopping import stop_gradient
 from fad.tensor import Tensor
-from fad.views import ViewOp, Write, bind_view, view_binder
+from fad.views.chains import ViewOp, Write
+from fad.views.making import bind_view, stop_gradient, view_binder
 
-__all__ = ["Namespace", "derive", "install_tree"]
+__all__ = ["derive"]
 
 Function = Callable[..., Any]
 
 
-# One function for each table of `twins`
+def derive(name: str, where: str, module: str, value: Any) -> Any:
+    """The fad twin of a public object of a JAX module.
+
+    Arguments:
+        name: its name there and here.
+        where: the fad module it will live in.
+        module: the JAX module.
+        value: the object; what is no function (a dtype, a constant) is returned as it is.
+    """
+
+    def listed(table: dict[str, frozenset[str]]) -> bool:
+        return name in table.get(module, ())
+
+    if listed(twins.INDEXERS):
+        return _Indexer(name, where, value)
+    if listed(twins.CLASSES):
+        return _class(name, where, value)
+    if not callable(value) or isinstance(value, type) or _is_typing(value):
+        return value
+    if listed(twins.HOST):
+        replace = _REPLACED.get(name, _stand_in)
+        return _on_host(name, where, value, replace)
+    if listed(twins.ON_VALUES):
+        return _on_host(name, where, value, _value)
+    if listed(twins.MAKERS):
+        return maker(name, where, value)
+    if listed(twins.FACTORIES):
+        return _factory(name, where, value)
+    roles = twins.ROLES.get(module, {}).get(name, {})
+    if listed(twins.BODIES):
+        return with_bodies(name, where, value, roles)
+    if listed(twins.COLLECTIVES):
+        return _collective(name, where, value, roles)
+    if module == "jax.lax" and name == "stop_gradient":
+        return dress(lambda x: stop_gradient(x), value, name, where)
+    if module == "jax.numpy" and name == "asarray":
+        return _same_tensor(name, where, value, roles)
+    if module == "jax.numpy" and name == "from_dlpack":
+        return _from_dlpack(name, where, value)
+    if module == "jax.numpy" and name in twins.VIEWS:
+        return Op(name, where, value, roles, view_binder(twins.VIEWS[name])).function
+    if module == "jax.numpy" and name in ("real", "imag"):
+        return _part(name, where, value)
+    draws = module == "jax.random" and name not in twins.NOT_DRAWING
+    function = Op(name, where, value, roles, bind_random if draws else bind).function
+    return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
+
+
+def _is_typing(value: Any) -> bool:
+    """Whether a callable is a type alias rather than a function."""
+    return type(value).__module__ in ("typing", "types") and not inspect.isroutine(value)
+
+
+# Answered on the host
+
+
+def _on_host(name: str, where: str, twin: Any, replace: Function) -> Function:
+    """A function that is answered on the host, with ``replace`` applied to Tensors."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = trees.map_leaves(replace, (args, kwargs))
+        return twin(*args, **kwargs)
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
 
 
 def _stand_in(x: Any) -> Any:
@@ -67,129 +124,7 @@ def _value(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, Tensor) else x
 
 
-def _on_host(name: str, where: str, twin: Any, replace: Function) -> Function:
-    """A function that is answered on the host, with ``replace`` applied to Tensors."""
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = trees.map_leaves(replace, (args, kwargs))
-        return twin(*args, **kwargs)
-
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
-
-
-def _is_function(x: Any) -> bool:
-    return callable(x) and not isinstance(x, (type, Tensor, jax.Array)) and not hasattr(x, "dtype")
-
-
-def _twin_of(x: Any) -> Any:
-    """The JAX function behind ``x``, which is one or is derived from one; else None."""
-    op = getattr(x, "op", None)
-    if isinstance(op, Op):
-        return op.twin if op.binder is bind else None
-    module = getattr(x, "__module__", None) or ""
-    return x if module == "jax" or module.startswith(("jax.", "jaxlib.")) else None
-
-
-def _for_tensors(x: Any) -> Function:
-    """A JAX function as a fad one. What a ``tree_util.Partial`` holds may be Tensors already."""
-    name = getattr(x, "__name__", "jax_function")
-    held, structure = trees.flatten(x)
-    if len(held) == 1 and held[0] is x:
-        return Op(name, "jax", x).function  # type: ignore[no-any-return]
-
-    def run(held: Any, args: Any, kwargs: Any) -> Any:
-        return trees.unflatten(structure, held)(*args, **kwargs)
-
-    op = Op(name, "jax", run)
-    return lambda *args, **kwargs: op.function(held, args, kwargs)
-
-
-def _replace(f: Function, x: Any) -> Any:
-    """Apply ``f`` to the functions in an argument."""
-    if type(x) in (list, tuple):
-        return type(x)([_replace(f, v) for v in x])
-    return f(x) if _is_function(x) else x
-
-
-def _has_body(x: Any) -> bool:
-    """Whether an argument is or holds a function that may be written in fad."""
-    if type(x) in (list, tuple):
-        return any(map(_has_body, x))
-    return _is_function(x) and _twin_of(x) is None
-
-
-def _to_fad(x: Any) -> Any:
-    """A function as a body: it takes Tensors, and functions that JAX gives it do so too."""
-    if isinstance(getattr(x, "op", None), Op):
-        return x
-    if _twin_of(x) is x:
-        return _for_tensors(x)
-
-    def body(*args: Any, **kwargs: Any) -> Any:  # custom_root hands its function to `solve`
-        given = [_for_tensors(a) if _is_function(a) else a for a in args]
-        return x(*given, **kwargs)
-
-    return body
-
-
-def _with_bodies(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
-    """A function that takes functions: staged as a whole where one of them is the user's."""
-    ordinary = Op(name, where, twin, roles).function
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
-        f = _to_fad if staged else _twin_of  # JAX recognizes some of its own functions
-        args = tuple([_replace(f, a) for a in args])
-        kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
-        return call_with_bodies(twin, args, kwargs) if staged else ordinary(*args, **kwargs)
-
-    function.op = ordinary.op  # type: ignore[attr-defined]
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
-
-
-def _make_and_call(
-    twin: Any,
-    method: str,
-    body: Any,
-    options: tuple[Any, ...],
-    named: dict[str, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    return getattr(twin(body, *options, **named), method)(*args, **kwargs)
-
-
-_UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
-
-
-def _maker(name: str, where: str, twin: Any) -> Function:
-    """A function that turns a function into another one (``vectorize``)."""
-
-    def function(body: Any, *options: Any, **named: Any) -> Any:
-        model = twin(body, *options, **named)  # fails here if the options are wrong
-
-        def method(method_name: str) -> Function:
-            run = functools.partial(_make_and_call, twin, method_name)
-            run.__name__ = name  # type: ignore[attr-defined]
-
-            def made(*args: Any, **kwargs: Any) -> Any:
-                return call_with_bodies(run, (body, options, named, args, kwargs), {})
-
-            functools.update_wrapper(made, body, updated=())
-            return made
-
-        made = method("__call__")
-        if isinstance(model, jnp.ufunc):
-            for method_name in _UFUNC_METHODS:
-                setattr(made, method_name, method(method_name))
-            for attribute in ("nin", "nout", "nargs", "identity"):
-                setattr(made, attribute, getattr(model, attribute))
-        return made
-
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+# One function for each table
 
 
 def _collective(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
@@ -294,11 +229,11 @@ class _Indexer:
 
 def _ufunc(name: str, where: str, twin: Any, function: Any) -> Function:
     """Adds what a ufunc has besides its call."""
-    for method in _UFUNC_METHODS:
+    for method in twins.UFUNC_METHODS:
         op = Op(f"{name}.{method}", where, getattr(twin, method))
         op.function.__name__ = method
         setattr(function, method, op.function)
-    for attribute in ("nin", "nout", "nargs", "identity"):
+    for attribute in twins.UFUNC_ATTRIBUTES:
         setattr(function, attribute, getattr(twin, attribute))
     return function  # type: ignore[no-any-return]
 
@@ -346,166 +281,3 @@ def _from_dlpack(name: str, where: str, twin: Any) -> Function:
 
     dressed: Function = dress(function, twin, name, where)
     return dressed
-
-
-def derive(name: str, where: str, module: str, value: Any) -> Any:
-    """The fad twin of a public object of a JAX module.
-
-    Arguments:
-        name: its name there and here.
-        where: the fad module it will live in.
-        module: the JAX module.
-        value: the object; what is no function (a dtype, a constant) is returned as it is.
-    """
-
-    def listed(table: dict[str, frozenset[str]]) -> bool:
-        return name in table.get(module, ())
-
-    if listed(twins.INDEXERS):
-        return _Indexer(name, where, value)
-    if listed(twins.CLASSES):
-        return _class(name, where, value)
-    if not callable(value) or isinstance(value, type) or _is_typing(value):
-        return value
-    if listed(twins.HOST):
-        replace = _REPLACED.get(name, _stand_in)
-        return _on_host(name, where, value, replace)
-    if listed(twins.ON_VALUES):
-        return _on_host(name, where, value, _value)
-    if listed(twins.MAKERS):
-        return _maker(name, where, value)
-    if listed(twins.FACTORIES):
-        return _factory(name, where, value)
-    roles = twins.ROLES.get(module, {}).get(name, {})
-    if listed(twins.BODIES):
-        return _with_bodies(name, where, value, roles)
-    if listed(twins.COLLECTIVES):
-        return _collective(name, where, value, roles)
-    if module == "jax.lax" and name == "stop_gradient":
-        return dress(lambda x: stop_gradient(x), value, name, where)
-    if module == "jax.numpy" and name == "asarray":
-        return _same_tensor(name, where, value, roles)
-    if module == "jax.numpy" and name == "from_dlpack":
-        return _from_dlpack(name, where, value)
-    if module == "jax.numpy" and name in twins.VIEWS:
-        return Op(name, where, value, roles, view_binder(twins.VIEWS[name])).function
-    if module == "jax.numpy" and name in ("real", "imag"):
-        return _part(name, where, value)
-    draws = module == "jax.random" and name not in twins.NOT_DRAWING
-    function = Op(name, where, value, roles, bind_random if draws else bind).function
-    return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
-
-
-def _is_typing(value: Any) -> bool:
-    """Whether a callable is a type alias rather than a function."""
-    return type(value).__module__ in ("typing", "types") and not inspect.isroutine(value)
-
-
-class Namespace:
-    """A fad module whose names are those of a JAX module.
-
-    Arguments:
-        name: the fad module.
-        twin: the name of the JAX module; it is imported when a name is first asked for.
-        children: submodules that fad has too.
-
-    A module uses its ``get`` and ``names`` as ``__getattr__`` and ``__dir__`` (PEP 562). A name
-    that was asked for is put into the module, so that the next look-up costs nothing.
-    """
-
-    __slots__ = ("children", "name", "twin")
-
-    def __init__(self, name: str, twin: str, children: Sequence[str] = ()) -> None:
-        self.name = name
-        self.twin = twin
-        self.children = tuple(children)
-
-    def get(self, attribute: str) -> Any:
-        """The fad twin of a public name.
-
-        Raises:
-            AttributeError: the JAX module has no such public name, or fad has no twin of it.
-        """
-        if attribute.startswith("_"):
-            raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
-        if attribute in self.children:
-            return importlib.import_module(f"{self.name}.{attribute}")
-        try:
-            value = getattr(importlib.import_module(self.twin), attribute)
-        except AttributeError as error:
-            raise AttributeError(
-                f"module {self.name!r} has no attribute {attribute!r}: {error}"
-            ) from None
-        reason = twins.missing(self.twin, attribute, value)
-        if reason is not None:
-            raise AttributeError(f"fad has no twin of {self.twin}.{attribute}: {reason}")
-        if isinstance(value, types.ModuleType):
-            raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
-        result = derive(attribute, self.name, self.twin, value)
-        setattr(sys.modules[self.name], attribute, result)
-        return result
-
-    def names(self) -> list[str]:
-        """The public names."""
-        module = importlib.import_module(self.twin)
-        found = set(self.children)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            for name in dir(module):
-                if name.startswith("_"):
-                    continue
-                try:
-                    value = getattr(module, name)
-                except (AttributeError, Warning):
-                    continue
-                if isinstance(value, types.ModuleType):
-                    continue
-                if twins.missing(self.twin, name, value) is None:
-                    found.add(name)
-        return sorted(found)
-
-
-class _DerivedModule(types.ModuleType):
-    """A module without a file: one of the many small ones in ``jax.scipy``."""
-
-    def __init__(self, namespace: Namespace, doc: str) -> None:
-        super().__init__(namespace.name, doc)
-        self.__spec__ = ModuleSpec(namespace.name, None, is_package=bool(namespace.children))
-        self.__namespace = namespace
-
-    def __getattr__(self, attribute: str) -> Any:
-        return self.__namespace.get(attribute)
-
-    def __dir__(self) -> list[str]:
-        return self.__namespace.names()
-
-
-def install_tree(name: str, twin: str, paths: Sequence[str]) -> tuple[str, ...]:
-    """Make a module for each public submodule of a JAX package, without importing any of them.
-
-    Arguments:
-        name: the fad package.
-        twin: the JAX package.
-        paths: where the JAX package's files are.
-
-    Returns:
-        The names of the direct submodules.
-    """
-    children: list[str] = []
-    for directory in map(Path, paths):
-        for entry in sorted(directory.iterdir()):
-            if entry.name.startswith("_"):
-                continue
-            if entry.suffix == ".py":
-                child = entry.stem
-                inside: tuple[str, ...] = ()
-            elif (entry / "__init__.py").exists():
-                child = entry.name
-                inside = install_tree(f"{name}.{child}", f"{twin}.{child}", [str(entry)])
-            else:
-                continue
-            namespace = Namespace(f"{name}.{child}", f"{twin}.{child}", inside)
-            doc = f"The names of {twin}.{child}, for Tensors and arrays."
-            sys.modules[namespace.name] = _DerivedModule(namespace, doc)
-            children.append(child)
-    return tuple(children)

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
 from fad.tensor import Tensor, level_began, new_tensor
@@ -30,6 +31,9 @@ __all__ = [
     "active_levels",
     "below",
     "bind",
+    "bodies",
+    "constants",
+    "followed",
     "last_level_id",
     "state",
 ]
@@ -62,6 +66,7 @@ class State(threading.local):
     it; else None.
     ``run``: the calls that wait, see `fad.runs`; None where nothing does.
     ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
+    ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code follows].
     """
 
     blocked = -1
@@ -72,6 +77,7 @@ class State(threading.local):
     inference: int | None = None
     run: Any = None
     compiling: bool = True
+    body: Any = None
 
 
 state = State()
@@ -197,6 +203,48 @@ def outlived(x: Any) -> Any:
     while isinstance(x, Tensor) and not x.level.alive:
         x = x.level.outlive(x)
     return x
+
+
+class _Bodies:
+    """``traced``: how many bodies of `jit` are being traced, in all threads. It is cheap to look at."""
+
+    __slots__ = ("lock", "traced")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.traced = 0
+
+
+bodies = _Bodies()
+
+
+@contextmanager
+def body_of(level: Any) -> Iterator[None]:
+    """A block in which what is computed of Tensors from outside of ``level`` is computed there."""
+    before, state.body = state.body, level
+    with bodies.lock:
+        bodies.traced += 1
+    try:
+        yield
+    finally:
+        state.body = before
+        with bodies.lock:
+            bodies.traced -= 1
+
+
+@contextmanager
+def constants() -> Iterator[None]:
+    """A block in which Tensors from outside of a body of `jit` are what they are now."""
+    before, state.body = state.body, None
+    try:
+        yield
+    finally:
+        state.body = before
+
+
+def followed(t: Tensor) -> bool:
+    """Whether compiled code is being made that is to read ``t``, of level 0, at each call."""
+    return bodies.traced > 0 and state.body is not None and t.born < state.body.id
 
 
 def active_levels() -> tuple[Level, ...]:

@@ -11,14 +11,15 @@ import numpy as np
 
 from fad.calls import FunctionOp
 from fad.context import Context, VmapInfo
+from fad.definitions import RULES, Signature, arity, defines
 from fad.dispatch import bind
 from fad.errors import RuleError
 from fad.inplace import become
 from fad.jax_rules import JaxRules
 from fad.templates import ARRAYS, Template
 from fad.tensor import Tensor
-from fad.user_rules import RULES, Signature, UserRules, arity, defines
-from fad.views import attach_chain
+from fad.user_rules import UserRules
+from fad.views.making import attach_chain
 
 __all__ = ["Context", "Function", "VmapInfo"]
 

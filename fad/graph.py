@@ -12,9 +12,9 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import jax
 
-from fad import jaxapi
-from fad.dispatch import outlived, state
+from fad.dispatch import outlived
 from fad.errors import GradientError, describe
+from fad.handles import RemovableHandle, refuse_in_traced_code
 from fad.tensor import Tensor, bottom, meta_of, new_tensor
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "GradientEdge",
     "InputMetadata",
     "Node",
-    "RemovableHandle",
     "accumulator_of",
     "alias",
     "gradient_edge",
@@ -91,33 +90,6 @@ class _Thread(threading.local):
 
 _thread_ids = itertools.count(1)
 running = _Thread()
-
-
-class RemovableHandle:
-    """What registering a hook gives; ``remove()`` takes the hook away, any number of times."""
-
-    __slots__ = ("__weakref__", "hooks", "id")
-
-    _ids = itertools.count()
-
-    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
-        if not callable(hook):
-            raise TypeError(f"a hook must be callable, got {describe(hook)}")
-        self.hooks: dict[int, Any] | None = hooks
-        self.id = next(RemovableHandle._ids)
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        """Take the hook away."""
-        if self.hooks is not None:
-            self.hooks.pop(self.id, None)
-            self.hooks = None
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
 
 
 class NodeExtra:
@@ -507,29 +479,6 @@ def extra_of(node: Node) -> NodeExtra:
     return node.extra
 
 
-def refuse_in_traced_code(what: str, running: bool = False) -> None:
-    """Raise where Python runs once for each trace, and so a hook would not run at each execution.
-
-    Arguments:
-        what: what is refused, for the message.
-        running: it was registered before, outside, and a backward pass in traced code meets it.
-    """
-    staged = any([level.kind == "staged" for level in state.levels])
-    if not staged and not jaxapi.is_tracing():
-        return
-    where = "fad.jit, or the body of scan, cond, ..." if staged else "a JAX transform"
-    if running:
-        raise GradientError(
-            f"a backward pass in code that is being traced ({where}) meets {what}: it would run once per "
-            "trace, not at each execution. Remove it, or run the pass outside of the traced code."
-        )
-    raise GradientError(
-        f"{what} cannot be registered in code that is being traced ({where}): it would run once "
-        "per trace, not at each execution. Register it on a Tensor outside of the traced code, or "
-        "leave the code that needs it outside."
-    )
-
-
 class AccumulateGrad(Node):
     """The end of a graph: adds what it gets to ``variable.grad``."""
 
@@ -600,36 +549,3 @@ def alias(x: Any) -> Any:
         t.requires_grad = True
         t.node, t.output_nr = gradient_edge(x)
     return t
-
-
-class Captures:
-    """Tensors from outside that a body has met, each in the state in which it met them, in order."""
-
-    __slots__ = ("_index", "_met", "_then")
-
-    def __init__(self) -> None:
-        self._met: list[Tensor] = []
-        self._then: list[Tensor] = []
-        self._index: dict[tuple[int, int], int] = {}
-
-    def position(self, x: Tensor) -> int:
-        """The number of ``x``, as it is now."""
-        key = (id(x), _version(x))
-        at = self._index.get(key)
-        if at is None:
-            at = self._index[key] = len(self._met)
-            self._met.append(x)
-            self._then.append(alias(x))
-        return at
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """The Tensors; what was changed in place since is there as it was."""
-        return [
-            x if version == _version(x) else then
-            for x, then, (_, version) in zip(self._met, self._then, self._index, strict=True)
-        ]
-
-
-def _version(x: Tensor) -> int:
-    return 0 if x.meta is None else x.meta.storage.version

@@ -21,7 +21,8 @@ from fad.errors import HostValueError, describe
 from fad.primitive import Primitive
 from fad.tape.record import as_tensor
 from fad.tensor import Tensor
-from fad.views import ViewOp, Write, bind_view
+from fad.views.chains import ViewOp, Write
+from fad.views.making import bind_view
 
 __all__ = ["At", "get_item", "getter", "is_basic", "parse_index", "updater", "view_of"]
 

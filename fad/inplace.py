@@ -18,7 +18,6 @@ Tensor lose nothing.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,34 +27,18 @@ import numpy as np
 
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
-from fad.indexing import getter, is_basic, parse_index, updater, view_of
-from fad.jaxapi import is_inexact
+from fad.indexing import is_basic, parse_index, view_of
 from fad.levels import BatchLevel
-from fad.primitive import Primitive, VjpPlan, struct_of
-from fad.stopping import stop_gradient
+from fad.primitive import Primitive
+from fad.pytree import TrackedTensor
+from fad.stopping import stopped
 from fad.tape.record import PrimitiveNode, as_tensor
 from fad.tensor import Tensor, storage_of
-from fad.views import (
-    Creation,
-    Form,
-    Link,
-    Step,
-    TrackedTensor,
-    chain_forward,
-    chain_primitive,
-    chain_put,
-    check_creation,
-    form_of,
-    link_of,
-    move_retained,
-    numbers_of,
-    overlaps,
-    same_chain,
-    set_state,
-    set_value,
-    snapshot,
-    split_numbers,
-)
+from fad.views.chains import Step, form_of, numbers_of, same_chain
+from fad.views.creation import Creation, check_creation
+from fad.views.links import Link, link_of, move_retained, set_state, set_value, snapshot
+from fad.views.write_back import overlaps
+from fad.writes import COPY, MASKED_FILL, copy_write, index_put, part_write, whole_write
 
 __all__ = ["become", "check_writable", "replace", "set_item", "write"]
 
@@ -156,6 +139,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
 
 
 def _is_mask(index: Any) -> bool:
+    """Whether an index is one bool array, which also serves without concrete values."""
     return isinstance(index, (Tensor, jax.Array, np.ndarray)) and index.dtype == bool
 
 
@@ -178,6 +162,7 @@ def _link(t: Tensor) -> Link | None:
 
 
 def _base_of(link: Link) -> Tensor:
+    """The base of a link that `_link` returned, and so has one."""
     assert link.base is not None
     return link.base
 
@@ -216,7 +201,7 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
                 f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
                 f"{_LEAF}"
             )
-    if link is not None and overlaps(link, root):
+    if link is not None and overlaps(link.chain, root):
         raise ValueError(
             f"{who}: unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location, because it was broadcast. Please clone() the tensor before performing "
@@ -255,7 +240,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
     data = storage.data
     if data is not None:
         chain = root.meta.link.chain  # type: ignore[union-attr]
-        fresh = stop_gradient(new)
+        fresh = stopped(new)
         if chain:
             fresh = bind(copy_write(form_of(chain)), [data, *numbers_of(chain), fresh])
         data = fresh
@@ -294,203 +279,3 @@ def _refuse_captured(root: Tensor, new: Any) -> None:
                 "value for all lanes: pass that Tensor as a mapped argument, or make it inside"
             )
         x = outlived(x.value)
-
-
-def fitted(out: Any, x: Any, name: str) -> Any:
-    """The result of an operation in the shape and dtype of the Tensor it is written to."""
-    if out.shape != x.shape:
-        raise ValueError(
-            f"{name}_: output with shape {list(x.shape)} doesn't match the broadcast shape "
-            f"{list(out.shape)}: an in-place operation cannot change the shape"
-        )
-    if _rank(out.dtype) > _rank(x.dtype):
-        raise TypeError(
-            f"{name}_: result type {out.dtype} can't be cast to the desired output type {x.dtype}: "
-            f"write x = fad.numpy.{name}(x, ...), or convert first with x.astype({out.dtype})"
-        )
-    return _converted(out, x)
-
-
-def _converted(out: Any, x: Any) -> Any:
-    weak = jax.typeof(out).weak_type and not jax.typeof(x).weak_type
-    return jax.lax.convert_element_type(out, x.dtype) if weak or out.dtype != x.dtype else out
-
-
-def _rank(dtype: Any) -> int:
-    if jnp.issubdtype(dtype, np.bool_):
-        return 0
-    if jnp.issubdtype(dtype, np.integer):
-        return 1
-    return 3 if jnp.issubdtype(dtype, np.complexfloating) else 2
-
-
-def _copied(view: Any, v: Any) -> Any:
-    """``v`` broadcast to the shape, and converted to the dtype, of ``view``."""
-    v = jnp.asarray(v)
-    if v.dtype.kind == "c" and view.dtype.kind != "c":
-        raise TypeError(
-            f"a value of dtype {v.dtype} was written into a Tensor of dtype {view.dtype}, which would "
-            "drop the imaginary part: write v.real"
-        )
-    extra = max(v.ndim - len(view.shape), 0)
-    shape = v.shape[extra:] if set(v.shape[:extra]) <= {1} else v.shape
-    try:
-        fits = np.broadcast_shapes(shape, view.shape) == tuple(view.shape)
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"could not broadcast a value of shape {v.shape} into the shape {tuple(view.shape)} that "
-            "is written to"
-        )
-    v = jax.lax.convert_element_type(v, view.dtype)
-    return jnp.broadcast_to(v.reshape(shape), view.shape)
-
-
-def _masked_fill(x: Any, mask: Any, v: Any) -> Any:
-    mask = mask.reshape((*mask.shape, *[1] * (x.ndim - mask.ndim)))
-    return jnp.where(mask, _copied(jax.ShapeDtypeStruct((), x.dtype), v), x)
-
-
-@functools.lru_cache(maxsize=4096)
-def index_put(form: tuple[Any, ...]) -> Primitive:
-    """``x`` with a value in the place of ``x[index]``, for an index with arrays."""
-    update, get = updater("set", form, ()).flat, getter(form).flat
-
-    def changed(x: Any, v: Any, *values: Any) -> Any:
-        return update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
-
-    return Primitive("index_put", changed, positions=True)
-
-
-COPY = Primitive("copy", _copied)
-MASKED_FILL = Primitive("masked_fill", _masked_fill)
-
-
-@functools.lru_cache(maxsize=4096)
-def whole_write(primitive: Primitive) -> Primitive:
-    """``primitive`` with a result that fits its first argument."""
-    name = primitive.name
-
-    def changed(x: Any, *rest: Any) -> Any:
-        return fitted(primitive.flat(x, *rest), x, name)
-
-    return Primitive(name, changed)
-
-
-@functools.lru_cache(maxsize=4096)
-def copy_write(form: Form) -> Primitive:
-    """A base with a value in the place of its view; a Primitive of (base, *numbers, value)."""
-    ops = [op for op, _ in form]
-    view_shape = chain_primitive(form).flat
-
-    def changed(base: Any, *rest: Any) -> Any:
-        *numbers, v = rest
-        view = jax.eval_shape(view_shape, base, *numbers)
-        return chain_put(ops, base, _copied(view, v), split_numbers(form, numbers))
-
-    return Primitive("CopySlices", changed, positions=True)
-
-
-@functools.lru_cache(maxsize=4096)
-def part_write(primitive: Primitive, form: Form) -> Primitive:
-    """A base with ``primitive`` applied to its view; a Primitive of (base, view, *numbers, *rest)."""
-    inner = whole_write(primitive)
-    ops = [op for op, _ in form]
-    count = sum([n for _, n in form])
-
-    add = ops[0].add if len(ops) == 1 and primitive.name in ADDITIVE else None
-    negative = primitive.name == "subtract"
-
-    def changed(base: Any, view: Any, *rest: Any) -> Any:
-        numbers = split_numbers(form, rest[:count])
-        if add is not None and len(rest) == count + 1 and isinstance(base, jax.core.Tracer):
-            v = _same_kind(rest[-1], view)
-            summed = None if v is None else add(base, -v if negative else v, *numbers[0])
-            if summed is not None:
-                return summed
-        return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
-
-    planner: Any = functools.partial(CopySlicesPlan, inner, form)
-    selects = all([op.selects for op in ops])
-    return Primitive("CopySlices", changed, planner=planner if selects else None, positions=True)
-
-
-def _same_kind(v: Any, view: Any) -> Any:
-    """``v`` in the shape of the view, if it has the dtype of it; else None."""
-    if getattr(v, "dtype", None) != view.dtype or view.dtype == bool:
-        return None
-    if v.shape == view.shape:
-        return v
-    fits = v.ndim <= view.ndim and all(
-        [n in (1, m) for n, m in zip(reversed(v.shape), reversed(view.shape), strict=False)]
-    )
-    return jnp.broadcast_to(v, view.shape) if fits else None
-
-
-ADDITIVE = frozenset(["add", "subtract"])
-
-
-class CopySlicesPlan(VjpPlan):
-    """How `part_write` is differentiated; see NOTE [a write is an operation on the base]."""
-
-    __slots__ = ("_form", "_inner", "_kept", "_whole")
-
-    def __init__(
-        self,
-        inner: Primitive,
-        form: Form,
-        primitive: Primitive,
-        mask: tuple[bool, ...],
-        avals: list[Any],
-    ) -> None:
-        if mask[0] and not mask[1]:
-            super().__init__(primitive, mask, avals)
-            self._inner: VjpPlan | None = None
-            return
-        count = sum([n for _, n in form])
-        self._start(primitive, mask, len(avals))
-        self._form = form
-        self._whole = inner
-        own = (1, *range(2 + count, len(avals)))  # the arguments of the inner operation
-        self._inner = VjpPlan(inner, tuple([mask[i] for i in own]), [avals[i] for i in own])
-        plan = self._inner
-        from_inputs = plan.from_inputs or plan.extras > 0 or bool(plan.kept_outputs)
-        self._kept = tuple(range(len(own))) if from_inputs else plan.kept_inputs
-        self.routed = (mask[0], False, *mask[2:])
-        self.kept_inputs = (*range(2, 2 + count), *[own[i] for i in self._kept])
-        self.from_inputs = False
-        self.out_avals = (struct_of(avals[0]),)
-        self.differentiable = (is_inexact(avals[0].dtype),)
-        self.single = True
-
-    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        plan = self._inner
-        if plan is None:
-            return super()._derive(given, need)
-        form, whole, name = self._form, self._whole, self._whole.name
-        ops = [op for op, _ in form]
-        count = sum([n for _, n in form])
-        wanted = iter(need)
-        base = self.mask[0] and next(wanted)
-        if self.mask[1]:
-            next(wanted)
-        inner_need = (*([base] if self.mask[1] else []), *wanted)
-        from_inputs = len(self._kept) == len(plan.mask)
-        if from_inputs:
-            inner = whole.full_vjp(plan.mask, None, inner_need)
-        else:
-            inner = plan.vjp(None, inner_need)
-        additive = name in ADDITIVE
-
-        def vjp(*values: Any) -> tuple[Any, ...]:
-            numbers = split_numbers(form, values[:count])
-            saved, g = values[count:-1], values[-1]
-            part = chain_forward(ops, g, numbers)
-            grads = list(inner.flat(*saved, part))
-            if base:
-                new = grads[0].astype(part.dtype)
-                grads[0] = g if additive else chain_put(ops, g, new, numbers)
-            return tuple(grads)
-
-        return Primitive("CopySlices_vjp", vjp, positions=True)

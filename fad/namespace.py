@@ -47,7 +47,8 @@ from fad.errors import HostValueError, describe
 from fad.inplace import write
 from fad.primitive import Primitive
 from fad.tensor import Tensor
-from fad.views import shares, snapshot
+from fad.views.links import snapshot
+from fad.views.making import shares
 
 __all__ = ["Op", "dress", "fast_function"]
 

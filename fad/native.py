@@ -21,10 +21,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fad.closures import checked_arrays, closure_error, is_tracer
+from fad.derived_rules import BatchedRules, LinearRules
+from fad.dispatch import constants
 from fad.errors import RuleError
 from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
 from fad.primitive import aval_of, conjugate
-from fad.rules import BatchedRules, LinearRules, Rules, checked_arrays, closure_error, is_tracer
+from fad.rules import Rules
 from fad.templates import Template, flat_template
 
 __all__ = ["call", "is_traced"]
@@ -67,7 +70,8 @@ def _primitive_for(rules: Rules) -> Any:
 
 
 def _run(*values: Any, rules: Rules) -> list[Any]:
-    outs, _ = rules.forward(values)
+    with constants():
+        outs, _ = rules.forward(values)
     outs = [jnp.asarray(o) for o in checked_arrays(rules, outs)]
     if is_traced(outs) and not is_traced(values):
         raise closure_error(rules, None, is_tracer)
@@ -89,7 +93,8 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
         template[:] = [found]
         return [jnp.asarray(o) for o in checked_arrays(rules, outs)]
 
-    closed = jax.make_jaxpr(body)(*avals)
+    with constants():
+        closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
     return list(closed.out_avals), template[0]
@@ -125,8 +130,9 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
         raise RuleError(
             f"{base.base.name}: a jvp rule was transposed in an input that it is not linear in"
         )
-    saved = rules.setup(values, [None] * len(cts), flat_template(len(cts)))
-    grads = rules.pullback(saved, cts, need)
+    with constants():
+        saved = rules.setup(values, [None] * len(cts), flat_template(len(cts)))
+        grads = rules.pullback(saved, cts, need)
     result: list[Any] = []
     for v, g, n in zip(operands, grads, need, strict=True):
         if not n:

@@ -17,9 +17,9 @@ from fad.dispatch import bind
 from fad.errors import GradientError
 from fad.primitive import aval_of
 from fad.rules import Rules, Saved
-from fad.stopping import stop_gradient
 from fad.templates import Template, flat_template
 from fad.tensor import Tensor
+from fad.views.making import stop_gradient
 
 __all__ = ["once_differentiable"]
 

@@ -22,7 +22,7 @@ import numpy as np
 import fad.numpy as fnp
 from fad import scipy
 from fad.errors import HostValueError, TrackedValueError, describe
-from fad.methods import is_tracked, peel
+from fad.members.values import is_tracked, peel
 from fad.tape.record import as_tensor
 from fad.tensor import Tensor
 

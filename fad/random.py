@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fad.derive import Namespace
+from fad.modules import Namespace
 
 _namespace = Namespace(__name__, "jax.random")
 

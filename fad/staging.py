@@ -13,6 +13,15 @@ Captures are known only after the body has run. A first trace finds them, with z
 if there are any, a second trace has them as inputs. A body that computes with captures alone makes
 new Tensors each time it runs, so they are matched by the order in which they are met.
 
+NOTE [what compiled code follows]
+
+The body of ``fad.jit`` is traced once and runs often, and Tensors that it closes over may be changed in
+place in between. So an operation in it that meets Tensors from outside alone (``scale * 2``), which
+would be computed there and then, at level 0, is computed at the level of the body instead (`followed`
+says of which Tensors): the Tensor is captured, and read at each call. A value at level 0 that such a
+body meets is thus one that it made of numbers, a constant. Other staged functions trace
+their bodies at each call, and the bodies of Functions run on bare arrays: they compute with what is there.
+
 Compiled code is found again by the structure of the jaxpr, not by the identity of the body: a lambda
 written in a loop does not compile in every turn.
 """
@@ -20,6 +29,7 @@ written in a loop does not compile in every turn.
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,9 +39,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
-from fad.dispatch import bind, map_tensors, outlived, state
+from fad.captures import Captures
+from fad.dispatch import bind, body_of, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
-from fad.graph import Captures
 from fad.levels import BatchLevel
 from fad.primitive import Primitive, aval_of, struct_of
 from fad.tape.record import ROOT, RecordingLevel
@@ -96,10 +106,10 @@ class StagedLevel(RecordingLevel):
         return self.capture(x)
 
     def _is_constant(self, x: Tensor) -> bool:
-        """Whether ``x`` was made here, of numbers alone; a view of a Tensor from outside follows that."""
+        """Whether ``x`` was made here, of numbers alone."""
         if x.level is not ROOT or x.born < self.id or x.requires_grad:
             return False
-        return not isinstance(x.value, jax.core.Tracer) and (x.meta is None or not x.meta.link)
+        return not isinstance(x.value, jax.core.Tracer)
 
     def capture(self, x: Tensor) -> Any:
         """Make a Tensor from outside an input of the staged call."""
@@ -126,9 +136,12 @@ def _key_shape(dtype: Any) -> tuple[int, ...]:
 
 
 def stage(
-    run: Callable[..., Any], operands: Sequence[Any]
+    run: Callable[..., Any], operands: Sequence[Any], *, kept: bool = False
 ) -> tuple[Primitive, list[Any], trees.PyTreeDef]:
     """Trace ``run(level, *operands)`` into a Primitive.
+
+    Arguments:
+        kept: the Primitive is for later calls too; see NOTE [what compiled code follows].
 
     Returns:
         The Primitive, the values to bind it on (constants, captures, operands), and the structure
@@ -146,7 +159,7 @@ def stage(
 
     def traced(inputs: Sequence[Any] | None, *leaves: Any) -> list[Any]:
         level = StagedLevel(inputs, operands, outer)
-        with level:
+        with level, body_of(level) if kept else contextlib.nullcontext():
             leaves_out, found["structure"] = trees.flatten(run(level, *leaves))
             result = [level.lower(x) for x in leaves_out]
         found["captures"] = level.captures.tensors

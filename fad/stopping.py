@@ -1,4 +1,4 @@
-"""``stop_gradient``: a value as a constant."""
+"""A value as a constant, at all levels."""
 
 from __future__ import annotations
 
@@ -13,28 +13,14 @@ from fad.staging import StagedLevel
 from fad.tape.record import ROOT
 from fad.tensor import Tensor, new_tensor
 
-__all__ = ["stop_gradient"]
-
-
-def stop_gradient(x: Any) -> Any:
-    """``x`` as a constant: no gradient and no tangent passes through it, at any level.
-
-    Arguments:
-        x: a pytree of Tensors and arrays.
-
-    Source: ``torch.Tensor.detach``, ``jax.lax.stop_gradient``.
-
-    >>> import fad
-    >>> float(fad.grad(lambda x: x * fad.stop_gradient(x))(3.0))
-    3.0
-    """
-    return jax.tree_util.tree_map(_stop, x, is_leaf=lambda v: isinstance(v, Tensor))
+__all__ = ["stopped"]
 
 
 _STOP = Primitive("stop_gradient", jax.lax.stop_gradient)
 
 
-def _stop(x: Any) -> Any:
+def stopped(x: Any) -> Any:
+    """``x`` as a constant: no gradient and no tangent passes through it, at any level."""
     x = outlived(x)
     if not isinstance(x, Tensor):
         return jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x
@@ -43,10 +29,10 @@ def _stop(x: Any) -> Any:
         inner = jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
         return new_tensor(inner, ROOT)
     if isinstance(level, BatchLevel):
-        return new_tensor(_stop(value), level, x.aux)
+        return new_tensor(stopped(value), level, x.aux)
     if isinstance(level, StagedLevel):
         t = bind(_STOP, (level.detach(x),))
         t.requires_grad = False
         return t
-    inner = _stop(value)
+    inner = stopped(value)
     return new_tensor(inner, level)

@@ -57,7 +57,7 @@ class _Static:
             return True
         try:
             return bool(self.value == other.value) and hash(self) == hash(other)
-        except Exception:  # any comparison may refuse: then they are not the same
+        except Exception:  # `==` is the leaf's own code, which may raise anything: not equal, then
             return False
 
 

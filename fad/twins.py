@@ -8,7 +8,7 @@ docs/namespaces.md explains each table to users, and the tests hold the two toge
 from __future__ import annotations
 
 from fad.arguments import ARRAY, EXPONENT, OPERAND, STATIC, STRUCTURE
-from fad.views import Write
+from fad.views.chains import Write
 
 __all__ = [
     "BODIES",
@@ -22,6 +22,8 @@ __all__ = [
     "NOT_DRAWING",
     "ON_VALUES",
     "ROLES",
+    "UFUNC_ATTRIBUTES",
+    "UFUNC_METHODS",
     "VIEWS",
     "missing",
 ]
@@ -147,6 +149,10 @@ CLASSES: dict[str, frozenset[str]] = {
 
 # Objects that compute when they are indexed.
 INDEXERS: dict[str, frozenset[str]] = {"jax.numpy": _names("c_ r_")}
+
+# What a ufunc has besides its call.
+UFUNC_ATTRIBUTES = ("nin", "nout", "nargs", "identity")
+UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
 
 # What fad does not have, and what to write instead.
 MISSING: dict[str, dict[str, str]] = {

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from fad import trees
+from fad.closures import is_tracer
 from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo
-from fad.dispatch import bind
-from fad.errors import GradientError, HostValueError, RuleError, StructureError, describe
+from fad.definitions import RULES, Signature, defines
+from fad.errors import GradientError, HostValueError, RuleError, describe
 from fad.graph import alias
-from fad.jaxapi import is_inexact, varying_axes, zeros
-from fad.levels import BatchLevel, broadcast, move_axis
-from fad.primitive import Primitive, aval_of
+from fad.jaxapi import is_inexact, zeros
+from fad.levels import BatchLevel
+from fad.primitive import aval_of
+from fad.returned import batched_outputs, check_value, gradients, lowered
 from fad.rules import (
     Rules,
     Saved,
-    is_tracer,
     pull_through,
     push_through,
     transpose_pullback,
     transpose_pushforward,
 )
-from fad.tape.record import ROOT, as_tensor
-from fad.templates import HOLE, SCALARS, Template, is_array
+from fad.tape.record import as_tensor
+from fad.templates import SCALARS, Template, is_array
 from fad.tensor import Tensor
-from fad.views import chain_from
+from fad.views.making import chain_from
 
-__all__ = ["RULES", "Signature", "UserRules", "arity", "defines"]
+__all__ = ["HOST_ERRORS", "UserRules"]
 
-RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "vmap")
 
 # What a body raises that asks a traced, batched or tracked value for its number.
 HOST_ERRORS = (
@@ -45,105 +41,6 @@ HOST_ERRORS = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
-
-
-def defines(cls: Any, name: str) -> bool:
-    """Whether a Function class or one of its bases, below Function itself, defines ``name``."""
-    return _depth(cls, name) is not None
-
-
-def _depth(cls: Any, name: str) -> int | None:
-    """How far up the bases of ``cls`` a rule is defined; None if nowhere, or taken back by None."""
-    for depth, base in enumerate(cls.__mro__):
-        if base.__dict__.get("_is_root"):
-            return None
-        if name in base.__dict__:
-            return None if base.__dict__[name] is None else depth
-    return None
-
-
-class Signature:
-    """What the class says about its calls: how arguments are bound, and which rules there are.
-
-    ``names`` are forward's parameters, without ctx. ``combined``: forward takes ctx. ``plain``: the
-    number of parameters if all are positional, else -1. ``vjp``: the name under which there is a
-    vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one.
-    """
-
-    __slots__ = (
-        "combined",
-        "has_setup",
-        "jvp",
-        "names",
-        "plain",
-        "signature",
-        "variadic",
-        "vjp",
-        "vjp_arity",
-        "vmap",
-        "vmap_keywords",
-    )
-
-    def __init__(self, cls: Any) -> None:
-        self.has_setup = defines(cls, "setup_context")
-        full = inspect.signature(cls.forward)
-        parameters = list(full.parameters.values())
-        first = parameters[0].name if parameters else ""
-        self.combined = not self.has_setup and first in ("ctx", "context", "_ctx", "_")
-        if self.combined:
-            parameters = parameters[1:]
-        self.signature = full.replace(parameters=parameters)
-        self.names = [p.name for p in parameters]
-        self.variadic = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
-        positional = sum(p.kind in _POSITIONAL for p in parameters)
-        self.plain = len(parameters) if positional == len(parameters) else -1
-        depths = {name: _depth(cls, name) for name in ("vjp", "backward")}
-        known = {name: d for name, d in depths.items() if d is not None}
-        self.vjp = min(known, key=lambda name: known[name]) if known else ""
-        self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
-        self.jvp = defines(cls, "jvp")
-        self.vmap = defines(cls, "vmap")
-        self.vmap_keywords = frozenset[str]()
-        if self.vmap:
-            rule = inspect.signature(cls.vmap).parameters.values()
-            self.vmap_keywords = frozenset([p.name for p in rule if p.kind is p.KEYWORD_ONLY])
-
-    def bind(
-        self, who: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-        """All arguments in order, defaults filled in, and the names of the keyword-only ones."""
-        if not kwargs and len(args) == self.plain:
-            return args, ()
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{who}.apply{self.signature}: {error}") from None
-        bound.apply_defaults()
-        return (*bound.args, *bound.kwargs.values()), tuple(bound.kwargs)
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def arity(f: Callable[..., Any]) -> tuple[int, float]:
-    """The smallest and the largest number of positional arguments that ``f`` takes."""
-    parameters = inspect.signature(f).parameters.values()
-    positional = [p for p in parameters if p.kind in _POSITIONAL]
-    least = sum(p.default is p.empty for p in positional)
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return least, float("inf")
-    return least, len(positional)
-
-
-def _views(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
-    """Which outputs of a body are views of its inputs, or inputs as they are."""
-    found = []
-    for k, o in enumerate(outs):
-        if isinstance(o, Tensor):
-            known = chain_from(o, handles)
-            if known is not None:
-                found.append((k, *known))
-    return tuple(found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -276,7 +173,7 @@ class UserRules(Rules):
         saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
         if self.signature.vjp or self.signature.jvp:
             saved.notes, extras, saved.closed = Notes.take(ctx, known, self.kept_types)
-            saved.extras = [_lower(x) for x in extras]
+            saved.extras = [lowered(x) for x in extras]
         return saved
 
     def _marks(
@@ -383,31 +280,7 @@ class UserRules(Rules):
             grads = getattr(self.cls, rule)(ctx, *args)
         except HOST_ERRORS as error:
             raise self.host_error(rule, error, [*given, *ctx.saved_tensors]) from error
-        return self._check_gradients(who, grads, saved.in_avals)
-
-    def _check_gradients(self, who: str, grads: Any, avals: Sequence[Any]) -> list[Any]:
-        """What a vjp rule returned, as a gradient for each array input."""
-        names = self.argument_names()
-        parts = self.inputs.parts()
-        if not isinstance(grads, (tuple, list)) or (
-            len(names) == 1 and _is_for_whole(grads, parts[0])
-        ):
-            grads = (grads,)
-        if len(grads) > len(names) and all([g is None for g in grads[len(names) :]]):
-            grads = grads[: len(names)]
-        if len(grads) != len(names):
-            raise RuleError(
-                f"{who} returned {len(grads)} gradients, expected {len(names)}: one for each "
-                f"argument of forward ({', '.join(names)}), None where there is none"
-            )
-        result: list[Any] = []
-        for name, part, g in zip(names, parts, grads, strict=True):
-            if HOLE not in part.leaves:
-                continue
-            what = f"{who}: the gradient for argument {name!r}"
-            for x in part.collect(g, what):
-                result.append(check_value(what, x, avals[len(result)]))
-        return result
+        return gradients(who, grads, self.inputs, self.argument_names(), saved.in_avals)
 
     def argument_names(self) -> list[str]:
         """A name for each bound argument."""
@@ -477,26 +350,7 @@ class UserRules(Rules):
             returned = self.cls.vmap(info, self.inputs.join_only(dims), *positional, **kwargs)
         except HOST_ERRORS as error:
             raise self.host_error("vmap", error, handles) from error
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise RuleError(
-                f"{who} must return a pair (output, out_dims), got {describe(returned)}"
-            )
-        out, out_dims = returned
-        outs, template = Template.split(out, SCALARS)
-        arrays = [o if isinstance(o, (Tensor, jax.Array)) else jnp.asarray(o) for o in outs]
-        spread = _spread(out_dims, template, arrays, who)
-        moved: list[Any] = []
-        for k, (o, d) in enumerate(zip(arrays, spread, strict=True)):
-            if d is None:
-                moved.append(broadcast(o, info.batch_size, 0))
-                continue
-            if type(d) is not int or not -o.ndim <= d < o.ndim or o.shape[d] != info.batch_size:
-                raise RuleError(
-                    f"{who}: output {k} has shape {tuple(o.shape)}, which does not have the batch "
-                    f"of {info.batch_size} at out_dims {d!r}"
-                )
-            moved.append(move_axis(o, d % o.ndim, 0))
-        return moved, template
+        return batched_outputs(who, returned, info.batch_size)
 
     # Errors
 
@@ -530,6 +384,17 @@ class UserRules(Rules):
         )
 
 
+def _views(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
+    """Which outputs of a body are views of its inputs, or inputs as they are."""
+    found = []
+    for k, o in enumerate(outs):
+        if isinstance(o, Tensor):
+            known = chain_from(o, handles)
+            if known is not None:
+                found.append((k, *known))
+    return tuple(found)
+
+
 def _is_batched(x: Any) -> bool:
     while isinstance(x, Tensor):
         if isinstance(x.level, BatchLevel) and x.aux is not None:
@@ -541,74 +406,3 @@ def _is_batched(x: Any) -> bool:
 def _value(x: Any) -> Any:
     """What an in-place change of ``x`` replaces."""
     return x.value if isinstance(x, Tensor) else x
-
-
-def _lower(x: Any) -> Any:
-    """A Tensor without a level or a history as its array."""
-    if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad:
-        return x.value
-    return x
-
-
-def _is_for_whole(grads: Sequence[Any], part: Template) -> bool:
-    """Whether what a vjp returned is the gradient of its one argument, not a tuple around it."""
-    if len(grads) != 1:
-        return not all([g is None for g in grads[1:]])
-    if part.structure == trees.LEAF:
-        return False
-    try:
-        part.collect(grads[0], "")
-    except RuleError:
-        return True
-    return False
-
-
-def _spread(out_dims: Any, template: Template, outs: Sequence[Any], who: str) -> list[Any]:
-    """The entry of ``out_dims`` for each array of the output."""
-    output = template.join(outs)
-    try:
-        spread = trees.broadcast_prefix(out_dims, output, f"{who}: out_dims")
-    except StructureError as error:
-        raise RuleError(str(error)) from error
-    leaves = trees.flatten(output)[0]
-    return [d for d, x in zip(spread, leaves, strict=True) if isinstance(x, (Tensor, jax.Array))]
-
-
-def check_value(what: str, x: Any, aval: Any) -> Any:
-    """A gradient or tangent that a rule returned, checked against its primal and cast to its dtype."""
-    if x is None or not is_inexact(aval.dtype):
-        return None
-    if isinstance(x, (float, int, complex, np.ndarray, np.generic)):
-        x = jnp.asarray(x)
-    if not isinstance(x, (Tensor, jax.Array)):
-        raise RuleError(
-            f"{what} must be an array of shape {tuple(aval.shape)} or None, got {describe(x)}"
-        )
-    if tuple(x.shape) != tuple(aval.shape):
-        raise RuleError(
-            f"{what} has shape {tuple(x.shape)}, expected {tuple(aval.shape)}. Where forward "
-            "broadcasts, sum the gradient over the broadcast dimensions."
-        )
-    if x.dtype != aval.dtype:
-        real = jnp.issubdtype(aval.dtype, np.floating)
-        x = bind(_cast(aval.dtype, real and jnp.issubdtype(x.dtype, np.complexfloating)), (x,))
-    has, expected = varying_axes(aval_of(x)), varying_axes(aval)
-    if has != expected:
-        x = bind(_over_devices(tuple(has - expected), tuple(expected - has)), (x,))
-    return _lower(x)
-
-
-@functools.lru_cache(maxsize=64)
-def _over_devices(summed: tuple[Any, ...], varying: tuple[Any, ...]) -> Primitive:
-    """Under ``shard_map``: sum over devices which share the primal; let vary what the primal does."""
-
-    def fit(x: Any) -> Any:
-        x = jax.lax.psum(x, summed) if summed else x
-        return jax.lax.pcast(x, varying, to="varying") if varying else x
-
-    return Primitive("psum", fit)
-
-
-@functools.lru_cache(maxsize=64)
-def _cast(dtype: Any, take_real: bool) -> Primitive:
-    return Primitive("astype", lambda x: (x.real if take_real else x).astype(dtype))

@@ -323,6 +323,27 @@ def test_arguments_that_share_are_refused_where_they_come_apart():
             assert x.tolist() == [1.0, 2.0, 3.0] and x.version == 0
 
 
+def test_what_all_lanes_share_and_have_a_part_of_cannot_be_written_to():
+    def f(row, whole, scale):
+        whole.mul_(10.0)
+        return row + whole * scale
+
+    for chunk_size in (None, 1):
+        mapped = fad.vmap(f, (0, None, None), chunk_size=chunk_size)
+        x, scale = fad.tensor([[1.0, 2.0], [3.0, 4.0]]), fad.tensor([1.0, 2.0])
+        for whole in (x[0], x, x.detach(), x[:, 0], x.T):
+            with pytest.raises(LevelError, match="writes to argument 1 .* storage with argument 0"):
+                mapped(x, whole, scale)
+            assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]] and x.version == whole.version == 0
+    out = fad.vmap(f, (0, None, None))(x, x[0].clone(), scale)
+    assert out.tolist() == [[11.0, 42.0], [13.0, 44.0]]
+    out = fad.vmap(lambda row, whole: row + whole, (0, None))(x, x[0])  # to read it is fine
+    assert out.tolist() == [[2.0, 4.0], [4.0, 6.0]]
+    part = scale[1:]
+    fad.vmap(lambda row, a, b: row + a.mul_(2.0) + b, (0, None, None))(x, scale, part)
+    assert scale.tolist() == [2.0, 4.0] and part.tolist() == [4.0]
+
+
 def test_threads_that_write_to_parts_lose_nothing():
     x = fad.tensor(jnp.zeros(40))
 

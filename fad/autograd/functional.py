@@ -13,12 +13,12 @@ import jax.numpy as jnp
 
 from fad import trees
 from fad.errors import GradientError, describe
-from fad.stopping import stop_gradient
 from fad.tape.engine import pull_back
 from fad.tape.record import GradLevel, as_tensor
 from fad.tensor import Tensor
 from fad.transforms import forward, jacobians, reverse
 from fad.transforms.boundary import leave, lower
+from fad.views.making import stop_gradient
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -33,6 +33,14 @@ def _tuple(x: Any, who: str, what: str) -> tuple[bool, tuple[Any, ...]]:
                 f"{who}: {what} must be a Tensor or a tuple of Tensors, entry {k} is {describe(item)}"
             )
     return is_tuple, tuple([as_tensor(t) for t in items])
+
+
+def _inputs(func: Any, inputs: Any, strict: bool, who: str) -> tuple[bool, tuple[Any, ...]]:
+    """`_tuple` of the inputs; in strict mode, after a check that all outputs depend on them."""
+    is_tuple, items = _tuple(inputs, who, "inputs")
+    if strict:
+        _check_strict(func, items, who)
+    return is_tuple, items
 
 
 def _untuple(is_tuple: bool, x: Sequence[Any]) -> Any:
@@ -98,9 +106,7 @@ def vjp(
     >>> g.tolist()
     [2.0, 4.0]
     """
-    is_tuple, items = _tuple(inputs, "vjp", "inputs")
-    if strict:
-        _check_strict(func, items, "vjp")
+    is_tuple, items = _inputs(func, inputs, strict, "vjp")
     out, pull = reverse.vjp(func, *items)
     grads = pull(_cotangent(v, out, "vjp"))
     return _result(out, create_graph), _result(_untuple(is_tuple, grads), create_graph)
@@ -122,9 +128,7 @@ def jvp(
 
     Source: ``torch.autograd.functional.jvp``, which differentiates backward twice.
     """
-    _, items = _tuple(inputs, "jvp", "inputs")
-    if strict:
-        _check_strict(func, items, "jvp")
+    _, items = _inputs(func, inputs, strict, "jvp")
     directions = _directions(items, v, "jvp")
     out, out_t = forward.jvp(func, items, directions)
     return _result(out, create_graph), _result(out_t, create_graph)
@@ -170,9 +174,7 @@ def hvp(
 
     Source: ``torch.autograd.functional.hvp``.
     """
-    is_tuple, items = _tuple(inputs, "hvp", "inputs")
-    if strict:
-        _check_strict(func, items, "hvp")
+    is_tuple, items = _inputs(func, inputs, strict, "hvp")
     directions = _directions(items, v, "hvp")
     nums = tuple(range(len(items)))
     (out, _), (_, product) = forward.jvp(reverse.value_and_grad(func, nums), items, directions)
@@ -205,9 +207,7 @@ def jacobian(
             f'jacobian: Expected strategy to be either "forward-mode" or "reverse-mode". Hint: ... got '
             f"{strategy!r}"
         )
-    is_tuple, items = _tuple(inputs, "jacobian", "inputs")
-    if strict:
-        _check_strict(func, items, "jacobian")
+    is_tuple, items = _inputs(func, inputs, strict, "jacobian")
     transform = jacobians.jacrev if strategy == "reverse-mode" else jacobians.jacfwd
     nums = tuple(range(len(items))) if is_tuple else 0
     result = transform(func, nums, chunk_size=None if vectorize else 1)(*items)
@@ -234,9 +234,7 @@ def hessian(
 
     Source: ``torch.autograd.functional.hessian``.
     """
-    is_tuple, items = _tuple(inputs, "hessian", "inputs")
-    if strict:
-        _check_strict(func, items, "hessian")
+    is_tuple, items = _inputs(func, inputs, strict, "hessian")
     nums = tuple(range(len(items)))
     gradient = reverse.grad(func, nums if is_tuple else 0)
     target: Any = items if is_tuple else items[0]

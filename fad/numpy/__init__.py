@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.derive import Namespace
+from fad.modules import Namespace
 
 _namespace = Namespace(__name__, "jax.numpy", ("fft", "linalg"))
 

@@ -264,7 +264,7 @@ def watched_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
     try:
         with naming:
             grads = work(node, *args)
-    except Exception as error:
+    except Exception as error:  # whatever a node raises goes on, with a note
         error.add_note(explain(node))
         raise
     finally:

@@ -138,7 +138,7 @@ class Pass:
             started = time.perf_counter()
             try:
                 out = below(primitive, self.operands)
-            except Exception:  # whatever it is, running node by node raises it at the right place
+            except Exception:  # rules of users run here: node by node, their error names its place
                 entry.primitive, entry.refused = None, True
                 return None
             finally:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import heapq
-import math
 import threading
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from fad.dispatch import STATE_NAMES, below, outlived, state
-from fad.errors import GradientError, describe
-from fad.graph import AccumulateGrad, Edge, GradientEdge, Node, gradient_edge, running
-from fad.levels import BatchLevel
+from fad.dispatch import STATE_NAMES, below, state
+from fad.errors import GradientError
+from fad.graph import AccumulateGrad, Node, gradient_edge, running
 from fad.primitive import Primitive
 from fad.tape import compiled
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import watched_node
-from fad.tape.hooks import call_tensor_hooks, retain_grad
+from fad.tape.hooks import call_tensor_hooks
 from fad.tape.leaves import ADD, accumulate
 from fad.tape.record import ROOT
 from fad.tape.step import level_of, reach_leaf, release, step
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Tensor
 
-__all__ = ["ADD", "ONES_LIKE", "ZEROS_LIKE", "backward", "grad", "pull_back", "run"]
+__all__ = ["ONES_LIKE", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
 
 
 def _filled(name: str, number: int) -> Primitive:
@@ -116,6 +112,26 @@ def run(
     return _run_task(task, roots, captures, targets, create_graph, keep_graph)
 
 
+def pull_back(
+    outputs: Sequence[Any],
+    cotangents: Sequence[Any],
+    inputs: Sequence[Tensor],
+    *,
+    keep_graph: bool = False,
+) -> list[Any]:
+    """Gradients of ``inputs``, as values below their level; None is zero.
+
+    ``outputs`` that are not part of the inputs' graph, and cotangents of None, contribute nothing.
+    """
+    level = inputs[0].level
+    roots = [
+        (gradient_edge(y), level.detach(c))
+        for y, c in zip(outputs, cotangents, strict=True)
+        if c is not None and isinstance(y, Tensor) and y.level is level and y.requires_grad
+    ]
+    return run(roots, [gradient_edge(x) for x in inputs], keep_graph=keep_graph)
+
+
 def _finish_compiled(
     found: compiled.Pass, grads: list[Any], to_leaves: bool, keep_graph: bool
 ) -> list[Any]:
@@ -141,7 +157,7 @@ def _in_thread(task: _Task, *args: Any) -> list[Any]:
             setattr(state, name, value)
         try:
             result.append(_run_task(task, *args))
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, it goes on in the thread that waits
             failure.append(error)
 
     thread = threading.Thread(target=work, name="fad-reentrant-backward")
@@ -161,6 +177,7 @@ def _run_task(
     create_graph: bool,
     keep_graph: bool,
 ) -> list[Any]:
+    """`run`, node by node."""
     wanted: dict[Node, list[int]] = {}
     results: list[Any] = []
     if captures is not None:
@@ -243,6 +260,7 @@ def _run_task(
 
 
 def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> None:
+    """Add ``value`` to what has arrived at input ``nr`` of ``node``."""
     slots = buffers.get(node)
     if slots is None:
         slots = buffers[node] = [None] * max(node.num_inputs, nr + 1)
@@ -297,359 +315,3 @@ def _dependencies(
                 stack.append(p)
     # What leads to a node of the pass is itself needed, so all of the counted edges will be used.
     return {n: c for n, c in counts.items() if n in needed or n in ends}, needed
-
-
-def pull_back(
-    outputs: Sequence[Any],
-    cotangents: Sequence[Any],
-    inputs: Sequence[Tensor],
-    *,
-    keep_graph: bool = False,
-) -> list[Any]:
-    """Gradients of ``inputs``, as values below their level; None is zero.
-
-    ``outputs`` that are not part of the inputs' graph, and cotangents of None, contribute nothing.
-    """
-    level = inputs[0].level
-    roots = [
-        (gradient_edge(y), level.detach(c))
-        for y, c in zip(outputs, cotangents, strict=True)
-        if c is not None and isinstance(y, Tensor) and y.level is level and y.requires_grad
-    ]
-    return run(roots, [gradient_edge(x) for x in inputs], keep_graph=keep_graph)
-
-
-def _start(
-    tensors: Sequence[Any], cotangents: Sequence[Any] | None, create_graph: bool, who: str
-) -> list[tuple[tuple[Node, int], Any]]:
-    """Check roots and their cotangents, and pair them up."""
-    if cotangents is None:
-        cotangents = [None] * len(tensors)
-    if len(cotangents) != len(tensors):
-        raise GradientError(
-            f"{who} got {len(tensors)} tensors and {len(cotangents)} gradients for them: pass one "
-            "gradient (or None) for each tensor"
-        )
-    roots = []
-    for k, (t, c) in enumerate(zip(tensors, cotangents, strict=True)):
-        if isinstance(t, GradientEdge):
-            known = t.node.metadata_of_inputs()
-            if known and t.output_nr >= len(known):
-                raise GradientError(
-                    f"{who}: output {k} is the edge to input {t.output_nr} of {t.node.name()}, which "
-                    f"takes {len(known)} gradients"
-                )
-            meta = known[t.output_nr] if t.output_nr < len(known) else None
-            level, edge = level_of(t.node), (t.node, t.output_nr)
-            expected = None if meta is None or meta.is_undefined else meta
-        elif isinstance(t, Tensor):
-            t = outlived(t)
-            if not isinstance(t, Tensor) or not t.requires_grad:
-                raise GradientError(_untracked(t, k, who))
-            level, edge, expected = t.level, gradient_edge(t), t.aval
-        else:
-            raise TypeError(f"{who}: output {k} must be a Tensor, got {describe(t)}")
-        if c is None:
-            c = _implicit(t, expected, who)
-        else:
-            c = _given(c, k, expected, who)
-        roots.append((edge, level.lift(c) if create_graph else level.detach(c)))
-    return roots
-
-
-def _implicit(t: Any, expected: Any, who: str) -> Any:
-    """The gradient 1 of a root with one element."""
-    if expected is None or math.prod(expected.shape) != 1:
-        shape = "unknown" if expected is None else tuple(expected.shape)
-        raise GradientError(
-            f"{who}: grad can be implicitly created only for scalar outputs, got an output of shape "
-            f"{shape}. Pass a gradient of that shape, or reduce it (y.sum())."
-        )
-    if jnp.issubdtype(expected.dtype, jnp.complexfloating):
-        raise GradientError(
-            f"{who}: grad can be implicitly created only for real scalar outputs but got "
-            f"{expected.dtype}. Pass a gradient, or take a real part or absolute value."
-        )
-    if isinstance(t, Tensor):
-        return below(ONES_LIKE, (t.level.detach(t),))
-    return jnp.ones(expected.shape, expected.dtype)
-
-
-def _given(c: Any, k: int, expected: Any, who: str) -> Any:
-    """A gradient that the user gave for root ``k``, checked against what is known of the root."""
-    if not isinstance(c, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)):
-        raise TypeError(
-            f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
-            f"({describe(c)})"
-        )
-    if isinstance(c, Tensor):
-        c = outlived(c)
-    shape = c.shape if isinstance(c, Tensor) else jnp.shape(c)
-    if expected is None:
-        return c if isinstance(c, Tensor) else jnp.asarray(c)
-    if tuple(shape) != tuple(expected.shape):
-        raise GradientError(
-            f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
-            f"output[{k}] has a shape of {tuple(expected.shape)}"
-        )
-    dtype = c.dtype if isinstance(c, Tensor) else jnp.result_type(c)
-    if jnp.issubdtype(dtype, jnp.complexfloating) and not jnp.issubdtype(
-        expected.dtype, jnp.complexfloating
-    ):
-        raise GradientError(
-            f"{who}: Mismatch in dtype: grad_output[{k}] is complex and output[{k}] has a dtype of "
-            f"{expected.dtype}: pass its real part"
-        )
-    return c if isinstance(c, Tensor) else jnp.asarray(c, expected.dtype)
-
-
-def _untracked(t: Any, k: int, who: str) -> str:
-    """The message for an output that does not require grad."""
-    below = t
-    while isinstance(below, Tensor):
-        if below.requires_grad:
-            return (
-                f"{who}: element {k} of tensors belongs to {t.level!r} and does not require grad "
-                f"there; what it is computed from requires grad at {below.level!r}, which that "
-                "transform is inside of. Call it on what the transform returns, outside of it."
-            )
-        below = below.value
-    return (
-        f"{who}: element {k} of tensors does not require grad and does not have a grad_fn. "
-        "Set requires_grad=True on an input it is computed from, outside of no_grad."
-    )
-
-
-def _sequence(x: Any) -> list[Any]:
-    if x is None:
-        return []
-    if isinstance(x, (GradientEdge, Edge)):
-        items = [x]
-    elif isinstance(x, dict):
-        items = list(x.values())
-    else:
-        items = list(x) if isinstance(x, (tuple, list)) else [x]
-    return [
-        GradientEdge(i.node, i.input_nr) if isinstance(i, Edge) and i.node is not None else i
-        for i in items
-    ]
-
-
-def backward(
-    tensors: Any,
-    grad_tensors: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    inputs: Any = None,
-) -> None:
-    """Accumulate gradients of ``tensors`` into the ``.grad`` of the leaves they depend on.
-
-    Arguments:
-        tensors: a Tensor or `GradientEdge`, or a sequence of them, each part of a graph.
-        grad_tensors: the cotangent of each, of its shape; None is 1 for a scalar.
-        retain_graph: keep saved values for another pass; default ``create_graph``.
-        create_graph: record the pass, so that the gradients can be differentiated.
-        inputs: the Tensors (or edges, or a dict of them) to accumulate into; default all leaves. One that
-            is not a leaf is made to retain its gradient (`Tensor.retain_grad`).
-
-    Raises:
-        GradientError: an output does not require grad, is not scalar and has no cotangent, or the
-            graph was freed by an earlier pass.
-
-    Source: ``torch.autograd.backward``.
-
-    >>> import fad
-    >>> x = fad.tensor(3.0, requires_grad=True)
-    >>> fad.autograd.backward(x * x)
-    >>> float(x.grad)
-    6.0
-    """
-    keep = create_graph if retain_graph is None else retain_graph
-    tensors = _sequence(tensors)
-    cts = None if grad_tensors is None else _sequence(grad_tensors)
-    roots = _start(tensors, cts, create_graph, "backward()")
-    if inputs is None:
-        run(roots, None, create_graph=create_graph, keep_graph=keep)
-        return
-    inputs = _sequence(inputs)
-    if not inputs:
-        raise GradientError(
-            "backward(): `inputs` argument to `backward()` cannot be empty: pass at least one Tensor, "
-            "or leave it out for all leaves"
-        )
-    targets = [node for node, _ in _edges(inputs, "backward()")]
-    for t in inputs:
-        if isinstance(t, Tensor):
-            retain_grad(t)
-    run(roots, None, targets=targets, create_graph=create_graph, keep_graph=keep)
-
-
-def _edges(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
-    edges: list[tuple[Node, int]] = []
-    for k, x in enumerate(inputs):
-        if isinstance(x, GradientEdge):
-            edges.append((x.node, x.output_nr))
-            continue
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{who}: input {k} must be a Tensor, got {describe(x)}")
-        if not x.requires_grad:
-            raise GradientError(
-                f"{who}: One of the differentiated Tensors does not require grad: input {k}. "
-                "Make it with requires_grad=True, or call x.requires_grad_() before computing."
-            )
-        edges.append(gradient_edge(x))
-    return edges
-
-
-def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    allow_unused: bool | None = None,
-    is_grads_batched: bool = False,
-    materialize_grads: bool = False,
-) -> Any:
-    """Gradients of ``outputs`` with respect to ``inputs``, returned rather than accumulated.
-
-    Arguments:
-        outputs: a Tensor or `GradientEdge`, or a sequence of them.
-        inputs: a Tensor or `GradientEdge`, a sequence, or a dict of them; leaves or not.
-        grad_outputs: the cotangent of each output, of its shape; None is 1 for a scalar.
-        retain_graph: keep saved values for another pass; default ``create_graph``.
-        create_graph: record the pass, so that the results can be differentiated again.
-        allow_unused: give None for an input that the outputs do not depend on, rather than raise;
-            default is the value of ``materialize_grads``.
-        is_grads_batched: ``grad_outputs`` have a leading batch dimension, and so have the results.
-        materialize_grads: give zeros rather than None for unused inputs.
-
-    Returns:
-        A tuple with one Tensor (or None) for each input, of its shape and dtype; a dict for a dict.
-
-    Raises:
-        GradientError: as `backward`; or an input was unused and that was not allowed.
-
-    Source: ``torch.autograd.grad``.
-
-    >>> import fad
-    >>> x = fad.tensor(3.0, requires_grad=True)
-    >>> (g,) = fad.autograd.grad(x * x * x, x, create_graph=True)
-    >>> float(g), float(fad.autograd.grad(g, x)[0])
-    (27.0, 18.0)
-    """
-    if materialize_grads and allow_unused is False:
-        raise ValueError(
-            "autograd.grad(): Expected allow_unused to be True or not passed when "
-            "materialize_grads=True, but got: allow_unused=False."
-        )
-    allow_unused = materialize_grads if allow_unused is None else allow_unused
-    keep = create_graph if retain_graph is None else retain_graph
-    names = list(inputs) if isinstance(inputs, dict) else None
-    outputs, inputs = _sequence(outputs), _sequence(inputs)
-    if not inputs:
-        raise GradientError("autograd.grad(): `inputs` argument to `grad()` cannot be empty.")
-    cts = None if grad_outputs is None else _sequence(grad_outputs)
-    if is_grads_batched:
-        if cts is None:
-            raise GradientError("autograd.grad(): is_grads_batched=True needs grad_outputs")
-        result = _batched_grad(
-            outputs, inputs, cts, keep, create_graph, allow_unused, materialize_grads
-        )
-    else:
-        roots = _start(outputs, cts, create_graph, "autograd.grad()")
-        edges = _edges(inputs, "autograd.grad()")
-        _check_levels(outputs, inputs)
-        grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
-        result = tuple(
-            [
-                _finish(k, x, g, allow_unused, materialize_grads)
-                for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
-            ]
-        )
-    return result if names is None else dict(zip(names, result, strict=True))
-
-
-def _check_levels(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
-    """Refuse a gradient with respect to a Tensor from outside of a transform that outputs are in.
-
-    Its place in the outer graph is hidden by the wrappers of the transform: the answer would be
-    "unused", which is wrong without a word.
-    """
-    for k, x in enumerate(inputs):
-        for y in outputs:
-            if not isinstance(x, Tensor) or not isinstance(y, Tensor):
-                continue
-            if y.level.id > x.level.id and y.level.alive:
-                raise GradientError(
-                    f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
-                    "which is inside of it. Pass the input as an argument of the transformed "
-                    "function, or take the gradient of what the transform returns, outside of it."
-                )
-
-
-def _level(x: Any) -> Any:
-    """The level of a Tensor or of a gradient edge."""
-    return x.level if isinstance(x, Tensor) else level_of(x.node)
-
-
-def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> Any:
-    level = _level(x)
-    if g is not None:
-        return level.lift(g)
-    if materialize:
-        if isinstance(x, Tensor):
-            return level.lift(below(ZEROS_LIKE, (level.detach(x),)))
-        m = x.node.input_metadata(x.output_nr)
-        return level.lift(jnp.zeros(m.shape, m.dtype))
-    if not allow_unused:
-        raise GradientError(
-            f"autograd.grad(): The differentiated Tensor at index {k} appears to not have been used "
-            "in the graph. Set allow_unused=True if this is the desired behavior."
-        )
-    return None
-
-
-def _batched_grad(
-    outputs: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    cotangents: Sequence[Any],
-    keep: bool,
-    create_graph: bool,
-    allow_unused: bool,
-    materialize: bool,
-) -> tuple[Any, ...]:
-    """`grad` for cotangents with a leading batch dimension, by a vmap over the backward pass."""
-    cotangents = [c if c is None or isinstance(c, Tensor) else jnp.asarray(c) for c in cotangents]
-    sizes = {tuple(c.shape[:1]) for c in cotangents if c is not None}
-    if len(sizes) != 1 or sizes == {()}:
-        raise GradientError(
-            "autograd.grad(): with is_grads_batched=True each of grad_outputs needs the same "
-            f"leading batch dimension, got leading sizes {sorted(sizes)}"
-        )
-    for k, (y, c) in enumerate(zip(outputs, cotangents)):
-        shape = () if c is None else tuple(c.shape[1:])
-        if c is not None and isinstance(y, Tensor) and shape != tuple(y.shape):
-            raise GradientError(
-                "autograd.grad(): If `is_grads_batched=True`, we interpret the first dimension of each "
-                "grad_output as the batch dimension. The sizes of the remaining dimensions are "
-                "expected to match the shape of corresponding output, but a mismatch was detected: "
-                f"grad_output[{k}] has a shape of {shape} and output[{k}] has a shape of "
-                f"{tuple(y.shape)}"
-            )
-    with BatchLevel(sizes.pop()[0], randomness="same") as level:
-        cts = [None if c is None else new_tensor(c, level, 0) for c in cotangents]
-        roots = _start(outputs, cts, create_graph, "autograd.grad()")
-        edges = _edges(inputs, "autograd.grad()")
-        _check_levels(outputs, inputs)
-        grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
-        out = [
-            _finish(k, x, g, allow_unused, materialize)
-            for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
-        ]
-        return tuple(
-            [
-                None if g is None else _level(x).lift(level.unwrap(g, 0))
-                for x, g in zip(inputs, out, strict=True)
-            ]
-        )

@@ -170,7 +170,7 @@ def _around_steps(f: Callable[..., Any], mode: Callable[[], _GradMode]) -> Calla
                         step, argument = inner.asend, (yield value)
                     except GeneratorExit:
                         raise
-                    except BaseException as error:
+                    except BaseException as error:  # thrown in by the caller: the body's to handle
                         step, argument = inner.athrow, error
             except StopAsyncIteration:
                 return

@@ -26,15 +26,8 @@ import jax
 import numpy as np
 
 from fad.errors import GradientError, describe
-from fad.graph import (
-    AccumulateGrad,
-    Node,
-    RemovableHandle,
-    extra_of,
-    gradient_edge,
-    refuse_in_traced_code,
-    running,
-)
+from fad.graph import AccumulateGrad, Node, extra_of, gradient_edge, running
+from fad.handles import RemovableHandle, refuse_in_traced_code
 from fad.tape.leaves import add_to_grad
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor, meta_of

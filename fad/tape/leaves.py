@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from fad.dispatch import bind
 from fad.errors import describe
-from fad.graph import AccumulateGrad, refuse_in_traced_code
+from fad.graph import AccumulateGrad
+from fad.handles import refuse_in_traced_code
 from fad.primitive import Primitive
 from fad.tensor import Tensor, meta_of
 

@@ -1,4 +1,4 @@
-"""Built-in nodes, and the functions to build graphs by hand.
+"""Built-in nodes.
 
 Some of these are *functions* in the sense of PyTorch's C++ autograd: `DelayedError`, `UndefinedGrad`,
 `Scatter`, `Gather` are called on Tensors in the forward direction, and give outputs whose ``grad_fn``
@@ -7,21 +7,27 @@ is another node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from fad import trees
-from fad.dispatch import bind, outlived, state
+from fad.dispatch import bind, outlived
 from fad.errors import GradientError, describe
-from fad.graph import Edge, GradientEdge, Node, gradient_edge, running
+from fad.graph import Node
 from fad.primitive import Primitive
-from fad.tape.anomaly import mode as anomaly
-from fad.tape.anomaly import remember
+from fad.tape.building import (
+    create_gradient_edge,
+    edges_at,
+    is_recorded,
+    pass_through,
+    set_history,
+    top_level,
+    without_history,
+)
 from fad.tape.record import as_tensor
-from fad.tensor import Tensor, bottom, new_tensor
+from fad.tensor import Tensor, bottom
 
 __all__ = [
     "CopyBackwards",
@@ -35,137 +41,7 @@ __all__ = [
     "TraceableNode",
     "UndefinedGrad",
     "UndefinedGradBackward",
-    "any_variable_requires_grad",
-    "collect_next_edges",
-    "create_gradient_edge",
-    "current_node",
-    "get_gradient_edge",
-    "set_history",
 ]
-
-
-# Building graphs
-
-
-def create_gradient_edge(t: Tensor) -> Edge:
-    """The edge along which the gradient of ``t`` flows: into its ``grad_fn``, or its accumulator.
-
-    An invalid edge for a Tensor that does not require grad.
-
-    Source: ``torch::autograd::impl::gradient_edge`` in C++.
-    """
-    _check_tensor("create_gradient_edge", t)
-    return Edge(*gradient_edge(t)) if t.requires_grad else Edge(None, 0)
-
-
-def _check_tensor(who: str, t: Any) -> None:
-    if not isinstance(t, Tensor):
-        raise TypeError(f"{who} expects a Tensor, got {describe(t)}")
-
-
-def get_gradient_edge(t: Tensor) -> GradientEdge:
-    """The place of ``t`` in the graph, as a root or input for `backward` and `grad`.
-
-    Raises:
-        GradientError: the Tensor does not require grad.
-
-    Source: ``torch.autograd.graph.get_gradient_edge``.
-    """
-    _check_tensor("get_gradient_edge", t)
-    if not t.requires_grad:
-        raise GradientError(
-            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
-        )
-    return GradientEdge(*gradient_edge(t))
-
-
-def any_variable_requires_grad(*tensors: Any) -> bool:
-    """Whether one of the Tensors requires grad; they may be nested.
-
-    Source: ``torch::autograd::any_variable_requires_grad`` and ``compute_requires_grad`` in C++.
-    """
-    return any(isinstance(t, Tensor) and t.requires_grad for t in trees.flatten(tensors)[0])
-
-
-def collect_next_edges(*tensors: Any) -> list[Edge]:
-    """Edges for a node that computes from ``tensors``; all invalid where nothing is recorded.
-
-    Tensors may stand in lists and other containers; what is no Tensor has an invalid edge.
-
-    Source: ``torch::autograd::collect_next_edges`` in C++.
-    """
-    leaves = jax.tree_util.tree_flatten(tensors, is_leaf=lambda x: x is None or trees.is_leaf(x))[0]
-    return [create_gradient_edge(t) if _is_recorded(t) else Edge() for t in leaves]
-
-
-def current_node() -> Node | None:
-    """The node whose backward pass this thread is running now, None outside of one."""
-    return running.current
-
-
-def set_history(outputs: Any, node: Node) -> Any:
-    """Make ``node`` the ``grad_fn`` of ``outputs``, a Tensor or a sequence of one level; returns them.
-
-    Source: ``torch::autograd::set_history`` in C++.
-    """
-    if anomaly.on:
-        remember(node)
-    for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
-        nr = node.add_input_metadata(t)
-        t.requires_grad, t.node, t.output_nr = True, node, nr
-        node.level = t.level
-    return outputs
-
-
-def _is_recorded(t: Any) -> bool:
-    """Whether an operation on ``t`` is recorded at its level."""
-    return isinstance(t, Tensor) and t.requires_grad and t.level.id > state.blocked
-
-
-def _top_level(values: Iterable[Any]) -> Any:
-    """The highest level among the Tensors, None if there are none."""
-    return max([v.level for v in values if isinstance(v, Tensor)], key=_id, default=None)
-
-
-def _id(level: Any) -> int:
-    number: int = level.id
-    return number
-
-
-def _without_history(values: Sequence[Any], level: Any) -> list[Any]:
-    """Values whose Tensors of ``level`` are not tracked there; what levels below track stays."""
-    return [
-        new_tensor(v.inner, level, v.aux) if isinstance(v, Tensor) and v.level is level else v
-        for v in values
-    ]
-
-
-def _edges_at(values: Sequence[Any], level: Any) -> list[Edge]:
-    """`collect_next_edges` for the Tensors of one level."""
-    return [
-        create_gradient_edge(v) if _is_recorded(v) and v.level is level else Edge(None, 0)
-        for v in values
-    ]
-
-
-def _pass_through(values: Sequence[Any], make: Callable[[list[Edge]], Node]) -> list[Any]:
-    """The same values, with a node of ``make(next_edges)`` between, at each level that tracks them."""
-    level = _top_level(values)
-    if level is None:
-        return list(values)
-    at = [isinstance(v, Tensor) and v.level is level for v in values]
-    below = _pass_through([v.inner if a else v for v, a in zip(values, at, strict=True)], make)
-    outs = [
-        new_tensor(b, level, v.aux) if a else b for v, a, b in zip(values, at, below, strict=True)
-    ]
-    tracked = [k for k, (v, a) in enumerate(zip(values, at, strict=True)) if a and _is_recorded(v)]
-    if tracked:
-        node = make([create_gradient_edge(values[k]) for k in tracked])
-        set_history([outs[k] for k in tracked], node)
-    return outs
-
-
-# Nodes
 
 
 class TraceableNode(Node):
@@ -226,7 +102,7 @@ class DelayedError(Node):
                 f"DelayedError: expected {self.num_inputs} arguments, got {len(tensors)} instead"
             )
         values = [None if t is None else as_tensor(t) for t in tensors]
-        outs = _pass_through(values, lambda edges: Error(self.message, edges))
+        outs = pass_through(values, lambda edges: Error(self.message, edges))
         return outs[0] if len(outs) == 1 else tuple(outs)
 
 
@@ -246,7 +122,7 @@ class UndefinedGrad(Node):
 
     def apply(self, *tensors: Any) -> Any:
         values = [None if t is None else as_tensor(t) for t in tensors]
-        outs = _pass_through(values, UndefinedGradBackward)
+        outs = pass_through(values, UndefinedGradBackward)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
 
@@ -356,9 +232,9 @@ class Scatter(Node):
             ),
             jit=False,
         )
-        out = bind(op, _without_history([t], t.level))
+        out = bind(op, without_history([t], t.level))
         outs: tuple[Tensor, ...] = out if type(out) is tuple else (out,)
-        if _is_recorded(t):
+        if is_recorded(t):
             set_history(outs, Gather(_device_of(t), dim, [create_gradient_edge(t)]))
         return outs
 
@@ -395,9 +271,9 @@ class Gather(Node):
             ),
             jit=False,
         )
-        level = _top_level(tensors)
-        out: Tensor = bind(op, _without_history(tensors, level))
-        edges = _edges_at(tensors, level)
+        level = top_level(tensors)
+        out: Tensor = bind(op, without_history(tensors, level))
+        edges = edges_at(tensors, level)
         if any([e.is_valid() for e in edges]):
             sizes = [1 if scalars else t.shape[dim] for t in tensors]
             node = _ScatterBackward([_device_of(t) for t in tensors], sizes, dim, edges, scalars)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.dispatch import Level, below, bind, map_tensors, outlived, state
+from fad.dispatch import Level, below, bind, bodies, followed, map_tensors, outlived, state
 from fad.errors import GradientError
 from fad.graph import InputMetadata, Node, alias, gradient_edge, running
 from fad.jaxapi import is_inexact, x64_enabled
@@ -298,6 +298,8 @@ class RecordingLevel(Level):
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         if anomaly.watch and running.watched is not True and running.watched is not op:
             return watched_call(self, op, args, type(op) is Primitive)
+        if bodies.traced and self is ROOT and any([_is_followed(a) for a in args]):
+            return state.body.process(op, args)
         if self.id > state.blocked:
             for a in args:
                 if isinstance(a, Tensor) and a._requires_grad and a._level is self:
@@ -376,6 +378,10 @@ class RootLevel(GradLevel):
 ROOT = RootLevel()
 
 
+def _is_followed(x: Any) -> bool:
+    return isinstance(x, Tensor) and followed(x)
+
+
 def as_tensor(x: Any) -> Tensor:
     """``x`` itself if it is a Tensor, else a Tensor of level 0 around it as a JAX array."""
     if isinstance(x, Tensor):
@@ -412,7 +418,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
                 mask.append(a._requires_grad)
                 lower.append(a._value)
                 continue
-            if own is ROOT and not a._requires_grad:  # nothing knows it: as good as its array
+            if own is ROOT and not a._requires_grad and not followed(a):  # as good as its array
                 a = a._value
         elif type(a) in SCALARS:
             key.append(type(a))

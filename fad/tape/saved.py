@@ -12,7 +12,8 @@ import numpy as np
 
 from fad.dispatch import Level, outlived, state
 from fad.errors import GradientError, describe
-from fad.graph import Node, refuse_in_traced_code
+from fad.graph import Node
+from fad.handles import refuse_in_traced_code
 from fad.tensor import Tensor, bottom, new_tensor
 
 __all__ = [

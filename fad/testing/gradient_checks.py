@@ -14,7 +14,7 @@ from fad import trees
 from fad.errors import FadError, describe
 from fad.jaxapi import is_inexact
 from fad.methods import tensor
-from fad.tape.engine import grad
+from fad.tape.passes import grad
 from fad.tensor import Tensor
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import (

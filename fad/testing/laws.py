@@ -18,8 +18,8 @@ from fad import trees
 from fad.dispatch import outlived
 from fad.jaxapi import is_inexact
 from fad.methods import tensor
-from fad.tape.engine import grad as tape_grad
 from fad.tape.grad_mode import no_grad
+from fad.tape.passes import grad as tape_grad
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import coordinates, directional, inner
 from fad.testing.subjects import (

@@ -26,12 +26,12 @@ from fad.bridge import to_jax
 from fad.compilation import jit
 from fad.dispatch import active_levels
 from fad.methods import asarray
-from fad.stopping import stop_gradient
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.tensor import Tensor
 from fad.testing.comparison import difference
 from fad.testing.operations import OPS
 from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, leaves_of
+from fad.views.making import stop_gradient
 
 __all__ = ["IN_PLACE", "MODES", "Program", "check_program", "result_of"]
 

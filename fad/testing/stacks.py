@@ -21,7 +21,7 @@ from fad import trees
 from fad.compilation import jit
 from fad.jaxapi import is_inexact
 from fad.methods import asarray
-from fad.tape.engine import grad as tape_grad
+from fad.tape.passes import grad as tape_grad
 from fad.tensor import Tensor
 from fad.transforms.batching import vmap
 from fad.transforms.checkpointing import checkpoint

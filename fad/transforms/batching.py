@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
+from fad.copying import handle
 from fad.dispatch import bind
-from fad.errors import StructureError, describe
+from fad.errors import LevelError, StructureError, describe
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
 from fad.tensor import Tensor, new_tensor
@@ -27,6 +28,7 @@ from fad.transforms.boundary import (
     was_written,
     write_back,
 )
+from fad.views.making import shares
 
 __all__ = ["vmap"]
 
@@ -61,6 +63,7 @@ def vmap(
     Raises:
         StructureError: ``in_dims`` or ``out_dims`` do not fit, batch sizes differ, or a mapped
             argument has no such dimension.
+        LevelError: f changes in place what all lanes share and also have a part of.
 
     Source: ``torch.func.vmap``; ``axis_size`` and ``axis_name`` are ``jax.vmap``'s.
 
@@ -87,13 +90,19 @@ def vmap(
             leaves, dims, axis_size, lambda: argument_names(args, kwargs)
         )
         tensors = has_tensor(leaves)
+        apart = _shared_with_mapped(leaves, dims)
 
         def run(chunk: list[Any], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
             first = first if randomness == "different" else 0  # all that reads it
             with BatchLevel(count, axis_name, randomness, first) as level:
+                handles: dict[int, Any] = {}
                 inside = [
-                    enter(v) if d is None else new_tensor(v, level, d)
-                    for v, d in zip(chunk, dims, strict=True)
+                    new_tensor(v, level, d)
+                    if d is not None
+                    else handle(v, handles)
+                    if k in apart
+                    else enter(v)
+                    for k, (v, d) in enumerate(zip(chunk, dims, strict=True))
                 ]
                 new_args, new_kwargs = trees.unflatten(structure, inside)
                 outs, out_structure = trees.flatten(f(*new_args, **new_kwargs))
@@ -104,6 +113,14 @@ def vmap(
                     out_dim_of(o, d, k) for k, (o, d) in enumerate(zip(outs, targets, strict=True))
                 ]
                 result = [level.unwrap(o, d) for o, d in zip(outs, targets, strict=True)]
+                for k, j in apart.items():
+                    if was_written(inside[k]):
+                        raise LevelError(
+                            f"vmap: the function writes to {argument_names(args, kwargs)[k]} "
+                            f"({describe(leaves[k])}), which all lanes share and which shares its "
+                            f"storage with {argument_names(args, kwargs)[j]}, of which each lane has "
+                            "a part that would keep its old value. Pass x.clone() for one of them."
+                        )
                 written[:] = [
                     k for k, x in enumerate(inside) if dims[k] is not None and was_written(x)
                 ]
@@ -130,6 +147,13 @@ def vmap(
         return leave(trees.unflatten(out_structure, outs), tensors)
 
     return mapped
+
+
+def _shared_with_mapped(leaves: list[Any], dims: list[int | None]) -> dict[int, int]:
+    """Leaves that all lanes share but whose storage is that of a mapped one, which is given too."""
+    shared = [k for k, d in enumerate(dims) if d is None and isinstance(leaves[k], Tensor)]
+    mapped = [k for k, d in enumerate(dims) if d is not None]
+    return {k: j for k in shared for j in mapped if shares(leaves[k], leaves[j])}
 
 
 def in_dims_of(in_dims: Any, args: tuple[Any, ...]) -> Any:

@@ -10,19 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.dispatch import outlived
+from fad.dispatch import followed, outlived
 from fad.errors import LevelError, StructureError, describe
 from fad.inplace import become, check_writable
 from fad.jaxapi import is_inexact
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor
-from fad.views import shares
+from fad.views.making import shares
 
 __all__ = [
     "argument_names",
     "check_callable",
     "check_written",
-    "differentiable",
+    "differentiable_leaves",
     "enter",
     "is_array",
     "leave",
@@ -55,8 +55,13 @@ def lower(x: Any) -> Any:
     """The value that a level wraps for the user's ``x``: an array, or a Tensor with a history."""
     x = outlived(x)
     if isinstance(x, Tensor):
-        return x.value if x.level is ROOT and not x.requires_grad else x
+        return x.value if _is_bare(x) else x
     return x if isinstance(x, jax.Array) else jnp.asarray(x)
+
+
+def _is_bare(x: Tensor) -> bool:
+    """Whether ``x`` is as good as its array."""
+    return x.level is ROOT and not x.requires_grad and not followed(x)
 
 
 def leave(tree: Any, tensors: bool) -> Any:
@@ -69,14 +74,30 @@ def leave(tree: Any, tensors: bool) -> Any:
         x = outlived(x)
         if tensors:
             return as_tensor(x) if isinstance(x, (jax.Array, np.ndarray)) else x
-        if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad:
-            return x.value
-        return x
+        return x.value if isinstance(x, Tensor) and _is_bare(x) else x
 
     return trees.map_leaves(one, tree)
 
 
-def differentiable(leaf: Any, who: str, where: str) -> Any:
+def differentiable_leaves(
+    args: Sequence[Any], nums: Sequence[int], who: str
+) -> tuple[list[Any], Any]:
+    """The leaves of the arguments at ``nums``, to be differentiated; and the structure around them.
+
+    Raises:
+        TypeError: a leaf is not an array, or not of floating or complex dtype.
+    """
+    leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
+    values = []
+    for k, x in enumerate(leaves):
+        if isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
+            values.append(lower(x))
+        else:
+            values.append(_differentiable(x, who, names_of(nums, args)[k]))
+    return values, structure
+
+
+def _differentiable(leaf: Any, who: str, where: str) -> Any:
     """`lower` of a value to be differentiated, after a check that it can be."""
     if not isinstance(leaf, (Tensor, jax.Array, np.ndarray, np.generic, float, complex, int)):
         raise TypeError(

@@ -24,9 +24,9 @@ import jax
 
 from fad import trees
 from fad.calls import FunctionOp
+from fad.captures import Captures
 from fad.dispatch import below, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
-from fad.graph import Captures
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive, aval_of
 from fad.rules import Rules, Saved, pull_through, push_through

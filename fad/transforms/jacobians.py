@@ -21,11 +21,10 @@ from fad.tape.record import GradLevel
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
     check_callable,
-    differentiable,
+    differentiable_leaves,
     enter,
     has_tensor,
     leave,
-    names_of,
     pick,
     substitute,
     with_aux,
@@ -205,9 +204,7 @@ def _check(f: Any, chunk_size: Any, who: str) -> None:
 
 def _inputs(args: Any, argnums: Any, who: str) -> tuple[tuple[int, ...], list[Any], Any]:
     nums = pick(argnums, len(args), who)
-    leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
-    names = names_of(nums, args)
-    values = [differentiable(x, who, w) for x, w in zip(leaves, names, strict=True)]
+    values, structure = differentiable_leaves(args, nums, who)
     if not values:
         raise StructureError(f"{who}: the arguments at argnums={argnums!r} hold no arrays")
     return nums, values, structure

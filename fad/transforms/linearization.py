@@ -12,10 +12,9 @@ from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
     check_callable,
-    differentiable,
+    differentiable_leaves,
     has_tensor,
     leave,
-    names_of,
     with_aux,
 )
 from fad.transforms.forward import tangent_leaves, zeros_like
@@ -109,9 +108,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     [1.0, 2.0]
     """
     check_callable(f, "linearize")
-    leaves, structure = trees.flatten(primals)
-    names = names_of(range(len(primals)), primals)
-    values = [differentiable(x, "linearize", w) for x, w in zip(leaves, names, strict=True)]
+    values, structure = differentiable_leaves(primals, range(len(primals)), "linearize")
     tensors = has_tensor(primals)
     with LinearizeLevel() as level:
         variables = [level.variable(v) for v in values]

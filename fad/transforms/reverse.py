@@ -19,12 +19,11 @@ from fad.tape.record import GradLevel
 from fad.tensor import Tensor
 from fad.transforms.boundary import (
     check_callable,
-    differentiable,
+    differentiable_leaves,
     enter,
     has_tensor,
     leave,
     lower,
-    names_of,
     pick,
     substitute,
     with_aux,
@@ -88,14 +87,7 @@ def gradient_function(
     @functools.wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         nums = pick(argnums, len(args), who)
-        leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
-        values = []
-        for k, x in enumerate(leaves):
-            where = "" if isinstance(x, (jax.Array, Tensor)) else names_of(nums, args)[k]
-            if isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
-                values.append(lower(x))
-            else:
-                values.append(differentiable(x, who, where or names_of(nums, args)[k]))
+        values, structure = differentiable_leaves(args, nums, who)
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
@@ -174,9 +166,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     [5.0, 2.0]
     """
     check_callable(f, "vjp")
-    leaves, structure = trees.flatten(primals)
-    names = names_of(range(len(primals)), primals)
-    values = [differentiable(x, "vjp", w) for x, w in zip(leaves, names, strict=True)]
+    values, structure = differentiable_leaves(primals, range(len(primals)), "vjp")
     tensors = has_tensor(primals)
     with GradLevel() as level:
         variables = [level.variable(v) for v in values]

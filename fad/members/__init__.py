@@ -1,0 +1,1 @@
+"""The members of Tensor by subject, a table in each module; `fad.methods` installs them."""

@@ -1,0 +1,161 @@
+"""Chains: the steps that lead from a base to a view, as data and as one function."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad import jaxapi
+from fad.dispatch import bind, outlived
+from fad.primitive import Primitive
+from fad.tensor import Tensor
+
+__all__ = [
+    "IDENTITY",
+    "Form",
+    "Step",
+    "ViewOp",
+    "Write",
+    "bottom",
+    "chain_forward",
+    "chain_primitive",
+    "form_of",
+    "numbers_of",
+    "replay",
+    "same_chain",
+    "split_numbers",
+    "view_op",
+]
+
+
+class Write(enum.Enum):
+    """How the base is made anew from a changed view, for one step."""
+
+    RESHAPE = "reshape"
+    PERMUTE = "permute"
+    INDICES = "indices"
+    SELECTION = "selection"  # INDICES, for a function of the user's, which is checked
+    BROADCAST = "broadcast"
+    FUNCTION = "function"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ViewOp:
+    """One kind of step.
+
+    Attributes:
+        primitive: the view of its parent, from the parent and the step's numbers.
+        write: how to put a changed view back.
+        put: for ``Write.FUNCTION``, ``put(parent, view, *numbers)`` in plain JAX.
+        add: ``add(parent, v, *numbers)`` in plain JAX, the parent with ``v`` added to the view where
+            there is a way that is better than to put back the sum; None elsewhere.
+        selects: each element of the view is one of the parent, so that a gradient of the parent is
+            viewed and written to as the parent is.
+        whole: the elements of the view are whole elements of the parent, not parts of them.
+    """
+
+    primitive: Primitive
+    write: Write
+    put: Callable[..., Any] | None = None
+    add: Callable[..., Any] | None = None
+    selects: bool = True
+    whole: bool = True
+
+    def forward(self, parent: Any, numbers: Sequence[Any]) -> Any:
+        """The view, in plain JAX."""
+        return self.primitive.flat(parent, *numbers)
+
+
+@functools.lru_cache(maxsize=4096)
+def view_op(primitive: Primitive, write: Write) -> ViewOp:
+    """The ViewOp around a Primitive."""
+    return ViewOp(primitive, write)
+
+
+IDENTITY = ViewOp(Primitive("alias", lambda x: x), Write.RESHAPE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One view of a chain: its kind, and the numbers (indices, starts of windows) of this one."""
+
+    op: ViewOp
+    numbers: tuple[Any, ...] = ()
+
+
+def same_chain(ours: Sequence[Step], theirs: Sequence[Step]) -> bool:
+    """Whether two chains make the same view, as far as can be told without a look at values."""
+    if len(ours) != len(theirs):
+        return False
+    for a, b in zip(ours, theirs, strict=True):
+        if a.op is not b.op or len(a.numbers) != len(b.numbers):
+            return False
+        for i, j in zip(a.numbers, b.numbers, strict=True):
+            if i is not j and not (isinstance(i, int) and isinstance(j, int) and i == j):
+                return False
+    return True
+
+
+# Chains as functions
+
+
+Form = tuple[tuple[ViewOp, int], ...]
+
+
+def form_of(chain: Sequence[Step]) -> Form:
+    """What is static of a chain: the kinds of its steps, and how many numbers each takes."""
+    return tuple([(step.op, len(step.numbers)) for step in chain])
+
+
+def numbers_of(chain: Sequence[Step]) -> list[Any]:
+    """The numbers of all steps, in order."""
+    return [n for step in chain for n in step.numbers]
+
+
+def split_numbers(form: Form, numbers: Sequence[Any]) -> list[Sequence[Any]]:
+    """The numbers of each step."""
+    it = iter(numbers)
+    return [[next(it) for _ in range(count)] for _, count in form]
+
+
+@functools.lru_cache(maxsize=4096)
+def chain_primitive(form: Form) -> Primitive:
+    """All steps of a chain as one Primitive of (base, *numbers)."""
+    if len(form) == 1:
+        return form[0][0].primitive
+    ops = [op for op, _ in form]
+
+    def view(x: Any, *numbers: Any) -> Any:
+        return chain_forward(ops, x, split_numbers(form, numbers))
+
+    return Primitive(ops[-1].primitive.name, view, positions=True)
+
+
+def chain_forward(ops: Sequence[ViewOp], x: Any, numbers: Sequence[Sequence[Any]]) -> Any:
+    """The view that the steps make of the array ``x``, in plain JAX."""
+    for op, own in zip(ops, numbers, strict=True):
+        x = op.forward(x, own)
+    return x
+
+
+def replay(base: Any, chain: Sequence[Step]) -> Any:
+    """The view that a chain makes of ``base``."""
+    numbers = numbers_of(chain)
+    forward = chain_primitive(form_of(chain))
+    if jaxapi.is_tracing() and not isinstance(bottom(base), jax.core.Tracer):
+        with jax.ensure_compile_time_eval():
+            return bind(forward, [base, *numbers])
+    return bind(forward, [base, *numbers])
+
+
+def bottom(x: Any) -> Any:
+    """The array (or JAX tracer) inside all the levels of ``x``; a batched one with its batch."""
+    x = outlived(x)
+    while isinstance(x, Tensor):
+        x = outlived(x.value)
+    return x

@@ -1,0 +1,126 @@
+"""Write-back: a base made anew from a changed view of it, step by step, in plain JAX."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import jaxapi
+from fad.primitive import Primitive
+from fad.views.chains import Step, ViewOp, Write, bottom, chain_forward
+
+__all__ = ["chain_put", "overlaps", "put"]
+
+
+def chain_put(
+    ops: Sequence[ViewOp], parent: Any, view: Any, numbers: Sequence[Sequence[Any]]
+) -> Any:
+    """``parent`` with ``view`` in the place of the view that the steps make of it, in plain JAX."""
+    if not ops:
+        return view
+    op, own = ops[0], numbers[0]
+    if op.write is Write.BROADCAST and len(ops) > 1:
+        for later in ops[1:]:
+            if not later.whole:
+                raise ValueError(
+                    f"cannot write through {later.primitive.name!r} of a broadcast view: clone() it first"
+                )
+        return _put_by_indices(lambda x: chain_forward(ops, x, numbers), parent, view)
+    if len(ops) > 1:
+        view = chain_put(ops[1:], op.forward(parent, own), view, numbers[1:])
+    return put(op, parent, view, own)
+
+
+def put(op: ViewOp, parent: Any, view: Any, numbers: Sequence[Any]) -> Any:
+    """``parent`` with ``view`` written back through one step."""
+    if op.put is not None:
+        return op.put(parent, view, *numbers)
+    if op.write is Write.PERMUTE:
+        order = _permutation(op.primitive, parent.ndim)
+        return jnp.transpose(view, np.argsort(order).tolist())
+    if op.write is Write.RESHAPE and _keeps_order(op.primitive, parent.shape, parent.dtype):
+        return jnp.reshape(view, parent.shape)
+    if op.write is Write.SELECTION:
+        _check_selects(op, parent.shape)
+    return _put_by_indices(lambda x: op.forward(x, numbers), parent, view)
+
+
+def _check_selects(op: ViewOp, shape: tuple[int, ...]) -> None:
+    """Refuse to write through a function of the user's that does more than select."""
+    with jax.ensure_compile_time_eval():
+        size = math.prod(shape)
+        indices = np.asarray(op.forward(jnp.arange(size).reshape(shape), ()))
+        probe = np.sin(1.0 + np.arange(size, dtype=np.float32))
+        seen = np.asarray(op.forward(jnp.asarray(probe).reshape(shape), ()))
+    selected = indices.dtype.kind in "iu" and (not indices.size or indices.max() < size)
+    if not selected or not np.array_equal(seen, probe[indices]):
+        raise ValueError(
+            f"the view {op.primitive.name!r} does not only select elements, so how a write goes back "
+            "cannot be derived: give view_function a write_back(x, view)"
+        )
+    if np.unique(indices).size != indices.size:
+        raise ValueError(
+            f"the view {op.primitive.name!r} shows an element twice, so it cannot be written to: "
+            "clone() it first"
+        )
+
+
+def _put_by_indices(forward: Callable[[Any], Any], parent: Any, view: Any) -> Any:
+    """The general write-back of a view that selects elements: replay it on their numbers."""
+    indices = forward(jnp.arange(parent.size).reshape(parent.shape))
+    return parent.ravel().at[indices.ravel()].set(view.ravel()).reshape(parent.shape)
+
+
+_LENGTHS = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
+
+
+@functools.lru_cache(maxsize=1024)
+def _permutation(primitive: Primitive, ndim: int) -> tuple[int, ...]:
+    """The order of dimensions that a transpose gives, read off shapes."""
+    struct = jax.ShapeDtypeStruct(_LENGTHS[:ndim], np.float32)
+    return tuple([_LENGTHS.index(n) for n in jax.eval_shape(primitive.flat, struct).shape])
+
+
+_ORDERLY = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy"])
+
+
+@functools.lru_cache(maxsize=1024)
+def _keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bool:
+    """Whether a reshape keeps elements in row-major order, as ``order="C"`` does."""
+    closed = jax.make_jaxpr(primitive.flat)(jax.ShapeDtypeStruct(shape, dtype))
+
+    def orderly(jaxpr: Any) -> bool:
+        for eqn in jaxpr.eqns:
+            inner = list(jaxapi.inner_jaxprs(eqn.params))
+            if inner:
+                if not all([orderly(j) for j in inner]):
+                    return False
+            elif eqn.primitive.name not in _ORDERLY or eqn.params.get("dimensions") is not None:
+                return False
+        return True
+
+    return orderly(closed.jaxpr)
+
+
+def overlaps(chain: Sequence[Step], base: Any) -> bool:
+    """Whether two elements of the view are one of the base, as in what ``broadcast_to`` returns."""
+    if not any([step.op.write is Write.BROADCAST for step in chain]):
+        return False
+    numbers = [step.numbers for step in chain]
+    if any([isinstance(bottom(n), jax.core.Tracer) for own in numbers for n in own]):
+        return chain[-1].op.write is Write.BROADCAST
+    with jax.ensure_compile_time_eval():
+        indices = np.asarray(
+            chain_forward(
+                [step.op for step in chain],
+                jnp.arange(base.size).reshape(base.shape),
+                [[bottom(n) for n in own] for own in numbers],
+            )
+        )
+    return bool(np.unique(indices).size != indices.size)
