@@ -1,0 +1,135 @@
+"""What a fresh process pays: importing, the first derivative of a function, memory of a large step.
+
+Each call starts a Python process and returns what it prints. JAX's cache of compiled programs on disk is
+off: nothing is compiled yet.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.libraries import Library
+from benchmarks.scenarios import Scenario, small_net
+
+__all__ = ["SCENARIOS", "run"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(code: str) -> float:
+    """The number that a fresh process prints."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION_CACHE")}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"a process of the benchmarks failed:\n{done.stderr}")
+    return float(done.stdout)
+
+
+IMPORTS = {"fad": "import fad", "jax": "import jax, jax.numpy"}
+
+
+def importing(library: Library) -> Callable[[], float]:
+    code = f"""
+import time
+start = time.perf_counter()
+{IMPORTS[library.name]}
+print(time.perf_counter() - start)
+"""
+    return lambda: run(code)
+
+
+PREPARE = {
+    "fad": "import fad, fad.numpy as xp; import jax.numpy as jnp; asarray, grad = jnp.asarray, fad.grad",
+    "jax": "import jax, jax.numpy as xp; asarray, grad = xp.asarray, jax.grad",
+}
+
+
+def first_gradient(library: Library) -> Callable[[], float]:
+    code = f"""
+from __future__ import annotations
+import time
+from typing import Any
+import numpy as np
+{PREPARE[library.name]}
+{inspect.getsource(small_net)}
+draw = np.random.default_rng(0)
+x, *weights = [asarray(draw.normal(size=s).astype(np.float32)) for s in [16] + [(16, 16)] * 6]
+gradient = grad(lambda x, *weights: small_net(xp, x, *weights))
+start = time.perf_counter()
+np.asarray(gradient(x, *weights))
+print(time.perf_counter() - start)
+"""
+    return lambda: run(code)
+
+
+STEP = {
+    "fad": """
+import fad, fad.numpy as xp
+make = lambda a: fad.tensor(a, requires_grad=True)
+""",
+    "torch": """
+import torch, torch as xp
+torch.set_num_threads(1)
+make = lambda a: torch.tensor(a, requires_grad=True)
+""",
+}
+
+
+def peak(library: Library) -> Callable[[], float]:
+    """How much more memory the process has had at most, once a step has run with large arrays."""
+    code = f"""
+from __future__ import annotations
+import gc, resource
+from typing import Any
+import numpy as np
+{STEP[library.name]}
+{inspect.getsource(small_net)}
+draw = np.random.default_rng(0)
+weights = [make(draw.normal(size=(256, 256)).astype(np.float32) / 16) for _ in range(6)]
+def step(columns):
+    x = make(np.ones((256, columns), np.float32))
+    for _ in range(4):
+        small_net(xp, x, *weights).backward()
+        x.grad = None
+        for w in weights:
+            float(xp.sum(w.grad))
+            w.grad = None
+step(8)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+step(32768)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+    return lambda: run(code)
+
+
+SCENARIOS: list[Scenario] = [
+    Scenario(
+        "a fresh process",
+        "import, next to import jax, jax.numpy",
+        importing,
+        ("fad", "jax"),
+        {"jax": 1.15},
+        "s",
+        turns=12,
+    ),
+    Scenario(
+        "a fresh process",
+        "first grad of the small net",
+        first_gradient,
+        ("fad", "jax"),
+        {"jax": 1.0},
+        "s",
+        turns=6,
+    ),
+    Scenario(
+        "training step, 256 × 32,768", "peak memory", peak, ("fad", "torch"), {"torch": 1.1}, "MB"
+    ),
+]
