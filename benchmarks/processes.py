@@ -105,7 +105,7 @@ def step(columns):
 step(8)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 step(32768)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / 1e6)
 """
     return lambda: run(code)
 
