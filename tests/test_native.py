@@ -15,7 +15,7 @@ from jax.test_util import check_grads
 
 import fad
 import fad.numpy as fnp
-from fad.errors import RuleError
+from fad.errors import LevelError, RuleError
 
 X = jnp.array([0.3, -0.5, 0.7])
 W = jnp.array([1.5, 2.0, -1.0])
@@ -611,3 +611,27 @@ def test_shardings_go_through(F):
         for f in (lambda x: F.apply(x, x), jax.grad(lambda x: F.apply(x, x).sum())):
             assert jax.jit(f).eval_shape(x).sharding.spec == jax.sharding.PartitionSpec("d")
             assert jax.jit(f)(x).sharding.spec == jax.sharding.PartitionSpec("d")
+
+
+def test_gradients_that_are_recorded_inside_leave_to_jax_as_arrays():
+    """A graph that begins and ends inside loses nothing: JAX differentiates the backward pass too."""
+
+    def slope(x):
+        x = x.requires_grad_()
+        (g,) = fad.autograd.grad((x**3).sum(), x, create_graph=True)
+        return g
+
+    f = fad.to_jax(slope)
+    x = jnp.array([0.3, -0.5])
+    assert isinstance(f(x), jax.Array)
+    assert_close(f(x), 3 * x**2)
+    for run in (jax.grad(lambda x: f(x).sum()), jax.jit(jax.grad(lambda x: f(x).sum()))):
+        assert_close(run(x), 6 * x)
+    assert_close(jax.vmap(f)(jnp.stack([x, 2 * x])), jnp.stack([3 * x**2, 12 * x**2]))
+    assert_close(fad.to_jax(lambda x: fad.tensor(2.0, requires_grad=True) * x)(x), 2 * x)
+    w = fad.tensor([1.0, 2.0], requires_grad=True)
+    for lost in (lambda x: w * x, lambda x: w, lambda x: slope(x) * w[0]):
+        with pytest.raises(LevelError, match="to_jax: the result .* would lose its derivative"):
+            fad.to_jax(lost)(x)
+    with pytest.raises(LevelError, match="would lose its derivative"):
+        fad.grad(lambda w: fad.to_jax(lambda x: w * x)(x).sum())(x)
