@@ -27,7 +27,7 @@ from fad import twins
 from fad.namespace import Op
 from fad.testing import check_function
 from fad.testing.comparison import difference
-from fad.testing.operations import FUNCTIONS, Cube, Swish
+from fad.testing.functions import FUNCTIONS, Cube, Swish
 from fad.testing.subjects import Case, Subject, Violation
 
 MODULES = [
