@@ -96,13 +96,12 @@ class FunctionOp:
 
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
-    ) -> tuple[FunctionOp, list[Any]]:
-        """The derivative in the masked inputs, and the operands that go before the tangents.
-
-        It has a tangent for each output of floating or complex dtype; zeros for one without derivative.
+    ) -> tuple[FunctionOp, list[Any], tuple[bool, ...]]:
+        """The derivative in the masked inputs, the operands that go before the tangents, and of which
+        outputs it has a tangent: those of floating or complex dtype; zeros for one without derivative.
         """
         inexact = tuple([is_inexact(o.dtype) for o in outs])
-        return self._linear(mask, inexact, primals), [*primals, *outs]
+        return self._linear(mask, inexact, primals), [*primals, *outs], inexact
 
     def _linear(
         self, mask: tuple[bool, ...], moving: tuple[bool, ...], primals: Sequence[Any]

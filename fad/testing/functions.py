@@ -48,10 +48,14 @@ class JvpWave(Wave):
     jvp = staticmethod(_wave_jvp)
 
 
-class FullWave(VjpWave):
-    """With a vjp, a jvp and a vmap rule."""
+class BothWave(VjpWave):
+    """With a vjp and a jvp."""
 
     jvp = staticmethod(_wave_jvp)
+
+
+class FullWave(BothWave):
+    """With a vjp, a jvp and a vmap rule."""
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
