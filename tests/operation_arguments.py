@@ -132,8 +132,15 @@ SPECIAL: dict[str, Arguments] = {
     **dict.fromkeys(
         [f"scipy.stats.gamma.{name}" for name in ("cdf", "logcdf", "logsf", "sf")], given(V, 1.5)
     ),
+    "scipy.stats.gennorm.cdf": given(V, 1.3),
+    "scipy.stats.multinomial.logpmf": given(np.array([1, 2]), 3, np.array([0.4, 0.6])),
+    "scipy.stats.multinomial.pmf": given(np.array([1, 2]), 3, np.array([0.4, 0.6])),
     "scipy.stats.nbinom.logpmf": given(V, 1.5, U),
     "scipy.stats.poisson.cdf": given(2, V),
+    **dict.fromkeys(
+        [f"scipy.stats.truncnorm.{f}" for f in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "sf")],
+        given(V, -0.7, 1.3),
+    ),
 }  # fmt: skip
 
 
@@ -153,24 +160,31 @@ def arguments(name: str, seed: int) -> Arguments | None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                leaves = jax.tree.leaves(found_in(jax, name)(*jax.tree.map(as_jax, args)))
+                f, arrays = on_arrays(found_in(jax, name), (args, {}))
+                leaves = jax.tree.leaves(f(*arrays))
         except Exception:  # it takes others
             continue
         outs = [x for x in leaves if isinstance(x, jax.Array)]
         if any(_has_derivative(x) for x in outs):
             return args, {}
-        if (
-            outs
-            and accepted is None
-            and any(isinstance(x, np.ndarray) for x in jax.tree.leaves(args))
-        ):
+        if outs and arrays and accepted is None:
             accepted = args, {}
     return accepted
 
 
-def as_jax(x: Any) -> Any:
-    """A NumPy array as one of JAX."""
-    return jnp.asarray(x) if isinstance(x, np.ndarray) else x
+def on_arrays(function: Any, args: Arguments) -> tuple[Any, list[Any]]:
+    """``function`` with the other arguments fixed, and the arrays that it is left to take."""
+    leaves, structure = jax.tree.flatten(args)
+    at = [k for k, x in enumerate(leaves) if isinstance(x, np.ndarray)]
+
+    def call(*arrays: Any) -> Any:
+        full = list(leaves)
+        for k, x in zip(at, arrays, strict=True):
+            full[k] = x
+        positional, named = jax.tree.unflatten(structure, full)
+        return function(*positional, **named)
+
+    return call, [jnp.asarray(leaves[k]) for k in at]
 
 
 def _has_derivative(x: Any) -> bool:

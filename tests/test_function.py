@@ -199,7 +199,7 @@ def test_keyword_only_arguments_reach_every_rule():
     [((), {}), ((X,), {}), ((X, Y, Y), {}), ((X, Y), {"z": 1}), ((X,), {"x": X})],
 )
 def test_arguments_that_do_not_fit_name_the_function_and_its_signature(args, kwargs):
-    with pytest.raises(TypeError, match=r"Product\.apply\(x, y\)"):
+    with pytest.raises(TypeError, match=r"Product\.apply\(x: .*, y: .*\)"):
         Product.apply(*args, **kwargs)
 
 
