@@ -88,6 +88,7 @@ SPECIAL: dict[str, Arguments] = {
     "lax.scatter_mul": _SCATTER,
     "lax.scatter_sub": _SCATTER,
     "lax.select_n": given(MASK, V, U),
+    "lax.sign": given(Z),
     "lax.split": given(V, (1, 1)),
     "lax.squeeze": given(V[None], (0,)),
     "lax.tile": given(V, (2,)),
@@ -97,6 +98,7 @@ SPECIAL: dict[str, Arguments] = {
     "numpy.choose": given(N, [V, U]),
     "numpy.dsplit": given(A[None], 2),
     "numpy.fill_diagonal": given(A, S, inplace=False),
+    "numpy.intersect1d": given(V, V),
     "numpy.linalg.cross": given(B[0], B[1]),
     "numpy.linalg.pinv": given(B),
     "numpy.linalg.tensorinv": given(A, 1),
@@ -104,7 +106,13 @@ SPECIAL: dict[str, Arguments] = {
     "numpy.put": given(V, N, U, inplace=False),
     "numpy.put_along_axis": given(V, N, U, 0, inplace=False),
     "numpy.ravel_multi_index": given((N, N), (2, 2), mode="clip"),
-    "numpy.unique": given(V),
+    "numpy.setdiff1d": given(V, U),
+    "numpy.setxor1d": given(V, U),
+    "numpy.sign": given(Z),
+    "numpy.union1d": given(V, U),
+    **dict.fromkeys(
+        [f"numpy.unique{end}" for end in ("", "_all", "_counts", "_inverse", "_values")], given(V)
+    ),
     "numpy.unpackbits": given(np.array([5, 9], np.uint8)),
     "scipy.linalg.cho_solve": given((_CHOLESKY, True), V),
     "scipy.linalg.lu_solve": given((A, np.array([0, 1], np.int32)), V),
@@ -137,6 +145,7 @@ SPECIAL: dict[str, Arguments] = {
     "scipy.stats.multinomial.pmf": given(np.array([1, 2]), 3, np.array([0.4, 0.6])),
     "scipy.stats.nbinom.logpmf": given(V, 1.5, U),
     "scipy.stats.poisson.cdf": given(2, V),
+    "scipy.stats.poisson.entropy": given(V),
     **dict.fromkeys(
         [f"scipy.stats.truncnorm.{f}" for f in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "sf")],
         given(V, -0.7, 1.3),

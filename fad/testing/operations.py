@@ -1,6 +1,6 @@
-"""The operations that random programs are made of, each written once for the names of a `Library`.
+"""The operations that random programs are made of; views and writes are in `fad.testing.writes`.
 
-(fad's, JAX's, PyTorch's where it has them.) Views and writes are in `fad.testing.writes`.
+Each is written once, for the names of a `Library`: fad's, JAX's, PyTorch's where it has them.
 """
 
 from __future__ import annotations
