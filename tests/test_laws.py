@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
+import itertools
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -179,6 +180,17 @@ def still(name: str) -> Any:
     return functools.wraps(function)(
         lambda *args, **kwargs: function(*fad.stop_gradient(args), **fad.stop_gradient(kwargs))
     )
+
+
+_tests = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _room() -> Iterator[None]:
+    """The programs that a whole sweep compiles are more than one process may keep."""
+    yield
+    if next(_tests) % 20 == 0:
+        jax.clear_caches()
 
 
 @pytest.mark.sweep("name", NAMES, sample=5)
