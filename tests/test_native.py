@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions import Split
 from helpers import assert_close, ramp
 from jax import lax
 from jax.test_util import check_grads
@@ -360,21 +361,7 @@ def test_pytrees_static_values_and_integers():
 
 
 def test_outputs_marked_as_not_differentiable():
-    class Marks(fad.Function):
-        @staticmethod
-        def forward(x):
-            return fnp.sin(x), 10 * x
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-            ctx.mark_non_differentiable(output[1])
-
-        @staticmethod
-        def vjp(ctx, g, h):
-            return g * fnp.cos(ctx.saved_tensors[0]) + h
-
-    f = lambda x: Marks.apply(x)[0] * Marks.apply(x)[1]
+    f = lambda x: Split.apply(x)[0] * Split.apply(x)[1]
     expected = jnp.cos(X) * 10 * X
     for transform in (
         jax.vmap(jax.grad(f)),
