@@ -88,6 +88,7 @@ def record(velocity, source, pulses, eager=False):
 
     @fad.checkpoint
     def segment(state, pulses):
+        state = tuple([x.clone() for x in state])  # it runs twice, so it leaves its arguments alone
         return loop(step, state, pulses, eager)
 
     u = fad.asarray(fnp.zeros((SIZE, SIZE)))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fad import trees
-from fad.dispatch import bind
+from fad.dispatch import Level, bind
 from fad.errors import LevelError, describe
+from fad.graph import AccumulateGrad, Node
 from fad.primitive import Primitive
 from fad.signatures import Arguments, Cache
+from fad.tape.record import ROOT
 from fad.tensor import Tensor
 from fad.transforms.boundary import enter, leave
 
@@ -83,17 +85,37 @@ def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        began = Level().id  # what f makes is born later
         inside, inside_kwargs = enter((args, kwargs))
-        return trees.map_leaves(_bare, leave(f(*inside, **inside_kwargs), False))
+        out = leave(f(*inside, **inside_kwargs), False)
+        return trees.map_leaves(lambda x: _bare(x, began), out)
 
     return wrapped
 
 
-def _bare(x: Any) -> Any:
+def _bare(x: Any, began: int) -> Any:
     if isinstance(x, Tensor):
+        if x.level is ROOT and all([leaf.born >= began for leaf in _leaves(x)]):
+            return x.value  # recorded in f alone, so nobody outside waits for its derivative
         raise LevelError(
             f"to_jax: the result {describe(x)} belongs to {x.level!r} or to the eager graph, so as an "
             "array it would lose its derivative: pass the Tensor that the function closes over as an "
             "argument, or use stop_gradient on it"
         )
     return x
+
+
+def _leaves(x: Tensor) -> Iterator[Tensor]:
+    """The leaves of the graph that ``x`` is computed from."""
+    if x.node is None:
+        yield x
+        return
+    stack: list[Node] = [x.node]
+    seen: set[Node] = {x.node}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, AccumulateGrad):
+            yield node.variable
+        found = {edge[0] for edge in node.edges if edge is not None} - seen
+        seen |= found
+        stack.extend(found)

@@ -7,8 +7,8 @@ keeps on ctx is known once, there. The levels that the call came through make th
 
 * If it kept inputs, outputs, and values that have no derivative, the notes hold at every level.
 * Other arrays (intermediate values) are known as numbers alone. They serve a level below which
-  nothing is differentiated: the eager graph, ``grad``, ``vmap(grad)``. Any other level runs setup (in
-  the one-method style, the body) again, on values of its own.
+  nothing is differentiated: the eager graph, ``grad``, ``vmap(grad)``. Any other level, and one in a
+  checkpointed body, runs setup (in the one-method style, the body) again, on values of its own.
 * Where the backward pass is itself recorded, setup runs again on tracked values, which gives an
   intermediate value its history, and so the right second derivative. Its number stays the one that
   was saved: a body that draws a dropout mask is differentiated with the mask that it drew.
@@ -95,19 +95,18 @@ class FunctionOp:
 
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
-    ) -> tuple[FunctionOp, list[Any]]:
-        """The derivative in the masked inputs, and the operands that go before the tangents.
-
-        It has a tangent for each output of floating or complex dtype; zeros for one without derivative.
+    ) -> tuple[FunctionOp, list[Any], tuple[bool, ...]]:
+        """The derivative in the masked inputs, the operands that go before the tangents, and of which
+        outputs it has a tangent: those of floating or complex dtype; zeros for one without derivative.
         """
         inexact = tuple([is_inexact(o.dtype) for o in outs])
-        return self._linear(mask, inexact, primals), [*primals, *outs]
+        return self._linear(mask, inexact, primals), [*primals, *outs], inexact
 
     def _linear(
         self, mask: tuple[bool, ...], moving: tuple[bool, ...], primals: Sequence[Any]
     ) -> FunctionOp:
         given = self.saved
-        if given is not None and not given.closed and not all(map(is_plain, primals)):
+        if given is not None and not (given.closed or _numbers_serve(primals)):
             given = None
         return FunctionOp(LinearRules(self.rules, mask, moving, self.template), given)
 
@@ -147,7 +146,7 @@ class FunctionOp:
         values = [settled(level.detach(a)) for a in args]
         results = [detached(level, o) for o in outs]
         saved = self.saved
-        if saved is None or not (saved.closed or all(map(is_plain, values))):
+        if saved is None or not (saved.closed or _numbers_serve(values)):
             saved = self.rules.setup(values, results, self.template, mask)
         self.template = saved.template
         moving = self._moving(outs)
@@ -171,6 +170,20 @@ def is_plain(x: Any) -> bool:
             return False
         x = x.inner
     return not is_tracer(x)
+
+
+def _numbers_serve(values: Sequence[Any]) -> bool:
+    """Whether what is known as numbers alone serves a call on ``values``; see NOTE [one run of the body]."""
+    return all([is_plain(v) and not _is_watched(v) for v in values])
+
+
+def _is_watched(x: Any) -> bool:
+    """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
+    while isinstance(x, Tensor):
+        if x.level.kind == "checkpoint":
+            return True
+        x = x.value
+    return False
 
 
 class FunctionNode(RecordedNode):

@@ -110,6 +110,11 @@ def trace_context() -> Any:
     return _config.trace_context()
 
 
+def checks_numbers() -> bool:
+    """Whether JAX looks at the result of each operation for NaN or infinity."""
+    return bool(_config.debug_nans.value or _config.debug_infs.value)
+
+
 def x64_enabled() -> bool:
     """Whether 64-bit types are on, in this thread, now."""
     return bool(jax.config.read("jax_enable_x64"))

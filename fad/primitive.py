@@ -12,10 +12,15 @@ and input avals: `jax.vjp` is traced, and each residual that it would keep is fo
   loops, products): it becomes an extra output of the forward call.
 
 Only inputs that the slices read are kept, so ``x + 1`` keeps nothing and ``exp`` keeps its output.
+
+An extra output is a value that JAX would not differentiate where no differentiated input reaches it: the
+factorization of ``a`` in ``solve(a, b)``, for the derivative in ``b``. So neither is it here, by ``reach``;
+JAX's own rules do not always take a tangent for it.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -117,6 +122,9 @@ def conjugate(x: Any) -> Any:
     return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
 
 
+Reach = Callable[[tuple[bool, ...]], tuple[bool, ...]]
+
+
 class Primitive:
     """A pure JAX function of flat array arguments, and its rules.
 
@@ -131,6 +139,9 @@ class Primitive:
         hot: its structure has come back often enough to be worth compiling.
         positions: some of its arguments are positions in an array. Where they are numbers, code that
             is traced has them as constants; run eagerly, they are arguments of what is compiled.
+
+    ``reach`` says which outputs have a derivative in the masked inputs; None is all that are floating
+    or complex. See NOTE [what a derived vjp saves].
     """
 
     __slots__ = (
@@ -152,6 +163,7 @@ class Primitive:
         "planner",
         "positions",
         "primals",
+        "reach",
         "shapes",
         "splits",
     )
@@ -181,6 +193,7 @@ class Primitive:
         self._structures: dict[int, Any] = {}
         self.primals = 0
         self.splits: dict[int, int] = {}
+        self.reach: Reach | None = None
         self._jvps: dict[Any, Primitive] = {}
         self._tangents: dict[Any, Primitive] = {}
         self._batched: dict[Any, Primitive] = {}
@@ -239,10 +252,16 @@ class Primitive:
             return out[0], (out[1] if len(out) == 2 else None)
         given = iter(out[count:])
         outs = out[:count]
-        return outs, tuple([next(given) if is_inexact(o.dtype) else None for o in outs])
+        return outs, tuple([next(given) if m else None for m in self.moving(mask, outs)])
+
+    def moving(self, mask: tuple[bool, ...], outs: Sequence[Any]) -> tuple[bool, ...]:
+        """Which outputs have a derivative in the masked inputs."""
+        if self.reach is not None:
+            return self.reach(mask)
+        return tuple([is_inexact(o.dtype) for o in outs])
 
     def tangent(self, mask: tuple[bool, ...]) -> Primitive:
-        """The tangents of the inexact outputs alone, from all inputs and the masked tangents."""
+        """The tangents of the `moving` outputs alone, from all inputs and the masked tangents."""
         derived = self._tangents.get(mask)
         if derived is None:
             derived = self._tangents[mask] = self._derive_jvp(mask, outputs=False)
@@ -250,9 +269,11 @@ class Primitive:
 
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
-    ) -> tuple[Primitive, list[Any]]:
-        """An operation linear in the masked tangents, and the operands that go before them."""
-        return self.tangent(mask), list(primals)
+    ) -> tuple[Primitive, list[Any], tuple[bool, ...]]:
+        """An operation linear in the masked tangents, the operands that go before them, and which
+        outputs it gives tangents of.
+        """
+        return self.tangent(mask), list(primals), self.moving(mask, outs)
 
     def _derive_jvp(self, mask: tuple[bool, ...], outputs: bool) -> Primitive:
         n = len(mask)
@@ -265,13 +286,16 @@ class Primitive:
             )
             single = type(out) is not tuple
             outs, outs_t = ((out,), (out_t,)) if single else (out, out_t)
-            kept = [t for t in outs_t if t.dtype != jaxapi.float0]
+            moving = self.moving(mask, outs)
+            kept = [t for t, m in zip(outs_t, moving, strict=True) if m]
             result = (*outs, *kept) if outputs else tuple(kept)
             derived.splits[len(result)] = -1 if single else len(outs)
             return result
 
         derived = Primitive(f"{self.name}_jvp", jvp, **self._options())
         derived.primals = n if outputs else 0
+        if self.reach is not None and outputs:
+            derived.reach = functools.partial(_reach_of_jvp, self.reach, mask)
         return derived
 
     # Batching
@@ -286,11 +310,9 @@ class Primitive:
 
     def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
         mapped = jax.vmap(self.flat, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name)
-        return Primitive(
-            f"{self.name}_vmap",
-            mapped,
-            **self._options(),
-        )
+        derived = Primitive(f"{self.name}_vmap", mapped, **self._options())
+        derived.reach = self.reach
+        return derived
 
     def batch_tangents(
         self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any
@@ -519,7 +541,7 @@ class VjpPlan:
         jaxpr = closed.jaxpr
         outs, residuals = jaxpr.outvars[:n_out], jaxpr.outvars[n_out:]
         self.out_avals = tuple([v.aval for v in outs])
-        self.differentiable = tuple([is_inexact(v.aval.dtype) for v in outs])
+        self.differentiable = self.primitive.moving(mask, self.out_avals)
         if not any(self.differentiable):
             self.kept_inputs, self.from_inputs = (), False
             return
@@ -654,4 +676,30 @@ def _with_residuals(
         leaves = run(*values)
         return (*leaves[:n_out], *[leaves[i] for i in positions])
 
-    return Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy)
+    saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy)
+    outs = closed.jaxpr.outvars
+    saved = [*outs[:n_out], *[outs[i] for i in positions]]
+    saving.reach = functools.partial(_reach_of_jaxpr, closed.jaxpr, saved)
+    return saving
+
+
+def _reach_of_jaxpr(jaxpr: Any, outs: Sequence[Any], mask: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Which of the variables ``outs`` have a derivative in the masked inputs."""
+    reached = {v for v, m in zip(jaxpr.invars, mask, strict=True) if m}
+    for eqn in jaxpr.eqns:
+        if any(not isinstance(v, Literal) and v in reached for v in eqn.invars):
+            reached.update(eqn.outvars)
+    return tuple(
+        [not isinstance(v, Literal) and v in reached and is_inexact(v.aval.dtype) for v in outs]
+    )
+
+
+def _reach_of_jvp(reach: Reach, mask: tuple[bool, ...], own: tuple[bool, ...]) -> tuple[bool, ...]:
+    """`Primitive.reach` of the jvp for ``mask``: which outputs and tangents its masked inputs reach."""
+    tangents = iter(own[len(mask) :])
+    primals = own[: len(mask)]
+    either = tuple(
+        [(next(tangents) if m else False) or p for p, m in zip(primals, mask, strict=True)]
+    )
+    moved = zip(reach(either), reach(mask), strict=True)
+    return (*reach(primals), *[e for e, given in moved if given])

@@ -18,8 +18,10 @@ What keeps this the same as running each operation at once:
   rule of a Function, a host read) is settled first.
 * Only outputs that somebody still holds are computed; the graph of a finished backward pass holds
   none, so a whole ``fad.grad`` becomes one program from its inputs to its gradients.
-* JAX's settings are part of a run: where they change, it ends. Arrays on other devices than the
-  default one, traced ones, and large ones (for which XLA's own time counts) do not take part.
+* Nothing waits under settings of JAX that hold for a block (a precision, 64-bit types, a device); what
+  waits when such a block begins runs outside of it, on a thread without settings of its own. Arrays
+  on other devices than the default one, traced ones, and large ones (for which XLA's own time
+  counts) do not take part.
 * A run belongs to a thread. Another one that reads a pending value computes it for itself.
 """
 
@@ -28,7 +30,7 @@ from __future__ import annotations
 import collections
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -37,6 +39,7 @@ import jax.numpy as jnp
 
 from fad import jaxapi
 from fad.dispatch import Level, state
+from fad.errors import LevelError
 from fad.jaxapi import array_type
 from fad.primitive import SCALARS, Primitive, aval_of, constant, struct_of
 from fad.tensor import Pending, Tensor, settled
@@ -138,12 +141,61 @@ def clear_cache() -> None:
         _hits = 0
 
 
+class _Settings:
+    """JAX's settings as they are outside of all blocks that change them, numbered."""
+
+    __slots__ = ("lock", "number", "unusual", "usual")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.number = 0
+        self.usual: Any = None
+        self.unusual: set[Any] = set()
+
+    def number_of(self, context: Any) -> int:
+        """The number of these settings; 0 if a block has changed them."""
+        if context == self.usual:
+            return self.number
+        with self.lock:
+            if context in self.unusual:
+                return 0
+            if _elsewhere(jaxapi.trace_context) == context:  # changed for good
+                self.usual, self.number = context, self.number + 1
+                self.unusual.clear()
+                return self.number
+            self.unusual.add(context)
+            return 0
+
+
+_settings = _Settings()
+
+
+def _elsewhere(f: Callable[[], Any]) -> Any:
+    """What ``f()`` gives on a new thread, where JAX has no settings but the global ones."""
+    found: list[Any] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(f())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, name="fad-run")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
 class Run:
     """Calls that wait, in order, and the thread that they belong to.
 
     ``steps`` are tuples of a Primitive and references to its arguments: the number of an earlier output,
     or ``~k`` for operand k. ``cells`` are the outputs. ``places`` are the numbers of operands by their
-    `id`; ``scalars`` keeps alive those that stand for an operand.
+    `id`; ``scalars`` keeps alive those that stand for an operand. ``settings`` is the number of JAX's
+    settings, 0 if nothing may wait under them.
     """
 
     __slots__ = (
@@ -156,6 +208,7 @@ class Run:
         "owner",
         "places",
         "scalars",
+        "settings",
         "steps",
     )
 
@@ -164,6 +217,7 @@ class Run:
         self.hot = False
         self.owner = threading.get_ident()
         self.context = jaxapi.trace_context()
+        self.settings = 0 if jaxapi.checks_numbers() else _settings.number_of(self.context)
         self.steps: list[tuple[Any, ...]] = []
         self.cells: list[Pending] = []
         self.operands: list[Any] = []
@@ -179,6 +233,8 @@ class Run:
         if run.done or jaxapi.trace_context() != run.context or len(run.steps) >= LONGEST:
             run.finish()
             run = state.run = Run()
+        if not run.settings:
+            return op.execute(list(map(settled, args)))
         refs: list[Any] = [op]
         key: list[Any] = []
         for a in args:
@@ -195,11 +251,11 @@ class Run:
                     return op.execute(list(map(settled, args)))
             refs.append(~place)
             key.append(run.avals[place])
-        avals = op.shapes.get(tuple(key))
+        avals = op.shapes.get((run.settings, *key))
         if avals is None:
             if not op.hot or jaxapi.is_tracing():
-                return _first(op, key, args)
-            avals = _note(op, key, jax.eval_shape(op.flat, *map(struct_of, key)))
+                return run._first(op, key, args)
+            avals = run._note(op, key, jax.eval_shape(op.flat, *map(struct_of, key)))
         if avals is False:
             return op.execute(list(map(settled, args)))
         run.steps.append(tuple(refs))
@@ -239,6 +295,22 @@ class Run:
         self.avals.append(a.aval)
         return place
 
+    def _first(self, op: Primitive, key: Sequence[Any], args: Sequence[Any]) -> Any:
+        """Run an operation that was not seen with these avals, and note what comes out."""
+        out = op.execute(list(map(settled, args)))
+        if not jaxapi.is_tracing():
+            self._note(op, key, out)
+        return out
+
+    def _note(self, op: Primitive, key: Sequence[Any], out: Any) -> Any:
+        """Remember the avals of the outputs; False where arrays are too large to wait."""
+        outs = out if type(out) is tuple else (out,)
+        avals = tuple([aval_of(o) for o in outs])
+        small = all([a.size <= LARGE for a in (*key, *avals)])
+        found = (avals if type(out) is tuple else avals[0]) if small else False
+        op.shapes[self.settings, *key] = found
+        return found
+
     def settle(self, p: Pending) -> None:
         """Compute ``p``: with all else that waits, or for a thread that the run does not belong to."""
         if self.owner == threading.get_ident():
@@ -254,17 +326,21 @@ class Run:
         self.done = True
         if not self.steps:
             return
-        if jaxapi.is_tracing():  # what waits was called outside of JAX's trace, or does not need it
-            with jax.ensure_compile_time_eval():
-                self._compute()
+        if jaxapi.trace_context() != self.context or jaxapi.is_tracing():
+            _elsewhere(self._compute)
         else:
             self._compute()
 
     def _compute(self) -> None:
+        if jaxapi.trace_context() != self.context:
+            raise LevelError(
+                "jax.config was changed inside of a transform: change it before, or for a block with "
+                "JAX's context managers (jax.enable_x64, jax.default_matmul_precision, ...)"
+            )
         steps, cells, operands = self.steps, self.cells, self.operands
         held = _held(cells)
         values = None
-        if len(steps) > 1:
+        if len(steps) > 1 and not jaxapi.checks_numbers():
             values = self._compiled(held)
         if values is None:
             every = _step_by_step(steps, operands)
@@ -279,7 +355,7 @@ class Run:
         """The outputs that are held, from one compiled program; None if there is none."""
         global _hits
         steps, operands = self.steps, self.operands
-        key = (tuple(steps), held, tuple(self.avals))
+        key = (self.settings, tuple(steps), held, tuple(self.avals))
         with _lock:
             entry = _entries.get(key)
             if entry is None:
@@ -308,23 +384,6 @@ class Run:
             budget.spent += time.perf_counter() - began
         entry.compiled = compiled
         return found
-
-
-def _first(op: Primitive, key: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Run an operation that was not seen with these avals, and note what comes out."""
-    out = op.execute(list(map(settled, args)))
-    if not jaxapi.is_tracing():
-        _note(op, key, out)
-    return out
-
-
-def _note(op: Primitive, key: Sequence[Any], out: Any) -> Any:
-    """Remember the avals of the outputs; False where arrays are too large to wait."""
-    outs = out if type(out) is tuple else (out,)
-    avals = tuple([aval_of(o) for o in outs])
-    small = all([a.size <= LARGE for a in (*key, *avals)])
-    found = op.shapes[tuple(key)] = (avals if type(out) is tuple else avals[0]) if small else False
-    return found
 
 
 def _held(cells: Sequence[Pending]) -> tuple[bool, ...]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 from jax import tree_util
 from jax.tree_util import PyTreeDef
 
 from fad.errors import StructureError, describe
+from fad.jaxapi import array_type
 from fad.tensor import Tensor
 
 __all__ = ["broadcast_prefix", "flatten", "is_leaf", "map_leaves", "path_names", "unflatten"]
@@ -24,9 +25,21 @@ def is_leaf(x: Any) -> bool:
 
 def flatten(tree: Any) -> tuple[list[Any], PyTreeDef]:
     """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree."""
-    if isinstance(tree, (Tensor, jax.Array)):
+    if isinstance(tree, (Tensor, array_type)):
         return [tree], LEAF
+    if type(tree) is tuple:
+        for x in tree:
+            if not isinstance(x, (Tensor, array_type)):
+                break
+        else:
+            return list(tree), _tuple_of(len(tree))
     return tree_util.tree_flatten(tree, is_leaf=is_leaf)
+
+
+@functools.lru_cache(maxsize=256)
+def _tuple_of(count: int) -> PyTreeDef:
+    """The structure of a tuple of so many leaves."""
+    return tree_util.tree_structure((0,) * count)
 
 
 def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
@@ -38,6 +51,13 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
 
 def map_leaves(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure)."""
+    if not rest:
+        if isinstance(tree, (Tensor, array_type)):
+            return f(tree)
+        if type(tree) is tuple:
+            return tuple([map_leaves(f, x) for x in tree])
+        if tree is None or (type(tree) is dict and not tree):
+            return tree
     return tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
 
 

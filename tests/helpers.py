@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy
 
 import fad
 import fad.numpy as fnp
@@ -17,6 +19,20 @@ from fad.testing.stacks import IN_FAD as IN_FAD
 from fad.testing.stacks import IN_JAX as IN_JAX
 
 Fn = Callable[[Any], Any]
+
+# The modules of JAX that have twins.
+MODULES = [
+    "jax.numpy",
+    "jax.numpy.linalg",
+    "jax.numpy.fft",
+    "jax.lax",
+    "jax.lax.linalg",
+    "jax.nn",
+    "jax.nn.initializers",
+    "jax.random",
+    "jax.scipy",
+    *[m.name for m in pkgutil.walk_packages(jax.scipy.__path__, "jax.scipy.")],
+]
 
 
 def ramp(x: Any) -> jax.Array:

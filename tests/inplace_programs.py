@@ -8,11 +8,16 @@ are views (fad's always are; PyTorch's and NumPy's where the memory allows).
 from __future__ import annotations
 
 import random
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-LEAVES = {"a": (2, 3), "b": (3,)}
+LEAVES = {"a": (2, 3), "b": (3,), "c": (2, 2, 3), "z": (3,)}
+COMPLEX = {"z"}
+SIMPLE = ("a", "b")
+REAL = ("a", "b", "c")
 
 
 class Array(np.ndarray):
@@ -57,41 +62,90 @@ class Array(np.ndarray):
         self[mask] = value
         return self
 
+    grad_fn = None
+
+    def register_hook(self, hook: Any) -> None: ...
+
+    def retain_grad(self) -> None: ...
+
 
 def as_numpy(x: Any) -> Any:
     """A 0-d or larger Array."""
-    return np.array(x, np.float32).view(Array)
+    return np.array(x, np.complex64 if np.iscomplexobj(x) else np.float32).view(Array)
 
 
-def leaf_values() -> dict[str, np.ndarray]:
+def leaf_values(leaves: Sequence[str] = tuple(LEAVES)) -> dict[str, np.ndarray]:
     """The values of the leaves."""
     rng = np.random.default_rng(0)
-    return {n: rng.uniform(-1.0, 1.0, s).astype(np.float32) for n, s in LEAVES.items()}
+    values = {n: rng.uniform(-1.0, 1.0, s).astype(np.float32) for n, s in LEAVES.items()}
+    for n in COMPLEX:
+        values[n] = (values[n] + 1j * values[n][::-1]).astype(np.complex64)
+    return {n: values[n] for n in leaves}
+
+
+def numpy_names() -> dict[str, Any]:
+    """What the lines call, in NumPy."""
+    return {"sin": np.sin, "double_": lambda x: x.mul_(2.0), "shift_": lambda x, y: x.add_(y * y)}
+
+
+def functions(library: Any) -> dict[str, Any]:
+    """What the lines call, made with ``fad`` or ``torch.autograd``: Functions that change an argument."""
+
+    class Double(library.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            return x.mul_(2.0)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2.0
+
+    class Shift(library.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.save_for_backward(y)
+            ctx.mark_dirty(x)
+            return x.add_(y * y)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (y,) = ctx.saved_tensors
+            return g, 2.0 * g * y.conj()
+
+    return {"double_": Double.apply, "shift_": Shift.apply}
 
 
 class Writer:
     """Draws the lines of one program."""
 
-    def __init__(self, rng: random.Random, quiet: bool = False) -> None:
+    def __init__(
+        self, rng: random.Random, quiet: bool = False, leaves: Sequence[str] = tuple(LEAVES)
+    ) -> None:
         self.rng = rng
+        self.leaves = leaves
         self.quiet = quiet  # no lines that PyTorch may refuse, but for version errors
         self.lines: list[str] = []
-        self.env: dict[str, Any] = {n: as_numpy(v) for n, v in leaf_values().items()}
+        self.env: dict[str, Any] = {n: as_numpy(v) for n, v in leaf_values(leaves).items()}
         self.count = 0
 
     def program(self, length: int) -> list[str]:
         self.add("v0 = a.clone()")
         self.add("v1 = b * 2.0")
         self.count = 2
+        for leaf in self.leaves[2:]:
+            self.add(f"v{self.count} = {leaf} * 1.0")
+            self.count += 1
         for _ in range(length):
             self.statement()
         return self.lines
 
     def add(self, line: str) -> bool:
         try:
-            with np.errstate(all="ignore"):
-                exec(line.replace("with no_grad(): ", ""), {"sin": np.sin}, self.env)
-        except (ValueError, IndexError, TypeError):
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("error", np.exceptions.ComplexWarning)
+                exec(line.replace("with no_grad(): ", ""), numpy_names(), self.env)
+        except (ValueError, IndexError, TypeError, np.exceptions.ComplexWarning):
             return False
         self.lines.append(line)
         return True
@@ -103,7 +157,8 @@ class Writer:
         return self.rng.choice(names)
 
     def statement(self) -> None:
-        kind = self.rng.choice(["view", "view", "write", "write", "write", "new", "set"])
+        kinds = ["view", "view", "write", "write", "write", "new", "set"]
+        kind = self.rng.choice(kinds if self.quiet else [*kinds, "hook"])
         prefix = ""
         if not self.quiet and self.rng.random() < 0.08:
             prefix = "with no_grad(): "
@@ -146,6 +201,12 @@ class Writer:
             options.append(f"{x}.reshape((-1,))")
             if array.size == 6:
                 options += [f"{x}.reshape((3, 2))", f"{x}.reshape((2, 3))"]
+            if array.size == 12:
+                options += [f"{x}.reshape((3, 4))", f"{x}.reshape((2, 3, 2))"]
+        if ndim == 3:
+            options += [f"{x}.swapaxes(0, 2)", f"{x}.swapaxes(1, 2)", f"{x}.diagonal()"]
+        if np.iscomplexobj(array):
+            options += [f"{x}.real", f"{x}.imag"]
         if ndim == 2:
             options += [f"{x}.T", f"{x}.diagonal()", f"{x}.swapaxes(0, 1)"]
         if ndim >= 1:
@@ -178,9 +239,26 @@ class Writer:
                 f"{x} *= {self.value()}",
                 f"{x}.sin_()",
                 f"{x}.zero_()",
-                f"{x}.masked_fill_({x}.detach() > 0.2, 0.3)",
+                f"{x}.masked_fill_({x}.detach().real > 0.2, 0.3)",
+                f"double_({x})",
+                f"shift_({x}, {self.like(x)})",
             ]
         )
+
+    def like(self, x: str) -> str:
+        """A Tensor of the same shape and dtype, and apart from it."""
+        array = self.env[x]
+        found = [
+            n
+            for n, a in self.env.items()
+            if (a.shape, a.dtype) == (array.shape, array.dtype) and not np.shares_memory(a, array)
+        ]
+        return self.rng.choice(found) if found else f"{x}.clone()"
+
+    def hook(self) -> str:
+        x = self.some()
+        what = self.rng.choice(["register_hook(lambda g: g * 2.0)", "retain_grad()"])
+        return f"{x}.grad_fn, {x}.{what}"  # PyTorch 2.13 crashes at a hook of a view that is behind
 
     def set(self) -> str:
         x = self.rng.choice([n for n in self.env if n.startswith("v")])

@@ -1075,7 +1075,7 @@ CASES += [
     ),
     Case(
         "to_jax that returns a tracked Tensor",
-        lambda: fad.to_jax(lambda x: leaf())(X),
+        lambda: (lambda w: fad.to_jax(lambda x: w * x)(X))(leaf()),
         LevelError,
         ("to_jax:", "lose its derivative", "stop_gradient"),
     ),

@@ -17,54 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions import FORWARD, REVERSE, AllGrowth, JvpGrowth, VjpGrowth
 from helpers import Fn, assert_close, ramp
 from jax import lax
 
 import fad
 import fad.numpy as fnp
 
-REVERSE, FORWARD = 2.0, 3.0
 WEIGHTS = jnp.array([0.3, -0.5])
 
 
 # The kinds of Functions. All have the value exp(x) y and what stands beside it.
-
-
-class Growth(fad.Function):
-    @staticmethod
-    def forward(x, y):
-        return fnp.exp(x) * y
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
-
-
-def growth_vjp(ctx, g):
-    return REVERSE * g * ctx.saved_tensors[0], None
-
-
-def growth_jvp(ctx, x_t, y_t):
-    return FORWARD * x_t * ctx.saved_tensors[0]
-
-
-class VjpOnly(Growth):
-    vjp = staticmethod(growth_vjp)
-
-
-class JvpOnly(Growth):
-    jvp = staticmethod(growth_jvp)
-
-
-class AllRules(VjpOnly):
-    jvp = staticmethod(growth_jvp)
-    batches = 0
-
-    @staticmethod
-    def vmap(info, in_dims, x, y):
-        AllRules.batches += 1
-        return fnp.exp(fnp.moveaxis(x, in_dims[0], 0)) * y, 0
 
 
 class Trees(fad.Function):
@@ -178,9 +141,9 @@ def integers(x):
 
 # For each kind: with fad, without it, and the factors of reverse and of forward mode.
 KINDS: dict[str, tuple[Fn, Fn, tuple[float, float]]] = {
-    "all": (lambda x: AllRules.apply(x, WEIGHTS), plain, (REVERSE, FORWARD)),
-    "vjp": (lambda x: VjpOnly.apply(x, WEIGHTS), plain, (REVERSE, REVERSE)),
-    "jvp": (lambda x: JvpOnly.apply(x, WEIGHTS), plain, (FORWARD, FORWARD)),
+    "all": (lambda x: AllGrowth.apply(x, WEIGHTS), plain, (REVERSE, FORWARD)),
+    "vjp": (lambda x: VjpGrowth.apply(x, WEIGHTS), plain, (REVERSE, REVERSE)),
+    "jvp": (lambda x: JvpGrowth.apply(x, WEIGHTS), plain, (FORWARD, FORWARD)),
     "pytrees": (
         lambda x: Trees.apply({"x": x, "rest": (WEIGHTS, None)}, "mode")["out"],
         plain,
@@ -241,13 +204,13 @@ def check(kind: str, names: Names) -> None:
     for name in names:
         if name in MODES:
             expected = expected * np.float32(factors[MODES[name]])
-    AllRules.batches = 0
+    AllGrowth.batches = 0
     got = stack(ours, names)
     if "jit" not in names:  # one program is compiled sooner than each operation of it
         got = jax.jit(got)
     assert_close(got(batched_input(names)), expected)
     if kind == "all" and "vmap" in names:
-        assert AllRules.batches, "the vmap rule did not run"
+        assert AllGrowth.batches, "the vmap rule did not run"
 
 
 ONE: list[Names] = [(name,) for name in TRANSFORMS]

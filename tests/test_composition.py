@@ -14,72 +14,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions import (
+    FORWARD,
+    REVERSE,
+    AllGrowth,
+    JvpGrowth,
+    OneMethodGrowth,
+    VjpGrowth,
+)
 from helpers import Fn, Transform, assert_close, is_idle, ramp, transforms
 
 import fad
 import fad.numpy as fnp
+from fad.testing.functions import (
+    BothWave,
+    FullWave,
+    JvpWave,
+    OneMethodWave,
+    VjpWave,
+    Wave,
+)
 
 # Functions of every kind, all of f(x, y) = sin(x) y
 
 
-class Product(fad.Function):
-    """No rule of its own: everything is derived from the body."""
-
-    @staticmethod
-    def forward(x: Any, y: Any) -> Any:
-        return fnp.sin(x) * y
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-
-def product_vjp(ctx: Any, g: Any) -> Any:
-    x, y = ctx.saved_tensors
-    return g * fnp.cos(x) * y, g * fnp.sin(x)
-
-
-def product_jvp(ctx: Any, x_t: Any, y_t: Any) -> Any:
-    x, y = ctx.saved_tensors
-    return x_t * fnp.cos(x) * y + y_t * fnp.sin(x)
-
-
-class VjpProduct(Product):
-    vjp = staticmethod(product_vjp)
-
-
-class JvpProduct(Product):
-    jvp = staticmethod(product_jvp)
-
-
-class BothProduct(VjpProduct):
-    jvp = staticmethod(product_jvp)
-
-
-class AllProduct(BothProduct):
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
-        front = [v if d is None else fnp.moveaxis(v, d, 0) for v, d in zip((x, y), in_dims)]
-        return fnp.sin(front[0]) * front[1], 0
-
-
-class OneMethodProduct(fad.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, y: Any) -> Any:
-        ctx.save_for_backward(x, y)
-        return fnp.sin(x) * y
-
-    vjp = staticmethod(product_vjp)
-
-
 KINDS: dict[str, Any] = {
-    "vjp": VjpProduct,
-    "jvp": JvpProduct,
-    "both": BothProduct,
-    "all": AllProduct,
-    "neither": Product,
-    "one-method": OneMethodProduct,
+    "vjp": VjpWave,
+    "jvp": JvpWave,
+    "both": BothWave,
+    "all": FullWave,
+    "neither": Wave,
+    "one-method": OneMethodWave,
 }
 
 TRANSFORMS = transforms(lambda xp: lambda y: xp.sum(xp.sin(y)), lambda xp: xp.cos)
@@ -158,70 +123,12 @@ def test_long_sequences_agree_with_jax(at: int, full: bool) -> None:
 # Which rule ran
 
 
-VJP, JVP = 2.0, 3.0
-
-
-class Growth(fad.Function):
-    """exp(x) y, whose derivative is its output; rules that are wrong by a known factor.
-
-    Each derivative passes through the saved output again, so a stack of n derivatives shows n
-    factors, one for each rule that ran.
-    """
-
-    @staticmethod
-    def forward(x: Any, y: Any) -> Any:
-        return fnp.exp(x) * y
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
-
-
-def growth_vjp(ctx: Any, g: Any) -> Any:
-    (out,) = ctx.saved_tensors
-    return VJP * g * out, None
-
-
-def growth_jvp(ctx: Any, x_t: Any, y_t: Any) -> Any:
-    (out,) = ctx.saved_tensors
-    return JVP * x_t * out
-
-
-class VjpGrowth(Growth):
-    vjp = staticmethod(growth_vjp)
-
-
-class JvpGrowth(Growth):
-    jvp = staticmethod(growth_jvp)
-
-
-class AllGrowth(VjpGrowth):
-    jvp = staticmethod(growth_jvp)
-    batches = 0
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
-        AllGrowth.batches += 1
-        return fnp.exp(fnp.moveaxis(x, in_dims[0], 0)) * y, 0
-
-
-class OneMethodGrowth(fad.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, y: Any) -> Any:
-        out = fnp.exp(x) * y
-        ctx.save_for_backward(out)
-        return out
-
-    vjp = staticmethod(growth_vjp)
-
-
 # The factors of reverse and of forward mode. A rule that is not there is derived from the other.
 FACTORS: dict[Any, tuple[float, float]] = {
-    VjpGrowth: (VJP, VJP),
-    JvpGrowth: (JVP, JVP),
-    AllGrowth: (VJP, JVP),
-    OneMethodGrowth: (VJP, VJP),
+    VjpGrowth: (REVERSE, REVERSE),
+    JvpGrowth: (FORWARD, FORWARD),
+    AllGrowth: (REVERSE, FORWARD),
+    OneMethodGrowth: (REVERSE, REVERSE),
 }
 
 LINEAR = transforms(lambda xp: lambda y: xp.sum(y), lambda xp: ramp)
@@ -340,11 +247,11 @@ def test_grad_of_vmap_uses_the_users_vjp() -> None:
     x = jnp.array([[0.1, 0.2], [0.3, 0.4]])
     for function in (VjpGrowth, OneMethodGrowth):
         got = fad.grad(lambda x, f=function: fad.vmap(f.apply, (0, None))(x, WEIGHTS).sum())(x)
-        assert_close(got, np.asarray(VJP * np.exp(x) * WEIGHTS))
+        assert_close(got, np.asarray(REVERSE * np.exp(x) * WEIGHTS))
     # The vmap rule runs, and the vjp rule is still the user's.
     AllGrowth.batches = 0
     got = fad.grad(lambda x: fad.vmap(AllGrowth.apply, (0, None))(x, WEIGHTS).sum())(x)
-    assert_close(got, np.asarray(VJP * np.exp(x) * WEIGHTS))
+    assert_close(got, np.asarray(REVERSE * np.exp(x) * WEIGHTS))
     assert AllGrowth.batches == 1
 
 

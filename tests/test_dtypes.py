@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions import Product, Sine
 from helpers import assert_close
 
 import fad
@@ -224,15 +225,7 @@ def test_float0_stays_on_jaxs_side(subject):
 def test_cotangents_and_gradients_have_the_dtype_of_the_primal(dtype):
     """JAX checks no cotangent's dtype: a rule that computes in float32 is cast back."""
 
-    class Wide(fad.Function):
-        @staticmethod
-        def forward(x):
-            return fnp.sin(x)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-
+    class Wide(Sine):
         @staticmethod
         def vjp(ctx, g):
             (x,) = ctx.saved_tensors
@@ -250,20 +243,6 @@ def test_cotangents_and_gradients_have_the_dtype_of_the_primal(dtype):
 
 
 def test_a_function_with_arguments_of_several_dtypes():
-    class Product(fad.Function):
-        @staticmethod
-        def forward(x, z):
-            return x * z
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-
-        @staticmethod
-        def vjp(ctx, g):
-            x, z = ctx.saved_tensors
-            return g * fnp.conj(z), g * x
-
     x, z = jnp.array([0.4, -0.9], jnp.bfloat16), jnp.array([1 + 2j, -0.5j], jnp.complex64)
     f = lambda f, xp: lambda x, z: xp.sum(xp.real(f(x, z) * (1 + 1j)))
     product = lambda x, z: x * z

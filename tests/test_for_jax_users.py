@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import functions
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,25 +32,12 @@ def reverse_cube(x):
 reverse_cube.defvjp(lambda x: (x**3, x), lambda x, g: (2.0 * g * 3.0 * x**2,))
 
 
-class Cube(fad.Function):
-    @staticmethod
-    def forward(x):
-        return x**3
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def vjp(ctx, g):
-        return 2.0 * g * 3.0 * ctx.saved_tensors[0] ** 2
+class Cube(functions.Cube):
+    vjp = functions.cube_vjp(2.0)
 
 
 class BothCube(Cube):
-    @staticmethod
-    def jvp(ctx, t):
-        return 5.0 * t * 3.0 * ctx.saved_tensors[0] ** 2
+    jvp = functions.cube_jvp(5.0)
 
 
 class VmapCube(Cube):

@@ -7,12 +7,13 @@ import math
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions import Couple, Cube, Layer, Split, SplitVjp, TakeAndCount, cube_jvp, cube_vjp
 from helpers import assert_close
 
 import fad
@@ -21,6 +22,7 @@ from fad.errors import GradientError, LevelError, RuleError
 from fad.once import once_differentiable
 from fad.tensor import storage_of
 from fad.testing import assert_same_program
+from fad.testing.functions import VjpWave
 from fad.testing.stacks import TRANSFORMS
 
 X = jnp.array([0.3, -0.5, 0.7])
@@ -42,21 +44,8 @@ def write_(x: fad.Tensor, new: Any) -> fad.Tensor:
     return x
 
 
-class Product(fad.Function):
+class Product(VjpWave):
     """sin(x) y, with a vjp."""
-
-    @staticmethod
-    def forward(x, y):
-        return fnp.sin(x) * y
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def vjp(ctx, g):
-        x, y = ctx.saved_tensors
-        return g * fnp.cos(x) * y, g * fnp.sin(x)
 
 
 class OneMethod(fad.Function):
@@ -210,7 +199,7 @@ def test_keyword_only_arguments_reach_every_rule():
     [((), {}), ((X,), {}), ((X, Y, Y), {}), ((X, Y), {"z": 1}), ((X,), {"x": X})],
 )
 def test_arguments_that_do_not_fit_name_the_function_and_its_signature(args, kwargs):
-    with pytest.raises(TypeError, match=r"Product\.apply\(x, y\)"):
+    with pytest.raises(TypeError, match=r"Product\.apply\(x: .*, y: .*\)"):
         Product.apply(*args, **kwargs)
 
 
@@ -225,50 +214,13 @@ def test_a_function_is_called_by_apply_alone():
         Empty.apply(X)
 
 
-class Pair(NamedTuple):
-    left: Any
-    right: Any
-
-
-class Layer(fad.Function):
-    """Pytrees in and out: a dict, a list, a named tuple, None, and things that are no arrays."""
-
-    @staticmethod
-    def forward(params, pair, mode, nothing=None):
-        assert mode == "linear" and nothing is None
-        hidden = params["w"] * pair.left + params["b"][0]
-        return {"out": hidden, "rest": [pair.right * 2.0, None, "label", (hidden * hidden,)]}
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        params, pair, ctx.mode, _ = inputs
-        ctx.saved_data["pair"] = pair
-        ctx.save_for_backward(params["w"], output["out"])
-
-    @staticmethod
-    def vjp(ctx, g):
-        w, hidden = ctx.saved_tensors
-        assert ctx.mode == "linear" and g["rest"][1] is None and g["rest"][2] is None
-        inner = g["out"] + 2 * hidden * g["rest"][3][0]
-        pair = ctx.saved_data["pair"]
-        return {"w": inner * pair.left, "b": [inner]}, Pair(inner * w, 2 * g["rest"][0]), None, None
-
-    @staticmethod
-    def jvp(ctx, params_t, pair_t, mode_t, nothing_t):
-        w, hidden = ctx.saved_tensors
-        assert mode_t is None and nothing_t is None
-        pair = ctx.saved_data["pair"]
-        out_t = params_t["w"] * pair.left + w * pair_t.left + params_t["b"][0]
-        return {"out": out_t, "rest": [2 * pair_t.right, None, None, (2 * hidden * out_t,)]}
-
-
 def layer(params, pair):
     hidden = params["w"] * pair.left + params["b"][0]
     return {"out": hidden, "rest": [pair.right * 2.0, None, "label", (hidden * hidden,)]}
 
 
 def test_pytrees_in_and_out():
-    params, pair = {"w": X, "b": [Y]}, Pair(V, X)
+    params, pair = {"w": X, "b": [Y]}, Couple(V, X)
 
     def total(f):
         def run(params, pair):
@@ -319,26 +271,6 @@ def test_none_covers_a_whole_subtree_of_gradients_or_tangents():
 
 
 def test_integer_inputs_and_outputs_have_no_derivative():
-    class TakeAndCount(fad.Function):
-        @staticmethod
-        def forward(x, i):
-            return x[i], i + 1, x > 0
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-
-        @staticmethod
-        def vjp(ctx, g, g_i, g_positive):
-            x, i = ctx.saved_tensors
-            assert (g_i.dtype, g_positive.dtype) == (i.dtype, bool)  # zeros
-            return fnp.zeros_like(x).at[i].add(g), None
-
-        @staticmethod
-        def jvp(ctx, x_t, i_t):
-            assert i_t is None
-            return x_t[ctx.saved_tensors[1]], None, None
-
     i = jnp.array([2, 2, 0])
     f = lambda x: TakeAndCount.apply(x, i)
     out, count, positive = f(leaf(X))
@@ -629,31 +561,6 @@ def test_set_materialize_grads(materialize, monkeypatch):
 
 
 # Marks
-
-
-class Split(fad.Function):
-    """sin(x) and its sign, which is marked; vjp and jvp would be wrong if the mark were not obeyed."""
-
-    @staticmethod
-    def forward(x):
-        return fnp.sin(x), 10 * x
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-        ctx.mark_non_differentiable(output[1])
-
-    @staticmethod
-    def vjp(ctx, g, h):
-        return g * fnp.cos(ctx.saved_tensors[0]) + h
-
-    @staticmethod
-    def jvp(ctx, x_t):
-        return x_t * fnp.cos(ctx.saved_tensors[0]), x_t
-
-
-class SplitVjp(Split):
-    jvp = None
 
 
 class SplitOneMethod(fad.Function):
@@ -1082,28 +989,14 @@ def cube(x):
     return x**3
 
 
-class NoRule(fad.Function):
-    @staticmethod
-    def forward(x):
-        return x**3
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-
-class VjpOnly(NoRule):
+class VjpOnly(Cube):
     """Its derivative is scaled, so what is derived from it must be scaled too."""
 
-    @staticmethod
-    def vjp(ctx, g):
-        return SCALE * 3 * ctx.saved_tensors[0] ** 2 * g
+    vjp = cube_vjp(SCALE)
 
 
-class JvpOnly(NoRule):
-    @staticmethod
-    def jvp(ctx, x_t):
-        return SCALE * 3 * ctx.saved_tensors[0] ** 2 * x_t
+class JvpOnly(Cube):
+    jvp = cube_jvp(SCALE)
 
 
 class BothRules(VjpOnly):
@@ -1139,7 +1032,7 @@ def jaxed(F):
 
 
 CUBES = [
-    (NoRule, 1.0),
+    (Cube, 1.0),
     (NoRuleOneMethod, 1.0),
     (VjpOnly, SCALE),
     (JvpOnly, SCALE),

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions import Split
 from helpers import assert_close, ramp
 from jax import lax
 from jax.test_util import check_grads
 
 import fad
 import fad.numpy as fnp
-from fad.errors import RuleError
+from fad.errors import LevelError, RuleError
 
 X = jnp.array([0.3, -0.5, 0.7])
 W = jnp.array([1.5, 2.0, -1.0])
@@ -360,21 +361,7 @@ def test_pytrees_static_values_and_integers():
 
 
 def test_outputs_marked_as_not_differentiable():
-    class Marks(fad.Function):
-        @staticmethod
-        def forward(x):
-            return fnp.sin(x), 10 * x
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-            ctx.mark_non_differentiable(output[1])
-
-        @staticmethod
-        def vjp(ctx, g, h):
-            return g * fnp.cos(ctx.saved_tensors[0]) + h
-
-    f = lambda x: Marks.apply(x)[0] * Marks.apply(x)[1]
+    f = lambda x: Split.apply(x)[0] * Split.apply(x)[1]
     expected = jnp.cos(X) * 10 * X
     for transform in (
         jax.vmap(jax.grad(f)),
@@ -611,3 +598,27 @@ def test_shardings_go_through(F):
         for f in (lambda x: F.apply(x, x), jax.grad(lambda x: F.apply(x, x).sum())):
             assert jax.jit(f).eval_shape(x).sharding.spec == jax.sharding.PartitionSpec("d")
             assert jax.jit(f)(x).sharding.spec == jax.sharding.PartitionSpec("d")
+
+
+def test_gradients_that_are_recorded_inside_leave_to_jax_as_arrays():
+    """A graph that begins and ends inside loses nothing: JAX differentiates the backward pass too."""
+
+    def slope(x):
+        x = x.requires_grad_()
+        (g,) = fad.autograd.grad((x**3).sum(), x, create_graph=True)
+        return g
+
+    f = fad.to_jax(slope)
+    x = jnp.array([0.3, -0.5])
+    assert isinstance(f(x), jax.Array)
+    assert_close(f(x), 3 * x**2)
+    for run in (jax.grad(lambda x: f(x).sum()), jax.jit(jax.grad(lambda x: f(x).sum()))):
+        assert_close(run(x), 6 * x)
+    assert_close(jax.vmap(f)(jnp.stack([x, 2 * x])), jnp.stack([3 * x**2, 12 * x**2]))
+    assert_close(fad.to_jax(lambda x: fad.tensor(2.0, requires_grad=True) * x)(x), 2 * x)
+    w = fad.tensor([1.0, 2.0], requires_grad=True)
+    for lost in (lambda x: w * x, lambda x: w, lambda x: slope(x) * w[0]):
+        with pytest.raises(LevelError, match="to_jax: the result .* would lose its derivative"):
+            fad.to_jax(lost)(x)
+    with pytest.raises(LevelError, match="would lose its derivative"):
+        fad.grad(lambda w: fad.to_jax(lambda x: w * x)(x).sum())(x)

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 import fad.numpy as fnp
 import fad.testing.fuzz
-from fad.testing.operations import OPS
-from fad.testing.programs import IN_PLACE, MODES, Program, check_program
+from fad.testing.programs import IN_PLACE, MODES, OPS, Program, check_program
 from fad.testing.stacks import IN_FAD, IN_JAX, apply_stack
 from fad.testing.strategies import operands_for, stacks, whole_programs
 

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from functions import Product, Sine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_wrong_rules import MissingConjugate, Pair, Product, Sine, WrongFactor, Z
+from test_wrong_rules import MissingConjugate, Pair, WrongFactor, Z
 
 import fad
 import fad.numpy as fnp

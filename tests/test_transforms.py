@@ -15,6 +15,7 @@ from helpers import assert_close, bare, is_idle
 import fad
 import fad.numpy as fnp
 from fad.errors import LevelError
+from fad.testing.functions import OneMethodWave
 
 X = jnp.array([0.3, -0.8, 1.2])
 W = jnp.array([[0.5, -1.0, 0.2], [1.5, 0.7, -0.4]])
@@ -1026,6 +1027,21 @@ def test_checkpoint_closes_over_outer_variables() -> None:
     expected = functools.partial(f, jnp, jax.checkpoint)
     assert_close(fad.grad(got)(X), jax.grad(expected)(X))
     assert_close(fad.hessian(got)(X), jax.hessian(expected)(X))
+
+
+def test_a_checkpointed_body_may_differentiate_a_function_that_saves_an_intermediate_value() -> (
+    None
+):
+    f, plain = (
+        lambda x, g=g: g(x, 0.5 * x) for g in (OneMethodWave.apply, lambda x, y: jnp.sin(x) * y)
+    )
+    expected = jax.jvp(jax.jacrev(plain), (X,), (X,))[1]
+    again = fad.checkpoint(fad.jacrev(f))
+    assert_close(fad.jvp(again, (X,), (X,))[1], expected)
+    assert_close(fad.linearize(again, X)[1](X), expected)
+    assert_close(
+        fad.vmap(fad.grad(fad.checkpoint(fad.grad(f))))(X), jax.vmap(jax.grad(jax.grad(plain)))(X)
+    )
 
 
 def test_no_grad_inside_of_checkpoint() -> None:

@@ -893,54 +893,52 @@ def test_loops_with_writes_in_their_bodies():
         assert_close(got, jax.grad(run_pure, (0, 1))(u, 0.1))
 
 
-def function_of(lines):
+def function_of(lines, names):
     """A program as a function of its leaves: a sum over all its Tensors."""
 
-    def f(a, b):
-        env = {"a": a, "b": b, "sin": fnp.sin}
+    def f(*leaves):
+        env = dict(zip(names, leaves, strict=True)) | {"sin": fnp.sin} | programs.functions(fad)
         for line in lines:
             exec(line, {}, env)
-        names = [n for n in env if n.startswith("v")]
-        return sum((env[n] * env[n]).sum() * (0.3 + 0.1 * k) for k, n in enumerate(names))
+        made = [n for n in env if n.startswith("v")]
+        return sum((env[n] * env[n]).sum() * (0.3 + 0.1 * k) for k, n in enumerate(made))
 
     return f
 
 
 def check_under_transforms(lines, transforms):
     """The program gives under every transform what it gives on the tape."""
-    f = function_of(lines)
-    values = programs.leaf_values()
-    a, b = jnp.asarray(values["a"]), jnp.asarray(values["b"])
-    leaves = leaf(a), leaf(b)
+    f = function_of(lines, programs.REAL)
+    args = tuple([jnp.asarray(v) for v in programs.leaf_values(programs.REAL).values()])
+    every = tuple(range(len(args)))
+    leaves = [leaf(x) for x in args]
     try:
         out = f(*leaves)
         grads = fad.autograd.grad(out, leaves, allow_unused=True)
     except GradientError:
         return
-    grads = [
-        jnp.zeros(x.shape) if g is None else g.array for x, g in zip((a, b), grads, strict=True)
-    ]
-    ta, tb = jnp.sin(a + 1), jnp.cos(b)
-    tangent = (grads[0] * ta).sum() + (grads[1] * tb).sum()
-    aa, bb = jnp.stack([a, a * 0.5]), jnp.stack([b, b + 1])
-    loop = jnp.stack([f(fad.asarray(x), fad.asarray(y)).array for x, y in zip(aa, bb, strict=True)])
+    grads = tuple(
+        [jnp.zeros(x.shape) if g is None else g.array for x, g in zip(args, grads, strict=True)]
+    )
+    tangents = tuple([jnp.sin(x + k) for k, x in enumerate(args)])
+    tangent = sum([(g * t).sum() for g, t in zip(grads, tangents, strict=True)])
+    batch = tuple([jnp.stack([x, x * 0.5 + k]) for k, x in enumerate(args)])
+    loop = jnp.stack([f(*[fad.asarray(x[lane]) for x in batch]).array for lane in range(2)])
     value = out.detach().array
-    hessian = lambda: fad.jacrev(fad.grad(f))(a, b)
+    shared = (0, *[None] * (len(args) - 1))
     checks = {
-        "grad": lambda: (fad.grad(f, (0, 1))(a, b), tuple(grads)),
-        "jvp": lambda: (fad.jvp(f, (a, b), (ta, tb)), (value, tangent)),
-        "vmap": lambda: (fad.vmap(f)(aa, bb), loop),
-        "vmap, shared": lambda: (fad.vmap(f, (0, None))(aa, b)[0], value),
-        "vmap(grad)": lambda: ([g[0] for g in fad.vmap(fad.grad(f, (0, 1)))(aa, bb)], grads),
-        "jit": lambda: (fad.jit(f)(a, b), value),
-        "jax.jit": lambda: (jax.jit(fad.to_jax(f))(a, b), value),
-        "jax.grad": lambda: (
-            jax.grad(fad.to_jax(fad.functionalize(f)), (0, 1))(a, b),
-            tuple(grads),
-        ),
-        "checkpoint": lambda: (fad.jit(fad.grad(fad.checkpoint(f), (0, 1)))(a, b), tuple(grads)),
-        "linearize": lambda: (fad.linearize(f, a, b)[1](ta, tb), tangent),
-        "hessian": lambda: (fad.hessian(f)(a, b), hessian()),
+        "grad": lambda: (fad.grad(f, every)(*args), grads),
+        "jvp": lambda: (fad.jvp(f, args, tangents), (value, tangent)),
+        "vmap": lambda: (fad.vmap(f)(*batch), loop),
+        "vmap, shared": lambda: (fad.vmap(f, shared)(batch[0], *args[1:])[0], value),
+        "vmap(grad)": lambda: ([g[0] for g in fad.vmap(fad.grad(f, every))(*batch)], grads),
+        "jit": lambda: (fad.jit(f)(*args), value),
+        "jax.jit": lambda: (jax.jit(fad.to_jax(f))(*args), value),
+        "jax.grad": lambda: (jax.grad(fad.to_jax(fad.functionalize(f)), every)(*args), grads),
+        "functionalize": lambda: (fad.grad(fad.functionalize(f), every)(*args), grads),
+        "checkpoint": lambda: (fad.jit(fad.grad(fad.checkpoint(f), every))(*args), grads),
+        "linearize": lambda: (fad.linearize(f, *args)[1](*tangents), tangent),
+        "hessian": lambda: (fad.hessian(f)(*args), fad.jacrev(fad.grad(f))(*args)),
     }
     for name in transforms(list(checks)):
         got, expected = checks[name]()
@@ -953,7 +951,7 @@ def test_programs_under_transforms(seed, pytestconfig):
     full = pytestconfig.getoption("--full")
     rng = random.Random(seed + pytestconfig.getoption("--seed") * 1000)
     for _ in range(40 if full else 1):
-        lines = programs.Writer(rng, quiet=True).program(rng.randint(2, 8))
+        lines = programs.Writer(rng, True, programs.REAL).program(rng.randint(2, 8))
         check_under_transforms(lines, lambda names: names if full else rng.sample(names, 4))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from typing import Any
 
 import inplace_programs as programs
@@ -25,9 +26,10 @@ def leaves_of(backend: str) -> dict[str, Any]:
     values = programs.leaf_values()
     if backend == "torch":
         env = {n: torch.tensor(v, requires_grad=True) for n, v in values.items()}
-        return env | {"no_grad": torch.no_grad, "sin": torch.sin}
+        functions = programs.functions(torch.autograd)
+        return env | functions | {"no_grad": torch.no_grad, "sin": torch.sin}
     env = {n: fad.tensor(v, requires_grad=True) for n, v in values.items()}
-    return env | {"no_grad": fad.no_grad, "sin": fnp.sin}
+    return env | programs.functions(fad) | {"no_grad": fad.no_grad, "sin": fnp.sin}
 
 
 def is_torch_alone(line: str, message: str) -> bool:
@@ -41,6 +43,16 @@ def is_torch_alone(line: str, message: str) -> bool:
     return message.startswith("a leaf Variable") and line[0] not in programs.LEAVES
 
 
+def is_hook_of_view(lines: list[str], at: int) -> bool:
+    """Whether a hook is put on a view made under no_grad, which PyTorch says requires grad, as its base."""
+    hook = re.search(r"(v\d+)\.(register_hook|retain_grad)", lines[at])
+    if hook is None:
+        return False
+    env = leaves_of("torch")
+    programs.run(lines[:at], env, RuntimeError)
+    return bool(env[hook[1]]._is_view() and env[hook[1]].grad_fn is None)
+
+
 def where(raised: tuple[int, str] | None) -> int | None:
     return None if raised is None else raised[0]
 
@@ -50,7 +62,7 @@ def aliases(env: dict[str, Any]) -> list[str]:
 
 
 def loss_line(names: list[str]) -> str:
-    terms = [f"({n} * {n}).sum() * {0.3 + 0.1 * k}" for k, n in enumerate(names)]
+    terms = [f"({n} * {n}).sum().real * {0.3 + 0.1 * k}" for k, n in enumerate(names)]
     return f"loss = {' + '.join(terms)}"
 
 
@@ -60,21 +72,25 @@ def check(lines: list[str]) -> None:
     if raised is not None and is_torch_alone(lines[raised[0]], raised[1]):
         return check(lines[: raised[0]])
     got = programs.run(lines, ours, FAD_ERRORS)
+    if got is not None and got[0] < (raised or [len(lines)])[0] and is_hook_of_view(lines, got[0]):
+        return check([*lines[: got[0]], *lines[got[0] + 1 :]])
     assert where(got) == where(raised), f"fad: {got}, torch: {raised}{text(lines)}"
+    if raised is not None and lines[raised[0]].split(": ")[-1].startswith(("double_", "shift_")):
+        return check(lines[: raised[0]])  # PyTorch has changed the values by then; fad has not
     if raised is None:
-        numbers: dict[str, Any] = {"sin": np.sin}
+        numbers: dict[str, Any] = programs.numpy_names()
         numbers |= {n: programs.as_numpy(v) for n, v in programs.leaf_values().items()}
         programs.run([line.replace("with no_grad(): ", "") for line in lines], numbers, ValueError)
         for name in aliases(theirs):
             np.testing.assert_allclose(
-                ours[name].detach().numpy(), numbers[name], 1e-4, 1e-5, err_msg=text(lines)
+                number(ours[name]), numbers[name], 1e-4, 1e-5, err_msg=text(lines)
             )
-            if not np.allclose(theirs[name].detach().numpy(), numbers[name], 1e-4, 1e-5):
+            if not np.allclose(number(theirs[name]), numbers[name], 1e-4, 1e-5):
                 return  # PyTorch copied between parts of the same memory
     for name in aliases(theirs):
         np.testing.assert_allclose(
-            ours[name].detach().numpy(),
-            theirs[name].detach().numpy(),
+            number(ours[name]),
+            number(theirs[name]),
             1e-4,
             1e-5,
             err_msg=f"{name} in\n{text(lines)}",
@@ -100,6 +116,16 @@ def check(lines: list[str]) -> None:
         return
     for expected, got in itertools.zip_longest(first, second):  # no gradient is a gradient of zero
         np.testing.assert_allclose(number(got), number(expected), 1e-3, 1e-4, err_msg=text(lines))
+    # `.grad` of leaves and of what retains it.
+    backward = ["loss.backward()"]
+    got = programs.run(backward, ours, FAD_ERRORS)
+    assert where(got) == where(programs.run(backward, theirs, RuntimeError)), text(lines)
+    for name in [*programs.LEAVES, *usable]:
+        assert ours[name].retains_grad == theirs[name].retains_grad, f"{name}{text(lines)}"
+        if theirs[name].is_leaf or theirs[name].retains_grad:
+            np.testing.assert_allclose(
+                number(ours[name].grad), number(theirs[name].grad), 1e-3, 1e-4, err_msg=text(lines)
+            )
 
 
 def differentiate(grad: Any, env: dict[str, Any], error: Any) -> list[Any] | None:
@@ -109,14 +135,17 @@ def differentiate(grad: Any, env: dict[str, Any], error: Any) -> list[Any] | Non
         first = grad(env["loss"], inputs, create_graph=True, allow_unused=True)
     except error:
         return None
-    total = sum([(g * g).sum() for g in first if g is not None and g.requires_grad], start=0.0)
+    total = sum([(g * g).sum().real for g in first if g is not None and g.requires_grad], start=0.0)
     if not hasattr(total, "requires_grad") or not total.requires_grad:
         return list(first)
-    return [*first, *grad(total, inputs, allow_unused=True)]
+    return [*first, *grad(total, inputs, retain_graph=True, allow_unused=True)]
 
 
 def number(x: Any) -> Any:
-    return 0.0 if x is None else x.detach().numpy()
+    if x is None:
+        return 0.0
+    x = x.detach()
+    return (x.resolve_conj().resolve_neg() if isinstance(x, torch.Tensor) else x).numpy()
 
 
 def text(lines: list[str]) -> str:

@@ -29,14 +29,15 @@ def peel(x: Any) -> Any:
         if isinstance(x.level, BatchLevel) and x.aux is not None:
             raise HostValueError(
                 f"a batched Tensor ({describe(x)} inside vmap) has a value for each lane, not one: "
-                "write fad.numpy.where(condition, a, b) instead of a Python branch, and keep host "
-                "code out of vmap."
+                "write fad.numpy.where(condition, a, b) instead of a Python branch, fad.numpy.f(x) or "
+                "fad.from_jax(f)(x) for a plain JAX function, and keep host code out of vmap."
             )
         if isinstance(x.level, StagedLevel):
             raise HostValueError(
                 f"a Tensor ({describe(x)}) inside the body of a staged function (jit, scan, cond, "
                 "...) has no value yet: use fad.numpy.where or fad.lax.cond instead of a Python "
-                "branch."
+                "branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function f, such as an "
+                "optimizer's update."
             )
         x = outlived(x.value)
     return x

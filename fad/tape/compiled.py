@@ -172,7 +172,7 @@ def prepare(
         key += (index.get(node, -1), nr)
     key.append(-7)
     operands: list[Any] = []
-    for node in order:
+    for i, node in enumerate(order):
         if type(node) is not PrimitiveNode:
             key.append(-3)
             continue
@@ -180,8 +180,12 @@ def prepare(
         for edge in node.edges:
             if edge is None:
                 key.append(-1)
-            else:
-                key += (index[edge[0]], edge[1])
+                continue
+            after = index[edge[0]]
+            if after <= i:
+                return None  # numbers from several threads, or set by hand: not an order
+            key.append(after)
+            key.append(edge[1])
         values = node.values
         if values is None:  # another thread has just run the pass, and freed it
             return None
@@ -226,7 +230,7 @@ def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | No
                 or node.written
                 or node.plan.from_inputs
                 or node in leaves
-                or versions_of(node.tensors) != node.versions
+                or (node.tensors and versions_of(node.tensors) != node.versions)
             ):
                 return None
         elif kind is AccumulateGrad:
@@ -245,14 +249,10 @@ def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | No
     order = sorted(seen, key=_sequence_nr)
     order.reverse()
     # Accumulators have the highest number of all, and belong at the end.
-    ends = [n for n in order if type(n) is AccumulateGrad]
-    order = [n for n in order if type(n) is not AccumulateGrad]
-    position = {n: i for i, n in enumerate(order)}
-    for i, node in enumerate(order):
-        for edge in node.edges:
-            if edge is not None and position.get(edge[0], i + 1) <= i:
-                return None  # numbers from several threads, or set by hand: not an order
-    return order + ends
+    first = 0
+    while first < len(order) and type(order[first]) is AccumulateGrad:
+        first += 1
+    return order[first:] + order[:first]
 
 
 def _sequence_nr(node: Node) -> int:

@@ -254,7 +254,7 @@ def _violations(law: Law, case: Case) -> list[Violation]:
     except NotChecked:
         if not found:
             raise
-    except Exception as error:
+    except Exception as error:  # whatever a rule raises breaks the law
         found.append(case.subject.judge(law.name, error, str(case)))
     return found
 
@@ -269,8 +269,12 @@ def _smallest(violation: Violation, table: Sequence[Law], case: Case) -> Violati
         return violation
     for arrays in _smaller(case.arrays)[:TRIES]:
         try:
-            found = _violations(law, Case(case.subject, arrays, case.seed))
-        except Exception:  # forward does not take this
+            smaller = Case(case.subject, arrays, case.seed)
+        except Exception:  # forward, which may raise anything, does not take these
+            continue
+        try:
+            found = _violations(law, smaller)
+        except NotChecked:
             continue
         same = [v for v in found if v.key == violation.key]
         if same:

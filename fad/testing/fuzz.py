@@ -200,7 +200,7 @@ def _round(
 
     try:
         run()
-    except Exception as error:
+    except Exception as error:  # whatever a program raises is a find
         return Failure(*last[0], error)
     return None
 

@@ -1,134 +1,35 @@
-"""The steps that random programs are made of: operations, views, and writes in place.
+"""The operations that random programs are made of; views and writes are in `fad.testing.writes`.
 
-Each is written once, for the names of a `Library` (fad's, JAX's, PyTorch's where it has them), and says
-which operands it accepts by their shapes and dtypes.
+Each is written once, for the names of a `Library`: fad's, JAX's, PyTorch's where it has them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-import fad.nn
-import fad.numpy as fnp
-from fad.function import Function
+from fad.testing.functions import FUNCTIONS, Cube, Swish
 from fad.testing.stacks import IN_FAD
-
-__all__ = ["OPS", "Op", "is_complex", "is_inexact"]
-
-Aval = jax.ShapeDtypeStruct
-
-
-@dataclasses.dataclass(frozen=True)
-class Op:
-    """One kind of step: ``run(lib, *operands, **options)``, for operands that ``accepts`` allows.
-
-    ``kind`` is "pure", "view" (its result aliases its operand: ``put`` writes a new value of the view
-    into the value that it is a view of) or "write" (it changes its first operand, whose new value is
-    ``put(lib, *operands)``). ``aliases``: a library may return a view where another returns a copy.
-    """
-
-    name: str
-    run: Callable[..., Any]
-    arity: int
-    accepts: Callable[..., bool]
-    options: tuple[dict[str, Any], ...] = ({},)
-    differentiable: bool = True
-    kind: str = "pure"
-    put: Callable[..., Any] | None = None
-    aliases: bool = False
-
-
-OPS: dict[str, Op] = {}
-
-
-def op(
-    arity: int,
-    accepts: Callable[..., bool],
-    options: Sequence[dict[str, Any]] = ({},),
-    differentiable: bool = True,
-    kind: str = "pure",
-    put: Callable[..., Any] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a step to the table, under the name of the function."""
-
-    def add(run: Callable[..., Any]) -> Callable[..., Any]:
-        name = run.__name__ if kind == "write" else run.__name__.strip("_")
-        OPS[name] = Op(
-            name, run, arity, accepts, tuple(options), differentiable, kind, put, name in _ALIASING
-        )
-        return run
-
-    return add
-
-
-_ALIASING = frozenset(
-    "astype clip real imag conj einsum ravel reshape transpose expand_dims broadcast_to getitem "
-    "getitem_last cond roll pad".split()
+from fad.testing.steps import (
+    Table,
+    array,
+    broadcasts,
+    is_bool,
+    is_complex,
+    is_inexact,
+    is_number,
+    is_real,
+    is_wide,
+    number_pair,
+    real_pair,
+    same_shape,
+    square,
 )
 
+__all__ = ["OPERATIONS"]
 
-def is_real(*avals: Aval) -> bool:
-    """Whether all are floating."""
-    return all(jnp.issubdtype(a.dtype, np.floating) for a in avals)
-
-
-def is_inexact(*avals: Aval) -> bool:
-    """Whether all are floating or complex."""
-    return all(jnp.issubdtype(a.dtype, np.inexact) for a in avals)
-
-
-def is_complex(*avals: Aval) -> bool:
-    """Whether all are complex."""
-    return all(jnp.issubdtype(a.dtype, np.complexfloating) for a in avals)
-
-
-def is_number(*avals: Aval) -> bool:
-    """Whether none is bool."""
-    return all(a.dtype != bool for a in avals)
-
-
-def is_bool(*avals: Aval) -> bool:
-    """Whether all are bool."""
-    return all(a.dtype == bool for a in avals)
-
-
-def is_wide(*avals: Aval) -> bool:
-    """Real, and of a precision that LAPACK has."""
-    return all(a.dtype in (np.float32, np.float64) for a in avals)
-
-
-def broadcasts(*avals: Aval) -> bool:
-    """Whether they have a common shape of at most three dimensions."""
-    try:
-        return len(np.broadcast_shapes(*[a.shape for a in avals])) <= 3
-    except ValueError:
-        return False
-
-
-def real_pair(a: Aval, b: Aval) -> bool:
-    """Two floating operands that broadcast."""
-    return is_real(a, b) and broadcasts(a, b)
-
-
-def number_pair(a: Aval, b: Aval) -> bool:
-    """Two operands that broadcast, one of them with a derivative."""
-    return is_number(a, b) and broadcasts(a, b) and is_inexact(a) | is_inexact(b)
-
-
-def array(kind: Callable[..., bool], *ndims: int) -> Callable[..., bool]:
-    """Operands of a kind, with these numbers of dimensions."""
-    return lambda *avals: kind(*avals) and all(a.ndim in ndims for a in avals)
-
-
-def square(*avals: Aval) -> bool:
-    """Square matrices of a precision that LAPACK has."""
-    return all(is_wide(a) and a.ndim == 2 and a.shape[0] == a.shape[1] for a in avals)
+OPERATIONS = Table()
+op = OPERATIONS.add
 
 
 @op(1, is_inexact)
@@ -481,103 +382,7 @@ def cond(lib, c, x):
     return lib.lax.cond(c, lambda v: lib.np.sin(v) * x, lambda v: v * v, x)
 
 
-# Functions, with every style of rules; each stands for the same formula in JAX
-
-
-class Wave(Function):
-    """sin(x) y, without rules of its own."""
-
-    @staticmethod
-    def forward(x: Any, y: Any) -> Any:
-        return fnp.sin(x) * y
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-
-def _wave_vjp(ctx: Any, g: Any) -> Any:
-    x, y = ctx.saved_tensors
-    return g * fnp.cos(x) * y, g * fnp.sin(x)
-
-
-def _wave_jvp(ctx: Any, x_t: Any, y_t: Any) -> Any:
-    x, y = ctx.saved_tensors
-    return x_t * fnp.cos(x) * y + y_t * fnp.sin(x)
-
-
-class VjpWave(Wave):
-    """With a vjp."""
-
-    vjp = staticmethod(_wave_vjp)
-
-
-class JvpWave(Wave):
-    """With a jvp."""
-
-    jvp = staticmethod(_wave_jvp)
-
-
-class FullWave(VjpWave):
-    """With a vjp, a jvp and a vmap rule."""
-
-    jvp = staticmethod(_wave_jvp)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
-        moved = [
-            v if d is None else fnp.moveaxis(v, d, -1) for v, d in zip((x, y), in_dims, strict=True)
-        ]
-        moved = [v if d is not None else v[..., None] for v, d in zip(moved, in_dims, strict=True)]
-        return fnp.sin(moved[0]) * moved[1], -1
-
-
-class OneMethodWave(Function):
-    """In the one-method style, with an intermediate value saved."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, y: Any) -> Any:
-        sine = fnp.sin(x)
-        ctx.save_for_backward(x, y, sine)
-        return sine * y
-
-    @staticmethod
-    def vjp(ctx: Any, g: Any) -> Any:
-        x, y, sine = ctx.saved_tensors
-        return g * fnp.cos(x) * y, g * sine
-
-
-class ArrayWave(Function):
-    """With bodies on JAX arrays, a second output, and an intermediate value saved."""
-
-    jax_rules = True
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, y: Any) -> Any:
-        sine = jnp.sin(x)
-        ctx.save_for_backward(x, y, sine)
-        return sine * y, sine
-
-    @staticmethod
-    def vjp(ctx: Any, g: Any, h: Any) -> Any:
-        x, y, sine = ctx.saved_tensors
-        return (g * y + h) * jnp.cos(x), g * sine
-
-
-FUNCTIONS: dict[str, Any] = {
-    "none": Wave,
-    "vjp": VjpWave,
-    "jvp": JvpWave,
-    "all": FullWave,
-    "one-method": OneMethodWave,
-    "jax_rules": ArrayWave,
-}
-
-
-def same_shape(x: Aval, y: Aval) -> bool:
-    """Two operands alike, as the Functions want them."""
-    return is_wide(x, y) and x.shape == y.shape and x.dtype == y.dtype
+# Functions
 
 
 @op(2, same_shape, [{"rules": name} for name in FUNCTIONS])
@@ -588,41 +393,6 @@ def function(lib, x, y, rules):
     return out[0] if isinstance(out, tuple) else out
 
 
-class Swish(Function):
-    """x y sigmoid(x), with a vjp only."""
-
-    @staticmethod
-    def forward(x: Any, y: Any) -> Any:
-        return x * y * fad.nn.sigmoid(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def vjp(ctx: Any, g: Any) -> Any:
-        x, y = ctx.saved_tensors
-        s = fad.nn.sigmoid(x)
-        return g * y * (s + x * s * (1.0 - s)), g * x * s
-
-
-class Cube(Function):
-    """x^3 y, with a jvp only."""
-
-    @staticmethod
-    def forward(x: Any, y: Any) -> Any:
-        return x**3 * y
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def jvp(ctx: Any, x_t: Any, y_t: Any) -> Any:
-        x, y = ctx.saved_tensors
-        return 3.0 * x * x * y * x_t + x**3 * y_t
-
-
 @op(2, same_shape)
 def vjp_function(lib, x, y):
     return Swish.apply(x, y) if lib is IN_FAD else x * y * lib.nn.sigmoid(x)
@@ -631,71 +401,3 @@ def vjp_function(lib, x, y):
 @op(2, same_shape)
 def jvp_function(lib, x, y):
     return Cube.apply(x, y) if lib is IN_FAD else x**3 * y
-
-
-# Views: their results alias their operand
-
-
-VIEW_INDICES = [{"i": i} for i in (0, -1, slice(1, None), slice(None, None, 2), None, ...)]
-
-
-@op(1, lambda x: is_inexact(x) and x.ndim and x.shape[0] >= 2, VIEW_INDICES, kind="view",
-    put=lambda x, new, i: x.at[i].set(new))  # fmt: skip
-def view_index(lib, x, i):
-    return x[i]
-
-
-@op(1, lambda x: is_inexact(x) and x.ndim == 2, kind="view", put=lambda x, new: new.T)
-def view_transpose(lib, x):
-    return x.T
-
-
-@op(1, lambda x: is_inexact(x) and x.ndim == 2, kind="view",
-    put=lambda x, new: new.reshape(x.shape))  # fmt: skip
-def view_reshape(lib, x):
-    return x.reshape(-1)
-
-
-# Writes in place: they change their first operand, and all that shares its memory
-
-
-def fits_into(x: Aval, v: Aval) -> bool:
-    """Whether ``v`` can be broadcast into ``x``."""
-    if not is_wide(x) or v.dtype != x.dtype or v.ndim > x.ndim:
-        return False
-    return all(m in (1, n) for m, n in zip(v.shape[::-1], x.shape[::-1], strict=False))
-
-
-@op(2, fits_into, kind="write", put=lambda lib, x, v: x + v)
-def add_(lib, x, v):
-    x.add_(v)
-
-
-@op(2, fits_into, kind="write", put=lambda lib, x, v: x * v)
-def multiply_(lib, x, v):
-    x.mul_(v)
-
-
-@op(2, fits_into, kind="write", put=lambda lib, x, v: x - 0.5 * v)
-def subtract_(lib, x, v):
-    x -= 0.5 * v
-
-
-@op(2, lambda x, v: fits_into(x, v) and x.ndim and x.shape[0] >= 2 and v.ndim < x.ndim,
-    [{"i": 0}, {"i": -1}, {"i": slice(1, None)}, {"i": ...}],
-    kind="write", put=lambda lib, x, v, i: x.at[i].set(v))  # fmt: skip
-def set_item_(lib, x, v, i):
-    x[i] = v
-
-
-@op(2, lambda x, v: fits_into(x, v) and x.ndim and x.shape[0] >= 2 and v.ndim < x.ndim,
-    [{"i": slice(0, 1)}, {"i": slice(None, None, 2)}],
-    kind="write", put=lambda lib, x, v, i: x.at[i].add(v))  # fmt: skip
-def add_item_(lib, x, v, i):
-    x[i] += v
-
-
-@op(2, lambda x, v: is_wide(x) and x.shape == v.shape and x.dtype == v.dtype, kind="write",
-    put=lambda lib, x, v: v)  # fmt: skip
-def copy_(lib, x, v):
-    x.copy_(v)

@@ -20,7 +20,7 @@ from fad.tensor import Tensor
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import directional, inner
 from fad.testing.laws import none_gradients, pullback, pushforward, violation
-from fad.testing.subjects import Call, Case, NotChecked, Violation, random_like, watched
+from fad.testing.subjects import Call, Case, NotChecked, Violation, like, random_like, watched
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
@@ -57,11 +57,11 @@ def _check_derivative(
     rng = np.random.default_rng(case.seed + 8)
     values = [jnp.asarray(x) for x in at]
     vs = [random_like(np.asarray(x), rng) for x in at]
-    numbers = _values(case, g)
     run = lambda *xs: g(list(xs))  # noqa: E731
     step, tolerance = case.precision.step, 10 * case.precision.coarse
-    if outer == "vjp":
-        outs, pull = vjp(run, *values)
+    outs, pull = vjp(run, *values) if outer == "vjp" else (run(*values), None)
+    numbers = lambda xs: like(outs, _values(case, g)(xs))  # noqa: E731
+    if pull is not None:
         ws = [random_like(np.asarray(bare(o)), rng) for o in outs]
         grads = bare(pull([jnp.asarray(w) for w in ws]))
     for i in range(len(at)):
@@ -97,7 +97,7 @@ def second_order(case: Case) -> Violations:
         for outer in ("vjp", "jvp"):
             try:
                 wrong = _check_derivative(case, g, at, outer)
-            except Exception as error:
+            except Exception as error:  # whatever a rule raises breaks the law, if it applies
                 try:
                     yield s.judge("second order", error, str(case))
                 except NotChecked as reason:
@@ -203,7 +203,7 @@ def higher_orders(case: Case, order: int) -> Violations:
                     if names[-1] == "vmap"
                     else _check_derivative(case, f, case.xs, names[-1])
                 )
-            except Exception as error:
+            except Exception as error:  # whatever a rule raises breaks the law
                 yield s.judge(f"order {length}", error, f"{case}; {' of '.join(reversed(names))}")
                 return
             if wrong is not None:
@@ -376,7 +376,7 @@ def _in_variants(
     for label, arrays in variants:
         try:
             other = Case(s, arrays, case.seed)
-        except Exception:  # forward does not take this
+        except Exception:  # forward, which may raise anything, does not take these
             continue
         if out_shapes is not None and [o.shape for o in other.outs] != out_shapes:
             continue
@@ -388,7 +388,7 @@ def _in_variants(
                 found = next(iter(check(other)), None)
             except NotChecked:
                 continue
-            except Exception as error:
+            except Exception as error:  # whatever a rule raises breaks the law, if it applies
                 try:
                     found = s.judge(law, error, f"{other}; {label}")
                 except NotChecked:

@@ -29,14 +29,18 @@ from fad.methods import asarray
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.tensor import Tensor
 from fad.testing.comparison import difference
-from fad.testing.operations import OPS
+from fad.testing.operations import OPERATIONS
 from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, leaves_of
+from fad.testing.steps import Op
+from fad.testing.writes import VIEWS_AND_WRITES
 from fad.views.making import stop_gradient
 
-__all__ = ["IN_PLACE", "MODES", "Program", "check_program", "result_of"]
+__all__ = ["IN_PLACE", "MODES", "OPS", "Program", "check_program", "result_of"]
 
 # Whether this version of fad has writes in place.
 IN_PLACE = hasattr(Tensor, "add_")
+
+OPS: dict[str, Op] = {**OPERATIONS, **VIEWS_AND_WRITES}
 
 Spec = tuple[tuple[int, ...], str]
 Step = tuple[str, tuple[int, ...], int]
@@ -48,7 +52,7 @@ class Program:
 
     ``floats`` are differentiated; ``others`` (integers and bools) are passed along. Values are
     numbered: the inputs, then the result of each step that has one. ``option`` is the number of the
-    options of the op in `fad.testing.operations.OPS`.
+    options of the op in `OPS`.
     """
 
     floats: tuple[Spec, ...]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fad import trees
 from fad.jaxapi import is_inexact
-from fad.testing.operations import OPS, Op
-from fad.testing.programs import IN_PLACE, Program, Spec, Step, result_of
+from fad.testing.programs import IN_PLACE, OPS, Program, Spec, Step, result_of
 from fad.testing.stacks import TRANSFORMS
+from fad.testing.steps import Op
 
 __all__ = ["arrays", "broadcasting_shapes", "in_dims", "out_dims", "programs", "pytrees", "shapes"]
 

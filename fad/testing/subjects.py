@@ -25,7 +25,7 @@ from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 from fad.user_rules import HOST_ERRORS
 
-__all__ = ["Call", "Case", "NotChecked", "Subject", "Violation", "watched"]
+__all__ = ["Call", "Case", "NotChecked", "Subject", "Violation", "like", "watched"]
 
 HERE = "fad.testing"
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic)
@@ -300,8 +300,8 @@ class Case:
         return [outs[k] for k in self.moving_outs]
 
     def numbers(self, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """`f` from arrays to arrays."""
-        return [bare(o) for o in self.f(*[jnp.asarray(x) for x in xs])]
+        """`f` from arrays to arrays, for finite differences."""
+        return like(self.ys, [bare(o) for o in self.f(*[jnp.asarray(x) for x in xs])])
 
     def pull(
         self, ws: Sequence[Any], wanted: Sequence[int] | None = None, explicit: bool = True
@@ -332,6 +332,13 @@ class Case:
         """Whether two trees differ by more than rounding."""
         t = self.precision.fine if tolerance is None else tolerance
         return difference(got, expected, t, t) is not None
+
+
+def like(shapes: Sequence[Any], found: list[np.ndarray]) -> list[np.ndarray]:
+    """``found``, whose shapes must be those of ``shapes``, or there are no finite differences."""
+    if [x.shape for x in found] != [x.shape for x in shapes]:
+        raise NotChecked("the shapes of the outputs change with the values of the arguments")
+    return found
 
 
 def random_like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -13,7 +13,7 @@ from fad import trees
 from fad.dispatch import followed, outlived
 from fad.errors import LevelError, StructureError, describe
 from fad.inplace import become, check_writable
-from fad.jaxapi import is_inexact
+from fad.jaxapi import array_type, is_inexact
 from fad.tape.record import ROOT, as_tensor
 from fad.tensor import Tensor
 from fad.views.making import shares
@@ -48,6 +48,8 @@ def enter(tree: Any) -> Any:
 
 def has_tensor(tree: Any) -> bool:
     """Whether there is a Tensor among the leaves, so that results are Tensors too."""
+    if type(tree) is tuple:
+        return any([has_tensor(x) for x in tree if type(x) is not array_type])
     return any(isinstance(x, Tensor) for x in trees.flatten(tree)[0])
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from fad import trees
 from fad.dispatch import below, map_tensors, outlived
-from fad.jaxapi import is_inexact
 from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
@@ -58,11 +57,11 @@ class LinearizeLevel(RecordingLevel):
             return map_tensors(lambda o: new_tensor(o, self), below(op, primals))
         out = below(op, primals)
         outs = out if type(out) is tuple else (out,)
-        tangent, operands = op.linear(mask, primals, outs)
+        tangent, operands, moving = op.linear(mask, primals, outs)
         results: list[Tensor] = []
         produced: list[int] = []
-        for o in outs:
-            if is_inexact(o.dtype):
+        for o, moves in zip(outs, moving, strict=True):
+            if moves:
                 produced.append(self.count)
                 results.append(self.variable(o))
             else:
