@@ -115,7 +115,7 @@ def test_every_library_is_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> Non
         return call
 
     # One repeat a turn, whatever the call takes.
-    monkeypatch.setattr(timing, "spend", lambda call, repeats: call() is not None)
+    monkeypatch.setattr(timing, "spend", lambda call, *rest: call() is not None)
     every = tuple(LIBRARIES)
     row = timing.measure(Scenario("work", "what", build, every), every, 3, 1.0)
     assert set(row.median) == set(row.first) == set(every)
