@@ -10,7 +10,7 @@ from benchmarks.scenarios import Scenario, Workload
 from benchmarks.tape import backward
 from benchmarks.transforms import derivatives
 
-__all__ = ["BLOCK", "RNN", "SCENARIOS", "transformer_block"]
+__all__ = ["BLOCK", "RNN", "SCENARIOS", "block", "rnn", "transformer_block"]
 
 HEADS = 4
 
@@ -48,7 +48,7 @@ def transformer_block(
     return xp.mean(x * x)
 
 
-def block(tokens: int, width: int) -> tuple[np.ndarray, ...]:
+def block(tokens: int = 8, width: int = 32) -> tuple[np.ndarray, ...]:
     """The inputs of a block."""
     draw = np.random.default_rng(2)
     norms = np.ones((4, width))
@@ -75,7 +75,7 @@ def rnn(xp: Any, h: Any, w: Any, u: Any, xs: Any) -> Any:
 
 
 _draw = np.random.default_rng(3)
-BLOCK = Workload("transformer block, 8 tokens of 32", transformer_block, block(8, 32))
+BLOCK = Workload("transformer block, 8 tokens of 32", transformer_block, block())
 RNN = Workload(
     "recurrent net, 50 steps of 16",
     rnn,

@@ -12,7 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from benchmarks import models
 from benchmarks.libraries import Library
 from benchmarks.scenarios import Scenario, small_net
 
@@ -56,24 +60,42 @@ PREPARE = {
 }
 
 
-def first_gradient(library: Library) -> Callable[[], float]:
-    code = f"""
+def first_gradient(*functions: Callable[..., Any]) -> Callable[[Library], Callable[[], float]]:
+    """The last of the functions makes inputs, the one before it is differentiated."""
+    *_, function, inputs = functions
+    source = "\n".join(inspect.getsource(f) for f in functions)
+
+    def build(library: Library) -> Callable[[], float]:
+        code = f"""
 from __future__ import annotations
 import time
 from typing import Any
 import numpy as np
 {PREPARE[library.name]}
-{inspect.getsource(small_net)}
-draw = np.random.default_rng(0)
-x, *weights = [asarray(draw.normal(size=s).astype(np.float32)) for s in [16] + [(16, 16)] * 6]
-gradient = grad(lambda x, *weights: small_net(xp, x, *weights))
+HEADS = {models.HEADS}
+{source}
+args = [asarray(a) for a in {inputs.__name__}()]
+gradient = grad(lambda *args: {function.__name__}(xp, *args))
 start = time.perf_counter()
-np.asarray(gradient(x, *weights))
+np.asarray(gradient(*args))
 print(time.perf_counter() - start)
 """
-    return lambda: run(code)
+        return lambda: run(code)
+
+    return build
 
 
+def net_inputs() -> list[np.ndarray]:
+    draw = np.random.default_rng(0)
+    return [draw.normal(size=s).astype(np.float32) for s in [(16,)] + [(16, 16)] * 6]
+
+
+FIRST = {
+    "small net": first_gradient(small_net, net_inputs),
+    "transformer block": first_gradient(
+        models.layer_norm, models.softmax, models.gelu, models.transformer_block, models.block
+    ),
+}
 STEP = {
     "fad": """
 import fad, fad.numpy as xp
@@ -124,15 +146,18 @@ SCENARIOS: list[Scenario] = [
         "s",
         turns=12,
     ),
-    Scenario(
-        "a fresh process",
-        "first grad of the small net",
-        first_gradient,
-        ("fad", "jax"),
-        {"jax": 1.0},
-        "s",
-        turns=6,
-    ),
+    *[
+        Scenario(
+            "a fresh process",
+            f"first grad of the {what}",
+            build,
+            ("fad", "jax"),
+            {"jax": 1.0},
+            "s",
+            6,
+        )
+        for what, build in FIRST.items()
+    ],
     Scenario(
         "training step, 256 × 32,768", "peak memory", peak, ("fad", "torch"), {"torch": 1.1}, "MB"
     ),
