@@ -22,10 +22,12 @@ import jax
 from fad import jaxapi, trees
 from fad.dispatch import bind, state
 from fad.errors import GradientError, describe
+from fad.jaxapi import array_type
 from fad.levels import BatchLevel, marker_of
 from fad.primitive import Primitive, aval_key, aval_of
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
 from fad.staging import StagedLevel, in_body, stage
+from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.tape.record import ROOT
 from fad.tensor import Tensor, new_tensor
@@ -73,6 +75,11 @@ class _Entry:
             at = tuple([len(fixed) + k for k in donated])
             self.donating = jax.jit(primitive.flat, donate_argnums=at)
 
+    @property
+    def is_pure(self) -> bool:
+        """Whether a call is no more than one run of the program on its arguments."""
+        return not self.fixed and not self.changed and self.primitive.jit
+
 
 class Compiled:
     """What `jit` returns. Called like the function; ``__wrapped__`` is the function itself."""
@@ -84,6 +91,7 @@ class Compiled:
         self._name = getattr(f, "__name__", "jit")
         self._arguments = arguments
         self._entries = Cache()
+        self._direct: dict[Any, tuple[Callable[..., Any], trees.PyTreeDef, Any]] = {}
         self._explains = explain
 
     def __repr__(self) -> str:
@@ -93,6 +101,17 @@ class Compiled:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bare = None if kwargs else _bare(args)
+        if bare is not None:
+            values, key, tensors = bare
+            direct = self._direct.get(key)
+            if direct is not None and direct[2] == jaxapi.trace_context():
+                call, structure, _ = direct
+                out = call(*values)
+                outs = list(out) if type(out) is tuple else [out]
+                if tensors:
+                    outs = [new_tensor(o, ROOT) for o in outs]
+                return trees.unflatten(structure, outs)
         leaves, rest, join = self._arguments.split(args, kwargs)
         key = (rest, aval_key(leaves), _surroundings())
         entry = self._entries.get(key)
@@ -120,6 +139,10 @@ class Compiled:
             count = len(outs) - len(entry.changed)
             write_back([leaves[k] for k in entry.changed], outs[count:], "jit")
             outs = outs[:count]
+        elif bare is not None and not self._arguments.declared and entry.is_pure:
+            if len(self._direct) >= _DIRECT:
+                self._direct.clear()
+            self._direct[bare[1]] = entry.primitive.call, entry.structure, jaxapi.trace_context()
         return trees.unflatten(entry.structure, outs)
 
     def _trace(
@@ -246,6 +269,7 @@ class Compiled:
     def clear_cache(self) -> None:
         """Forget every compiled program."""
         self._entries.clear()
+        self._direct.clear()
 
 
 def jit(
@@ -297,6 +321,34 @@ def jit(
         return Compiled(f, Arguments(f, "jit", *options), explain)
 
     return decorate if f is None else decorate(f)
+
+
+_DIRECT = 256  # kept for each function
+
+
+def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
+    """Arrays, and untracked Tensors as theirs, with a key for the program beside JAX's settings, where
+    nothing is around the call; and whether there are Tensors among them.
+
+    This is the way of most calls, and the short one: there is nothing to flatten, to record or to
+    write back, so XLA's own call is most of the time.
+    """
+    if state.levels or state.body is not None or state.inference is not None or anomaly.watch:
+        return None
+    values: list[Any] = []
+    key: list[Any] = [state.blocked, state.floor, bool(state.saved_hooks)]
+    tensors = False
+    for a in args:
+        if type(a) is Tensor:
+            if a._level is not ROOT or a._requires_grad or a.meta is not None:
+                return None
+            a = a._value
+            tensors = True
+        if type(a) is not array_type:
+            return None
+        values.append(a)
+        key.append(a.aval)
+    return values, tuple(key), tensors
 
 
 def _surroundings() -> tuple[Any, ...]:

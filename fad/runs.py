@@ -27,7 +27,6 @@ What keeps this the same as running each operation at once:
 
 from __future__ import annotations
 
-import collections
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -42,15 +41,15 @@ from fad.dispatch import Level, state
 from fad.errors import LevelError
 from fad.jaxapi import array_type
 from fad.primitive import SCALARS, Primitive, aval_of, constant, struct_of
+from fad.structures import Structures, budget
 from fad.tensor import Pending, Tensor, settled
 
-__all__ = ["Budget", "Run", "budget", "cache_info", "clear_cache"]
+__all__ = ["Run", "cache_info", "clear_cache"]
 
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
 REPEATS = 2  # runs with a structure before it is compiled
 CAPACITY = 512  # structures remembered
-ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled runs have saved so far
 SAVED_PER_STEP = 5e-6  # seconds that a compiled run saves, for each step
 
 
@@ -87,58 +86,17 @@ class RunLevel(Level):
 Pending._level = RunLevel()  # type: ignore[misc]
 
 
-class Budget:
-    """Time spent on compiling, and time that what was compiled has saved.
-
-    A compilation costs as much as hundreds of runs step by step. So the first may exceed the second by
-    `ALLOWANCE` seconds, no more: a program whose structure never repeats pays that at most, once.
-    """
-
-    __slots__ = ("saved", "spent")
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        self.spent = 0.0
-        self.saved = 0.0
-
-    def allows(self) -> bool:
-        return self.spent < self.saved + ALLOWANCE
-
-
-budget = Budget()
-
-
-class _Entry:
-    """What is known of one structure."""
-
-    __slots__ = ("compiled", "count", "refused")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.compiled: Any = None
-        self.refused = False
-
-
-_entries: collections.OrderedDict[Any, _Entry] = collections.OrderedDict()
-_lock = threading.Lock()
-_hits = 0
+_structures = Structures(CAPACITY)
 
 
 def cache_info() -> dict[str, int]:
     """How many structures are remembered, how many of them are compiled, and how often those ran."""
-    with _lock:
-        ready = sum(e.compiled is not None for e in _entries.values())
-        return {"structures": len(_entries), "compiled": ready, "hits": _hits}
+    return _structures.info()
 
 
 def clear_cache() -> None:
     """Forget all structures and what was compiled of them."""
-    global _hits
-    with _lock:
-        _entries.clear()
-        _hits = 0
+    _structures.clear()
 
 
 class _Settings:
@@ -353,23 +311,12 @@ class Run:
 
     def _compiled(self, held: tuple[bool, ...]) -> list[Any] | None:
         """The outputs that are held, from one compiled program; None if there is none."""
-        global _hits
         steps, operands = self.steps, self.operands
-        key = (self.settings, tuple(steps), held, tuple(self.avals))
-        with _lock:
-            entry = _entries.get(key)
-            if entry is None:
-                entry = _entries[key] = _Entry()
-                if len(_entries) > CAPACITY:
-                    _entries.popitem(last=False)
-            else:
-                _entries.move_to_end(key)
-            entry.count += 1
+        entry = _structures.seen((self.settings, tuple(steps), held, tuple(self.avals)))
         found: list[Any]
-        if entry.compiled is not None:
-            _hits += 1
-            budget.saved += SAVED_PER_STEP * len(steps)
-            found = entry.compiled(*operands)
+        if entry.program is not None:
+            _structures.ran(SAVED_PER_STEP * len(steps))
+            found = entry.program(*operands)
             return found
         if entry.refused or not (self.hot or entry.count > REPEATS) or not budget.allows():
             return None
@@ -382,7 +329,7 @@ class Run:
             return None
         finally:
             budget.spent += time.perf_counter() - began
-        entry.compiled = compiled
+        entry.program = compiled
         return found
 
 

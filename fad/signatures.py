@@ -110,6 +110,11 @@ class Arguments:
         """Whether any argument is donated."""
         return bool(self.donated_nums or self.donated_names)
 
+    @property
+    def declared(self) -> bool:
+        """Whether any argument is static or donated."""
+        return bool(self.nums or self.names or self.donates)
+
     def split(
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[list[Any], tuple[Any, ...], Callable[[Sequence[Any]], tuple[Any, Any]]]:

@@ -46,6 +46,8 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
     """Put ``leaves`` back into ``structure``."""
     if structure == LEAF:
         return leaves[0]
+    if structure == _tuple_of(len(leaves)):
+        return tuple(leaves)
     return tree_util.tree_unflatten(structure, leaves)
 
 

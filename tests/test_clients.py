@@ -266,15 +266,17 @@ def solve(act, rate, adjoint, diffrax):
     ).ys[-1]
 
 
-@pytest.mark.parametrize(
-    ("F", "adjoint"),
+@pytest.mark.sweep(
+    "case",
     [
         (Swish, "RecursiveCheckpointAdjoint"),
         (SwishForward, "BacksolveAdjoint"),
         (Swish, "ForwardMode"),
     ],
+    sample=2,
 )
-def test_diffrax_differentiates_through_a_function(F, adjoint):
+def test_diffrax_differentiates_through_a_function(case):
+    F, adjoint = case
     diffrax = pytest.importorskip("diffrax")
     kind = getattr(diffrax, adjoint)()
     rates = jnp.array([0.7, 1.3])

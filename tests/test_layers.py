@@ -34,6 +34,7 @@ LAYERS = [
     "graph",
     "captures",
     "primitive",
+    "structures",
     "runs",
     "tape",
     "tape.grad_mode",

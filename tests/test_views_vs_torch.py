@@ -44,13 +44,17 @@ def is_torch_alone(line: str, message: str) -> bool:
 
 
 def is_hook_of_view(lines: list[str], at: int) -> bool:
-    """Whether a hook is put on a view made under no_grad, which PyTorch says requires grad, as its base."""
+    """Whether a hook is put on a view made under no_grad, or on one of it.
+
+    PyTorch says that such a view requires grad, as its base does, though no gradient arrives there.
+    """
     hook = re.search(r"(v\d+)\.(register_hook|retain_grad)", lines[at])
     if hook is None:
         return False
     env = leaves_of("torch")
     programs.run(lines[:at], env, RuntimeError)
-    return bool(env[hook[1]]._is_view() and env[hook[1]].grad_fn is None)
+    unrecorded = any([re.match(r"with no_grad\(\): v\d+ = ", line) for line in lines[:at]])
+    return unrecorded and env[hook[1]]._is_view()
 
 
 def where(raised: tuple[int, str] | None) -> int | None:
@@ -152,7 +156,7 @@ def text(lines: list[str]) -> str:
     return "\n" + "\n".join(lines)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(2, 9))
 def test_programs_agree_with_torch(rng: random.Random, length: int) -> None:
     check(programs.Writer(rng).program(length))

@@ -15,8 +15,6 @@ Inside of a transform the pass waits with the operations before it, and is compi
 
 from __future__ import annotations
 
-import collections
-import threading
 import time
 from collections.abc import Container, Sequence
 from typing import Any, Self
@@ -27,7 +25,7 @@ from fad import runs
 from fad.dispatch import below, state
 from fad.graph import AccumulateGrad, Node
 from fad.primitive import Primitive
-from fad.runs import budget
+from fad.structures import Structure, Structures, budget
 from fad.tape.record import PrimitiveNode
 from fad.tape.saved import versions_of
 from fad.tensor import bottom
@@ -79,38 +77,19 @@ class compiled:
         clear_cache()
 
 
-class _Entry:
-    """What is known of one structure."""
-
-    __slots__ = ("count", "primitive", "refused", "wanted")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.primitive: Primitive | None = None
-        self.wanted: tuple[int | None, ...] = ()
-        self.refused = False
-
-
-_entries: collections.OrderedDict[tuple[int, ...], _Entry] = collections.OrderedDict()
-_lock = threading.Lock()
-_hits = 0
+_structures = Structures(CAPACITY)
 
 
 def cache_info() -> dict[str, int]:
     """How many structures are remembered, how many of them are compiled, and how often those ran."""
-    with _lock:
-        ready = sum(e.primitive is not None for e in _entries.values())
-        return {"structures": len(_entries), "compiled": ready, "hits": _hits}
+    return _structures.info()
 
 
 def clear_cache() -> None:
     """Forget all structures and compiled passes."""
-    global _hits
-    with _lock:
-        _entries.clear()
-        _hits = 0
-    budget.reset()
+    _structures.clear()
     runs.clear_cache()
+    budget.reset()
 
 
 class Pass:
@@ -119,7 +98,7 @@ class Pass:
     __slots__ = ("captures", "entry", "fresh", "operands", "order")
 
     def __init__(
-        self, entry: _Entry, order: list[Node], captures: Any, operands: list[Any], fresh: bool
+        self, entry: Structure, order: list[Node], captures: Any, operands: list[Any], fresh: bool
     ) -> None:
         self.entry = entry
         self.order = order
@@ -129,9 +108,8 @@ class Pass:
 
     def run(self) -> list[Any] | None:
         """Gradients for the captures; None if the pass cannot be compiled after all."""
-        global _hits
         entry = self.entry
-        primitive = entry.primitive
+        primitive = entry.program
         if primitive is None:
             return None
         if self.fresh:
@@ -139,13 +117,12 @@ class Pass:
             try:
                 out = below(primitive, self.operands)
             except Exception:  # rules of users run here: node by node, their error names its place
-                entry.primitive, entry.refused = None, True
+                entry.program, entry.refused = None, True
                 return None
             finally:
                 budget.spent += time.perf_counter() - started
         else:
-            _hits += 1
-            budget.saved += SAVED_PER_NODE * len(self.order)
+            _structures.ran(SAVED_PER_NODE * len(self.order))
             out = below(primitive, self.operands)
         outs = out if type(out) is tuple else (out,)
         return [None if k is None else outs[k] for k in entry.wanted]
@@ -190,21 +167,12 @@ def prepare(
         if values is None:  # another thread has just run the pass, and freed it
             return None
         operands += values
-    signature = tuple(key)
-    with _lock:
-        entry = _entries.get(signature)
-        if entry is None:
-            entry = _entries[signature] = _Entry()
-            if len(_entries) > CAPACITY:
-                _entries.popitem(last=False)
-        else:
-            _entries.move_to_end(signature)
-        entry.count += 1
-        fresh = entry.primitive is None
-        if fresh:
-            if entry.refused or entry.count <= REPEATS or not budget.allows():
-                return None
-            _build(entry, order, index, [e for e, _ in roots], captures)
+    entry = _structures.seen(tuple(key))
+    fresh = entry.program is None
+    if fresh:
+        if entry.refused or entry.count <= REPEATS or not budget.allows():
+            return None
+        _build(entry, order, index, [e for e, _ in roots], captures)
     operands += [ct for _, ct in roots]
     return Pass(entry, order, captures, operands, fresh)
 
@@ -260,7 +228,7 @@ def _sequence_nr(node: Node) -> int:
 
 
 def _build(
-    entry: _Entry,
+    entry: Structure,
     order: Sequence[Node],
     index: dict[Node, int],
     roots: Sequence[tuple[Node, int]],
@@ -319,4 +287,4 @@ def _build(
         entry.refused = True
         return
     lazy = all([s[1].primitive.lazy for s in steps])
-    entry.primitive = Primitive("backward", backward, lazy=lazy, hot=True)
+    entry.program = Primitive("backward", backward, lazy=lazy, hot=True)

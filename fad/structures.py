@@ -1,0 +1,91 @@
+"""Structures that come back: what is remembered of each, and how much time compiling them may take."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Hashable
+from typing import Any
+
+__all__ = ["Structure", "Structures", "budget"]
+
+ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled code has saved so far
+
+
+class Budget:
+    """Time spent on compiling, and time that what was compiled has saved.
+
+    A compilation costs as much as hundreds of runs step by step. So the first may exceed the second by
+    `ALLOWANCE` seconds, no more: a program whose structure never repeats pays that at most, once.
+    """
+
+    __slots__ = ("saved", "spent")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.spent = 0.0
+        self.saved = 0.0
+
+    def allows(self) -> bool:
+        return self.spent < self.saved + ALLOWANCE
+
+
+budget = Budget()
+
+
+class Structure:
+    """What is known of one structure: how often it was seen, what was compiled for it (``program``, and
+    ``wanted``, which of its results are asked for), or that it cannot be compiled.
+    """
+
+    __slots__ = ("count", "program", "refused", "wanted")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.program: Any = None
+        self.wanted: tuple[int | None, ...] = ()
+        self.refused = False
+
+
+class Structures:
+    """A bounded table of structures, safe between threads; the one not seen for longest goes first."""
+
+    __slots__ = ("_capacity", "_found", "_hits", "_lock")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._found: collections.OrderedDict[Hashable, Structure] = collections.OrderedDict()
+        self._lock = threading.Lock()
+        self._hits = 0
+
+    def seen(self, key: Hashable) -> Structure:
+        """The structure of ``key``, which has come once more."""
+        with self._lock:
+            found = self._found.get(key)
+            if found is None:
+                found = self._found[key] = Structure()
+                if len(self._found) > self._capacity:
+                    self._found.popitem(last=False)
+            else:
+                self._found.move_to_end(key)
+            found.count += 1
+            return found
+
+    def ran(self, seconds: float) -> None:
+        """Note that a compiled program ran, which saved so much time."""
+        self._hits += 1
+        budget.saved += seconds
+
+    def info(self) -> dict[str, int]:
+        """How many structures are remembered, how many of them are compiled, and how often those ran."""
+        with self._lock:
+            ready = sum(s.program is not None for s in self._found.values())
+            return {"structures": len(self._found), "compiled": ready, "hits": self._hits}
+
+    def clear(self) -> None:
+        """Forget all structures, and what was compiled for them."""
+        with self._lock:
+            self._found.clear()
+            self._hits = 0
