@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 import fad
 from benchmarks.libraries import Library
 from benchmarks.scenarios import SMALL_NET, Scenario
@@ -19,6 +21,7 @@ RULES: Sequence[Callable[[Any, Any, Any], Any]] = (
     lambda xp, x, w: x / (1.0 + x * x),
     lambda xp, x, w: xp.exp(-x * x) * x,
 )
+NORM = float(np.linalg.norm(SMALL_NET.inputs[0]))
 TOTAL = 40  # steps of the two loops in a call: as much work in each, never the same
 
 
@@ -31,7 +34,7 @@ def changing(xp: Any, x: Any, w: Any, choices: Sequence[int]) -> Any:
 
 def halving(xp: Any, x: Any, w: Any, choices: Sequence[int]) -> Any:
     """As many steps as the values ask for, which are read in each: the scale decides how many."""
-    x = x / xp.sqrt(xp.sum(x * x)) * 2.0 ** (len(choices) - 0.5)
+    x = x * (2.0 ** (len(choices) - 0.5) / NORM)
     steps = 0
     while xp.sum(x * x) > 1.0:
         x = RULES[2](xp, x, w) * 0.625 + (RULES[choices[steps]](xp, x, w) * 1e-3)
@@ -49,11 +52,13 @@ def loops(
         x, w = (library.asarray(a) for a in SMALL_NET.inputs[:2])
 
         def call() -> Any:
+            choices = list(range(len(RULES))) * (TOTAL // len(RULES))
+            random_state.shuffle(choices)
             length = random_state.randrange(TOTAL // 4, TOTAL // 2)
-            results = []
-            for count in (length, TOTAL - length):
-                choices = random_state.choices(range(len(RULES)), k=2 * count)
-                results.append(differentiate(library, function, x, w, choices[:count]))
+            results = [
+                differentiate(library, function, x, w, part)
+                for part in (choices[:length], choices[length:])
+            ]
             return tuple(results)
 
         return call
