@@ -7,6 +7,7 @@ refused here, at import, with the range that works.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "evaluate_equation",
     "float0",
     "inner_jaxprs",
+    "is_committed",
     "is_inexact",
     "is_tracing",
     "jaxpr_as_fun",
@@ -108,6 +110,11 @@ def is_concrete(x: Any) -> bool:
 def trace_context() -> Any:
     """What of JAX's settings and surroundings a trace depends on; hashable."""
     return _config.trace_context()
+
+
+is_committed: Callable[[Any], bool] = operator.attrgetter(
+    "_committed"
+)  # to its device, by the user
 
 
 def checks_numbers() -> bool:

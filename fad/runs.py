@@ -27,6 +27,7 @@ What keeps this the same as running each operation at once:
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ import jax.numpy as jnp
 from fad import jaxapi
 from fad.dispatch import Level, state
 from fad.errors import LevelError
-from fad.jaxapi import array_type
+from fad.jaxapi import array_type, is_committed
 from fad.primitive import SCALARS, Primitive, aval_of, constant, struct_of
 from fad.structures import Structures, budget
 from fad.tensor import Pending, Tensor, settled
@@ -248,6 +249,8 @@ class Run:
             return None
         if a.sharding not in _plain and not _is_plain(a.sharding):
             return None
+        if is_committed(a) and _several_devices():  # what it is run with would be committed too
+            return None
         place = self.places[id(a)] = len(self.operands)
         self.operands.append(a)
         self.avals.append(a.aval)
@@ -273,8 +276,9 @@ class Run:
         """Compute ``p``: with all else that waits, or for a thread that the run does not belong to."""
         if self.owner == threading.get_ident():
             self.finish()
+        steps, operands = self.steps, self.operands
         if p.run is not None:
-            p._value = _step_by_step(self.steps, self.operands)[p.index]
+            p._value = _step_by_step(steps, operands)[p.index]
             p.run = None
 
     def finish(self) -> None:
@@ -308,6 +312,8 @@ class Run:
             if h:
                 c._value = next(it)
                 c.run = None
+        # Nothing here is needed any more, and cells that nobody holds refer back to the run.
+        self.cells, self.steps, self.operands, self.scalars = [], [], [], []
 
     def _compiled(self, held: tuple[bool, ...]) -> list[Any] | None:
         """The outputs that are held, from one compiled program; None if there is none."""
@@ -352,6 +358,11 @@ def _is_plain(sharding: Any) -> bool:
     if plain:
         _plain.add(sharding)
     return plain
+
+
+@functools.cache
+def _several_devices() -> bool:
+    return jax.local_device_count() > 1
 
 
 def _step_by_step(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any]) -> list[Any]:
