@@ -98,6 +98,7 @@ EXCUSES: dict[str, tuple[Kind, str]] = {
     "lax.random_gamma_grad": (Kind.FORWARD_ONLY, _LOOP),
     "lax.scaled_dot": (Kind.NO_DERIVATIVE, _NO_RULE),
     "lax.sign": (Kind.AS_IN_JAX, _STEPS),
+    "lax.zeta": (Kind.NO_DERIVATIVE, _NO_RULE),
     "numpy.linalg.eig": (Kind.NO_DERIVATIVE, _EIG),
     "numpy.linalg.eigvals": (Kind.NO_SECOND, _EIG),
     "numpy.nextafter": (Kind.NO_DERIVATIVE, _NO_RULE),
