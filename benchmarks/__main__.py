@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import track
 
-from benchmarks import bridge
+from benchmarks import growth
 from benchmarks.libraries import LIBRARIES
 from benchmarks.report import as_json, environment, table
-from benchmarks.scenarios import SCENARIOS
-from benchmarks.timing import measure
+from benchmarks.suite import TABLES
+from benchmarks.timing import Measurement, measure
+
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def main() -> int:
@@ -28,8 +30,20 @@ def main() -> int:
         default=list(LIBRARIES),
         help="which to run",
     )
-    parser.add_argument("--rounds", type=int, default=15, help="turns that each library gets")
-    parser.add_argument("--seconds", type=float, default=0.02, help="length of a turn")
+    parser.add_argument("--rounds", type=int, default=40, help="turns that each library gets")
+    parser.add_argument("--seconds", type=float, default=0.004, help="length of a turn")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=15.0,
+        help="seconds after which a scenario gets no more turns",
+    )
+    parser.add_argument(
+        "--clock",
+        choices=list(CLOCKS),
+        default="wall",
+        help="cpu: the CPU time of all threads, for a machine that others use too",
+    )
     parser.add_argument(
         "--torch-threads",
         type=int,
@@ -38,29 +52,51 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     parser.add_argument("--check", action="store_true", help="fail where a bound is not kept")
+    parser.add_argument(
+        "--growth", action="store_true", help="how costs grow with depth, nesting and batches, too"
+    )
     options = parser.parse_args()
-    scenarios = [
-        scenario for scenario in (*SCENARIOS, *bridge.SCENARIOS) if options.only in scenario.name
-    ]
+    tables = {
+        title: [scenario for scenario in scenarios if options.only in scenario.name]
+        for title, scenarios in TABLES.items()
+    }
     if options.list:
-        print("\n".join(scenario.name for scenario in scenarios))
+        print("\n".join(scenario.name for scenarios in tables.values() for scenario in scenarios))
         return 0
-    if not scenarios:
+    if not any(tables.values()):
         parser.error(f"no scenario's name contains {options.only!r}; see --list")
 
     torch.set_num_threads(options.torch_threads)
     console = Console()
     # A file or a pipe is as wide as the table needs.
-    console.width = console.width if console.is_terminal else 120
-    measurements = [
-        measure(scenario, options.libraries, options.rounds, options.seconds)
-        for scenario in track(scenarios, "measuring", console=console, transient=True)
-    ]
-    console.print(table(measurements, options.libraries))
+    console.width = console.width if console.is_terminal else 140
+    measurements: list[Measurement] = []
+    for title, scenarios in tables.items():
+        if scenarios:
+            with console.status(title):
+                rows = [
+                    measure(
+                        scenario,
+                        options.libraries,
+                        options.rounds,
+                        options.seconds,
+                        options.limit,
+                        CLOCKS[options.clock],
+                    )
+                    for scenario in scenarios
+                ]
+            console.print(table(title, rows, options.libraries))
+            measurements += rows
+    written = {"clock": options.clock, **as_json(measurements)}
+    if options.growth:
+        series = growth.every()
+        for one in series:
+            console.print(growth.table(one))
+        written["growth"] = growth.as_json(series)
     console.print(", ".join(f"{name} {value}" for name, value in environment().items()))
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(as_json(measurements), indent=2, ensure_ascii=False))
+        options.json.write_text(json.dumps(written, indent=2, ensure_ascii=False))
     missed = [row for row in measurements if row.missed]
     for row in missed:
         console.print(f"[red]bound not kept[/]: {row.scenario.name} against {row.missed}")

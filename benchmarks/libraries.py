@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ import torch
 import fad
 import fad.numpy as fnp
 
-__all__ = ["FAD", "JAX", "LIBRARIES", "TORCH", "Library"]
+__all__ = ["FAD", "JAX", "LIBRARIES", "NODES", "TORCH", "Library"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Library:
     """One library: its array functions, its transforms, and how to wait for a result.
 
     `grad`, `jvp`, `vmap` and `hessian` are called with positional arguments only, in the order that
-    the three libraries share: `vmap(f, in_dims, out_dims)`, `jvp(f, primals, tangents)`.
+    the three libraries share: `vmap(f, in_dims, out_dims)`, `jvp(f, primals, tangents)`. Calls are made
+    inside of `around()`.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Library:
     hessian: Callable[..., Any]
     wait: Callable[[Any], Any]
     versions: Mapping[str, str]
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 FAD = Library(
@@ -52,7 +55,7 @@ FAD = Library(
 )
 TORCH = Library(
     name="torch",
-    title="torch.func",
+    title="PyTorch",
     numpy=torch,
     asarray=torch.from_numpy,
     grad=torch.func.grad,
@@ -64,7 +67,7 @@ TORCH = Library(
 )
 JAX = Library(
     name="jax",
-    title="eager JAX",
+    title="JAX",
     numpy=jnp,
     asarray=jnp.asarray,
     grad=jax.grad,
@@ -74,4 +77,8 @@ JAX = Library(
     wait=jax.block_until_ready,
     versions={"jax": jax.__version__, "jaxlib": jaxlib.__version__},
 )
-LIBRARIES = {library.name: library for library in (FAD, TORCH, JAX)}
+# fad as it is without compiled passes and without operations that wait for each other.
+NODES = replace(
+    FAD, name="nodes", title="fad node by node", around=lambda: fad.autograd.compiled(False)
+)
+LIBRARIES = {library.name: library for library in (FAD, TORCH, JAX, NODES)}

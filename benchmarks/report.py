@@ -43,50 +43,73 @@ def environment() -> dict[str, Any]:
     }
 
 
-def table(measurements: Sequence[Measurement], libraries: Sequence[str]) -> Table:
-    """One row a Scenario: microseconds in each library, and fad's time over the others'."""
-    others = [name for name in libraries if name != "fad"]
-    made = Table(title="microseconds a call, medians; ratios below 1 are in fad's favour")
+FACTORS = {
+    "µs": 1e6
+}  # of what a table shows to what was measured; other units are shown as they are
+
+
+def table(title: str, measurements: Sequence[Measurement], libraries: Sequence[str]) -> Table:
+    """One row a Scenario: what it takes in each library, and fad's share of the others'."""
+    shown = [name for name in libraries if any(name in row.median for row in measurements)]
+    others = [name for name in shown if name != "fad"]
+    made = Table(
+        title=f"{title}: the fastest of short turns, and ratios of them; below 1 fad takes less"
+    )
     made.add_column("work", no_wrap=True)
-    made.add_column("transform", no_wrap=True)
-    for name in libraries:
+    made.add_column("what", no_wrap=True)
+    made.add_column("unit", no_wrap=True)
+    for name in shown:
         made.add_column(LIBRARIES[name].title, justify="right")
     for name in others:
-        made.add_column(f"fad / {LIBRARIES[name].title}", justify="right")
+        made.add_column(f"/ {LIBRARIES[name].title}", justify="right", no_wrap=True)
     previous = None
     for row in measurements:
-        if previous not in (None, row.scenario.work):
+        scenario = row.scenario
+        if previous not in (None, scenario.work):
             made.add_section()
-        work = row.scenario.work if row.scenario.work != previous else ""
-        previous = row.scenario.work
-        times = [f"{row.median[k] * 1e6:,.0f}" if k in row.median else "-" for k in libraries]
-        made.add_row(work, row.scenario.what, *times, *(ratio(row, other) for other in others))
+        work = scenario.work if scenario.work != previous else ""
+        previous = scenario.work
+        values = [amount(row, name) for name in shown]
+        ratios = [ratio(row, other) for other in others]
+        made.add_row(work, scenario.what, scenario.unit, *values, *ratios)
     return made
 
 
+def amount(row: Measurement, name: str) -> str:
+    if name not in row.fastest:
+        return "-"
+    value = row.fastest[name] * FACTORS.get(row.scenario.unit, 1.0)
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
+
+
 def ratio(row: Measurement, other: str) -> str:
+    """The ratio; with the bound behind it, where there is one."""
     value = row.ratio(other)
     if value is None:
         return "-"
     text = f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
-    if other in row.missed:
-        return f"[red]{text} > {row.scenario.bounds[other]}[/]"
-    return f"[green]{text}[/]" if value < 1 else text
+    if other not in row.scenario.bounds:
+        return text
+    colour, sign = ("red", ">") if other in row.missed else ("green", "≤")
+    return f"[{colour}]{text} {sign} {row.scenario.bounds[other]}[/]"
 
 
 def as_json(measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """All that was measured, with machine and versions."""
     return {
         "environment": environment(),
-        "unit": "seconds",
+        "statistic": "fastest",
         "measurements": [
             {
                 "work": row.scenario.work,
                 "what": row.scenario.what,
+                "unit": "s" if row.scenario.unit == "µs" else row.scenario.unit,
                 "median": row.median,
                 "fastest": row.fastest,
                 "first call": row.first,
                 "ratios": {k: row.ratio(k) for k in row.median if k != "fad"},
                 "bounds": dict(row.scenario.bounds),
+                "missed": row.missed,
             }
             for row in measurements
         ],

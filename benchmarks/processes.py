@@ -1,0 +1,168 @@
+"""What a fresh process pays: importing, the first derivative of a function, memory of a large step.
+
+Each call starts a Python process and returns what it prints. JAX's cache of compiled programs on disk is
+off: nothing is compiled yet.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import models
+from benchmarks.libraries import Library
+from benchmarks.scenarios import Scenario, small_net
+
+__all__ = ["SCENARIOS", "run"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(code: str) -> float:
+    """The number that a fresh process prints."""
+    unwanted = (
+        "JAX_COMPILATION_CACHE",
+        "PYTHONDONTWRITEBYTECODE",
+    )  # modules are compiled once, too
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"a process of the benchmarks failed:\n{done.stderr}")
+    return float(done.stdout)
+
+
+IMPORTS = {"fad": "import fad", "jax": "import jax, jax.numpy"}
+
+
+def importing(library: Library) -> Callable[[], float]:
+    code = f"""
+import time
+start = time.process_time()
+{IMPORTS[library.name]}
+print(time.process_time() - start)
+"""
+    return lambda: run(code)
+
+
+PREPARE = {
+    "fad": "import fad, fad.numpy as xp; import jax.numpy as jnp; asarray, grad = jnp.asarray, fad.grad",
+    "jax": "import jax, jax.numpy as xp; asarray, grad = xp.asarray, jax.grad",
+}
+
+
+def first_gradient(*functions: Callable[..., Any]) -> Callable[[Library], Callable[[], float]]:
+    """The last of the functions makes inputs, the one before it is differentiated."""
+    *_, function, inputs = functions
+    source = "\n".join(inspect.getsource(f) for f in functions)
+
+    def build(library: Library) -> Callable[[], float]:
+        code = f"""
+from __future__ import annotations
+import time
+from typing import Any
+import numpy as np
+{PREPARE[library.name]}
+HEADS = {models.HEADS}
+{source}
+args = [asarray(a) for a in {inputs.__name__}()]
+gradient = grad(lambda *args: {function.__name__}(xp, *args))
+start = time.perf_counter()
+np.asarray(gradient(*args))
+print(time.perf_counter() - start)
+"""
+        return lambda: run(code)
+
+    return build
+
+
+def net_inputs() -> list[np.ndarray]:
+    draw = np.random.default_rng(0)
+    return [draw.normal(size=s).astype(np.float32) for s in [(16,)] + [(16, 16)] * 6]
+
+
+FIRST = {
+    "small net": first_gradient(small_net, net_inputs),
+    "transformer block": first_gradient(
+        models.layer_norm, models.softmax, models.gelu, models.transformer_block, models.block
+    ),
+}
+STEP = {
+    "fad": """
+import fad, fad.numpy as xp
+make = lambda a: fad.tensor(a, requires_grad=True)
+""",
+    "torch": """
+import torch, torch as xp
+torch.set_num_threads(1)
+make = lambda a: torch.tensor(a, requires_grad=True)
+""",
+}
+
+
+def peak(library: Library) -> Callable[[], float]:
+    """How much more memory the process has at most while steps run with large arrays (on Linux)."""
+    code = f"""
+from __future__ import annotations
+from pathlib import Path
+from typing import Any
+import numpy as np
+{STEP[library.name]}
+{inspect.getsource(small_net)}
+draw = np.random.default_rng(0)
+weights = [make(draw.normal(size=(256, 256)).astype(np.float32) / 16) for _ in range(6)]
+def step(columns):
+    x = make(np.ones((256, columns), np.float32))
+    for _ in range(4):
+        small_net(xp, x, *weights).backward()
+        x.grad = None
+        for w in weights:
+            float(xp.sum(w.grad))
+            w.grad = None
+step(8)
+def status(field):  # in kB
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+before = status("VmRSS")
+step(32768)
+print((status("VmHWM") - before) * 1024 / 1e6)
+"""
+    return lambda: run(code)
+
+
+SCENARIOS: list[Scenario] = [
+    Scenario(
+        "a fresh process",
+        "import, CPU time; JAX with jax.numpy",
+        importing,
+        ("fad", "jax"),
+        {"jax": 1.15},
+        "s",
+        turns=8,
+    ),
+    *[
+        Scenario(
+            "a fresh process",
+            f"first grad of the {what}",
+            build,
+            ("fad", "jax"),
+            {"jax": 1.0},
+            "s",
+            4,
+        )
+        for what, build in FIRST.items()
+    ],
+    Scenario(
+        "training step, 256 × 32,768", "peak memory", peak, ("fad", "torch"), {"torch": 1.1}, "MB"
+    ),
+]

@@ -1,0 +1,21 @@
+"""All Scenarios, in the tables that they are printed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks import bridge, loops, memory, models, processes, tape, traced, transforms
+from benchmarks.scenarios import Scenario
+
+__all__ = ["ALL", "TABLES"]
+
+TABLES: Mapping[str, Sequence[Scenario]] = {
+    "eager transforms": transforms.SCENARIOS,
+    "the tape": tape.SCENARIOS,
+    "traced code": [*traced.SCENARIOS, *bridge.SCENARIOS],
+    "other work": models.SCENARIOS,
+    "loops that change": loops.SCENARIOS,
+    "fresh processes": processes.SCENARIOS,
+    "memory": memory.SCENARIOS,
+}
+ALL: Sequence[Scenario] = [scenario for rows in TABLES.values() for scenario in rows]
