@@ -26,7 +26,7 @@ import fad.nn
 import fad.scipy
 from fad import twins
 from fad.namespace import Op
-from fad.testing import Report, assert_same_program, check_function
+from fad.testing import Report, assert_same_program, check_function, difference
 from fad.testing.functions import FUNCTIONS, Cube, Swish
 from fad.testing.stacks import IN_JAX, apply_stack
 
@@ -63,6 +63,8 @@ class Kind(enum.Enum):
 
     NO_DERIVATIVE = "under jax.vjp it raises: values are checked, alone and under vmap and jit"
     FORWARD_ONLY = "under jax.vjp it raises, under jax.jvp it does not: tangents are checked too"
+    VALUES_ALONE = "under jax.vjp and jax.vmap it raises: values are checked, alone and under jit"
+    NO_VMAP = "JAX's vmap raises, or is no loop: first derivatives are checked; vmap is JAX's"
     NO_SECOND = "a second derivative by JAX raises: all else is checked"
     LEAKS = "a second derivative by JAX raises, and the first may, once it is traced: see SKIPPED"
     AS_IN_JAX = "its derivatives are JAX's own, which finite differences do not know"
@@ -87,17 +89,23 @@ EXCUSES: dict[str, tuple[Kind, str]] = {
     "lax.igamma": (Kind.NO_SECOND, _GAMMA),
     "lax.igamma_grad_a": (Kind.NO_DERIVATIVE, _GAMMA),
     "lax.igammac": (Kind.NO_SECOND, _GAMMA),
-    "lax.linalg.cholesky_update": (Kind.NO_DERIVATIVE, _NO_RULE),
+    "lax.linalg.cholesky_update": (Kind.VALUES_ALONE, _NO_RULE),
     "lax.linalg.eig": (Kind.NO_DERIVATIVE, _EIG),
     "lax.linalg.hessenberg": (Kind.NO_DERIVATIVE, _NO_RULE),
     "lax.linalg.householder_product": (Kind.NO_DERIVATIVE, _NO_RULE),
+    "lax.linalg.ormqr": (Kind.NO_DERIVATIVE, _NO_RULE),
     "lax.linalg.qdwh": (Kind.FORWARD_ONLY, _LOOP),
     "lax.linalg.symmetric_product": (Kind.NO_DERIVATIVE, _NO_RULE),
     "lax.linalg.tridiagonal": (Kind.NO_DERIVATIVE, _NO_RULE),
     "lax.nextafter": (Kind.NO_DERIVATIVE, _NO_RULE),
+    "lax.polygamma": (Kind.NO_DERIVATIVE, "JAX has no derivative in m, which must be an array"),
+    "lax.ragged_dot": (Kind.NO_VMAP, "JAX's rules want every operand batched, and stop at order 1"),
+    "lax.ragged_dot_general": (Kind.NO_VMAP, "as lax.ragged_dot"),
     "lax.random_gamma_grad": (Kind.FORWARD_ONLY, _LOOP),
+    "lax.rng_bit_generator": (Kind.NO_VMAP, "JAX draws the whole batch with the first key"),
     "lax.scaled_dot": (Kind.NO_DERIVATIVE, _NO_RULE),
     "lax.sign": (Kind.AS_IN_JAX, _STEPS),
+    "lax.zeta": (Kind.NO_DERIVATIVE, _NO_RULE),
     "numpy.linalg.eig": (Kind.NO_DERIVATIVE, _EIG),
     "numpy.linalg.eigvals": (Kind.NO_SECOND, _EIG),
     "numpy.nextafter": (Kind.NO_DERIVATIVE, _NO_RULE),
@@ -157,7 +165,10 @@ NAMES = [name for name in ALL_NAMES if name not in NOTHING_TO_CHECK]
 # Other shapes meet kinks and 0/0; how rules fit shapes is JAX's part in a derived rule.
 NOT_HERE = ("shapes", "broadcasting")
 TANGENTS = ("jvp", "vmap of jvp", "jvp of vmap")
+VMAP = ("vmap", "nested vmap", "vmap of vjp", "vmap of jvp", "vjp of vmap", "jvp of vmap")
 SKIPPED = {
+    Kind.VALUES_ALONE: VMAP,
+    Kind.NO_VMAP: (*VMAP, "second order"),
     Kind.NO_SECOND: ("second order",),
     Kind.LEAKS: ("second order", "eager tape", "jit", "vmap of vjp", "vmap of jvp"),
     Kind.AS_IN_JAX: ("vjp", "jvp", "adjoint", "second order"),
@@ -198,10 +209,9 @@ def test_a_derived_operation_obeys_the_laws(name: str, request: pytest.FixtureRe
     args = arguments(name, request.config.getoption("--seed"))
     assert args is not None, f"write a row for {name} in operation_arguments.py"
     kind = EXCUSES[name][0] if name in EXCUSES else None
-    if kind in (Kind.NO_DERIVATIVE, Kind.FORWARD_ONLY):
-        report = checked(name, args, still(name), skip=NOT_HERE)
-    else:
-        report = checked(name, args, skip=(*NOT_HERE, *SKIPPED.get(kind, ())))
+    skip = (*NOT_HERE, *SKIPPED.get(kind, ()))
+    constant = kind in (Kind.NO_DERIVATIVE, Kind.FORWARD_ONLY, Kind.VALUES_ALONE)
+    report = checked(name, args, still(name) if constant else None, skip=skip)
     assert report.ok and len(report.passed) >= 3, report
     if kind is Kind.FORWARD_ONLY:
         report = checked(name, args, laws=TANGENTS)
@@ -221,6 +231,16 @@ def raises_in_jax(name: str, args: Arguments, orders: tuple[str, ...]) -> bool:
     return False
 
 
+def vmapped(root: Any, name: str, args: Arguments, dims: tuple[int | None, ...]) -> Any:
+    """Outputs for lanes that are alike; None where it raises."""
+    f, arrays = on_arrays(found_in(root, name), args)
+    given = [a if d is None else jnp.stack([a, a]) for a, d in zip(arrays, dims, strict=True)]
+    try:
+        return root.vmap(f, dims)(*given)
+    except NotImplementedError:
+        return None
+
+
 @pytest.mark.sweep("name", sorted(EXCUSES), sample=2)
 def test_an_excuse_holds(name: str, request: pytest.FixtureRequest) -> None:
     args = arguments(name, request.config.getoption("--seed"))
@@ -232,6 +252,14 @@ def test_an_excuse_holds(name: str, request: pytest.FixtureRequest) -> None:
             assert not checked(name, args, laws=SKIPPED[kind]).ok
             f, twin = (on_arrays(found_in(root, name), args)[0] for root in (fad, jax))
             assert_same_program(f, twin, *on_arrays(twin, args)[1], stacks=ORDERS)
+            return
+        if kind in (Kind.NO_VMAP, Kind.VALUES_ALONE):
+            count = len(on_arrays(None, args)[1])
+            assert not checked(name, args, still(name), laws=("vmap",)).ok
+            for dims in set(itertools.product((0, None), repeat=count)) - {(None,) * count}:
+                ours, theirs = (vmapped(root, name, args, dims) for root in (fad, jax))
+                assert difference(ours, theirs) is None, dims
+        if kind is Kind.NO_VMAP:
             return
         first = raises_in_jax(name, args, ("vjp",))
         second_alone = kind in (Kind.NO_SECOND, Kind.LEAKS)

@@ -87,6 +87,18 @@ def test_a_structure_that_comes_back_is_one_program():
     assert after["compiled"] == before["compiled"]
 
 
+def test_the_cache_is_looked_at_and_cleared_in_one_place():
+    w = fad.tensor(X, requires_grad=True)
+    for _ in range(TIMES):
+        net(fnp, w).backward()
+        fad.grad(lambda x: net(fnp, x))(X)
+    info = fad.autograd.compiled.cache_info()
+    own = runs.cache_info()
+    assert all(info[name] > own[name] > 0 for name in ("structures", "compiled", "hits"))
+    fad.autograd.compiled.clear_cache()
+    assert fad.autograd.compiled.cache_info() == {"structures": 0, "compiled": 0, "hits": 0}
+
+
 def test_only_what_is_held_is_computed(monkeypatch):
     held = []
     whole = runs._held

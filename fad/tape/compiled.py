@@ -39,12 +39,13 @@ CAPACITY = 256  # structures remembered
 
 
 class compiled:
-    """Switch compiled backward passes by a bool: at once, and until the ``with`` block ends.
+    """Switch compiled backward passes and runs by a bool: at once, and until the ``with`` block ends.
 
     Results are the same either way, up to rounding.
 
     Arguments:
-        mode: whether graphs whose structure repeats are compiled.
+        mode: whether graphs whose structure repeats are compiled, and whether small operations inside
+            of transforms that begin now wait for each other (see docs/performance.md).
 
     ``compiled.cache_info()`` and ``compiled.clear_cache()`` look at what is kept, and drop it.
 
@@ -81,8 +82,11 @@ _structures = Structures(CAPACITY)
 
 
 def cache_info() -> dict[str, int]:
-    """How many structures are remembered, how many of them are compiled, and how often those ran."""
-    return _structures.info()
+    """How many structures are remembered, how many of them are compiled, and how often those ran:
+    backward passes, and runs of operations inside of transforms.
+    """
+    passes, waiting = _structures.info(), runs.cache_info()
+    return {name: passes[name] + waiting[name] for name in passes}
 
 
 def clear_cache() -> None:

@@ -41,7 +41,13 @@ def _values(case: Case, f: Fn) -> Callable[[list[np.ndarray]], list[np.ndarray]]
 def _pulled(case: Case) -> Fn:
     """Gradients, as a function of inputs and cotangents."""
     count = len(case.xs)
-    return lambda given: list(vjp(case.f, *given[:count])[1](list(given[count:])))
+
+    def run(given: list[Any]) -> list[Any]:
+        outs, pull = vjp(case.f, *given[:count])
+        like(case.ys, outs)
+        return list(pull(list(given[count:])))
+
+    return run
 
 
 def _pushed(case: Case) -> Fn:

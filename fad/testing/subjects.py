@@ -334,7 +334,7 @@ class Case:
         return difference(got, expected, t, t) is not None
 
 
-def like(shapes: Sequence[Any], found: list[np.ndarray]) -> list[np.ndarray]:
+def like(shapes: Sequence[Any], found: list[Any]) -> list[Any]:
     """``found``, whose shapes must be those of ``shapes``, or there are no finite differences."""
     if [x.shape for x in found] != [x.shape for x in shapes]:
         raise NotChecked("the shapes of the outputs change with the values of the arguments")
