@@ -236,6 +236,7 @@ class Primitive:
             "collective": self.collective,
             "positions": self.positions,
             "lazy": self.lazy,
+            "hot": self.hot,
         }
 
     # Forward mode
@@ -609,7 +610,9 @@ class VjpPlan:
             pullback = jax.tree_util.tree_unflatten(structure, leaves)
             return _pull(pullback, out, values[len(sources) :], given, need)
 
-        return Primitive(f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy)
+        return Primitive(
+            f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy, hot=self.primitive.hot
+        )
 
 
 class _Slicer:
@@ -676,7 +679,7 @@ def _with_residuals(
         leaves = run(*values)
         return (*leaves[:n_out], *[leaves[i] for i in positions])
 
-    saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy)
+    saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy, hot=primitive.hot)
     outs = closed.jaxpr.outvars
     saved = [*outs[:n_out], *[outs[i] for i in positions]]
     saving.reach = functools.partial(_reach_of_jaxpr, closed.jaxpr, saved)

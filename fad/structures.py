@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import collections
 import threading
+import time
 from collections.abc import Hashable
 from typing import Any
 
 __all__ = ["Structure", "Structures", "budget"]
 
 ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled code has saved so far
+SHARE = 0.1  # and so much of the time since the process began to compile
 
 
 class Budget:
     """Time spent on compiling, and time that what was compiled has saved.
 
     A compilation costs as much as hundreds of runs step by step. So the first may exceed the second by
-    `ALLOWANCE` seconds, no more: a program whose structure never repeats pays that at most, once.
+    `ALLOWANCE` seconds and a small `SHARE` of the time that has passed, no more.
     """
 
-    __slots__ = ("saved", "spent")
+    __slots__ = ("began", "saved", "spent")
 
     def __init__(self) -> None:
         self.reset()
@@ -27,9 +29,11 @@ class Budget:
     def reset(self) -> None:
         self.spent = 0.0
         self.saved = 0.0
+        self.began = time.monotonic()
 
     def allows(self) -> bool:
-        return self.spent < self.saved + ALLOWANCE
+        passed = time.monotonic() - self.began
+        return self.spent < self.saved + ALLOWANCE + SHARE * passed
 
 
 budget = Budget()

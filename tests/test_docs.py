@@ -237,6 +237,7 @@ DOCTESTS = [
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    fad.autograd.compiled.clear_cache()  # a reader's process is a fresh one
     with restored_jax():
         for block in blocks(page.read_text()):
             assert block.language, f"{page.name}:{block.line}: say which language the block is in"
