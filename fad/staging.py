@@ -106,8 +106,14 @@ class StagedLevel(RecordingLevel):
         return self.capture(x)
 
     def _is_constant(self, x: Tensor) -> bool:
-        """Whether ``x`` was made here, of numbers alone."""
+        """Whether ``x`` was made here, of numbers alone.
+
+        A view may be one of a Tensor from outside, whose numbers are no constants of the body; where
+        a body is kept for later calls, such a view belongs to its level already.
+        """
         if x.level is not ROOT or x.born < self.id or x.requires_grad:
+            return False
+        if state.body is None and x.meta is not None and x.meta.link is not None:
             return False
         return not isinstance(x.value, jax.core.Tracer)
 
