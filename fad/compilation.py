@@ -20,17 +20,18 @@ from typing import Any
 import jax
 
 from fad import jaxapi, trees
+from fad.avals import aval_key, aval_of
 from fad.dispatch import bind, state
 from fad.errors import GradientError, describe
 from fad.jaxapi import array_type
 from fad.levels import BatchLevel, marker_of
-from fad.primitive import Primitive, aval_key, aval_of
+from fad.primitive import Primitive
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
 from fad.staging import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.tape.record import ROOT
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Tensor, new_tensor, settled
 from fad.transforms.boundary import (
     argument_names,
     check_written,
@@ -342,7 +343,7 @@ def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
         if type(a) is Tensor:
             if a._level is not ROOT or a._requires_grad or a.meta is not None:
                 return None
-            a = a._value
+            a = settled(a._value)
             tensors = True
         if type(a) is not array_type:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from jax.tree_util import PyTreeDef
 
 from fad.errors import describe
 
-__all__ = ["Context", "Notes", "Ref", "VmapInfo"]
+__all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,21 +103,22 @@ def _check_saved(method: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ref:
-    """Stands in notes for an input, an output, or another array that a body kept."""
+    """Stands in notes for an input, an output, or another array that a body kept; made by `ref`."""
 
     kind: str  # "input", "output", "extra"
     at: int
 
 
+ref = functools.cache(Ref)
 INPUT, OUTPUT, EXTRA = "input", "output", "extra"
 
 # Leaves that cannot depend on the numbers in an input in a way that has a derivative.
 INERT = (bool, int, str, bytes, type, np.dtype, np.integer, np.bool_, slice, PyTreeDef)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Notes:
-    """What a body left on its context, with a `Ref` in the place of each array."""
+    """What a body left on its context, with a `Ref` in the place of each array. Never changed."""
 
     backward: tuple[Any, ...]
     forward: tuple[Any, ...] | None
@@ -144,14 +146,14 @@ class Notes:
 
         def note(x: Any) -> Any:
             nonlocal closed
-            ref = known.get(id(x)) or found.get(id(x))
-            if ref is not None:
-                return ref
+            place = known.get(id(x)) or found.get(id(x))
+            if place is not None:
+                return place
             if isinstance(x, arrays):
-                ref = found[id(x)] = Ref(EXTRA, len(extras))
+                place = found[id(x)] = ref(EXTRA, len(extras))
                 extras.append(x)
                 closed = False
-                return ref
+                return place
             if x is not None and not isinstance(x, INERT):
                 closed = False
             return x
@@ -163,8 +165,8 @@ class Notes:
         notes = Notes(
             note_saved(record.backward),
             None if record.forward is None else note_saved(record.forward),
-            _map(note, ctx.saved_data),
-            _map(note, vars(ctx)),
+            _map(note, ctx.saved_data) if ctx.saved_data else {},
+            _map(note, vars(ctx)) if vars(ctx) else {},
             record.materialize,
         )
         return notes, extras, closed
@@ -204,8 +206,8 @@ class Notes:
 
     def leaves(self) -> list[Any]:
         """All that was noted, one by one."""
-        found: list[Any] = []
-        _map(found.append, (self.backward, self.forward, self.saved_data, self.attributes))
+        found: list[Any] = [*self.backward, *(self.forward or ())]
+        _map(found.append, (self.saved_data, self.attributes))
         return found
 
 

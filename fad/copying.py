@@ -26,7 +26,7 @@ from fad.views.making import bind_view, detach
 __all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
 
 
-CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True))
+CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), lazy=True)
 
 
 def shallow_copy(t: Tensor) -> Tensor:

@@ -8,11 +8,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from fad.avals import aval_of
 from fad.context import VmapInfo
 from fad.dispatch import bind, outlived
 from fad.jaxapi import zeros
 from fad.levels import BatchLevel
-from fad.primitive import Primitive, aval_of
+from fad.primitive import Primitive
 from fad.rules import Rules, Saved, pull_through, push_through
 from fad.templates import Template
 from fad.tensor import Tensor, new_tensor

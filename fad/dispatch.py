@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
-from fad.tensor import Tensor, level_began, new_tensor
+from fad.tensor import Pending, Tensor, level_began, new_tensor, settled
 
 __all__ = [
     "Level",
     "Operation",
     "State",
     "active_levels",
+    "at_the_bottom",
     "below",
     "bind",
     "bodies",
@@ -164,8 +165,12 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
         An array or a tuple of arrays; Tensors of the highest level among ``args`` if it holds any.
     """
     top = None
+    waits = False
     for a in args:
         if isinstance(a, Tensor):
+            if type(a) is Pending:
+                waits = True
+                continue
             meta = a.meta
             if meta is not None and meta.link is not None:
                 meta.link.enter(a)
@@ -173,7 +178,7 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
             if top is None or level.id > top.id:
                 top = level
     if top is None:
-        return op.execute(args)
+        return at_the_bottom(op, args) if waits else op.execute(args)
     if not top.alive:
         return top.afterwards(op, args, bind)
     return top.process(op, args)
@@ -184,6 +189,8 @@ def below(op: Any, args: Sequence[Any]) -> Any:
     top = None
     for a in args:
         if isinstance(a, Tensor):
+            if type(a) is Pending:
+                continue
             meta = a.meta
             if meta is not None and meta.link is not None:
                 meta.link.enter(a)
@@ -191,11 +198,18 @@ def below(op: Any, args: Sequence[Any]) -> Any:
             if top is None or level.id > top.id:
                 top = level
     if top is None:
-        run = state.run
-        return op.execute(args) if run is None else run.call(op, args)
+        return at_the_bottom(op, args)
     if not top.alive:
         return top.afterwards(op, args, below)
     return top.process(op, args)
+
+
+def at_the_bottom(op: Any, args: Sequence[Any]) -> Any:
+    """Run ``op``, or let it wait, on arrays and values that wait."""
+    run = state.run
+    if run is not None:
+        return run.call(op, args)
+    return op.execute([settled(a) for a in args])
 
 
 def outlived(x: Any) -> Any:

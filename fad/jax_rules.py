@@ -18,11 +18,12 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
+from fad.avals import aval_of
 from fad.closures import closure_error
 from fad.context import INERT, INPUT, OUTPUT, Notes, Ref, VmapInfo
 from fad.dispatch import bind
 from fad.jaxapi import is_inexact, x64_enabled
-from fad.primitive import Primitive, aval_of
+from fad.primitive import Primitive
 from fad.rules import Rules, Saved
 from fad.templates import Template
 from fad.tensor import Tensor

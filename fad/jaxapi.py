@@ -14,7 +14,11 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import config as _config
+from jax._src import core as _core
+from jax._src import dtypes as _dtypes
+from jax._src import source_info_util as _source_info
 from jax._src.array import ArrayImpl as array_type
+from jax._src.interpreters import partial_eval as _partial_eval
 from jax.extend import core as jex_core
 from jax.interpreters import ad, batching, mlir
 
@@ -189,6 +193,39 @@ def map_equations(
         env.update(zip(eqn.outvars, outputs, strict=True))
 
 
+def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, bool]:
+    """The closed jaxpr of a function that returns an array or a tuple of them; whether it is one array.
+
+    None in its place if it holds for one call alone, since the function closes over a tracer.
+    """
+    closed, shape = jax.make_jaxpr(f, return_shape=True)(*operands)
+    again = not any([isinstance(c, jax.core.Tracer) for c in closed.consts])
+    return closed if again else None, type(shape) is not tuple
+
+
+def write_equations(closed: Any, values: Sequence[Any]) -> list[Any] | None:
+    """Write a jaxpr into the program that is being traced, on ``values``.
+
+    None if what is at work is not a trace that only writes down, or not one of all of the values.
+    """
+    trace = _core.trace_ctx.trace
+    if type(trace) is not _partial_eval.DynamicJaxprTrace:
+        return None
+    source = _source_info.current()
+    tracers: list[Any] = []
+    for v in values:
+        if isinstance(v, jax.core.Tracer):
+            if v._trace is not trace:
+                return None
+            tracers.append(v)
+        else:
+            tracers.append(trace.to_jaxpr_tracer(_dtypes.canonicalize_value(v), source))
+    written: list[Any] = _partial_eval.inline_jaxpr_into_trace(
+        trace, source, closed.jaxpr, closed.consts, *tracers
+    )
+    return written
+
+
 def is_call(eqn: Any) -> bool:
     """Whether an equation only calls a jaxpr, as a nested ``jax.jit`` does."""
     return eqn.primitive.name in ("jit", "pjit") and isinstance(
@@ -213,6 +250,7 @@ def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
     What cannot be hashed counts by identity, so it must be kept alive as long as the key is.
     """
     numbers: dict[Any, int] = {}
+    params: dict[int, Any] = {}  # equations that were written often share their parameters
 
     def atom(v: Any) -> Any:
         if isinstance(v, Literal):
@@ -233,29 +271,33 @@ def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
             return (type(p), id(p))
         return (type(p), p)
 
-    inputs = tuple([(atom(v), v.aval) for v in (*jaxpr.constvars, *jaxpr.invars)])
-    eqns = tuple(
-        [
-            (
-                eqn.primitive,
-                tuple([atom(v) for v in eqn.invars]),
-                tuple([(atom(v), v.aval) for v in eqn.outvars]),
-                tuple([(k, param(v)) for k, v in sorted(eqn.params.items())]),
-            )
-            for eqn in jaxpr.eqns
-        ]
-    )
-    return (inputs, eqns, tuple([atom(v) for v in jaxpr.outvars]))
+    key: list[Any] = []
+    for v in (*jaxpr.constvars, *jaxpr.invars):
+        key += (atom(v), v.aval)
+    for eqn in jaxpr.eqns:
+        known = params.get(id(eqn.params))
+        if known is None:
+            known = tuple([(k, param(v)) for k, v in sorted(eqn.params.items())])
+            params[id(eqn.params)] = known
+        key += (eqn.primitive, known, len(eqn.invars), len(eqn.outvars))
+        key += [atom(v) for v in eqn.invars]
+        for v in eqn.outvars:
+            key += (atom(v), v.aval)
+    key += [atom(v) for v in jaxpr.outvars]
+    return tuple(key)
 
 
 def bind_jaxpr(closed: Any) -> Any:
     """A function of (consts, inputs) that evaluates a closed jaxpr with those consts."""
-    count = len(closed.consts)
+    jaxpr = _partial_eval.convert_constvars_jaxpr(closed.jaxpr)
+    opened = ClosedJaxpr(jaxpr, ())
 
     def run(*values: Any) -> Any:
-        env = dict(zip(closed.jaxpr.constvars, values[:count], strict=True))
-        env.update(zip(closed.jaxpr.invars, values[count:], strict=True))
-        map_equations(closed.jaxpr.eqns, env)
-        return [v.val if isinstance(v, Literal) else env[v] for v in closed.jaxpr.outvars]
+        written = write_equations(opened, values)
+        if written is not None:
+            return written
+        env = dict(zip(jaxpr.invars, values, strict=True))
+        map_equations(jaxpr.eqns, env)
+        return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
 
     return run

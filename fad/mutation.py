@@ -138,7 +138,7 @@ def _where_masked(x: Any, mask: Any, v: Any) -> Any:
     return jnp.where(mask, jnp.asarray(v, x.dtype), x)
 
 
-_MASKED = Primitive("masked_fill", _where_masked)
+_MASKED = Primitive("masked_fill", _where_masked, lazy=True)
 
 
 def _index_put_(
@@ -226,7 +226,7 @@ def _scatterer(method: str, dim: int) -> Primitive:
             src = jnp.broadcast_to(jnp.asarray(src), index.shape)
             return getattr(x.at[tuple(where)], method)(src)
 
-        op = _SCATTERERS[method, dim] = Primitive(f"scatter_{method}", scatter)
+        op = _SCATTERERS[method, dim] = Primitive(f"scatter_{method}", scatter, lazy=True)
     return op
 
 
@@ -245,9 +245,9 @@ def _addcdiv_(self: Tensor, a: Any, b: Any, *, value: Any = 1) -> Tensor:
     return write(_ADDCDIV, [self, _operand(a), _operand(b), value])
 
 
-_LERP = Primitive("lerp", lambda x, end, weight: x + weight * (end - x))
-_ADDCMUL = Primitive("addcmul", lambda x, a, b, value: x + value * a * b)
-_ADDCDIV = Primitive("addcdiv", lambda x, a, b, value: x + value * a / b)
+_LERP = Primitive("lerp", lambda x, end, weight: x + weight * (end - x), lazy=True)
+_ADDCMUL = Primitive("addcmul", lambda x, a, b, value: x + value * a * b, lazy=True)
+_ADDCDIV = Primitive("addcdiv", lambda x, a, b, value: x + value * a / b, lazy=True)
 
 
 def _table() -> dict[str, Any]:

@@ -21,12 +21,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fad.avals import aval_of
 from fad.closures import checked_arrays, closure_error, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
 from fad.dispatch import constants
 from fad.errors import RuleError
 from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
-from fad.primitive import aval_of, conjugate
+from fad.primitive import conjugate
 from fad.rules import Rules
 from fad.templates import Template, flat_template
 

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 
 from fad import trees
+from fad.avals import aval_of
 from fad.calls import FunctionOp, is_plain
 from fad.context import Context, Notes
 from fad.dispatch import bind
 from fad.errors import GradientError
-from fad.primitive import aval_of
 from fad.rules import Rules, Saved
 from fad.templates import Template, flat_template
 from fad.tensor import Tensor

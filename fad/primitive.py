@@ -1,22 +1,4 @@
-"""Primitive: a JAX function with rules derived from JAX, each of which is again a Primitive.
-
-NOTE [what a derived vjp saves]
-
-JAX's own reverse mode is read off a jaxpr once for each Primitive, choice of differentiated inputs
-and input avals: `jax.vjp` is traced, and each residual that it would keep is found to be
-
-* an input or an output of the call: kept by reference, it costs nothing;
-* an intermediate that is cheap to compute again from inputs and outputs: the equations that lead to
-  it are sliced out of the forward jaxpr and become part of the vjp, where XLA fuses them;
-* an intermediate behind an expensive equation (`EXPENSIVE`: factorizations, sorts, convolutions,
-  loops, products): it becomes an extra output of the forward call.
-
-Only inputs that the slices read are kept, so ``x + 1`` keeps nothing and ``exp`` keeps its output.
-
-An extra output is a value that JAX would not differentiate where no differentiated input reaches it: the
-factorization of ``a`` in ``solve(a, b)``, for the derivative in ``b``. So neither is it here, by ``reach``;
-JAX's own rules do not always take a tangent for it.
-"""
+"""Primitive: a JAX function with rules derived from JAX, each of which is again a Primitive."""
 
 from __future__ import annotations
 
@@ -30,99 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
+from fad.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
 from fad.dispatch import below
-from fad.jaxapi import Literal, is_inexact, shaped_array
+from fad.jaxapi import array_type, is_inexact
+from fad.residuals import Reach, Residuals, on_active, reach_of_jaxpr, reach_of_jvp, residuals_of
 
-__all__ = ["Primitive", "VjpPlan", "aval_key", "aval_of"]
-
-EXPENSIVE = frozenset(
-    """approx_top_k cholesky cond conv_general_dilated custom_linear_solve custom_root
-    cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fad_call fad_linear_call fft
-    geqrf hessenberg householder_product igamma igamma_grad_a io_callback linear_solve lu ormqr
-    pure_callback qr ragged_dot random_bits random_gamma_grad reduce_window scan schur
-    select_and_scatter select_and_scatter_add sort svd symmetric_product threefry2x32 top_k
-    triangular_solve tridiagonal tridiagonal_solve while""".split()
-)
-
-SCALARS: dict[type, Any] = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
-
-
-_constants: dict[Any, Any] = {}
-_CONSTANTS = 4096  # kept
-
-
-def with_constants(values: Sequence[Any]) -> Sequence[Any]:
-    """``values`` with cached arrays, weakly typed, in the place of Python scalars.
-
-    JAX takes microseconds to make an array of a number. Under a trace numbers stay what they are, so
-    that they are literals in the program.
-    """
-    found = []
-    for v in values:
-        kind = type(v)
-        if kind in SCALARS:
-            v = constant(v)
-        else:
-            concrete = _concrete_types.get(kind)
-            if concrete is None:
-                concrete = _concrete_types[kind] = jaxapi.is_concrete(v)
-            if not concrete:
-                return values
-        found.append(v)
-    return found
-
-
-_concrete_types: dict[type, bool] = {}
-
-
-def constant(x: Any) -> Any:
-    """A cached array, weakly typed, for a Python scalar; the scalar itself under a trace."""
-    key = (type(x), x or str(x), jaxapi.x64_enabled())  # 0.0 and -0.0 are equal
-    found = _constants.get(key)
-    if found is None:
-        if x != x or jaxapi.is_tracing():
-            return x
-        found = jnp.asarray(x)
-        if len(_constants) >= _CONSTANTS:
-            _constants.clear()
-        _constants[key] = found
-    return found
-
-
-def aval_key(values: Sequence[Any]) -> tuple[Any, ...]:
-    """A hashable summary of the avals of ``values`` (arrays, Tensors, Python scalars)."""
-    key: list[Any] = []
-    scalars = False
-    for v in values:
-        if type(v) in SCALARS:
-            key.append(type(v))
-            scalars = True
-        else:
-            key.append(aval_of(v))
-    if scalars:
-        key.insert(0, jaxapi.x64_enabled())
-    return tuple(key)
-
-
-def aval_of(value: Any) -> Any:
-    """JAX's abstract value of an array, Tensor or Python scalar."""
-    aval = getattr(value, "aval", None)
-    return jax.typeof(value) if aval is None else aval
-
-
-def struct_of(aval: Any) -> Any:
-    """``aval`` in the form that `jax.make_jaxpr` takes."""
-    if isinstance(aval, shaped_array):
-        return aval  # with its sharding, and the shard_map axes that it varies along
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+__all__ = ["Primitive", "VjpPlan", "conjugate"]
 
 
 def conjugate(x: Any) -> Any:
     """Complex conjugate; real values pass untouched."""
     return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
-
-
-Reach = Callable[[tuple[bool, ...]], tuple[bool, ...]]
 
 
 class Primitive:
@@ -152,6 +52,7 @@ class Primitive:
         "_plans",
         "_structures",
         "_tangents",
+        "_written",
         "call",
         "collective",
         "flat",
@@ -199,6 +100,7 @@ class Primitive:
         self._batched: dict[Any, Primitive] = {}
         self._full_vjps: dict[Any, Primitive] = {}
         self._plans: dict[Any, VjpPlan] = {}
+        self._written: dict[Any, Any] = {}
 
         def flat(*values: Any) -> Any:
             leaves, structure = trees.flatten(fn(*values))
@@ -219,8 +121,31 @@ class Primitive:
     def execute(self, values: Sequence[Any]) -> Any:
         """Run on arrays: one array, or a tuple of them."""
         for v in values:
-            if type(v) in SCALARS:
+            if type(v) is not array_type:
+                if any([isinstance(v, jax.core.Tracer) for v in values]):
+                    return self._write(values)
                 return self.call(*with_constants(values))
+        return self.call(*values)
+
+    def _write(self, values: Sequence[Any]) -> Any:
+        """Run on tracers: write the equations that these avals lead to into the program being traced.
+
+        ``self.call`` does so as well, after it has looked for them in the tables of `jax.jit`.
+        """
+        if self.jit and not self.collective and not self.positions:
+            kinds = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
+            key = (jaxapi.trace_context(), *kinds)
+            known = self._written.get(key)
+            if known is None:
+                operands = [
+                    v if type(v) in SCALARS else struct_of(k)
+                    for v, k in zip(values, kinds, strict=True)
+                ]
+                known = self._written[key] = jaxapi.equations_of(self.flat, operands)
+            closed, single = known
+            outs = None if closed is None else jaxapi.write_equations(closed, values)
+            if outs is not None:
+                return outs[0] if single else tuple(outs)
         return self.call(*values)
 
     def unflatten(self, out: Any) -> Any:
@@ -283,7 +208,7 @@ class Primitive:
         def jvp(*values: Any) -> tuple[Any, ...]:
             active = [v for v, m in zip(values[:n], mask, strict=True) if m]
             out, out_t = jax.jvp(
-                _on_active(flat, values[:n], mask), active, _match(active, values[n:])
+                on_active(flat, values[:n], mask), active, _match(active, values[n:])
             )
             single = type(out) is not tuple
             outs, outs_t = ((out,), (out_t,)) if single else (out, out_t)
@@ -296,7 +221,7 @@ class Primitive:
         derived = Primitive(f"{self.name}_jvp", jvp, **self._options())
         derived.primals = n if outputs else 0
         if self.reach is not None and outputs:
-            derived.reach = functools.partial(_reach_of_jvp, self.reach, mask)
+            derived.reach = functools.partial(reach_of_jvp, self.reach, mask)
         return derived
 
     # Batching
@@ -389,7 +314,7 @@ class Primitive:
 
         def vjp(*values: Any) -> tuple[Any, ...]:
             active = [v for v, m in zip(values[:n], mask, strict=True) if m]
-            out, pullback = jax.vjp(_on_active(flat, values[:n], mask), *active)
+            out, pullback = jax.vjp(on_active(flat, values[:n], mask), *active)
             return _pull(pullback, out, values[n:], given, need)
 
         return Primitive(f"{self.name}_vjp", vjp, **self._options())
@@ -408,18 +333,6 @@ def _opened(flat: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[
         return compiled(*values)
 
     return call
-
-
-def _on_active(
-    flat: Callable[..., Any], values: Sequence[Any], mask: tuple[bool, ...]
-) -> Callable[..., Any]:
-    """``flat`` as a function of its masked arguments."""
-
-    def on_active(*active: Any) -> Any:
-        it = iter(active)
-        return flat(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
-
-    return on_active
 
 
 def _match(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
@@ -475,10 +388,7 @@ class VjpPlan:
     """
 
     __slots__ = (
-        "_eqns",
-        "_pull_structure",
         "_residuals",
-        "_sources",
         "_vjps",
         "differentiable",
         "extras",
@@ -501,7 +411,7 @@ class VjpPlan:
         self._start(primitive, mask, len(avals))
         if primitive.jit and not primitive.collective:
             try:
-                self._analyse(avals)
+                self._sort(residuals_of(primitive.flat, mask, avals, primitive.moving))
             except (TypeError, ValueError, NotImplementedError):
                 # It has no reverse mode (a while loop): that is an error only when one is asked for.
                 self.from_inputs, self.differentiable = True, None
@@ -523,63 +433,17 @@ class VjpPlan:
         self.from_inputs = True
         self._vjps: dict[Any, Primitive] = {}
 
-    def _analyse(self, avals: list[Any]) -> None:
-        """Trace ``jax.vjp`` and sort its residuals; see NOTE [what a derived vjp saves]."""
-        mask, flat = self.mask, self.primitive.flat
-
-        def forward(*values: Any) -> Any:
-            active = [v for v, m in zip(values, mask, strict=True) if m]
-            out, pullback = jax.vjp(_on_active(flat, values, mask), *active)
-            return out, pullback
-
-        closed, shapes = jax.make_jaxpr(forward, return_shape=True)(*map(struct_of, avals))
-        if any(jaxapi.is_call(eqn) for eqn in closed.jaxpr.eqns):
-            closed = _inline(closed, avals)
-        out_shapes, _ = shapes
-        self.single = type(out_shapes) is not tuple
-        n_out = 1 if self.single else len(out_shapes)
-        _, structure = jax.tree_util.tree_flatten(shapes[1])
-        jaxpr = closed.jaxpr
-        outs, residuals = jaxpr.outvars[:n_out], jaxpr.outvars[n_out:]
-        self.out_avals = tuple([v.aval for v in outs])
-        self.differentiable = self.primitive.moving(mask, self.out_avals)
-        if not any(self.differentiable):
-            self.kept_inputs, self.from_inputs = (), False
-            return
-
-        producer = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
-        consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-        inputs = {v: i for i, v in enumerate(jaxpr.invars)}
-        outputs: dict[Any, int] = {}
-        for i, v in enumerate(outs):
-            if not isinstance(v, Literal) and v not in inputs and v not in consts:
-                outputs.setdefault(v, i)
-        slicer = _Slicer(producer, set(inputs) | set(outputs) | set(consts))
-        extras: dict[Any, int] = {}
-        for v in residuals:
-            if isinstance(v, Literal) or v in inputs or v in outputs or v in consts:
-                slicer.need(v)
-            elif slicer.is_expensive(v):
-                extras.setdefault(v, len(extras))
-            else:
-                slicer.need(v)
-        self._eqns = [eqn for eqn in jaxpr.eqns if id(eqn) in slicer.kept]
-        self._residuals = residuals
-        self._pull_structure = structure
-        self.kept_outputs = tuple(sorted(i for v, i in outputs.items() if v in slicer.reached))
-        self.extras = len(extras)
-        if extras:
-            positions = tuple([n_out + residuals.index(v) for v in extras])
-            self.forward = _with_residuals(self.primitive, closed, n_out, positions)
-        else:
-            self.kept_inputs = tuple(sorted(i for v, i in inputs.items() if v in slicer.reached))
+    def _sort(self, found: Residuals) -> None:
+        """Keep what the residuals say."""
+        self.single = found.single
+        self.out_avals = found.out_avals
+        self.differentiable = found.differentiable
+        self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
+        self.extras = len(found.extras)
         self.from_inputs = False
-        self._sources = [
-            *[jaxpr.invars[i] for i in self.kept_inputs],
-            *[outs[i] for i in self.kept_outputs],
-            *extras,
-            consts,
-        ]
+        self._residuals = found
+        if found.extras:
+            self.forward = _with_residuals(self.primitive, found)
 
     def vjp(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
         """The vjp as a Primitive of (kept inputs, kept outputs, extras, given cotangents).
@@ -597,112 +461,30 @@ class VjpPlan:
         return derived
 
     def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        *sources, consts = self._sources
-        eqns, residuals, structure = self._eqns, self._residuals, self._pull_structure
-        assert self.out_avals is not None
-        out = self.out_avals[0] if self.single else self.out_avals
+        found, out_avals = self._residuals, self.out_avals
+        assert out_avals is not None
+        out = out_avals[0] if self.single else out_avals
+        count = len(found.sources)
 
         def vjp(*values: Any) -> tuple[Any, ...]:
-            env = dict(consts)
-            env.update(zip(sources, values[: len(sources)], strict=True))
-            jaxapi.map_equations(eqns, env)
-            leaves = [r.val if isinstance(r, Literal) else env[r] for r in residuals]
-            pullback = jax.tree_util.tree_unflatten(structure, leaves)
-            return _pull(pullback, out, values[len(sources) :], given, need)
+            return _pull(found.pullback(values[:count]), out, values[count:], given, need)
 
         return Primitive(
             f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy, hot=self.primitive.hot
         )
 
 
-class _Slicer:
-    """Backward slices of a jaxpr that stop at variables which are at hand."""
-
-    def __init__(self, producer: dict[Any, Any], stops: set[Any]) -> None:
-        self.producer = producer
-        self.stops = stops
-        self.kept: set[int] = set()
-        self.reached: set[Any] = set()
-
-    def _cone(self, var: Any) -> tuple[list[Any], set[Any]]:
-        """Equations that lead to ``var``, and the stops that they read."""
-        eqns: dict[int, Any] = {}
-        stops: set[Any] = set()
-        todo = [var]
-        while todo:
-            v = todo.pop()
-            if isinstance(v, Literal):
-                continue
-            if v in self.stops:
-                stops.add(v)
-                continue
-            eqn = self.producer[v]
-            if id(eqn) not in eqns:
-                eqns[id(eqn)] = eqn
-                todo.extend(eqn.invars)
-        return list(eqns.values()), stops
-
-    def is_expensive(self, var: Any) -> bool:
-        return any(_is_expensive(eqn) for eqn in self._cone(var)[0])
-
-    def need(self, var: Any) -> None:
-        eqns, stops = self._cone(var)
-        self.kept.update(id(eqn) for eqn in eqns)
-        self.reached |= stops
-
-
-def _is_expensive(eqn: Any) -> bool:
-    if eqn.primitive.name in EXPENSIVE:
-        return True
-    return any(_is_expensive(inner) for j in jaxapi.inner_jaxprs(eqn.params) for inner in j.eqns)
-
-
-def _inline(closed: Any, avals: list[Any]) -> Any:
-    """Open up nested calls, so that slices can be taken through them."""
-
-    def run(*values: Any) -> list[Any]:
-        env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-        env.update(zip(closed.jaxpr.invars, values, strict=True))
-        jaxapi.map_equations(closed.jaxpr.eqns, env, jaxapi.is_call)
-        return [v.val if isinstance(v, Literal) else env[v] for v in closed.jaxpr.outvars]
-
-    return jax.make_jaxpr(run)(*map(struct_of, avals))
-
-
-def _with_residuals(
-    primitive: Primitive, closed: Any, n_out: int, positions: tuple[int, ...]
-) -> Primitive:
-    """``primitive`` with the residuals at ``positions`` as further outputs."""
-    run = jaxapi.jaxpr_as_fun(closed)
+def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
+    """``primitive`` with the extras as further outputs."""
+    run = jaxapi.jaxpr_as_fun(found.closed)
+    count = len(found.out_avals)
 
     def forward(*values: Any) -> tuple[Any, ...]:
         leaves = run(*values)
-        return (*leaves[:n_out], *[leaves[i] for i in positions])
+        return (*leaves[:count], *[leaves[i] for i in found.extras])
 
     saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy, hot=primitive.hot)
-    outs = closed.jaxpr.outvars
-    saved = [*outs[:n_out], *[outs[i] for i in positions]]
-    saving.reach = functools.partial(_reach_of_jaxpr, closed.jaxpr, saved)
+    jaxpr = found.closed.jaxpr
+    saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
+    saving.reach = functools.partial(reach_of_jaxpr, jaxpr, saved)
     return saving
-
-
-def _reach_of_jaxpr(jaxpr: Any, outs: Sequence[Any], mask: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Which of the variables ``outs`` have a derivative in the masked inputs."""
-    reached = {v for v, m in zip(jaxpr.invars, mask, strict=True) if m}
-    for eqn in jaxpr.eqns:
-        if any(not isinstance(v, Literal) and v in reached for v in eqn.invars):
-            reached.update(eqn.outvars)
-    return tuple(
-        [not isinstance(v, Literal) and v in reached and is_inexact(v.aval.dtype) for v in outs]
-    )
-
-
-def _reach_of_jvp(reach: Reach, mask: tuple[bool, ...], own: tuple[bool, ...]) -> tuple[bool, ...]:
-    """`Primitive.reach` of the jvp for ``mask``: which outputs and tangents its masked inputs reach."""
-    tangents = iter(own[len(mask) :])
-    primals = own[: len(mask)]
-    either = tuple(
-        [(next(tangents) if m else False) or p for p, m in zip(primals, mask, strict=True)]
-    )
-    moved = zip(reach(either), reach(mask), strict=True)
-    return (*reach(primals), *[e for e, given in moved if given])

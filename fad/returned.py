@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
+from fad.avals import aval_of
 from fad.dispatch import bind
 from fad.errors import RuleError, StructureError, describe
 from fad.jaxapi import is_inexact, varying_axes
 from fad.levels import broadcast, move_axis
-from fad.primitive import Primitive, aval_of
+from fad.primitive import Primitive
 from fad.tape.record import ROOT
 from fad.templates import HOLE, SCALARS, Template
 from fad.tensor import Tensor

@@ -67,7 +67,16 @@ class Saved:
 
     def at(self, values: Sequence[Any], outs: Sequence[Any], extras: Sequence[Any]) -> Saved:
         """The same for the call at another level."""
-        return dataclasses.replace(self, values=values, outs=outs, extras=extras)
+        return Saved(
+            values,
+            outs,
+            self.template,
+            self.in_avals,
+            self.out_avals,
+            self.notes,
+            extras,
+            self.closed,
+        )
 
 
 class Rules:

@@ -1,14 +1,15 @@
-"""Forward runs: small operations inside of a transform wait, and run together in one call of XLA.
+"""Forward runs: small operations in transforms and on the tape wait, and run in one call of XLA.
 
 NOTE [runs]
 
 A call of XLA costs as much as all of fad's own work for an operation. Inside of a transform
 (`fad.grad`, `fad.jvp`, `fad.vmap`, ...) nobody sees the arrays at the bottom before the transform
-returns, or something reads one. So there, an operation of `lazy` Primitives on small arrays is only
-written down, and its outputs are `Pending` values: their shape and dtype are known, since the same
-operation on the same avals has run before. When one of them is read, everything that waits is run.
-A run whose structure has come back often enough is one compiled program; until then, and whenever
-that fails, its steps are executed one by one, as they would have been without waiting.
+returns, or something reads one; and what the eager tape records is seen when something reads it. So there,
+an operation of `lazy` Primitives on small arrays is only written down, and its outputs are `Pending`
+values: their shape and dtype are known, since the same operation on the same avals has run before. When
+one of them is read, everything that waits is run. A run whose structure has come back often enough is
+one compiled program; until then, and whenever that fails, its steps are executed one by one, as they
+would have been without waiting.
 
 What keeps this the same as running each operation at once:
 
@@ -18,6 +19,8 @@ What keeps this the same as running each operation at once:
   rule of a Function, a host read) is settled first.
 * Only outputs that somebody still holds are computed; the graph of a finished backward pass holds
   none, so a whole ``fad.grad`` becomes one program from its inputs to its gradients.
+* A run of the eager tape goes on until something reads a value, or until something is recorded after a
+  backward pass: a step of training (loss, ``backward()``, the update of small parameters) is one program.
 * Nothing waits under settings of JAX that hold for a block (a precision, 64-bit types, a device); what
   waits when such a block begins runs outside of it, on a thread without settings of its own. Arrays
   on other devices than the default one, traced ones, and large ones (for which XLA's own time
@@ -38,10 +41,11 @@ import jax
 import jax.numpy as jnp
 
 from fad import jaxapi
+from fad.avals import SCALARS, aval_of, constant, struct_of
 from fad.dispatch import Level, state
 from fad.errors import LevelError
 from fad.jaxapi import array_type, is_committed
-from fad.primitive import SCALARS, Primitive, aval_of, constant, struct_of
+from fad.primitive import Primitive
 from fad.structures import Structures, budget
 from fad.tensor import Pending, Tensor, settled
 
@@ -49,6 +53,7 @@ __all__ = ["Run", "cache_info", "clear_cache"]
 
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
+WIDEST = 16  # values held, of one compiled program
 REPEATS = 2  # runs with a structure before it is compiled
 CAPACITY = 512  # structures remembered
 SAVED_PER_STEP = 5e-6  # seconds that a compiled run saves, for each step
@@ -67,12 +72,6 @@ class RunLevel(Level):
     def __init__(self) -> None:
         self.id = -2
         self.alive = False
-
-    def afterwards(self, op: Any, args: Sequence[Any], binder: Any) -> Any:
-        run = state.run
-        if run is None:
-            return op.execute([settled(a) for a in args])
-        return run.call(op, args)
 
     def detach(self, x: Any) -> Any:
         return x
@@ -151,10 +150,11 @@ def _elsewhere(f: Callable[[], Any]) -> Any:
 class Run:
     """Calls that wait, in order, and the thread that they belong to.
 
-    ``steps`` are tuples of a Primitive and references to its arguments: the number of an earlier output,
-    or ``~k`` for operand k. ``cells`` are the outputs. ``places`` are the numbers of operands by their
-    `id`; ``scalars`` keeps alive those that stand for an operand. ``settings`` is the number of JAX's
-    settings, 0 if nothing may wait under them.
+    ``steps`` are tuples of a Primitive, the number of its outputs, and references to its arguments: the
+    number of an earlier output, or ``~k`` for operand k. ``cells`` are the outputs. ``places`` are the
+    numbers of operands by their `id`; ``scalars`` keeps alive those that stand for an operand.
+    ``settings`` is the number of JAX's settings, 0 if nothing may wait under them. ``tape``: the eager tape
+    began it, outside of all transforms; ``ended``: and a backward pass has come to its end since.
     """
 
     __slots__ = (
@@ -162,6 +162,7 @@ class Run:
         "cells",
         "context",
         "done",
+        "ended",
         "hot",
         "operands",
         "owner",
@@ -169,10 +170,13 @@ class Run:
         "scalars",
         "settings",
         "steps",
+        "tape",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, tape: bool = False) -> None:
         self.done = False
+        self.ended = False
+        self.tape = tape
         self.hot = False
         self.owner = threading.get_ident()
         self.context = jaxapi.trace_context()
@@ -191,11 +195,12 @@ class Run:
         run = self
         if run.done or jaxapi.trace_context() != run.context or len(run.steps) >= LONGEST:
             run.finish()
-            run = state.run = Run()
+            run = state.run = Run(run.tape)
         if not run.settings:
             return op.execute(list(map(settled, args)))
-        refs: list[Any] = [op]
+        refs: list[Any] = [op, 1]
         key: list[Any] = []
+        before = len(run.operands), len(run.scalars)
         for a in args:
             if type(a) is Pending:
                 if a.run is run:
@@ -207,16 +212,20 @@ class Run:
             if place is None:
                 place = run._operand(a)
                 if place is None:
+                    run._forget(*before)
                     return op.execute(list(map(settled, args)))
             refs.append(~place)
             key.append(run.avals[place])
         avals = op.shapes.get((run.settings, *key))
         if avals is None:
             if not op.hot or jaxapi.is_tracing():
+                run._forget(*before)
                 return run._first(op, key, args)
             avals = run._note(op, key, jax.eval_shape(op.flat, *map(struct_of, key)))
         if avals is False:
+            run._forget(*before)
             return op.execute(list(map(settled, args)))
+        refs[1] = len(avals) if type(avals) is tuple else 1
         run.steps.append(tuple(refs))
         run.hot = run.hot or op.hot
         if type(avals) is tuple:
@@ -247,7 +256,7 @@ class Run:
             return place
         if kind is not array_type:
             return None
-        if a.sharding not in _plain and not _is_plain(a.sharding):
+        if a.size > LARGE or (a.sharding not in _plain and not _is_plain(a.sharding)):
             return None
         if is_committed(a) and _several_devices():  # what it is run with would be committed too
             return None
@@ -255,6 +264,12 @@ class Run:
         self.operands.append(a)
         self.avals.append(a.aval)
         return place
+
+    def _forget(self, operands: int, scalars: int) -> None:
+        """Let go of what comes after the first so many operands and scalars: no step reads it."""
+        for x in (*self.operands[operands:], *self.scalars[scalars:]):
+            del self.places[id(x)]
+        del self.operands[operands:], self.avals[operands:], self.scalars[scalars:]
 
     def _first(self, op: Primitive, key: Sequence[Any], args: Sequence[Any]) -> Any:
         """Run an operation that was not seen with these avals, and note what comes out."""
@@ -276,10 +291,13 @@ class Run:
         """Compute ``p``: with all else that waits, or for a thread that the run does not belong to."""
         if self.owner == threading.get_ident():
             self.finish()
-        steps, operands = self.steps, self.operands
-        if p.run is not None:
-            p._value = _step_by_step(steps, operands)[p.index]
-            p.run = None
+        steps, operands, cells = self.steps, self.operands, self.cells
+        if p.run is None:
+            return
+        for c, value in zip(cells, _step_by_step(steps, operands, cells), strict=False):
+            if c.run is not None:
+                c._value = value
+                c.run = None
 
     def finish(self) -> None:
         """Run all that waits."""
@@ -294,18 +312,14 @@ class Run:
             self._compute()
 
     def _compute(self) -> None:
-        if jaxapi.trace_context() != self.context:
-            raise LevelError(
-                "jax.config was changed inside of a transform: change it before, or for a block with "
-                "JAX's context managers (jax.enable_x64, jax.default_matmul_precision, ...)"
-            )
-        steps, cells, operands = self.steps, self.cells, self.operands
+        cells = self.cells
         held = _held(cells)
-        values = None
-        if len(steps) > 1 and not jaxapi.checks_numbers():
+        changed = jaxapi.trace_context() != self.context  # for good, by jax.config.update
+        values: Any = () if not any(held) else None
+        if values is None and len(self.steps) > 1 and not changed and not jaxapi.checks_numbers():
             values = self._compiled(held)
         if values is None:
-            every = _step_by_step(steps, operands)
+            every = _step_by_step(self.steps, self.operands, cells)
             values = [v for v, h in zip(every, held, strict=True) if h]
         it = iter(values)
         for c, h in zip(cells, held, strict=True):
@@ -339,6 +353,35 @@ class Run:
         return found
 
 
+def begin() -> None:
+    """Let what the eager tape records from here on wait; what waited for an ended pass is run."""
+    run = state.run
+    if run is None:
+        if state.compiling:
+            state.run = Run(tape=True)
+    elif run.ended:
+        run.finish()
+        state.run = Run(tape=True)
+
+
+def end() -> None:
+    """Note that a backward pass of the eager tape has come to its end: a step of training, as a rule.
+
+    What follows until something is recorded, an update of parameters, belongs to the step as well.
+    """
+    run = state.run
+    if run is not None and run.tape:
+        run.ended = True
+
+
+def stop() -> None:
+    """Run what waits for the eager tape, in this thread, and let nothing more wait."""
+    run = state.run
+    if run is not None and run.tape:
+        run.finish()
+        state.run = None
+
+
 def _held(cells: Sequence[Pending]) -> tuple[bool, ...]:
     """Which of the cells somebody holds, besides the run itself."""
     return tuple([count > _ALONE for count in _references(cells)])
@@ -365,14 +408,27 @@ def _several_devices() -> bool:
     return jax.local_device_count() > 1
 
 
-def _step_by_step(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any]) -> list[Any]:
-    """Every output of the steps."""
-    return _follow(steps, operands, Primitive.execute)
+def _step_by_step(
+    steps: Sequence[tuple[Any, ...]], operands: Sequence[Any], cells: Sequence[Pending]
+) -> list[Any]:
+    """Every output of the steps, for the cells.
+
+    Raises:
+        LevelError: JAX's settings were changed for good in between, and have changed a dtype.
+    """
+    values = _follow(steps, operands, Primitive.execute)
+    if any([v.dtype != c.aval.dtype for v, c in zip(values, cells, strict=False)]):
+        raise LevelError(
+            "jax.config was changed between an operation and the first look at its result, which would "
+            "have another dtype now: change it earlier, or for a block with JAX's context managers "
+            "(jax.enable_x64, jax.default_matmul_precision, ...)"
+        )
+    return values
 
 
 def _follow(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any], how: Any) -> list[Any]:
     values: list[Any] = []
-    for op, *refs in steps:
+    for op, _, *refs in steps:
         out = how(op, [values[r] if r >= 0 else operands[~r] for r in refs])
         if type(out) is tuple:
             values += out
@@ -382,10 +438,66 @@ def _follow(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any], how: Any)
 
 
 def _fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
-    """The steps as one compiled function of the operands."""
+    """The steps as one compiled function of the operands, which returns what is held.
+
+    XLA computes each output of a program on its own, from where the program begins, if it can. So time to
+    compile, and to run, would grow with the square of the number of outputs: a run of which much is held is
+    compiled in parts.
+    """
+    parts = _parts(steps, held)
+    if len(parts) == 1:
+        return jax.jit(_part(steps, 0, None, [k for k, h in enumerate(held) if h]))
+    compiled: list[tuple[Any, list[int], list[int]]] = []
+    for start, first, part in parts:
+        after = first + sum([n for _, n, *_ in part])
+        refs = dict.fromkeys([r for _, _, *own in part for r in own if not first <= r < after])
+        read = {r for _, _, *later in steps[start + len(part) :] for r in later}
+        outs = [k for k in range(first, after) if held[k] or k in read]
+        inputs = list(refs)
+        compiled.append((jax.jit(_part(part, first, inputs, outs)), inputs, outs))
 
     def run(*operands: Any) -> list[Any]:
-        values = _follow(steps, operands, lambda op, args: op.flat(*args))
-        return [v for v, h in zip(values, held, strict=True) if h]
+        values: dict[int, Any] = {}
+        for call, inputs, outs in compiled:
+            given = [values[r] if r >= 0 else operands[~r] for r in inputs]
+            values.update(zip(outs, call(*given), strict=True))
+        return [values[k] for k, h in enumerate(held) if h]
 
-    return jax.jit(run)
+    return run
+
+
+def _parts(
+    steps: Sequence[tuple[Any, ...]], held: Sequence[bool]
+) -> list[tuple[int, int, Sequence[tuple[Any, ...]]]]:
+    """Parts of the steps of which not too much is held: (number of the first step and of the first
+    output, steps).
+    """
+    parts: list[tuple[int, int, Sequence[tuple[Any, ...]]]] = []
+    start = first = count = width = 0
+    for k, (_, n, *_) in enumerate(steps):
+        width += sum(held[count : count + n])
+        count += n
+        if width >= WIDEST or k == len(steps) - 1:
+            parts.append((start, first, steps[start : k + 1]))
+            start, first, width = k + 1, count, 0
+    return parts
+
+
+def _part(
+    steps: Sequence[tuple[Any, ...]], first: int, inputs: list[int] | None, outs: list[int]
+) -> Callable[..., list[Any]]:
+    """The steps whose first output has the number ``first``, as a function of ``inputs`` (None: of all
+    operands) that returns the values with the numbers ``outs``.
+    """
+
+    def run(*given: Any) -> list[Any]:
+        names = range(-1, -1 - len(given), -1) if inputs is None else inputs
+        known = dict(zip(names, given, strict=True))
+        count = first
+        for op, n, *refs in steps:
+            out = op.flat(*[known[r] for r in refs])
+            known.update(zip(range(count, count + n), out if type(out) is tuple else (out,)))
+            count += n
+        return [known[k] for k in outs]
+
+    return run

@@ -39,11 +39,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
+from fad.avals import aval_of, struct_of
 from fad.captures import Captures
 from fad.dispatch import bind, body_of, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.levels import BatchLevel
-from fad.primitive import Primitive, aval_of, struct_of
+from fad.primitive import Primitive
 from fad.tape.record import ROOT, RecordingLevel
 from fad.tensor import Tensor, new_tensor
 

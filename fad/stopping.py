@@ -16,7 +16,7 @@ from fad.tensor import Tensor, new_tensor
 __all__ = ["stopped"]
 
 
-_STOP = Primitive("stop_gradient", jax.lax.stop_gradient)
+_STOP = Primitive("stop_gradient", jax.lax.stop_gradient, lazy=True)
 
 
 def stopped(x: Any) -> Any:

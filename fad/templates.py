@@ -68,9 +68,10 @@ class Template:
     ``aliases``: for each array, the number of the input that it is (changed in place), or None;
     ``blocked``: the numbers of the arrays that have no derivative;
     ``views``: for arrays that are views of inputs, ``(number, input, chain)``.
+    ``flat``: it is the one template of a single array, or of a tuple of so many, without marks.
     """
 
-    __slots__ = ("aliases", "blocked", "leaves", "structure", "views")
+    __slots__ = ("aliases", "blocked", "flat", "leaves", "structure", "views")
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class Template:
         views: tuple[Any, ...] = (),
     ) -> None:
         self.structure = structure
+        self.flat = False
         self.views = views
         self.leaves = leaves
         self.aliases = aliases
@@ -135,15 +137,15 @@ class Template:
 
     def join(self, arrays: Sequence[Any]) -> Any:
         """The tree with ``arrays`` in it."""
-        if self is _SINGLE:
-            return arrays[0]
+        if self.flat:
+            return arrays[0] if self is _SINGLE else tuple(arrays)
         it = iter(arrays)
         return self.structure.unflatten([next(it) if x is HOLE else x.value for x in self.leaves])
 
     def join_only(self, arrays: Sequence[Any]) -> Any:
         """The tree with ``arrays`` in it and None for all else."""
-        if self is _SINGLE:
-            return arrays[0]
+        if self.flat:
+            return arrays[0] if self is _SINGLE else tuple(arrays)
         it = iter(arrays)
         return self.structure.unflatten([next(it) if x is HOLE else None for x in self.leaves])
 
@@ -158,6 +160,8 @@ class Template:
 
     def any_of(self, flags: Sequence[Any]) -> tuple[bool, ...]:
         """For each child of the root, whether one of the flags of its arrays is true."""
+        if self.flat and self is not _SINGLE:
+            return tuple(map(bool, flags))
         it = iter(flags)
         if self.structure.num_leaves == self.structure.num_nodes - 1:
             return tuple([bool(next(it)) if x is HOLE else False for x in self.leaves])
@@ -215,9 +219,12 @@ def _match(structure: Any, tree: Any, found: list[Any]) -> bool:
 
 
 _SINGLE = Template(trees.LEAF, (HOLE,))
+_SINGLE.flat = True
 
 
 @functools.lru_cache(maxsize=256)
 def flat_template(count: int) -> Template:
     """The template of a tuple of arrays."""
-    return Template(jax.tree_util.tree_structure((0,) * count), (HOLE,) * count)
+    template = Template(jax.tree_util.tree_structure((0,) * count), (HOLE,) * count)
+    template.flat = True
+    return template

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from fad.avals import aval_of
 from fad.closures import is_tracer
-from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo
+from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
 from fad.definitions import RULES, Signature, defines
 from fad.errors import GradientError, HostValueError, RuleError, describe
 from fad.graph import alias
 from fad.jaxapi import is_inexact, zeros
 from fad.levels import BatchLevel
-from fad.primitive import aval_of
 from fad.returned import batched_outputs, check_value, gradients, lowered
 from fad.rules import (
     Rules,
@@ -43,7 +43,7 @@ HOST_ERRORS = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(unsafe_hash=True, slots=True)  # never changed; making a frozen one is slow
 class UserRules(Rules):
     """The rules of a Function class, for one structure of arguments.
 
@@ -167,8 +167,8 @@ class UserRules(Rules):
         ``kept`` are the handles of inputs that were not changed in place; ``outputs`` are lists of
         the objects by which the body may know its outputs.
         """
-        known = {id(x): Ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
-        known.update({id(h): Ref(INPUT, i) for i, h in kept.items()})
+        known = {id(x): ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
+        known.update({id(h): ref(INPUT, i) for i, h in kept.items()})
         template = self._marks(ctx, handles, outputs, template)
         saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
         if self.signature.vjp or self.signature.jvp:
@@ -216,15 +216,20 @@ class UserRules(Rules):
             return saved.at(saved.values, [None] * len(saved.outs), ())
         if self.signature.vjp:
             notes = notes.without_forward()
-        saved = dataclasses.replace(saved, notes=notes)
         if not saved.closed:  # the body may have to run again
-            return saved
-        refs = {x for x in notes.leaves() if isinstance(x, Ref)}
-        return saved.at(
-            [v if Ref(INPUT, i) in refs else None for i, v in enumerate(saved.values)],
-            [o if Ref(OUTPUT, k) in refs else None for k, o in enumerate(saved.outs)],
-            (),
-        )
+            kept = saved.at(saved.values, saved.outs, saved.extras)
+        else:
+            values: list[Any] = [None] * len(saved.values)
+            outs: list[Any] = [None] * len(saved.outs)
+            for x in notes.leaves():
+                if isinstance(x, Ref):
+                    if x.kind == INPUT:
+                        values[x.at] = saved.values[x.at]
+                    else:
+                        outs[x.at] = saved.outs[x.at]
+            kept = saved.at(values, outs, ())
+        kept.notes = notes
+        return kept
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         if self.signature.vjp:

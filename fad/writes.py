@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.avals import struct_of
 from fad.indexing import getter, updater
 from fad.jaxapi import is_inexact
-from fad.primitive import Primitive, VjpPlan, struct_of
+from fad.primitive import Primitive, VjpPlan
 from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
 from fad.views.write_back import chain_put
 
@@ -26,7 +27,7 @@ def whole_write(primitive: Primitive) -> Primitive:
     def changed(x: Any, *rest: Any) -> Any:
         return _fitted(primitive.flat(x, *rest), x, name)
 
-    return Primitive(name, changed)
+    return Primitive(name, changed, lazy=primitive.lazy)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -40,7 +41,8 @@ def copy_write(form: Form) -> Primitive:
         view = jax.eval_shape(view_shape, base, *numbers)
         return chain_put(ops, base, _copied(view, v), split_numbers(form, numbers))
 
-    return Primitive("CopySlices", changed, positions=True)
+    lazy = all([op.primitive.lazy for op in ops])
+    return Primitive("CopySlices", changed, positions=True, lazy=lazy)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -64,7 +66,9 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
 
     planner: Any = functools.partial(CopySlicesPlan, inner, form)
     selects = all([op.selects for op in ops])
-    return Primitive("CopySlices", changed, planner=planner if selects else None, positions=True)
+    chosen = planner if selects else None
+    lazy = primitive.lazy and all([op.primitive.lazy for op in ops])
+    return Primitive("CopySlices", changed, planner=chosen, positions=True, lazy=lazy)
 
 
 def _same_kind(v: Any, view: Any) -> Any:
@@ -145,7 +149,7 @@ class CopySlicesPlan(VjpPlan):
                 grads[0] = g if additive else chain_put(ops, g, new, numbers)
             return tuple(grads)
 
-        return Primitive("CopySlices_vjp", vjp, positions=True)
+        return Primitive("CopySlices_vjp", vjp, positions=True, lazy=self.primitive.lazy)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -156,7 +160,7 @@ def index_put(form: tuple[Any, ...]) -> Primitive:
     def changed(x: Any, v: Any, *values: Any) -> Any:
         return update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
 
-    return Primitive("index_put", changed, positions=True)
+    return Primitive("index_put", changed, positions=True, lazy=True)
 
 
 # What is written, made to fit
@@ -221,5 +225,5 @@ def _masked_fill(x: Any, mask: Any, v: Any) -> Any:
     return jnp.where(mask, _copied(jax.ShapeDtypeStruct((), x.dtype), v), x)
 
 
-COPY = Primitive("copy", _copied)
-MASKED_FILL = Primitive("masked_fill", _masked_fill)
+COPY = Primitive("copy", _copied, lazy=True)
+MASKED_FILL = Primitive("masked_fill", _masked_fill, lazy=True)

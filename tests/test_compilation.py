@@ -598,3 +598,46 @@ def test_views_of_tensors_outside_are_brought_up_to_date_where_they_are():
     assert f(jnp.ones(2)).tolist() == [9.0, 12.0]
     assert part.tolist() == [6.0] and peer.tolist() == [3.0, 6.0]
     assert part.level.kind == "eager" and peer.level.kind == "eager"
+
+
+def test_numbers_in_traced_code_keep_their_type_and_value():
+    numbers = [True, 1, 1.0, 1 + 0j, 2, 2.5, 0.0, -0.0, float("inf"), float("nan"), -3]
+    x = jnp.array([1, -2])
+
+    def f(m, x):
+        return [m.multiply(x, c) for c in numbers], [m.divide(c, m.abs(x) + 0.5) for c in numbers]
+
+    for traced in (fad.jit(lambda x: f(fnp, x)), jax.jit(lambda x: f(fnp, x))):
+        for a, b in zip(jax.tree.leaves(traced(x)), jax.tree.leaves(f(jnp, x)), strict=True):
+            assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type)
+            np.testing.assert_array_equal(np.signbit(a.real), np.signbit(b.real))
+            np.testing.assert_array_equal(a, b)
+
+
+def test_settings_inside_of_a_trace_reach_the_operations_under_them():
+    def f(x):
+        y = fnp.dot(x, x)
+        with jax.default_matmul_precision("highest"):
+            z = fnp.dot(x, x)
+        with jax.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="rank"):
+            z + fnp.ones(3)
+        return y + fnp.dot(x, x), z + fnp.ones(3)
+
+    text = fad.jit(f).lower(jnp.ones((3, 3))).as_text()
+    assert text.count("HIGHEST, HIGHEST") == 1 or text.count("HIGHEST") == 2
+    assert text.count("dot_general") == 3
+
+
+def test_a_trace_inside_of_a_trace_and_of_native_transforms():
+    f = lambda x: fnp.sin(x) * 2.0
+    x = jnp.array([0.3, 0.6])
+    inner = fad.jit(f)
+    both = jax.jit(lambda x: inner(x) + jax.jit(f)(x) + jax.vmap(f)(x) + jax.jvp(f, (x,), (x,))[1])
+    expected = 3 * 2 * np.sin(x) + 2 * x * np.cos(x)
+    for g in (both, fad.jit(fad.from_jax(both)), jax.checkpoint(both)):
+        np.testing.assert_allclose(g(x), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.grad(lambda x: jax.lax.scan(lambda c, v: (c * f(v), c), x[0], x)[0])(x),
+        jax.grad(lambda x: jax.lax.scan(lambda c, v: (c * jnp.sin(v) * 2.0, c), x[0], x)[0])(x),
+        rtol=1e-5,
+    )

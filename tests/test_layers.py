@@ -27,6 +27,8 @@ PACKAGE = ROOT / "fad"
 LAYERS = [
     "errors",
     "jaxapi",
+    "avals",
+    "residuals",
     "tensor",
     "trees",
     "dispatch",

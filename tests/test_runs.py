@@ -26,7 +26,9 @@ TIMES = 5  # enough for a structure to be compiled
 @pytest.fixture(autouse=True)
 def _fresh():
     fad.autograd.compiled.clear_cache()
+    runs.stop()
     yield
+    runs.stop()
     assert state.run is None
 
 
@@ -520,3 +522,27 @@ def test_random_programs(steps, name):
         reads = []
         result = ours(lambda x, r=reads: run_program(fnp, steps, x, lambda a: r.append(repr(a))), X)
         same(result, expected)
+
+
+def test_a_run_of_which_much_is_held_is_compiled_in_parts(monkeypatch):
+    monkeypatch.setattr(runs, "WIDEST", 3)
+    made = []
+    fuse = runs._fuse
+    monkeypatch.setattr(runs, "_fuse", lambda *a: made.append(len(runs._parts(*a))) or fuse(*a))
+
+    def f(m, x):
+        kept = []
+        a, b, c = x[0], x[1], x[2]
+        for k in range(6):
+            a, b, c = m.sin(b) * c, a + c, m.sort(m.stack([a, b]))[k % 2] * 1.1
+            kept += [a, c]
+        return sum(kept[:-1], kept[-1]), kept
+
+    for _ in range(TIMES):
+        value, kept = fad.jvp(lambda x: f(fnp, x), (X,), (X,))
+        expected, others = jax.jvp(lambda x: f(jnp, x), (X,), (X,))
+        for ours, theirs in zip(
+            jax.tree.leaves((value, kept)), jax.tree.leaves((expected, others)), strict=True
+        ):
+            same(ours, theirs)
+    assert max(made) > 3

@@ -15,9 +15,9 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad import autograd
+from fad import autograd, runs
 from fad.errors import GradientError
-from fad.tensor import storage_of
+from fad.tensor import settled, storage_of
 
 
 def leaf(data: Any) -> fad.Tensor:
@@ -311,7 +311,7 @@ class Watched:
         while todo:
             node = todo.pop()
             self.nodes.append(weakref.ref(node))
-            for value in getattr(node, "saved_values", tuple)():
+            for value in map(settled, getattr(node, "saved_values", tuple)()):
                 if isinstance(value, jax.Array):
                     self.arrays.append(weakref.ref(value))
             for n, _ in node.next_functions:
@@ -320,6 +320,8 @@ class Watched:
                     todo.append(n)
 
     def alive(self) -> tuple[int, int]:
+        """How many nodes and arrays are alive. What waits runs first, and keeps what it reads so long."""
+        runs.stop()
         return (
             sum(r() is not None for r in self.nodes),
             sum(r() is not None for r in self.arrays),
@@ -334,9 +336,11 @@ def graph(x: Any) -> Any:
 @pytest.fixture
 def no_gc() -> Any:
     gc.collect()
+    gc.freeze()  # what other tests left is not gone through again by each collection below
     gc.disable()
     yield
     gc.enable()
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
@@ -528,6 +532,7 @@ def test_training_steps_do_not_grow(full: bool) -> None:
             w = (w.detach() - w.grad * 1e-4).requires_grad_()
 
     steps(500)
+    runs.stop()
     gc.collect()
     objects, arrays = len(gc.get_objects()), len(jax.live_arrays())
     tracemalloc.start()
@@ -541,6 +546,7 @@ def test_training_steps_do_not_grow(full: bool) -> None:
     finally:
         tracemalloc.stop()
     steps(7_500 if not full else 50_000)
+    runs.stop()
     gc.collect()
     assert growth < 40_000, f"{growth} bytes in 2,000 steps"
     assert len(gc.get_objects()) - objects < 200

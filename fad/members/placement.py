@@ -39,7 +39,7 @@ def _to(self: Tensor, target: Any) -> Any:
         return self
     op = _PUT.get(target)
     if op is None:
-        op = _PUT[target] = Primitive("to", lambda x: jnp.astype(x, target))
+        op = _PUT[target] = Primitive("to", lambda x: jnp.astype(x, target), lazy=True)
     return bind(op, (self,))
 
 

@@ -138,7 +138,7 @@ def _view(self: Tensor, dtype: Any = None) -> Any:
     op = _VIEWS.get(dtype)
     if op is None:
         op = _VIEWS[dtype] = ViewOp(
-            Primitive("view", lambda x: x.view(dtype)),
+            Primitive("view", lambda x: x.view(dtype), lazy=True),
             Write.FUNCTION,
             lambda x, part: part.view(x.dtype),
             selects=False,

@@ -44,8 +44,9 @@ class compiled:
     Results are the same either way, up to rounding.
 
     Arguments:
-        mode: whether graphs whose structure repeats are compiled, and whether small operations inside
-            of transforms that begin now wait for each other (see docs/performance.md).
+        mode: whether graphs whose structure repeats are compiled, and whether small operations that are
+            recorded, or inside of transforms that begin now, wait for each other (see
+            docs/performance.md).
 
     ``compiled.cache_info()`` and ``compiled.clear_cache()`` look at what is kept, and drop it.
 
@@ -60,6 +61,8 @@ class compiled:
     def __init__(self, mode: bool) -> None:
         self._before = state.compiling
         state.compiling = bool(mode)
+        if not mode:
+            runs.stop()
 
     def __enter__(self) -> Self:
         return self

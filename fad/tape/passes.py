@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from fad import runs
 from fad.dispatch import below
 from fad.errors import GradientError
 from fad.levels import BatchLevel
@@ -54,6 +55,7 @@ def backward(
     roots = roots_of(tensors, cts, create_graph, "backward()")
     if inputs is None:
         run(roots, None, create_graph=create_graph, keep_graph=keep)
+        runs.end()
         return
     inputs = as_list(inputs)
     if not inputs:
@@ -66,6 +68,7 @@ def backward(
         if isinstance(t, Tensor):
             retain_grad(t)
     run(roots, None, targets=targets, create_graph=create_graph, keep_graph=keep)
+    runs.end()
 
 
 def grad(
@@ -141,6 +144,8 @@ def _grad(
     edges = edges_of(inputs, "autograd.grad()")
     check_levels(outputs, inputs)
     grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
+    if not create_graph:
+        runs.end()
     return [
         _finish(k, x, g, allow_unused, materialize)
         for k, (x, g) in enumerate(zip(inputs, grads, strict=True))

@@ -13,12 +13,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.dispatch import Level, below, bind, bodies, followed, map_tensors, outlived, state
+from fad import runs
+from fad.avals import SCALARS, aval_of
+from fad.dispatch import (
+    Level,
+    at_the_bottom,
+    below,
+    bind,
+    bodies,
+    followed,
+    map_tensors,
+    outlived,
+    state,
+)
 from fad.errors import GradientError
-from fad.graph import InputMetadata, Node, alias, gradient_edge, running
+from fad.graph import InputMetadata, Node, accumulator_of, alias, gradient_edge, running
 from fad.jaxapi import is_inexact, x64_enabled
-from fad.primitive import SCALARS, Primitive, VjpPlan, aval_of
-from fad.runs import Run
+from fad.primitive import Primitive, VjpPlan
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.grad_mode import mark_inference
@@ -32,7 +43,7 @@ from fad.tape.saved import (
     unpack,
     versions_of,
 )
-from fad.tensor import Tensor, bottom, new_tensor
+from fad.tensor import Pending, Tensor, bottom, new_tensor
 
 __all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor"]
 
@@ -315,7 +326,7 @@ class RecordingLevel(Level):
         if not self.waits:
             state.run = None
         elif state.run is None and state.compiling:
-            state.run = Run()
+            state.run = runs.Run()
         return self
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
@@ -409,17 +420,23 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     mask: list[bool] = []
     key: list[Any] = []
     lower: list[Any] = []
-    scalars = False
+    wraps = level.wraps
+    scalars = deep = False
     for a in args:
         if isinstance(a, Tensor):
             own = a._level
-            key.append(own.aval(a))
             if own is level:
+                value = a._value
+                key.append(value.aval if wraps else own.aval(a))
                 mask.append(a._requires_grad)
-                lower.append(a._value)
+                lower.append(value)
+                deep = deep or (isinstance(value, Tensor) and type(value) is not Pending)
                 continue
+            key.append(own.aval(a))
             if own is ROOT and not a._requires_grad and not followed(a):  # as good as its array
                 a = a._value
+            else:
+                deep = True
         elif type(a) in SCALARS:
             key.append(type(a))
             scalars = True
@@ -432,16 +449,28 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     if scalars:
         key.insert(0, x64_enabled())
     plan = op.plan_of(tuple(mask), tuple(key), args)
-    if level.wraps:
-        out = below(plan.forward, lower)
+    if wraps:
+        if level is ROOT:
+            runs.begin()
+        out = below(plan.forward, lower) if deep else at_the_bottom(plan.forward, lower)
         if plan.simple:
             result = new_tensor(out, level)
-            values = [lower[i] for i in plan.kept_inputs]
+            kept = plan.kept_inputs
+            values = [lower[i] for i in kept]
             if plan.kept_outputs:
                 values.append(out)
-            edges = [gradient_edge(a) if m else None for a, m in zip(args, plan.routed)]
-            tensors = [args[i] for i in plan.kept_inputs]
-            node = PrimitiveNode(level, edges, plan, tensors, values)
+            edges: list[tuple[Node, int] | None] = []
+            for a, m in zip(args, plan.routed):
+                if not m:
+                    edges.append(None)
+                    continue
+                before = a._node  # a view among the arguments has been brought up to date
+                if before is None:
+                    edges.append((accumulator_of(a), 0))
+                else:
+                    before.has_parent = True
+                    edges.append((before, a._output_nr))
+            node = PrimitiveNode(level, edges, plan, [args[i] for i in kept], values)
             if anomaly.on:
                 remember(node)
             result._requires_grad = True

@@ -190,7 +190,7 @@ def _sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
         axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
         return jnp.sum(x, axis=axes, keepdims=True)
 
-    return Primitive("sum_to", sum_to)
+    return Primitive("sum_to", sum_to, lazy=True)
 
 
 @functools.lru_cache(maxsize=64)
@@ -201,7 +201,7 @@ def _cast_to(dtype: Any) -> Primitive:
             x = x.real
         return x.astype(dtype)
 
-    return Primitive("astype", cast)
+    return Primitive("astype", cast, lazy=True)
 
 
 @functools.lru_cache(maxsize=64)

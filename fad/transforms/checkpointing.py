@@ -23,12 +23,13 @@ from typing import Any
 import jax
 
 from fad import trees
+from fad.avals import aval_of
 from fad.calls import FunctionOp
 from fad.captures import Captures
 from fad.dispatch import below, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.levels import BatchLevel, JvpLevel
-from fad.primitive import Primitive, aval_of
+from fad.primitive import Primitive
 from fad.rules import Rules, Saved, pull_through, push_through
 from fad.tape.record import GradLevel, RecordingLevel
 from fad.templates import Template

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
+from fad.avals import aval_of
 from fad.dispatch import bind, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import JvpLevel
-from fad.primitive import aval_of
 from fad.tape.engine import ZEROS_LIKE
 from fad.tensor import Tensor
 from fad.transforms.boundary import (

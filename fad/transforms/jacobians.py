@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import trees
+from fad import jaxapi, trees
 from fad.dispatch import bind
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
@@ -34,7 +36,7 @@ from fad.transforms.reverse import gradient_function
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev"]
 
-CONJUGATE = Primitive("conj", jnp.conj)
+CONJUGATE = Primitive("conj", jnp.conj, lazy=True)
 
 
 def jacrev(
@@ -229,14 +231,31 @@ def _conjugate(x: Any) -> Any:
 
 def _basis(values: Sequence[Any]) -> list[Any]:
     """The standard basis of the space of ``values``, stacked: an array for each value."""
-    sizes = [int(np.prod(v.shape, dtype=int)) for v in values]
+    shapes = tuple([tuple(v.shape) for v in values])
+    dtypes = tuple([v.dtype for v in values])
+    total = sum([math.prod(shape) for shape in shapes])
+    if total > SMALL:
+        return _new_basis(shapes, dtypes)
+    return _small_basis(shapes, dtypes, jaxapi.trace_context())
+
+
+SMALL = 64  # elements: the basis of so many is kept, and is a constant of compiled code
+
+
+@functools.lru_cache(maxsize=256)
+def _small_basis(shapes: Any, dtypes: Any, settings: Any) -> list[Any]:
+    with jax.ensure_compile_time_eval():
+        return _new_basis(shapes, dtypes)
+
+
+def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list[Any]:
+    sizes = [math.prod(shape) for shape in shapes]
     total = sum(sizes)
-    bases, start = [], 0
-    for v, size in zip(values, sizes, strict=True):
-        block = jnp.eye(total, size, -start, dtype=v.dtype)
-        bases.append(block.reshape((total, *v.shape)))
-        start += size
-    return bases
+    starts = itertools.accumulate([0, *sizes])
+    return [
+        jnp.eye(total, size, -start, dtype=dtype).reshape((total, *shape))
+        for start, size, shape, dtype in zip(starts, sizes, shapes, dtypes, strict=False)
+    ]
 
 
 def _over_basis(
@@ -258,7 +277,7 @@ def _over_basis(
 
 @functools.lru_cache(maxsize=4096)
 def _slicer(start: int, stop: int) -> Primitive:
-    return Primitive("slice", lambda x: x[..., start:stop])
+    return Primitive("slice", lambda x: x[..., start:stop], lazy=True)
 
 
 def _columns(x: Any, start: int, stop: int) -> Any:
@@ -267,12 +286,12 @@ def _columns(x: Any, start: int, stop: int) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _join(axis: int) -> Primitive:
-    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=axis))
+    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=axis), lazy=True)
 
 
 @functools.lru_cache(maxsize=4096)
 def _reshaper(shape: tuple[int, ...]) -> Primitive:
-    return Primitive("reshape", lambda x: jnp.reshape(x, shape))
+    return Primitive("reshape", lambda x: jnp.reshape(x, shape), lazy=True)
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:

@@ -77,7 +77,7 @@ def view_op(primitive: Primitive, write: Write) -> ViewOp:
     return ViewOp(primitive, write)
 
 
-IDENTITY = ViewOp(Primitive("alias", lambda x: x), Write.RESHAPE)
+IDENTITY = ViewOp(Primitive("alias", lambda x: x, lazy=True), Write.RESHAPE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,7 +133,8 @@ def chain_primitive(form: Form) -> Primitive:
     def view(x: Any, *numbers: Any) -> Any:
         return chain_forward(ops, x, split_numbers(form, numbers))
 
-    return Primitive(ops[-1].primitive.name, view, positions=True)
+    lazy = all([op.primitive.lazy for op in ops])
+    return Primitive(ops[-1].primitive.name, view, positions=True, lazy=lazy)
 
 
 def chain_forward(ops: Sequence[ViewOp], x: Any, numbers: Sequence[Sequence[Any]]) -> Any:

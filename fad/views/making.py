@@ -93,7 +93,9 @@ def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
 @functools.lru_cache(maxsize=4096)
 def _output(primitive: Primitive, k: int) -> Primitive:
     """One output of a Primitive that has several."""
-    return Primitive(primitive.name, lambda *values: primitive.flat(*values)[k])
+    return Primitive(
+        primitive.name, lambda *values: primitive.flat(*values)[k], lazy=primitive.lazy
+    )
 
 
 def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Any:

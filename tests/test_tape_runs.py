@@ -1,0 +1,362 @@
+"""What the eager tape records waits too, and runs when it is read: a step of training is one program."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import threading
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fad
+import fad.numpy as fnp
+from fad import runs
+from fad.dispatch import state
+from fad.tensor import Pending
+
+X = np.array([0.3, -0.7, 1.1], np.float32)
+TIMES = 5  # enough for a structure to be compiled
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    fad.autograd.compiled.clear_cache()
+    runs.stop()
+    yield
+    runs.stop()
+
+
+def same(a, b):
+    a = a.array if isinstance(a, fad.Tensor) else a
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=1e-6)
+
+
+def variable():
+    return fad.tensor(X, requires_grad=True)
+
+
+def waits(t):
+    return type(t._value) is Pending and t._value.run is not None
+
+
+def warm(f):
+    """``f``, whose operations have run once, so that they may wait."""
+    f()
+    runs.stop()
+    return f
+
+
+def loss(m, w, x):
+    return (m.tanh(w * x) ** 2).sum() + (w * 0.1).sum()
+
+
+def train(steps, read=lambda value: None):
+    """Parameters after steps of gradient descent."""
+    w = variable()
+    for k in range(steps):
+        value = loss(fnp, w, X + k)
+        read(value)
+        value.backward()
+        with fad.no_grad():
+            w -= 0.1 * w.grad
+        w.grad = None
+    return w.detach()
+
+
+def expected_training(steps):
+    w = jnp.asarray(X)
+    for k in range(steps):
+        w = w - 0.1 * jax.grad(lambda w, k=k: loss(jnp, w, X + k))(w)
+    return w
+
+
+def test_operations_wait_until_something_is_read():
+    w = variable()
+    f = warm(lambda: fnp.sin(w) * 2)
+    y = f()
+    assert waits(y) and y.shape == (3,) and y.dtype == "float32" and y.requires_grad
+    assert waits(y)
+    same(y, 2 * np.sin(X))
+    assert not waits(y)
+
+
+READS = {
+    "item": lambda t: t.item(),
+    "float": float,
+    "repr": repr,
+    "numpy": lambda t: np.asarray(t.detach()),
+    "array": lambda t: t.array,
+    "bool": bool,
+    "tolist": lambda t: t.tolist(),
+    "a leaf of a pytree in jit": lambda t: jax.jit(lambda v: v + 1)(t.detach()),
+    "compiled code": lambda t: fad.jit(lambda v: v + 1)(t.detach()).array,
+    "pickle": lambda t: pickle.loads(pickle.dumps(t.detach())).array,
+    "deepcopy": lambda t: copy.deepcopy(t.detach()).array,
+    "dlpack": lambda t: jnp.from_dlpack(t.detach()),
+    "plain jax": lambda t: jnp.sin(t.detach().array),
+    "block": lambda t: t.block_until_ready(),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_every_way_to_read(name):
+    w = variable()
+    f = warm(lambda: fnp.sin(w).sum())
+    t = f()
+    assert waits(t)
+    READS[name](t)
+    assert not waits(t)
+    same(t, np.sin(X).sum())
+
+
+@pytest.mark.parametrize("compiling", [True, False])
+def test_training_gives_the_same(compiling):
+    with fad.autograd.compiled(compiling):
+        same(train(8), expected_training(8))
+        same(train(8, read=float), expected_training(8))
+    assert state.run is None or compiling
+
+
+def test_a_step_of_training_is_one_program():
+    train(TIMES).numpy()
+    before = runs.cache_info()
+    train(4).numpy()
+    after = runs.cache_info()
+    assert after["compiled"] == before["compiled"] > 0
+    assert after["hits"] - before["hits"] >= 4
+
+
+def test_gradients_are_accumulated_and_hooks_run():
+    w = variable()
+    seen = []
+    for _ in range(TIMES):
+        w.grad = None
+        for _ in range(2):
+            y = fnp.exp(w)
+            y.register_hook(lambda g: seen.append(g.tolist()) or 2 * g)
+            (y * y).sum().backward()
+        same(w.grad, 2 * 4 * np.exp(2 * X))
+    assert len(seen) == 2 * TIMES
+    same(seen[-1], 2 * np.exp(X))
+
+
+def test_higher_derivatives():
+    for _ in range(TIMES):
+        w = variable()
+        (g,) = fad.autograd.grad(fnp.sin(w).sum(), w, create_graph=True)
+        (h,) = fad.autograd.grad((g * g).sum(), w)
+        same(g, np.cos(X))
+        same(h, -2 * np.cos(X) * np.sin(X))
+
+
+def test_retained_graphs_and_gradients_of_inner_values():
+    for _ in range(TIMES):
+        w = variable()
+        y = fnp.sin(w)
+        y.retain_grad()
+        out = (y * y).sum()
+        out.backward(retain_graph=True)
+        out.backward()
+        same(y.grad, 4 * np.sin(X))
+        same(w.grad, 4 * np.sin(X) * np.cos(X))
+
+
+def test_errors_are_raised_where_they_are_made():
+    w = variable()
+    for _ in range(TIMES):
+        y = fnp.sin(w)
+        with pytest.raises((TypeError, ValueError), match="shape"):
+            y + jnp.ones(4)
+        same(y, np.sin(X))
+        y.sum().backward()
+        with pytest.raises(fad.errors.GradientError, match="second time"):
+            y.sum().backward()
+
+
+def test_writes_and_views():
+    for _ in range(TIMES):
+        w = variable()
+        y = w * 2
+        v = y[1:]
+        v *= 3
+        assert y.version == 1
+        same(y, 2 * X * [1, 3, 3])
+        (y * y).sum().backward()
+        same(w.grad, 8 * X * [1, 9, 9])
+        with fad.no_grad():
+            w[0] = 5.0
+        same(w, [5.0, X[1], X[2]])
+
+
+def test_another_thread_reads_what_waits():
+    w = variable()
+    f = warm(lambda: fnp.sin(w) * 2)
+    y = f()
+    z = y * w
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append((z.tolist(), y.tolist())))
+    thread.start()
+    thread.join()
+    same(seen[0][0], 2 * np.sin(X) * X)
+    same(seen[0][1], 2 * np.sin(X))
+    z.sum().backward()
+    same(w.grad, 2 * np.sin(X) + 2 * np.cos(X) * X)
+
+
+def test_what_a_finished_thread_left_waiting():
+    w = variable()
+    f = warm(lambda: fnp.sin(w) * 2)
+    made = []
+    for _ in range(TIMES):
+        thread = threading.Thread(target=lambda: made.append(f()))
+        thread.start()
+        thread.join()
+    y = sum(made[1:], made[0])
+    y.sum().backward()
+    same(y, TIMES * 2 * np.sin(X))
+    same(w.grad, TIMES * 2 * np.cos(X))
+
+
+def test_threads_that_share_parameters():
+    w = variable()
+    failures = []
+
+    def work():
+        try:
+            for _ in range(10):
+                (g,) = fad.autograd.grad(loss(fnp, w, X), w)
+                same(g, expected)
+        except BaseException as error:
+            failures.append(error)
+
+    expected = jax.grad(lambda w: loss(jnp, w, X))(jnp.asarray(X))
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_settings_of_jax_hold_for_what_is_under_them():
+    w = variable()
+    for _ in range(TIMES):
+        y = fnp.sin(w) + jnp.ones(3, jnp.int32)
+        with jax.numpy_dtype_promotion("strict"):
+            with pytest.raises(Exception, match="[Pp]romotion"):
+                fnp.sin(w) + jnp.ones(3, jnp.int32)
+            same(y, np.sin(X) + 1)
+        with jax.debug_nans(True), pytest.raises(FloatingPointError):
+            (w * 0) / (w * 0)
+        y.sum().backward()
+        same(w.grad, np.cos(X))
+        w.grad = None
+
+
+def test_inside_and_around_of_transforms_and_traces():
+    w = variable()
+    for _ in range(TIMES):
+        y = fnp.sin(w)
+        inner = fad.grad(lambda v: (fnp.cos(v) * y).sum())(X)
+        lanes = fad.vmap(lambda v: (v * y).sum())(jnp.eye(3))
+        traced = jax.jit(lambda v: v * fad.grad(lambda u: (u * y.detach()).sum())(v))(X)
+        same(traced, X * np.sin(X))
+        (inner.sum() + lanes.sum()).backward()
+        same(w.grad, -np.sin(X) * np.cos(X) + np.cos(X))
+        w.grad = None
+
+
+def test_switching_off_runs_what_waits():
+    w = variable()
+    f = warm(lambda: fnp.sin(w) * 2)
+    y = f()
+    with fad.autograd.compiled(False):
+        assert not waits(y)
+        assert not waits(f())
+    assert waits(f())
+
+
+def test_nothing_is_computed_that_nobody_holds(monkeypatch):
+    w = variable()
+    f = warm(lambda: fnp.sin(w) * 2)
+    ran = []
+    monkeypatch.setattr(runs, "_step_by_step", lambda *a: ran.append(a))
+    f()
+    runs.stop()
+    assert not ran
+
+
+def test_arrays_are_given_back():
+    w = variable()
+    f = warm(lambda: (fnp.sin(w * 2) ** 2).sum())
+    kept = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(TIMES):
+            y = fnp.sin(w)
+            kept.append(weakref.ref(y._value))
+            (y * y).sum().backward()
+            w.grad = None
+        del y
+        f().item()
+        assert all(r() is None for r in kept)
+    finally:
+        gc.enable()
+
+
+def test_long_programs_are_cut():
+    w = variable()
+    for _ in range(3):
+        y = w
+        for _ in range(2 * runs.LONGEST // 3):
+            y = y * 1.001
+            y = y + 0.0
+        y.sum().backward()
+        same(w.grad, np.full(3, 1.001 ** (2 * runs.LONGEST // 3)))
+        w.grad = None
+
+
+def test_large_arrays_do_not_wait():
+    w = fad.tensor(jnp.ones(2 * runs.LARGE), requires_grad=True)
+    for _ in range(TIMES):
+        y = w * 2
+        assert type(y._value) is not Pending
+        (y * y).mean().backward()
+        same(w.grad, np.full(2 * runs.LARGE, 8 / (2 * runs.LARGE)))
+        w.grad = None
+
+
+def test_settings_that_change_for_good_between_an_operation_and_its_reading():
+    w = variable()
+    f = warm(lambda: fnp.sin(w) * 2)
+    y = f()
+    before = jax.config.jax_default_matmul_precision
+    jax.config.update("jax_default_matmul_precision", "highest")
+    try:
+        assert waits(y)
+        same(y, 2 * np.sin(X))
+        y.sum().backward()
+        same(w.grad, 2 * np.cos(X))
+    finally:
+        jax.config.update("jax_default_matmul_precision", before)
+
+
+def test_operations_that_do_not_wait_leave_nothing_in_the_run():
+    w = variable()
+    y = warm(lambda: fnp.sin(w) * 0.5)()
+    run = state.run
+    tables = (run.steps, run.operands, run.avals, run.scalars, run.places)
+    before = [len(t) for t in tables]
+    for n in range(1, 5):
+        fad.tensor(jnp.ones((n, 3)), requires_grad=True) * (0.25 * n)  # new shapes
+    large = fad.tensor(jnp.ones(2 * runs.LARGE), requires_grad=True)
+    for n in range(3):
+        large * (n + 2.0)
+    assert state.run is run and waits(y)
+    assert [len(t) for t in tables] == before
