@@ -23,7 +23,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fad import native
+from fad import native, runs
 from fad.closures import checked_arrays, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
 from fad.dispatch import Level, bind, bodies, constants, outlived, state
@@ -33,10 +33,10 @@ from fad.levels import BatchLevel
 from fad.rules import Rules, Saved
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tape.record import RecordedNode, detached
+from fad.tape.record import ROOT, RecordedNode, detached
 from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
 from fad.templates import Template
-from fad.tensor import Tensor, settled
+from fad.tensor import Pending, Tensor, settled
 
 __all__ = ["FunctionNode", "FunctionOp", "is_plain"]
 
@@ -72,13 +72,20 @@ class FunctionOp:
                 return self.execute(values)
         rules = self.rules
         self.saved = None
+        if not rules.waits:
+            values = list(map(settled, values))
         if native.is_traced(values):
             outs, self.template = native.call(rules, values)
             return tuple(outs)
         if self.given is not None and isinstance(rules, LinearRules):
             outs, self.template = rules.forward(values, self.given)
         else:
-            outs, self.template, self.saved = rules.run(values, self.needs)
+            before = state.bodies_wait
+            state.bodies_wait = rules.waits and state.run is not None
+            try:
+                outs, self.template, self.saved = rules.run(values, self.needs)
+            finally:
+                state.bodies_wait = before
         return tuple(checked_arrays(rules, outs))
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -142,8 +149,10 @@ class FunctionOp:
         args = [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
         mask = [isinstance(a, Tensor) and a.requires_grad and a.level is level for a in args]
         self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
+        if level is ROOT:
+            runs.begin()
         outs: tuple[Any, ...] = level.evaluate(self, args)
-        values = [settled(level.detach(a)) for a in args]
+        values = [level.detach(a) for a in args]
         results = [detached(level, o) for o in outs]
         saved = self.saved
         if saved is None or not (saved.closed or _numbers_serve(values)):
@@ -165,7 +174,7 @@ class FunctionOp:
 
 def is_plain(x: Any) -> bool:
     """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
-    while isinstance(x, Tensor):
+    while isinstance(x, Tensor) and type(x) is not Pending:
         if x.requires_grad or (x.aux is not None and not isinstance(x.level, BatchLevel)):
             return False
         x = x.inner
@@ -179,10 +188,10 @@ def _numbers_serve(values: Sequence[Any]) -> bool:
 
 def _is_watched(x: Any) -> bool:
     """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
-    while isinstance(x, Tensor):
+    while isinstance(x, Tensor) and type(x) is not Pending:
         if x.level.kind == "checkpoint":
             return True
-        x = x.value
+        x = x.inner
     return False
 
 
@@ -248,7 +257,9 @@ class FunctionNode(RecordedNode):
     def run(
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
-        cotangents = list(map(settled, cotangents))
+        waits = self.rules.waits and state.run is not None
+        if not waits:
+            cotangents = list(map(settled, cotangents))
         with _lock_of(self):
             saved, level = self.saved, self.level
             if saved is None:
@@ -264,7 +275,12 @@ class FunctionNode(RecordedNode):
                 saved = saved.at(values, outs, [unpack(x, False) for x in saved.extras])
             if create_graph:
                 saved = self._tracked(saved, args)
-            grads = self.rules.pullback(saved, cotangents, wanted)
+            before = state.bodies_wait
+            state.bodies_wait = waits
+            try:
+                grads = self.rules.pullback(saved, cotangents, wanted)
+            finally:
+                state.bodies_wait = before
             if create_graph:
                 return grads
             return [None if g is None else level.detach(outlived(g)) for g in grads]

@@ -20,7 +20,7 @@ __all__ = ["checked_arrays", "closure_error", "is_tracer"]
 
 
 def checked_arrays(rules: Rules, outs: Sequence[Any]) -> list[Any]:
-    """Outputs of a body that ran on bare arrays, as bare arrays.
+    """Outputs of a body that ran on bare arrays, as bare arrays, or values that wait.
 
     Raises:
         RuleError: one of them is part of a running transform or graph: the body closed over it.
@@ -31,7 +31,7 @@ def checked_arrays(rules: Rules, outs: Sequence[Any]) -> list[Any]:
         if isinstance(o, Tensor):
             if _is_tracked(o):
                 raise closure_error(rules, o, _is_tracked)
-            o = o.value
+            o = o.inner
         result.append(o)
     return result
 

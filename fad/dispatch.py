@@ -66,6 +66,7 @@ class State(threading.local):
     ``inference``: in inference mode, where Tensors made are inference Tensors: the floor outside of
     it; else None.
     ``run``: the calls that wait, see `fad.runs`; None where nothing does.
+    ``bodies_wait``: whether the body of a Function runs now, whose operations may wait.
     ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
     ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code follows].
     """
@@ -77,6 +78,7 @@ class State(threading.local):
     saved_refused: str | None = None
     inference: int | None = None
     run: Any = None
+    bodies_wait: bool = False
     compiling: bool = True
     body: Any = None
 

@@ -17,7 +17,7 @@ from fad.errors import RuleError
 from fad.inplace import become
 from fad.jax_rules import JaxRules
 from fad.templates import ARRAYS, Template
-from fad.tensor import Tensor
+from fad.tensor import Tensor, settled
 from fad.user_rules import UserRules
 from fad.views.making import attach_chain
 
@@ -104,7 +104,7 @@ class Function:
         arrays, template = Template.split(bound, leaves)
         operands = [jnp.asarray(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, template, keywords))
-        outs = bind(op, operands)
+        outs = list(map(settled, bind(op, operands)))
         if op.template.aliases:
             outs = _write_back(cls.__name__, op.template, arrays, outs)
         for k, i, chain in op.template.views:

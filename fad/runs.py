@@ -190,7 +190,9 @@ class Run:
 
     def call(self, op: Any, args: Sequence[Any]) -> Any:
         """Write a call down, or run it: one output, or a tuple of them."""
-        if type(op) is not Primitive or not op.lazy:
+        if type(op) is not Primitive:
+            return op.execute(args)
+        if not op.lazy:
             return op.execute(list(map(settled, args)))
         run = self
         if run.done or jaxapi.trace_context() != run.context or len(run.steps) >= LONGEST:

@@ -207,6 +207,7 @@ class UserRules(Rules):
         return template.marked(tuple(aliases), frozenset([position[id(x)] for x in blocked]))
 
     kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
+    waits: ClassVar[bool] = True
 
     # Differentiating
 
@@ -410,4 +411,4 @@ def _is_batched(x: Any) -> bool:
 
 def _value(x: Any) -> Any:
     """What an in-place change of ``x`` replaces."""
-    return x.value if isinstance(x, Tensor) else x
+    return x.inner if isinstance(x, Tensor) else x

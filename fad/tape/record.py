@@ -378,7 +378,8 @@ class RootLevel(GradLevel):
     kind = "eager"
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = bind(
+        binder = below if state.bodies_wait else bind
+        out = binder(
             op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
         )
         if type(out) is tuple:
@@ -396,7 +397,7 @@ def _is_followed(x: Any) -> bool:
 def as_tensor(x: Any) -> Tensor:
     """``x`` itself if it is a Tensor, else a Tensor of level 0 around it as a JAX array."""
     if isinstance(x, Tensor):
-        return x
+        return new_tensor(x, ROOT) if type(x) is Pending else x
     return new_tensor(x if isinstance(x, jax.Array) else jnp.asarray(x), ROOT)
 
 
