@@ -42,9 +42,10 @@ def kept(library: Library, workload: Workload) -> int:
     gc.collect()
     before = buffers(jax.live_arrays())
     loss = workload.function(library.numpy, *inputs)
+    size = loss.array.nbytes  # it has been computed then, and what is kept with it
     gc.collect()
     now = {at: n for at, n in buffers(jax.live_arrays()).items() if at not in before}
-    return sum(now.values()) - loss.array.nbytes
+    return sum(now.values()) - size
 
 
 def _kept_by_torch(workload: Workload) -> int:

@@ -38,7 +38,7 @@ from sys import getrefcount
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from fad import jaxapi
 from fad.avals import SCALARS, aval_of, constant, struct_of
@@ -399,7 +399,7 @@ _plain: set[Any] = set()
 
 def _is_plain(sharding: Any) -> bool:
     """Whether arrays with this sharding are where JAX puts arrays by default."""
-    plain: bool = sharding == jnp.zeros(()).sharding
+    plain: bool = sharding == jax.device_put(np.float32(0)).sharding
     if plain:
         _plain.add(sharding)
     return plain
