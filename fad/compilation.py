@@ -26,6 +26,7 @@ from fad.errors import GradientError, describe
 from fad.jaxapi import array_type
 from fad.levels import BatchLevel, marker_of
 from fad.primitive import Primitive
+from fad.runs import give_away
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
 from fad.staging import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
@@ -121,7 +122,7 @@ class Compiled:
         if entry.changed:
             check_written(leaves, entry.changed, "jit")
         if entry.donating is not None and state.body is None and all(map(_is_bare, leaves)):
-            values = [x.value if isinstance(x, Tensor) else x for x in leaves]
+            values = [give_away(x.value if isinstance(x, Tensor) else x) for x in leaves]
             fixed = [x.value if isinstance(x, Tensor) else x for x in _found(entry.fixed)]
             out = entry.donating(*fixed, *values)
         else:

@@ -104,7 +104,7 @@ class Function:
         arrays, template = Template.split(bound, leaves)
         operands = [jnp.asarray(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, template, keywords))
-        outs = list(map(settled, bind(op, operands)))
+        outs: Sequence[Any] = list(map(settled, bind(op, operands)))
         if op.template.aliases:
             outs = _write_back(cls.__name__, op.template, arrays, outs)
         for k, i, chain in op.template.views:

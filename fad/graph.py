@@ -533,7 +533,15 @@ def accumulator_of(t: Tensor) -> AccumulateGrad:
 
 def gradient_edge(t: Tensor) -> tuple[Node, int]:
     """Where the gradient of ``t`` (which requires grad) goes."""
-    node = t.node
+    meta = t.meta
+    if meta is not None and meta.link is not None:
+        meta.link.sync_history(t)
+    return current_edge(t)
+
+
+def current_edge(t: Tensor) -> tuple[Node, int]:
+    """`gradient_edge` of a Tensor that has been brought up to date."""
+    node = t._node
     if node is None:
         return accumulator_of(t), 0
     node.has_parent = True

@@ -203,23 +203,29 @@ def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, b
     return closed if again else None, type(shape) is not tuple
 
 
-def write_equations(closed: Any, values: Sequence[Any]) -> list[Any] | None:
-    """Write a jaxpr into the program that is being traced, on ``values``.
+def program_of(values: Sequence[Any]) -> Any:
+    """The trace that writes down what is done with ``values``, some of which are tracers.
 
-    None if what is at work is not a trace that only writes down, or not one of all of the values.
+    None if what is at work does not only write down, or if the values are not all of its program.
     """
     trace = _core.trace_ctx.trace
     if type(trace) is not _partial_eval.DynamicJaxprTrace:
         return None
-    source = _source_info.current()
-    tracers: list[Any] = []
     for v in values:
-        if isinstance(v, jax.core.Tracer):
-            if v._trace is not trace:
-                return None
-            tracers.append(v)
-        else:
-            tracers.append(trace.to_jaxpr_tracer(_dtypes.canonicalize_value(v), source))
+        if isinstance(v, jax.core.Tracer) and v._trace is not trace:
+            return None
+    return trace
+
+
+def write_equations(trace: Any, closed: Any, values: Sequence[Any]) -> list[Any]:
+    """Write a jaxpr, on ``values``, into the program that `program_of` found."""
+    source = _source_info.current()
+    tracers: list[Any] = [
+        v
+        if isinstance(v, jax.core.Tracer)
+        else trace.to_jaxpr_tracer(_dtypes.canonicalize_value(v), source)
+        for v in values
+    ]
     written: list[Any] = _partial_eval.inline_jaxpr_into_trace(
         trace, source, closed.jaxpr, closed.consts, *tracers
     )
@@ -293,9 +299,9 @@ def bind_jaxpr(closed: Any) -> Any:
     opened = ClosedJaxpr(jaxpr, ())
 
     def run(*values: Any) -> Any:
-        written = write_equations(opened, values)
-        if written is not None:
-            return written
+        trace = program_of(values)
+        if trace is not None:
+            return write_equations(trace, opened, values)
         env = dict(zip(jaxpr.invars, values, strict=True))
         map_equations(jaxpr.eqns, env)
         return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]

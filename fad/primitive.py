@@ -132,7 +132,8 @@ class Primitive:
 
         ``self.call`` does so as well, after it has looked for them in the tables of `jax.jit`.
         """
-        if self.jit and not self.collective and not self.positions:
+        trace = jaxapi.program_of(values)
+        if trace is not None and self.jit and not self.collective and not self.positions:
             kinds = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
             key = (jaxapi.trace_context(), *kinds)
             known = self._written.get(key)
@@ -143,8 +144,8 @@ class Primitive:
                 ]
                 known = self._written[key] = jaxapi.equations_of(self.flat, operands)
             closed, single = known
-            outs = None if closed is None else jaxapi.write_equations(closed, values)
-            if outs is not None:
+            if closed is not None:
+                outs = jaxapi.write_equations(trace, closed, values)
                 return outs[0] if single else tuple(outs)
         return self.call(*values)
 

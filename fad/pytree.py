@@ -18,6 +18,7 @@ import jax
 
 from fad.dispatch import followed, outlived, state
 from fad.graph import accumulator_of
+from fad.runs import give_away
 from fad.tape.record import ROOT
 from fad.tensor import Tensor, new_tensor
 
@@ -58,7 +59,7 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     """The one child of ``t``: its array, or where that would lose something a TrackedTensor."""
     bare = not t.requires_grad or ROOT.id <= state.blocked
     if t.level is ROOT and bare and not followed(t):
-        return (t.value,), None
+        return (give_away(t.value),), None
     if not t.level.alive:
         return _flatten_tensor(outlived(t))
     leaf: Any = object.__new__(TrackedTensor)

@@ -53,6 +53,7 @@ __all__ = ["Run", "cache_info", "clear_cache"]
 
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
+HEAVY = 1 << 21  # elements of all operands
 WIDEST = 16  # values held, of one compiled program
 REPEATS = 2  # runs with a structure before it is compiled
 CAPACITY = 512  # structures remembered
@@ -155,6 +156,7 @@ class Run:
     numbers of operands by their `id`; ``scalars`` keeps alive those that stand for an operand.
     ``settings`` is the number of JAX's settings, 0 if nothing may wait under them. ``tape``: the eager tape
     began it, outside of all transforms; ``ended``: and a backward pass has come to its end since.
+    ``weight``: of how many elements its operands are.
     """
 
     __slots__ = (
@@ -171,6 +173,7 @@ class Run:
         "settings",
         "steps",
         "tape",
+        "weight",
     )
 
     def __init__(self, tape: bool = False) -> None:
@@ -180,13 +183,14 @@ class Run:
         self.hot = False
         self.owner = threading.get_ident()
         self.context = jaxapi.trace_context()
-        self.settings = 0 if jaxapi.checks_numbers() else _settings.number_of(self.context)
+        self.settings = _settings.number_of(self.context)
         self.steps: list[tuple[Any, ...]] = []
         self.cells: list[Pending] = []
         self.operands: list[Any] = []
         self.avals: list[Any] = []
         self.places: dict[int, int] = {}
         self.scalars: list[Any] = []
+        self.weight = 0
 
     def call(self, op: Any, args: Sequence[Any]) -> Any:
         """Write a call down, or run it: one output, or a tuple of them."""
@@ -195,14 +199,18 @@ class Run:
         if not op.lazy:
             return op.execute(list(map(settled, args)))
         run = self
-        if run.done or jaxapi.trace_context() != run.context or len(run.steps) >= LONGEST:
+        if run.done or jaxapi.trace_context() != run.context or run._is_full():
             run.finish()
-            run = state.run = Run(run.tape)
-        if not run.settings:
+            run = Run(run.tape)
+            state.run = run if state.compiling else None
+        if state.run is None or not run.settings or jaxapi.checks_numbers():
             return op.execute(list(map(settled, args)))
+        steps, operands, places = run.steps, run.operands, run.places
+        size, count, first = len(steps), len(operands), len(run.cells)
         refs: list[Any] = [op, 1]
         key: list[Any] = []
-        before = len(run.operands), len(run.scalars)
+        fresh: list[Any] = []  # operands
+        scalars: list[tuple[Any, int]] = []
         for a in args:
             if type(a) is Pending:
                 if a.run is run:
@@ -210,68 +218,65 @@ class Run:
                     key.append(a.aval)
                     continue
                 a = a.value
-            place = run.places.get(id(a))
+            place = places.get(id(a))
             if place is None:
-                place = run._operand(a)
+                array = constant(a) if type(a) in SCALARS else a
+                place = places.get(id(array))
                 if place is None:
-                    run._forget(*before)
-                    return op.execute(list(map(settled, args)))
+                    place = count + len(fresh)
+                    for k, other in enumerate(fresh):
+                        if other is array:
+                            place = count + k
+                    if place == count + len(fresh):
+                        if not _may_wait(array):
+                            return op.execute(list(map(settled, args)))
+                        fresh.append(array)
+                if array is not a:
+                    scalars.append((a, place))
             refs.append(~place)
-            key.append(run.avals[place])
+            key.append(run.avals[place] if place < count else fresh[place - count].aval)
         avals = op.shapes.get((run.settings, *key))
         if avals is None:
             if not op.hot or jaxapi.is_tracing():
-                run._forget(*before)
                 return run._first(op, key, args)
             avals = run._note(op, key, jax.eval_shape(op.flat, *map(struct_of, key)))
         if avals is False:
-            run._forget(*before)
             return op.execute(list(map(settled, args)))
-        refs[1] = len(avals) if type(avals) is tuple else 1
-        run.steps.append(tuple(refs))
+        single = type(avals) is not tuple
+        outs = [_pending(run, first + k, a) for k, a in enumerate((avals,) if single else avals)]
+        refs[1] = len(outs)
+        step = tuple(refs)
+        if run.done or len(steps) != size or len(operands) != count:
+            return state.run.call(op, args)  # the garbage collector has run operations in between
+        try:
+            if fresh:
+                run._take(fresh)
+            for a, place in scalars:
+                run.scalars.append(a)
+                places[id(a)] = place
+            steps.append(step)
+            run.cells.extend(outs)
+        except BaseException:  # an interrupt: as if it had come before the call
+            run._forget(size, count, first)
+            raise
         run.hot = run.hot or op.hot
-        if type(avals) is tuple:
-            return tuple([run._output(a) for a in avals])
-        return run._output(avals)
+        return outs[0] if single else tuple(outs)
 
-    def _output(self, aval: Any) -> Pending:
-        p: Pending = object.__new__(Pending)
-        p.aval = aval
-        p.run = self
-        p.index = len(self.cells)
-        self.cells.append(p)
-        return p
+    def _is_full(self) -> bool:
+        return len(self.steps) >= LONGEST or self.weight > HEAVY
 
-    def _operand(self, a: Any) -> int | None:
-        """The number of a new operand; None if it is not one that may wait."""
-        kind = type(a)
-        if kind in SCALARS:
-            array = constant(a)
-            if type(array) is not array_type:
-                return None
-            place = self.places.get(id(array))
-            if place is None:
-                place = self._operand(array)
-            if place is not None:
-                self.scalars.append(a)
-                self.places[id(a)] = place
-            return place
-        if kind is not array_type:
-            return None
-        if a.size > LARGE or (a.sharding not in _plain and not _is_plain(a.sharding)):
-            return None
-        if is_committed(a) and _several_devices():  # what it is run with would be committed too
-            return None
-        place = self.places[id(a)] = len(self.operands)
-        self.operands.append(a)
-        self.avals.append(a.aval)
-        return place
+    def _take(self, arrays: Sequence[Any]) -> None:
+        """Add operands."""
+        self.avals.extend([a.aval for a in arrays])
+        for a in arrays:
+            self.weight += a.size
+            self.operands.append(a)
+            self.places[id(a)] = len(self.operands) - 1
 
-    def _forget(self, operands: int, scalars: int) -> None:
-        """Let go of what comes after the first so many operands and scalars: no step reads it."""
-        for x in (*self.operands[operands:], *self.scalars[scalars:]):
-            del self.places[id(x)]
-        del self.operands[operands:], self.avals[operands:], self.scalars[scalars:]
+    def _forget(self, steps: int, operands: int, cells: int) -> None:
+        """Let go of all but the first so many steps, operands and cells."""
+        del self.steps[steps:], self.cells[cells:], self.operands[operands:], self.avals[operands:]
+        self.places = {at: place for at, place in self.places.items() if place < operands}
 
     def _first(self, op: Primitive, key: Sequence[Any], args: Sequence[Any]) -> Any:
         """Run an operation that was not seen with these avals, and note what comes out."""
@@ -296,10 +301,18 @@ class Run:
         steps, operands, cells = self.steps, self.operands, self.cells
         if p.run is None:
             return
-        for c, value in zip(cells, _step_by_step(steps, operands, cells), strict=False):
-            if c.run is not None:
+        values = self._as_outside(lambda: _step_by_step(steps, operands))
+        _check_dtype(p, values[p.index])
+        for c, value in zip(cells, values, strict=False):
+            if c.run is not None and value.dtype == c.aval.dtype:
                 c._value = value
                 c.run = None
+
+    def _as_outside(self, f: Callable[[], Any]) -> Any:
+        """``f()``, under the settings that the calls were written down under."""
+        if jaxapi.trace_context() != self.context or jaxapi.is_tracing():
+            return _elsewhere(f)
+        return f()
 
     def finish(self) -> None:
         """Run all that waits."""
@@ -308,10 +321,7 @@ class Run:
         self.done = True
         if not self.steps:
             return
-        if jaxapi.trace_context() != self.context or jaxapi.is_tracing():
-            _elsewhere(self._compute)
-        else:
-            self._compute()
+        self._as_outside(self._compute)
 
     def _compute(self) -> None:
         cells = self.cells
@@ -321,13 +331,15 @@ class Run:
         if values is None and len(self.steps) > 1 and not changed and not jaxapi.checks_numbers():
             values = self._compiled(held)
         if values is None:
-            every = _step_by_step(self.steps, self.operands, cells)
+            every = _step_by_step(self.steps, self.operands)
             values = [v for v, h in zip(every, held, strict=True) if h]
-        it = iter(values)
-        for c, h in zip(cells, held, strict=True):
-            if h:
-                c._value = next(it)
-                c.run = None
+        for c, value in zip(
+            [c for c, h in zip(cells, held, strict=True) if h], values, strict=True
+        ):
+            if changed:
+                _check_dtype(c, value)
+            c._value = value
+            c.run = None
         # Nothing here is needed any more, and cells that nobody holds refer back to the run.
         self.cells, self.steps, self.operands, self.scalars = [], [], [], []
 
@@ -376,6 +388,14 @@ def end() -> None:
         run.ended = True
 
 
+def give_away(array: Any) -> Any:
+    """``array``, which leaves fad: whoever gets it may donate or delete it, so nothing waits for it."""
+    run = state.run
+    if run is not None and id(array) in run.places:
+        run.finish()
+    return array
+
+
 def stop() -> None:
     """Run what waits for the eager tape, in this thread, and let nothing more wait."""
     run = state.run
@@ -407,35 +427,45 @@ def _is_plain(sharding: Any) -> bool:
 
 @functools.cache
 def _several_devices() -> bool:
-    return jax.local_device_count() > 1
+    """Whether JAX has several devices: those that it uses by default, and the host."""
+    return len({*jax.local_devices(), *jax.local_devices(backend="cpu")}) > 1
 
 
-def _step_by_step(
-    steps: Sequence[tuple[Any, ...]], operands: Sequence[Any], cells: Sequence[Pending]
-) -> list[Any]:
-    """Every output of the steps, for the cells.
+def _pending(run: Run, index: int, aval: Any) -> Pending:
+    p: Pending = object.__new__(Pending)
+    p.aval = aval
+    p.run = run
+    p.index = index
+    return p
 
-    Raises:
-        LevelError: JAX's settings were changed for good in between, and have changed a dtype.
-    """
-    values = _follow(steps, operands, Primitive.execute)
-    if any([v.dtype != c.aval.dtype for v, c in zip(values, cells, strict=False)]):
+
+def _may_wait(a: Any) -> bool:
+    """Whether an operation on this value, which is no number, may wait."""
+    if type(a) is not array_type or a.size > LARGE:
+        return False
+    if a.sharding not in _plain and not _is_plain(a.sharding):
+        return False
+    return not (
+        is_committed(a) and _several_devices()
+    )  # what it is run with would be committed too
+
+
+def _check_dtype(p: Pending, value: Any) -> None:
+    """Refuse a value that the settings of JAX, changed for good in between, have given another dtype."""
+    if value.dtype != p.aval.dtype:
         raise LevelError(
             "jax.config was changed between an operation and the first look at its result, which would "
             "have another dtype now: change it earlier, or for a block with JAX's context managers "
             "(jax.enable_x64, jax.default_matmul_precision, ...)"
         )
-    return values
 
 
-def _follow(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any], how: Any) -> list[Any]:
+def _step_by_step(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any]) -> list[Any]:
+    """Every output of the steps."""
     values: list[Any] = []
     for op, _, *refs in steps:
-        out = how(op, [values[r] if r >= 0 else operands[~r] for r in refs])
-        if type(out) is tuple:
-            values += out
-        else:
-            values.append(out)
+        out = op.execute([values[r] if r >= 0 else operands[~r] for r in refs])
+        values.extend(out if type(out) is tuple else (out,))
     return values
 
 
@@ -448,15 +478,17 @@ def _fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
     """
     parts = _parts(steps, held)
     if len(parts) == 1:
-        return jax.jit(_part(steps, 0, None, [k for k, h in enumerate(held) if h]))
-    compiled: list[tuple[Any, list[int], list[int]]] = []
-    for start, first, part in parts:
-        after = first + sum([n for _, n, *_ in part])
-        refs = dict.fromkeys([r for _, _, *own in part for r in own if not first <= r < after])
-        read = {r for _, _, *later in steps[start + len(part) :] for r in later}
-        outs = [k for k in range(first, after) if held[k] or k in read]
-        inputs = list(refs)
+        count = 1 - min([r for _, _, *refs in steps for r in refs], default=0)
+        return jax.jit(_part(steps, 0, range(-1, -count, -1), [k for k, h in enumerate(held) if h]))
+    compiled = []
+    read = {k for k, h in enumerate(held) if h}  # by nobody, or by later parts
+    for first, part in reversed(parts):
+        own = range(first, first + sum([n for _, n, *_ in part]))
+        refs = {r for _, _, *refs in part for r in refs}
+        inputs, outs = sorted(refs.difference(own)), sorted(read.intersection(own))
         compiled.append((jax.jit(_part(part, first, inputs, outs)), inputs, outs))
+        read.update(refs)
+    compiled.reverse()
 
     def run(*operands: Any) -> list[Any]:
         values: dict[int, Any] = {}
@@ -470,31 +502,28 @@ def _fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
 
 def _parts(
     steps: Sequence[tuple[Any, ...]], held: Sequence[bool]
-) -> list[tuple[int, int, Sequence[tuple[Any, ...]]]]:
-    """Parts of the steps of which not too much is held: (number of the first step and of the first
-    output, steps).
-    """
-    parts: list[tuple[int, int, Sequence[tuple[Any, ...]]]] = []
+) -> list[tuple[int, Sequence[tuple[Any, ...]]]]:
+    """Parts of the steps of which not too much is held, each with the number of its first output."""
+    parts: list[tuple[int, Sequence[tuple[Any, ...]]]] = []
     start = first = count = width = 0
     for k, (_, n, *_) in enumerate(steps):
         width += sum(held[count : count + n])
         count += n
         if width >= WIDEST or k == len(steps) - 1:
-            parts.append((start, first, steps[start : k + 1]))
+            parts.append((first, steps[start : k + 1]))
             start, first, width = k + 1, count, 0
     return parts
 
 
 def _part(
-    steps: Sequence[tuple[Any, ...]], first: int, inputs: list[int] | None, outs: list[int]
+    steps: Sequence[tuple[Any, ...]], first: int, inputs: Sequence[int], outs: Sequence[int]
 ) -> Callable[..., list[Any]]:
-    """The steps whose first output has the number ``first``, as a function of ``inputs`` (None: of all
-    operands) that returns the values with the numbers ``outs``.
+    """The steps, whose first output has the number ``first``, as a function of what ``inputs`` refer to
+    that returns the values with the numbers ``outs``.
     """
 
     def run(*given: Any) -> list[Any]:
-        names = range(-1, -1 - len(given), -1) if inputs is None else inputs
-        known = dict(zip(names, given, strict=True))
+        known = dict(zip(inputs, given, strict=True))
         count = first
         for op, n, *refs in steps:
             out = op.flat(*[known[r] for r in refs])

@@ -5,6 +5,7 @@
   long profile alone.
 - `--seed N` seeds the `rng` fixture, Python's and NumPy's global generators, and the samples.
   A failing test says which seed it ran with.
+- `--waiting` lets operations wait that were not seen before: most tests run each of them once.
 - `@pytest.mark.sweep("name", values, sample=50)` is `parametrize` over a sample of `values`.
 - `@pytest.mark.full` is a test that only `--full` runs.
 """
@@ -20,6 +21,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 _FLAGS = [
@@ -51,10 +53,13 @@ gc.set_threshold(100_000, 50, 100)
 
 # These read the environment set above, so they come after it.
 import hypothesis
+import jax
 import numpy as np
 import pytest
 
 import fad
+from fad import jaxapi, runs
+from fad.avals import struct_of
 
 hypothesis.settings.register_profile(
     "ci",
@@ -76,12 +81,31 @@ hypothesis.settings.register_profile(
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fad")
     group.addoption("--full", action="store_true", help="whole sweeps and long hypothesis runs")
+    group.addoption("--waiting", action="store_true", help="operations wait at first sight")
     group.addoption("--seed", type=int, default=0, help="seed of random inputs and of samples")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     default = "full" if config.getoption("--full") else "ci"
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
+    if config.getoption("--waiting"):
+        _wait_at_first_sight()
+
+
+def _wait_at_first_sight() -> None:
+    first = runs.Run._first
+
+    def wait(self: runs.Run, op: Any, key: Any, args: Any) -> Any:
+        if jaxapi.is_tracing():
+            return first(self, op, key, args)
+        try:
+            out = jax.eval_shape(op.flat, *map(struct_of, key))
+        except Exception:  # something is wrong with it: running it says what
+            return first(self, op, key, args)
+        self._note(op, key, out)
+        return self.call(op, args)
+
+    runs.Run._first = wait  # type: ignore[method-assign]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import threading
 import weakref
 
@@ -360,3 +361,148 @@ def test_operations_that_do_not_wait_leave_nothing_in_the_run():
         large * (n + 2.0)
     assert state.run is run and waits(y)
     assert [len(t) for t in tables] == before
+
+
+# What the world does between a call and its reading
+
+
+def elsewhere(f):
+    """``f()`` on another thread."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(f()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_another_thread_reads_under_settings_and_traces_of_its_own():
+    w = variable()
+    f = warm(lambda: (fnp.sin(w) * 2, ((w * 2.0) > 0.5).sum()))
+    other = jax.devices()[-1]
+
+    def under(context):
+        y, n = f()
+
+        def read():
+            with context:
+                return y.array, n.array
+
+        for found in (elsewhere(read), (y.array, n.array)):
+            same(found[0], 2 * np.sin(X))
+            assert int(found[1]) == 2 and found[1].dtype == "int32"
+            assert found[0].devices() == {jax.devices()[0]}
+
+    under(jax.default_device(other))
+    under(jax.enable_x64(True))
+    y, _ = f()
+    same(elsewhere(lambda: jax.jit(lambda a: a + y.array)(X)), X + 2 * np.sin(X))
+    assert not isinstance(y.array, jax.core.Tracer)
+
+
+def test_an_interrupt_anywhere_in_a_call_leaves_the_run_as_it_was():
+    """An exception before each line of the writing down, as an interrupt would come."""
+    w = variable()
+    f = warm(lambda: [w * 2.0, w * 3.0, w + 1.0, w * w])
+    code = {runs.Run.call.__code__, runs.Run._take.__code__, runs._pending.__code__}
+    reached = 0
+    for at in range(200):
+        runs.stop()
+        kept = w + 1.0
+        count = 0
+
+        def trace(frame, event, arg, at=at):
+            nonlocal count
+            if frame.f_code not in code:
+                return None
+            if event == "line":
+                count += 1
+                if count > at:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(trace)
+            w * 2.0
+        except KeyboardInterrupt:
+            reached += 1
+        finally:
+            sys.settrace(before)
+        a, b, c, d = f()
+        for ours, theirs in ((kept, X + 1), (d, X * X), (a, 2 * X), (c, X + 1), (b, 3 * X)):
+            same(ours, theirs)
+        if count <= at:
+            break
+    assert 30 < reached < 200
+
+
+def test_operations_of_finalizers_in_the_middle_of_a_call(monkeypatch):
+    """What the garbage collector runs may be written down before what it has interrupted."""
+    w = variable()
+    f = warm(lambda: [w * 2.0, w * 3.0, w + 1.0])
+    made = []
+    pending = runs._pending
+
+    def interrupted(*args):
+        if not made:
+            made.append(None)
+            made.append(w + 1.0)
+        return pending(*args)
+
+    monkeypatch.setattr(runs, "_pending", interrupted)
+    a, b, c = f()
+    for ours, theirs in ((made[1], X + 1), (c, X + 1), (b, 3 * X), (a, 2 * X)):
+        same(ours, theirs)
+
+
+DONATIONS = {
+    "array": lambda t: jax.jit(lambda a: a + 1, donate_argnums=0)(t.array),
+    "pytree": lambda t: jax.jit(lambda a: a + 1, donate_argnums=0)(t),
+    "fad.jit": lambda t: fad.jit(lambda a: a + 1, donate_argnums=0)(t),
+    "delete": lambda t: t.array.delete(),
+}
+
+
+@pytest.mark.parametrize("name", DONATIONS)
+def test_arrays_may_be_given_up_after_an_operation_on_them(name):
+    f = lambda v, w: (v.clone(), v * 2.0, v * w)
+    w = variable()
+    warm(lambda: f(fad.tensor(X), w))
+    v = fad.tensor(X)
+    results = f(v, w * 1.0)
+    DONATIONS[name](v)
+    for ours, theirs in zip(results, (X, 2 * X, X * X), strict=True):
+        same(ours, theirs)
+
+
+def test_a_jacobian_may_be_given_up():
+    x = jnp.arange(5.0)
+    for _ in range(3):
+        for transform in (fad.jacrev, fad.jacfwd):
+            transform(lambda x: x)(x).delete()
+            same(transform(lambda x: x * 2)(x), 2 * np.eye(5))
+
+
+def test_numbers_are_checked_in_a_block_inside_of_a_run():
+    w = variable()
+    f = warm(lambda: fnp.log(-fnp.abs(w)))
+    y = w * 2.0
+    for _ in range(2):
+        with jax.debug_nans(True), pytest.raises(FloatingPointError):
+            f()
+        assert waits(w * 2.0)
+        same(f(), np.full(3, np.nan))
+    same(y, 2 * X)
+
+
+def test_a_run_does_not_keep_much():
+    w = fad.tensor(jnp.ones(runs.LARGE), requires_grad=True)
+    warm(lambda: w * jnp.ones(runs.LARGE))
+    seen = []
+    for k in range(400):
+        x = jnp.full(runs.LARGE, float(k))
+        seen.append(weakref.ref(x))
+        w * x
+    del x
+    assert sum(r() is not None for r in seen) <= runs.HEAVY // runs.LARGE + 2

@@ -44,7 +44,7 @@ def is_torch_alone(line: str, message: str) -> bool:
 
 
 def is_hook_of_view(lines: list[str], at: int) -> bool:
-    """Whether a hook is put on a view made under no_grad, or on one of it.
+    """Whether a hook is put on a view made under no_grad, or on what is computed of one.
 
     PyTorch says that such a view requires grad, as its base does, though no gradient arrives there.
     """
@@ -54,7 +54,7 @@ def is_hook_of_view(lines: list[str], at: int) -> bool:
     env = leaves_of("torch")
     programs.run(lines[:at], env, RuntimeError)
     unrecorded = any([re.match(r"with no_grad\(\): v\d+ = ", line) for line in lines[:at]])
-    return unrecorded and env[hook[1]]._is_view()
+    return unrecorded and env[hook[1]].requires_grad
 
 
 def where(raised: tuple[int, str] | None) -> int | None:

@@ -11,6 +11,7 @@ import numpy as np
 from fad.dispatch import outlived
 from fad.errors import HostValueError, LevelError, TrackedValueError, describe
 from fad.levels import BatchLevel, JvpLevel
+from fad.runs import give_away
 from fad.staging import StagedLevel
 from fad.tape.record import ROOT
 from fad.tensor import Tensor
@@ -78,7 +79,7 @@ def _array(self: Tensor) -> Any:
     Inside ``grad`` and ``jvp`` it is the primal value, without its derivatives.
     """
     _constant(self, "array")
-    return peel(self)
+    return give_away(peel(self))
 
 
 def _numpy(self: Tensor) -> np.ndarray:

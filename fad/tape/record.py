@@ -27,7 +27,7 @@ from fad.dispatch import (
     state,
 )
 from fad.errors import GradientError
-from fad.graph import InputMetadata, Node, accumulator_of, alias, gradient_edge, running
+from fad.graph import InputMetadata, Node, alias, current_edge, gradient_edge, running
 from fad.jaxapi import is_inexact, x64_enabled
 from fad.primitive import Primitive, VjpPlan
 from fad.tape.anomaly import mode as anomaly
@@ -460,17 +460,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
             values = [lower[i] for i in kept]
             if plan.kept_outputs:
                 values.append(out)
-            edges: list[tuple[Node, int] | None] = []
-            for a, m in zip(args, plan.routed):
-                if not m:
-                    edges.append(None)
-                    continue
-                before = a._node  # a view among the arguments has been brought up to date
-                if before is None:
-                    edges.append((accumulator_of(a), 0))
-                else:
-                    before.has_parent = True
-                    edges.append((before, a._output_nr))
+            edges = [current_edge(a) if m else None for a, m in zip(args, plan.routed)]
             node = PrimitiveNode(level, edges, plan, [args[i] for i in kept], values)
             if anomaly.on:
                 remember(node)

@@ -236,7 +236,12 @@ def _basis(values: Sequence[Any]) -> list[Any]:
     total = sum([math.prod(shape) for shape in shapes])
     if total > SMALL:
         return _new_basis(shapes, dtypes)
-    return _small_basis(shapes, dtypes, jaxapi.trace_context())
+    key = shapes, dtypes, jaxapi.trace_context()
+    found = _small_basis(*key)
+    if any([b.is_deleted() for b in found]):  # one was a result, and donated by the user
+        _small_basis.cache_clear()
+        found = _small_basis(*key)
+    return found
 
 
 SMALL = 64  # elements: the basis of so many is kept, and is a constant of compiled code
