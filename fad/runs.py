@@ -25,7 +25,12 @@ What keeps this the same as running each operation at once:
   waits when such a block begins runs outside of it, on a thread without settings of its own. Arrays
   on other devices than the default one, traced ones, and large ones (for which XLA's own time
   counts) do not take part.
-* A run belongs to a thread. Another one that reads a pending value computes it for itself.
+* A run belongs to a thread. Another one that reads a pending value computes it for itself, under the
+  settings of the run.
+* Whoever gets an array out of fad may donate or delete it, so what waits for it runs first (`give_away`). Of
+  arrays that the user had before, fad does not know.
+* A call is written down in one act: an interrupt, or a finalizer that runs operations in the middle of it,
+  finds the run as it was before.
 """
 
 from __future__ import annotations
