@@ -16,7 +16,7 @@ What keeps this the same as running each operation at once:
 * An operation that has not been seen with these avals runs at once: what is wrong with it is said
   there and then. What waits is pure: no callbacks, no user code, no data-dependent shapes.
 * Pending values live below the levels of transforms. Whatever leaves them (a result, ``x.value``, a
-  rule of a Function, a host read) is settled first.
+  host read) is settled first; the bodies of Functions compute with Tensors around them.
 * Only outputs that somebody still holds are computed; the graph of a finished backward pass holds
   none, so a whole ``fad.grad`` becomes one program from its inputs to its gradients.
 * A run of the eager tape goes on until something reads a value, or until something is recorded after a
