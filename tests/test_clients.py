@@ -274,7 +274,7 @@ def solve(act, rate, adjoint, diffrax):
         (SwishForward, "BacksolveAdjoint"),
         (Swish, "ForwardMode"),
     ],
-    sample=2,
+    sample=1,
 )
 def test_diffrax_differentiates_through_a_function(case):
     F, adjoint = case

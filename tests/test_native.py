@@ -216,7 +216,7 @@ def test_every_transform_uses_the_rules_of_the_user(case):
     check_sequence(KINDS[case[0]], case[1])
 
 
-@pytest.mark.sweep("case", LONGER, sample=40)
+@pytest.mark.sweep("case", LONGER, sample=32)
 def test_transforms_of_transforms_use_the_rules_of_the_user(case):
     check_sequence(KINDS[case[0]], case[1])
 
