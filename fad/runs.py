@@ -49,6 +49,7 @@ from fad import jaxapi
 from fad.avals import SCALARS, aval_of, constant, struct_of
 from fad.dispatch import Level, at_the_bottom, state
 from fad.errors import LevelError
+from fad.fusion import fuse, step_by_step
 from fad.jaxapi import array_type, is_committed
 from fad.primitive import Primitive
 from fad.structures import Structures, budget
@@ -59,7 +60,6 @@ __all__ = ["Run", "cache_info", "clear_cache"]
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
 HEAVY = 1 << 21  # elements of all operands
-WIDEST = 16  # values held, of one compiled program
 REPEATS = 2  # runs with a structure before it is compiled
 CAPACITY = 512  # structures remembered
 SAVED_PER_STEP = 5e-6  # seconds that a compiled run saves, for each step
@@ -306,7 +306,7 @@ class Run:
         steps, operands, cells = self.steps, self.operands, self.cells
         if p.run is None:
             return
-        values = self._as_outside(lambda: _step_by_step(steps, operands))
+        values = self._as_outside(lambda: step_by_step(steps, operands))
         _check_dtype(p, values[p.index])
         for c, value in zip(cells, values, strict=False):
             if c.run is not None and value.dtype == c.aval.dtype:
@@ -336,7 +336,7 @@ class Run:
         if values is None and len(self.steps) > 1 and not changed and not jaxapi.checks_numbers():
             values = self._compiled(held)
         if values is None:
-            every = _step_by_step(self.steps, self.operands)
+            every = step_by_step(self.steps, self.operands)
             values = [v for v, h in zip(every, held, strict=True) if h]
         for c, value in zip(
             [c for c, h in zip(cells, held, strict=True) if h], values, strict=True
@@ -360,7 +360,7 @@ class Run:
         if entry.refused or not (self.hot or entry.count > REPEATS) or not budget.allows():
             return None
         began = time.perf_counter()
-        compiled = _fuse(steps, held)
+        compiled = fuse(steps, held)
         try:
             found = compiled(*operands)
         except Exception:  # whatever it is, running the steps one by one raises it, or does without
@@ -463,77 +463,3 @@ def _check_dtype(p: Pending, value: Any) -> None:
             "have another dtype now: change it earlier, or for a block with JAX's context managers "
             "(jax.enable_x64, jax.default_matmul_precision, ...)"
         )
-
-
-def _step_by_step(steps: Sequence[tuple[Any, ...]], operands: Sequence[Any]) -> list[Any]:
-    """Every output of the steps."""
-    values: list[Any] = []
-    for op, _, *refs in steps:
-        out = op.execute([values[r] if r >= 0 else operands[~r] for r in refs])
-        values.extend(out if type(out) is tuple else (out,))
-    return values
-
-
-def _fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
-    """The steps as one compiled function of the operands, which returns what is held.
-
-    XLA computes each output of a program on its own, from where the program begins, if it can. So time to
-    compile, and to run, would grow with the square of the number of outputs: a run of which much is held is
-    compiled in parts.
-    """
-    parts = _parts(steps, held)
-    if len(parts) == 1:
-        count = 1 - min([r for _, _, *refs in steps for r in refs], default=0)
-        return jax.jit(_part(steps, 0, range(-1, -count, -1), [k for k, h in enumerate(held) if h]))
-    compiled = []
-    read = {k for k, h in enumerate(held) if h}  # by nobody, or by later parts
-    for first, part in reversed(parts):
-        own = range(first, first + sum([n for _, n, *_ in part]))
-        refs = {r for _, _, *refs in part for r in refs}
-        inputs, outs = sorted(refs.difference(own)), sorted(read.intersection(own))
-        compiled.append((jax.jit(_part(part, first, inputs, outs)), inputs, outs))
-        read.update(refs)
-    compiled.reverse()
-
-    def run(*operands: Any) -> list[Any]:
-        values: dict[int, Any] = {}
-        for call, inputs, outs in compiled:
-            given = [values[r] if r >= 0 else operands[~r] for r in inputs]
-            values.update(zip(outs, call(*given), strict=True))
-        return [values[k] for k, h in enumerate(held) if h]
-
-    return run
-
-
-def _parts(
-    steps: Sequence[tuple[Any, ...]], held: Sequence[bool]
-) -> list[tuple[int, Sequence[tuple[Any, ...]]]]:
-    """Parts of the steps of which not too much is held, each with the number of its first output."""
-    parts: list[tuple[int, Sequence[tuple[Any, ...]]]] = []
-    start = first = count = width = 0
-    for k, (_, n, *_) in enumerate(steps):
-        width += sum(held[count : count + n])
-        count += n
-        if width >= WIDEST or k == len(steps) - 1:
-            parts.append((first, steps[start : k + 1]))
-            start, first, width = k + 1, count, 0
-    return parts
-
-
-def _part(
-    steps: Sequence[tuple[Any, ...]], first: int, inputs: Sequence[int], outs: Sequence[int]
-) -> Callable[..., list[Any]]:
-    """The steps, whose first output has the number ``first``, as a function of what ``inputs`` refer to
-    that returns the values with the numbers ``outs``.
-    """
-
-    def run(*given: Any) -> list[Any]:
-        known = dict(zip(inputs, given, strict=True))
-        count = first
-        for op, n, *refs in steps:
-            out = op.flat(*[known[r] for r in refs])
-            known.update(zip(range(count, count + n), out if type(out) is tuple else (out,)))
-            count += n
-        return [known[k] for k in outs]
-
-    return run

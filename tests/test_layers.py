@@ -37,6 +37,7 @@ LAYERS = [
     "captures",
     "primitive",
     "structures",
+    "fusion",
     "runs",
     "tape",
     "tape.grad_mode",

@@ -15,7 +15,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad import runs, structures
+from fad import fusion, runs, structures
 from fad.dispatch import state
 from fad.tensor import Pending
 
@@ -327,7 +327,7 @@ def test_a_run_that_does_not_compile_goes_step_by_step(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(runs, "_fuse", refuse)
+    monkeypatch.setattr(runs, "fuse", refuse)
     for _ in range(TIMES):
         same(fad.grad(lambda x: net(fnp, x))(X), jax.grad(lambda x: net(jnp, x))(X))
     assert runs.cache_info()["compiled"] == 0
@@ -525,10 +525,10 @@ def test_random_programs(steps, name):
 
 
 def test_a_run_of_which_much_is_held_is_compiled_in_parts(monkeypatch):
-    monkeypatch.setattr(runs, "WIDEST", 3)
+    monkeypatch.setattr(fusion, "WIDEST", 3)
     made = []
-    fuse = runs._fuse
-    monkeypatch.setattr(runs, "_fuse", lambda *a: made.append(len(runs._parts(*a))) or fuse(*a))
+    fuse = runs.fuse
+    monkeypatch.setattr(runs, "fuse", lambda *a: made.append(len(fusion.parts_of(*a))) or fuse(*a))
 
     def f(m, x):
         kept = []

@@ -286,7 +286,7 @@ def test_nothing_is_computed_that_nobody_holds(monkeypatch):
     w = variable()
     f = warm(lambda: fnp.sin(w) * 2)
     ran = []
-    monkeypatch.setattr(runs, "_step_by_step", lambda *a: ran.append(a))
+    monkeypatch.setattr(runs, "step_by_step", lambda *a: ran.append(a))
     f()
     runs.stop()
     assert not ran
