@@ -259,6 +259,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
     own = link_of(root)
     if own is not None:
         own.seen = version
+        own.detached = False
 
 
 def _refuse_captured(root: Tensor, new: Any) -> None:

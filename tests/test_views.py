@@ -428,6 +428,28 @@ def test_a_detached_tensor_shares_the_value_and_not_the_history():
     assert w.is_leaf and w.requires_grad
 
 
+@pytest.mark.parametrize("before", ["nothing", "write"])
+def test_a_detached_tensor_follows_its_origin_into_inner_levels(before):
+    c = jnp.array([1.0, 2.0, 3.0])
+
+    def f(b):
+        y = fad.asarray(c) * 1.0
+        d = y.detach()
+        if before == "write":
+            y.mul_(c)
+        y.mul_(b * 0.5)
+        return (y * d).sum()
+
+    x = jnp.array([2.0, 4.0, 6.0])
+    scale = c if before == "nothing" else c * c
+    for transform in (fad.checkpoint, fad.grad, lambda f: fad.grad(fad.checkpoint(f))):
+        for wrap in (lambda f: f, fad.jit, lambda f: jax.jit(fad.to_jax(f))):
+            value = scale * x * 0.5
+            expected = (value * value).sum() if transform is fad.checkpoint else value * scale * 0.5
+            assert_close(wrap(transform(f))(x), expected)
+        assert_close(fad.vmap(fad.jit(transform(f)))(jnp.stack([x, 2 * x]))[0], transform(f)(x))
+
+
 def test_a_detached_tensor_does_not_keep_the_graph():
     w = leaf(V)
     y = (w * 2.0).sum()

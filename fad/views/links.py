@@ -24,10 +24,11 @@ class Link:
 
     ``base`` is the Tensor that it is a view of, None for a peer, which follows ``Storage.data``.
     ``seen`` is the version at which the state of the Tensor was made; ``poison`` the error that the
-    use of its history raises.
+    use of its history raises. ``detached``: the Tensor has neither history nor tangents, also not for JAX
+    transforms around, since it came from `detach` and was not written to.
     """
 
-    __slots__ = ("base", "chain", "creation", "output_nr", "poison", "seen")
+    __slots__ = ("base", "chain", "creation", "detached", "output_nr", "poison", "seen")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Link:
         self.seen = seen
         self.poison: str | None = None
         self.output_nr = output_nr
+        self.detached = False
 
     def sync(self, t: Tensor) -> None:
         """Bring the state of ``t``, which has this link, up to date."""
@@ -95,7 +97,8 @@ def _refresh(t: Tensor) -> None:
         if link.base is None:
             data = meta.storage.data
             data = outlived(replay(data, link.chain) if link.chain else data)
-            if _is_plain(t) and isinstance(data, Tensor):
+            plain = (link.detached and not t._requires_grad) or _is_plain(t)
+            if plain and isinstance(data, Tensor):
                 set_value(t, data)
             else:
                 graft(t, data)

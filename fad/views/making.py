@@ -132,6 +132,7 @@ def detach(x: Tensor) -> Tensor:
     out.meta = Meta()
     out.meta.inference = x.meta.inference  # type: ignore[union-attr]
     _make_peer(out, storage, chain)
+    out.meta.link.detached = True  # type: ignore[union-attr]
     out.born = root.born  # since then there is what it shares
     return out
 
