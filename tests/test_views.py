@@ -428,26 +428,39 @@ def test_a_detached_tensor_shares_the_value_and_not_the_history():
     assert w.is_leaf and w.requires_grad
 
 
-@pytest.mark.parametrize("before", ["nothing", "write"])
-def test_a_detached_tensor_follows_its_origin_into_inner_levels(before):
+@pytest.mark.parametrize("written", ["origin", "detached"])
+@pytest.mark.parametrize("before", ["nothing", "origin", "detached"])
+def test_a_tensor_and_a_detached_one_follow_each_other_into_inner_levels(before, written):
     c = jnp.array([1.0, 2.0, 3.0])
 
     def f(b):
         y = fad.asarray(c) * 1.0
-        d = y.detach()
-        if before == "write":
-            y.mul_(c)
-        y.mul_(b * 0.5)
-        return (y * d).sum()
+        tensors = {"origin": y, "detached": y.detach()}
+        if before != "nothing":
+            tensors[before].mul_(c)
+        tensors[written].mul_(b * 0.5)
+        return (y * 3.0 * b).sum() + tensors["detached"].sum()
+
+    def plain(b):
+        y = c * (1.0 if before == "nothing" else c) * b * 0.5
+        passing = y if written == "origin" else jax.lax.stop_gradient(y)
+        apart = jax.lax.stop_gradient(y) if written == "origin" else y
+        return (passing * 3.0 * b).sum() + apart.sum()
 
     x = jnp.array([2.0, 4.0, 6.0])
-    scale = c if before == "nothing" else c * c
-    for transform in (fad.checkpoint, fad.grad, lambda f: fad.grad(fad.checkpoint(f))):
+    transforms = {
+        fad.checkpoint: plain,
+        fad.grad: jax.grad(plain),
+        lambda f: fad.grad(fad.checkpoint(f)): jax.grad(plain),
+    }
+    for transform, expected in transforms.items():
         for wrap in (lambda f: f, fad.jit, lambda f: jax.jit(fad.to_jax(f))):
-            value = scale * x * 0.5
-            expected = (value * value).sum() if transform is fad.checkpoint else value * scale * 0.5
-            assert_close(wrap(transform(f))(x), expected)
-        assert_close(fad.vmap(fad.jit(transform(f)))(jnp.stack([x, 2 * x]))[0], transform(f)(x))
+            assert_close(wrap(transform(f))(x), expected(x))
+        lanes = fad.vmap(fad.jit(transform(f)))(jnp.stack([x, 2 * x]))
+        assert_close(lanes, jnp.stack([expected(x), expected(2 * x)]))
+    native = jax.grad(fad.to_jax(f))
+    assert_close(native(x), jax.grad(plain)(x))
+    assert_close(jax.jit(native)(x), jax.grad(plain)(x))
 
 
 def test_a_detached_tensor_does_not_keep_the_graph():

@@ -18,7 +18,13 @@ __all__ = ["graft"]
 
 def graft(t: Tensor, data: Any) -> None:
     """Give ``t`` the value ``data``, which has no history, and keep the history that ``t`` has."""
-    value, aux = _grafted(t._value, t._level, t._aux, outlived(data))
+    data = outlived(data)
+    inside = isinstance(data, Tensor) and data.level is not ROOT
+    if inside and t._level is ROOT and not t._requires_grad:  # what it has, it has for JAX alone
+        new: Tensor = bind(_GRAFT, (outlived(t._value), data))
+        t._value, t._level, t._aux = new._value, new._level, new._aux
+        return
+    value, aux = _grafted(t._value, t._level, t._aux, data)
     t._value = value
     t._aux = aux
 
