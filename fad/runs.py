@@ -204,11 +204,12 @@ class Run:
         if not op.lazy:
             return op.execute(list(map(settled, args)))
         run = self
-        if run.done or jaxapi.trace_context() != run.context or run._is_full():
+        full = len(run.steps) >= LONGEST or run.weight > HEAVY
+        if full or run.done or jaxapi.trace_context() != run.context:
             run.finish()
             run = Run(run.tape)
             state.run = run if state.compiling else None
-        if state.run is None or not run.settings or jaxapi.checks_numbers():
+        if not run.settings or state.run is None or jaxapi.checks_numbers():
             return op.execute(list(map(settled, args)))
         steps, operands, places = run.steps, run.operands, run.places
         size, count, first = len(steps), len(operands), len(run.cells)
@@ -248,8 +249,11 @@ class Run:
         if avals is False:
             return op.execute(list(map(settled, args)))
         single = type(avals) is not tuple
-        outs = [_pending(run, first + k, a) for k, a in enumerate((avals,) if single else avals)]
-        refs[1] = len(outs)
+        if single:
+            outs = [_pending(run, first, avals)]
+        else:
+            outs = [_pending(run, first + k, a) for k, a in enumerate(avals)]
+            refs[1] = len(outs)
         step = tuple(refs)
         if run.done or len(steps) != size or len(operands) != count:
             return at_the_bottom(op, args)  # the garbage collector has run operations in between
@@ -266,9 +270,6 @@ class Run:
             raise
         run.hot = run.hot or op.hot
         return outs[0] if single else tuple(outs)
-
-    def _is_full(self) -> bool:
-        return len(self.steps) >= LONGEST or self.weight > HEAVY
 
     def _take(self, arrays: Sequence[Any]) -> None:
         """Add operands."""
