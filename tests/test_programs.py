@@ -21,8 +21,8 @@ from fad.testing.programs import IN_PLACE, MODES, OPS, Program, check_program
 from fad.testing.stacks import IN_FAD, IN_JAX, apply_stack
 from fad.testing.strategies import operands_for, stacks, whole_programs
 
-EXAMPLES = {"ci": 40, "full": 2_000}
-FEW = {"ci": 20, "full": 1_000}
+EXAMPLES = {"ci": 24, "full": 2_000}
+FEW = {"ci": 12, "full": 1_000}
 PROFILE = "full" if settings.get_current_profile_name() == "full" else "ci"
 CHECKS = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 PHASES = [Phase.explicit, Phase.generate, Phase.shrink]  # explaining takes minutes
@@ -72,7 +72,7 @@ def alone(name: str, option: int = 0) -> Program:
     return Program(tuple(SPECS), tuple(OTHERS), ((name, operands, option),), (output,), 0)
 
 
-@pytest.mark.sweep("name", [n for n in OPS if OPS[n].kind != "write"], sample=25)
+@pytest.mark.sweep("name", [n for n in OPS if OPS[n].kind != "write"], sample=14)
 def test_each_kind_of_step_alone(name: str) -> None:
     """Every step runs, in value and gradient, on the first operands that it accepts."""
     assert check_program(alone(name), ("vmap", "grad") if OPS[name].differentiable else ("vmap",))

@@ -513,7 +513,7 @@ def run_program(m, steps, x, read):
     return total + values[len(values) // 2].sum()
 
 
-@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.settings(max_examples=9, deadline=None)
 @hypothesis.given(programs(), st.sampled_from(sorted(TRANSFORMS)))
 def test_random_programs(steps, name):
     ours, theirs = TRANSFORMS[name]

@@ -159,7 +159,7 @@ def text(lines: list[str]) -> str:
     return "\n" + "\n".join(lines)
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
 @given(st.randoms(use_true_random=False), st.integers(2, 9))
 def test_programs_agree_with_torch(rng: random.Random, length: int) -> None:
     check(programs.Writer(rng).program(length))
