@@ -96,7 +96,7 @@ OPTIMIZERS = ["adamw", "sgd", "lion", "chained"]
 
 
 def make_optimizer(name):
-    optax = pytest.importorskip("optax")
+    optax = pytest.importorskip("optax", reason="a client of JAX that is not installed")
     if name == "sgd":
         return optax.sgd(0.1, momentum=0.9, nesterov=True)
     if name == "chained":
@@ -154,8 +154,8 @@ def is_tensor(x):
 
 @pytest.mark.parametrize("F", KINDS)
 def test_an_equinox_model_trains_through_a_function(F):
-    eqx = pytest.importorskip("equinox")
-    optax = pytest.importorskip("optax")
+    eqx = pytest.importorskip("equinox", reason="a client of JAX that is not installed")
+    optax = pytest.importorskip("optax", reason="a client of JAX that is not installed")
 
     def train(activation):
         model = eqx.nn.MLP(3, 1, 8, 2, activation=activation, key=jax.random.key(0))
@@ -184,7 +184,7 @@ def test_an_equinox_model_trains_through_a_function(F):
 
 @pytest.mark.parametrize("F", KINDS)
 def test_plain_jit_of_value_and_grad_of_an_equinox_model(F):
-    eqx = pytest.importorskip("equinox")
+    eqx = pytest.importorskip("equinox", reason="a client of JAX that is not installed")
     model = eqx.nn.MLP(3, 1, 8, 1, activation=F.apply, key=jax.random.key(0))
     params, static = eqx.partition(model, eqx.is_array)
 
@@ -204,8 +204,8 @@ def test_plain_jit_of_value_and_grad_of_an_equinox_model(F):
 
 
 def test_a_flax_model_trains_through_a_function():
-    nn = pytest.importorskip("flax.linen")
-    nnx = pytest.importorskip("flax.nnx")
+    nn = pytest.importorskip("flax.linen", reason="a client of JAX that is not installed")
+    nnx = pytest.importorskip("flax.nnx", reason="a client of JAX that is not installed")
 
     class Model(nn.Module):
         act: object
@@ -278,7 +278,7 @@ def solve(act, rate, adjoint, diffrax):
 )
 def test_diffrax_differentiates_through_a_function(case):
     F, adjoint = case
-    diffrax = pytest.importorskip("diffrax")
+    diffrax = pytest.importorskip("diffrax", reason="a client of JAX that is not installed")
     kind = getattr(diffrax, adjoint)()
     rates = jnp.array([0.7, 1.3])
     ours = lambda rate: solve(F.apply, rate, kind, diffrax)
@@ -293,7 +293,7 @@ def test_diffrax_differentiates_through_a_function(case):
 
 
 def test_optimistix_solves_and_differentiates_through_a_function():
-    optimistix = pytest.importorskip("optimistix")
+    optimistix = pytest.importorskip("optimistix", reason="a client of JAX that is not installed")
 
     def root(act, a):
         """y with y + swish(y) = a."""

@@ -48,7 +48,7 @@ def test_random_programs_under_jit_and_native_transforms(
 @settings(max_examples=FEW[PROFILE], suppress_health_check=CHECKS, phases=PHASES)
 @given(whole_programs())
 def test_gradients_of_random_programs_agree_with_pytorch(program: Program) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
     fad.testing.fuzz.check_torch(program)
 
 
@@ -87,7 +87,7 @@ def test_each_kind_of_write_alone(name: str) -> None:
 
 def test_writes_mean_in_jax_what_they_mean_in_pytorch() -> None:
     """Through a chain of views, and seen by another view."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
     program = Program(
         floats=(((2, 3), "float64"), ((2,), "float64")),
         others=(),
@@ -145,7 +145,7 @@ def test_the_fuzzer_finds_shrinks_and_prints_a_fault(monkeypatch: pytest.MonkeyP
 
 
 def test_a_difference_in_pytorch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
 
     def wrong(lib, x):
         return fnp.sin(2.0 * x) if lib is IN_FAD else lib.np.sin(x)
