@@ -36,7 +36,9 @@ __all__ = [
     "constants",
     "followed",
     "last_level_id",
+    "settle_levels",
     "state",
+    "undisturbed",
 ]
 
 
@@ -136,6 +138,9 @@ class Level:
     def detach(self, x: Any) -> Any:
         """What a backward pass that is not itself recorded computes with, in place of ``x``."""
         raise NotImplementedError
+
+    def play(self) -> None:
+        """Do what has only been written down so far, see `fad.tape.scripts`."""
 
     def lift(self, x: Any) -> Tensor:
         """``x`` as a Tensor of this level; a Tensor of a level inside of it stays what it is."""
@@ -261,6 +266,27 @@ def constants() -> Iterator[None]:
 def followed(t: Tensor) -> bool:
     """Whether compiled code is being made that is to read ``t``, of level 0, at each call."""
     return bodies.traced > 0 and state.body is not None and t.born < state.body.id
+
+
+@contextmanager
+def undisturbed(*kept: str) -> Iterator[None]:
+    """A block with the modes that a thread begins with, but for those ``kept``."""
+    before = {name: getattr(state, name) for name in STATE_NAMES}
+    for name in STATE_NAMES:
+        if name not in kept:
+            setattr(state, name, getattr(State, name))
+    try:
+        yield
+    finally:
+        for name, mode in before.items():
+            if name not in kept:
+                setattr(state, name, mode)
+
+
+def settle_levels() -> None:
+    """Do what has only been written down so far at the levels that this thread is inside of."""
+    for level in state.levels:
+        level.play()
 
 
 def active_levels() -> tuple[Level, ...]:

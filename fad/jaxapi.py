@@ -145,6 +145,11 @@ def zeros(aval: Any) -> Any:
     return jax.numpy.zeros(aval.shape, aval.dtype)
 
 
+def no_cotangent(aval: Any) -> Any:
+    """What JAX's pullbacks take for the cotangent of an output that was not used: no array of zeros."""
+    return ad.Zero(aval.to_ct_aval())
+
+
 def new_primitive(name: str) -> Any:
     """A JAX primitive with several results."""
     p = jex_core.Primitive(name)

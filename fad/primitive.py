@@ -14,7 +14,7 @@ import numpy as np
 from fad import jaxapi, trees
 from fad.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
 from fad.dispatch import below
-from fad.jaxapi import array_type, is_inexact
+from fad.jaxapi import array_type, is_inexact, shaped_array
 from fad.residuals import Reach, Residuals, on_active, reach_of_jaxpr, reach_of_jvp, residuals_of
 
 __all__ = ["Primitive", "VjpPlan", "conjugate"]
@@ -297,6 +297,10 @@ class Primitive:
             plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
         return plan
 
+    def known_plan(self, mask: tuple[bool, ...], avals: tuple[Any, ...]) -> VjpPlan | None:
+        """The plan for values with this `aval_key`, if it has been made."""
+        return self._plans.get((mask, avals))
+
     def full_vjp(
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
     ) -> Primitive:
@@ -366,7 +370,7 @@ def _pull(
         if not is_inexact(o.dtype):
             ct = np.zeros(o.shape, jaxapi.float0)
         elif ct is None:
-            ct = jnp.zeros(o.shape, o.dtype)
+            ct = jaxapi.no_cotangent(o if isinstance(o, shaped_array) else jax.typeof(o))
         else:
             ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
         cts.append(ct)

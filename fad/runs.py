@@ -47,7 +47,7 @@ import numpy as np
 
 from fad import jaxapi
 from fad.avals import SCALARS, aval_of, constant, struct_of
-from fad.dispatch import Level, at_the_bottom, state
+from fad.dispatch import Level, at_the_bottom, settle_levels, state
 from fad.errors import LevelError
 from fad.fusion import fuse, step_by_step
 from fad.jaxapi import array_type, is_committed
@@ -55,7 +55,7 @@ from fad.primitive import Primitive
 from fad.structures import Structures, budget
 from fad.tensor import Pending, Tensor, settled
 
-__all__ = ["Run", "cache_info", "clear_cache"]
+__all__ = ["LARGE", "Run", "cache_info", "clear_cache", "elsewhere", "may_wait", "settings_number"]
 
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
@@ -123,7 +123,7 @@ class _Settings:
         with self.lock:
             if context in self.unusual:
                 return 0
-            if _elsewhere(jaxapi.trace_context) == context:  # changed for good
+            if elsewhere(jaxapi.trace_context) == context:  # changed for good
                 self.usual, self.number = context, self.number + 1
                 self.unusual.clear()
                 return self.number
@@ -134,7 +134,7 @@ class _Settings:
 _settings = _Settings()
 
 
-def _elsewhere(f: Callable[[], Any]) -> Any:
+def elsewhere(f: Callable[[], Any]) -> Any:
     """What ``f()`` gives on a new thread, where JAX has no settings but the global ones."""
     found: list[Any] = []
     failed: list[BaseException] = []
@@ -151,6 +151,11 @@ def _elsewhere(f: Callable[[], Any]) -> Any:
     if failed:
         raise failed[0]
     return found[0]
+
+
+def settings_number(context: Any) -> int:
+    """The number of these settings of JAX; 0 where nothing may wait under them."""
+    return _settings.number_of(context)
 
 
 class Run:
@@ -197,6 +202,10 @@ class Run:
         self.scalars: list[Any] = []
         self.weight = 0
 
+    def is_idle(self) -> bool:
+        """Whether nothing waits, nor will after the transform that is running."""
+        return not self.tape and not self.steps
+
     def call(self, op: Any, args: Sequence[Any]) -> Any:
         """Write a call down, or run it: one output, or a tuple of them."""
         if type(op) is not Primitive:
@@ -234,7 +243,7 @@ class Run:
                         if other is array:
                             place = count + k
                     if place == count + len(fresh):
-                        if not _may_wait(array):
+                        if not may_wait(array):
                             return op.execute(list(map(settled, args)))
                         fresh.append(array)
                 if array is not a:
@@ -317,7 +326,7 @@ class Run:
     def _as_outside(self, f: Callable[[], Any]) -> Any:
         """``f()``, under the settings that the calls were written down under."""
         if jaxapi.trace_context() != self.context or jaxapi.is_tracing():
-            return _elsewhere(f)
+            return elsewhere(f)
         return f()
 
     def finish(self) -> None:
@@ -399,6 +408,8 @@ def give_away(array: Any) -> Any:
     run = state.run
     if run is not None and id(array) in run.places:
         run.finish()
+    if state.levels:
+        settle_levels()
     return array
 
 
@@ -445,7 +456,7 @@ def _pending(run: Run, index: int, aval: Any) -> Pending:
     return p
 
 
-def _may_wait(a: Any) -> bool:
+def may_wait(a: Any) -> bool:
     """Whether an operation on this value, which is no number, may wait."""
     if type(a) is not array_type or a.size > LARGE:
         return False

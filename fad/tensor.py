@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from fad.dispatch import Level
     from fad.graph import Node
 
-__all__ = ["Meta", "Pending", "Storage", "Tensor", "bottom", "new_tensor", "settled"]
+__all__ = [
+    "Meta",
+    "Pending",
+    "Storage",
+    "Tensor",
+    "blank_tensor",
+    "bottom",
+    "new_tensor",
+    "settled",
+]
 
 
 class Storage:
@@ -224,6 +233,12 @@ class Tensor(metaclass=_TensorType):
             "or fad.asarray(x) to wrap an array"
         )
 
+    def __getattr__(self, name: str) -> Any:
+        """A slot that is empty: the Tensor is only written down so far, see `fad.tape.scripts`."""
+        if name in ("_value", "_node"):
+            self._level.play()
+        return object.__getattribute__(self, name)
+
     @property
     def value(self) -> Any:
         """The value one level down."""
@@ -394,6 +409,18 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
     t._requires_grad = False
     t._node = None
     t._output_nr = 0
+    t.meta = None
+    return t
+
+
+def blank_tensor(level: Level, aval: Any, requires_grad: bool, output_nr: int) -> Tensor:
+    """A Tensor of ``level`` that gets its value and its node later; until then, ``aux`` is its aval."""
+    t: Tensor = _new(Tensor)
+    t._level = level
+    t._aux = aval
+    t.born = _latest
+    t._requires_grad = requires_grad
+    t._output_nr = output_nr
     t.meta = None
     return t
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fad.dispatch import followed, state
+from fad.dispatch import followed, settle_levels, state
 from fad.errors import GradientError
 from fad.jaxapi import is_inexact
 from fad.tape import passes
@@ -89,6 +89,7 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. "
             "Make a normal Tensor of it first: x.clone()"
         )
+    settle_levels()
     if state.body is not None and self.level is ROOT and not followed(self):
         self.level = state.body  # so that what it meets in compiled code is recorded where it is
     self.requires_grad = bool(requires_grad)

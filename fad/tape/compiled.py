@@ -19,16 +19,14 @@ import time
 from collections.abc import Container, Sequence
 from typing import Any, Self
 
-import jax
-
 from fad import runs
 from fad.dispatch import below, state
 from fad.graph import AccumulateGrad, Node
 from fad.primitive import Primitive
 from fad.structures import Structure, Structures, budget
+from fad.tape import scripts
 from fad.tape.record import PrimitiveNode
 from fad.tape.saved import versions_of
-from fad.tensor import bottom
 
 __all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
 
@@ -86,16 +84,17 @@ _structures = Structures(CAPACITY)
 
 def cache_info() -> dict[str, int]:
     """How many structures are remembered, how many of them are compiled, and how often those ran:
-    backward passes, and runs of operations inside of transforms.
+    backward passes, runs of operations that wait, and scripts of functions in reverse transforms.
     """
-    passes, waiting = _structures.info(), runs.cache_info()
-    return {name: passes[name] + waiting[name] for name in passes}
+    tables = _structures.info(), runs.cache_info(), scripts.cache_info()
+    return {name: sum([t[name] for t in tables]) for name in tables[0]}
 
 
 def clear_cache() -> None:
     """Forget all structures and compiled passes."""
     _structures.clear()
     runs.clear_cache()
+    scripts.clear_cache()
     budget.reset()
 
 
@@ -139,8 +138,8 @@ def prepare(
     roots: Sequence[tuple[tuple[Node, int], Any]], captures: Sequence[tuple[Node, int]] | None
 ) -> Pass | None:
     """The pass from ``roots`` to ``captures`` (None: to all leaves), or None to run it node by node."""
-    if not state.compiling or any([_is_traced(ct) for _, ct in roots]):
-        return None
+    if not state.compiling or any([scripts.is_traced(ct) for _, ct in roots]):
+        return None  # what is traced is compiled whole anyway
     leaves = () if captures is None else {node for node, _ in captures}
     order = _in_order([node for (node, _), _ in roots], leaves)
     if order is None:
@@ -182,11 +181,6 @@ def prepare(
         _build(entry, order, index, [e for e, _ in roots], captures)
     operands += [ct for _, ct in roots]
     return Pass(entry, order, captures, operands, fresh)
-
-
-def _is_traced(x: Any) -> bool:
-    """Whether the value is being traced by JAX: its trace is compiled whole anyway."""
-    return isinstance(bottom(x), jax.core.Tracer)
 
 
 def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | None:

@@ -45,7 +45,7 @@ from fad.tape.saved import (
 )
 from fad.tensor import Pending, Tensor, bottom, new_tensor
 
-__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor"]
+__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor", "node_name"]
 
 
 class RecordedNode(Node):
@@ -139,7 +139,7 @@ class PrimitiveNode(RecordedNode):
         self.packed = True
 
     def name(self) -> str:
-        return _node_name(self.plan.primitive.name)
+        return node_name(self.plan.primitive.name)
 
     @property
     def num_inputs(self) -> int:
@@ -288,7 +288,8 @@ class SavedTensor:
 _NAMES = {"to": "CopyBackwards", "CopySlices": "CopySlices"}
 
 
-def _node_name(primitive: str) -> str:
+def node_name(primitive: str) -> str:
+    """The name of the nodes of a Primitive."""
     if primitive in _NAMES:
         return _NAMES[primitive]
     words = primitive.replace(".", "_").strip("_").split("_")
@@ -301,12 +302,20 @@ class RecordingLevel(Level):
     ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
     """
 
-    __slots__ = ()
+    __slots__ = ("script",)
 
     wraps = False
     waits = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.script: Any = None  # see `fad.tape.scripts`
+
     def process(self, op: Any, args: Sequence[Any]) -> Any:
+        if self.script is not None:
+            out = self.script.write(op, args)
+            if out is not None:
+                return out
         if anomaly.watch and running.watched is not True and running.watched is not op:
             return watched_call(self, op, args, type(op) is Primitive)
         if bodies.traced and self is ROOT and any([_is_followed(a) for a in args]):
@@ -328,6 +337,15 @@ class RecordingLevel(Level):
         elif state.run is None and state.compiling:
             state.run = runs.Run()
         return self
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        if self.script is not None:
+            self.script.leave()
+
+    def play(self) -> None:
+        if self.script is not None:
+            self.script.play()
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` without recording; outputs are Tensors of this level."""
@@ -362,6 +380,10 @@ class GradLevel(RecordingLevel):
         while isinstance(x, Tensor) and x.level is self:
             x = x.inner
         return x
+
+    def aval(self, t: Tensor) -> Any:
+        aux = t._aux
+        return t._value.aval if aux is None else aux
 
     def variable(self, value: Any) -> Tensor:
         """A fresh input of this level, which requires grad."""

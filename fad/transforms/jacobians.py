@@ -18,6 +18,7 @@ from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
+from fad.tape import scripts
 from fad.tape.engine import ZEROS_LIKE, pull_back
 from fad.tape.record import GradLevel
 from fad.tensor import Tensor, new_tensor
@@ -73,34 +74,50 @@ def jacrev(
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
+            script = scripts.begin(level, variables, f)
             inside = trees.unflatten(structure, variables)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, "jacrev")
             outs, out_structure = trees.flatten(out)
             outs = _check_outputs(outs, "jacrev")
-
-            def pull(k: int, cotangents: list[Any]) -> list[Any]:
-                cts: list[Any] = [None] * len(outs)
-                cts[k] = cotangents[0]
-                grads = pull_back(outs, cts, variables, keep_graph=True)
-                return [
-                    bind(ZEROS_LIKE, (v,)) if g is None else _conjugate(g)
-                    for g, v in zip(grads, values, strict=True)
-                ]
-
-            rows = [
-                _over_basis(functools.partial(pull, k), _basis([o]), chunk_size, 0)
-                for k, o in enumerate(outs)
-            ]
+            del out
+            rows_of = functools.partial(_rows, chunk_size)
+            rows = None if script is None else script.run(outs, rows_of, chunk_size)
+            if rows is None:
+                rows = rows_of(outs, variables, values)
+        width = len(values)
         blocks = [
-            [_reshape(g, (*o.shape, *g.shape[1:])) for g in row]
-            for o, row in zip(outs, rows, strict=True)
+            [_reshape(g, (*o.shape, *g.shape[1:])) for g in rows[k * width : (k + 1) * width]]
+            for k, o in enumerate(outs)
         ]
         result = _assemble(blocks, out_structure, structure, argnums)
         result = leave(result, tensors)
         return (result, leave(aux, tensors)) if has_aux else result
 
     return jacobian
+
+
+def _rows(
+    chunk_size: int | None,
+    outs: Sequence[Any],
+    variables: Sequence[Tensor],
+    values: Sequence[Any],
+) -> list[Any]:
+    """For each output, and each input: its gradients for all cotangents of the basis, stacked."""
+
+    def pull(k: int, cotangents: list[Any]) -> list[Any]:
+        cts: list[Any] = [None] * len(outs)
+        cts[k] = cotangents[0]
+        grads = pull_back(outs, cts, variables, keep_graph=True)
+        return [
+            bind(ZEROS_LIKE, (v,)) if g is None else _conjugate(g)
+            for g, v in zip(grads, values, strict=True)
+        ]
+
+    rows: list[Any] = []
+    for k, o in enumerate(outs):
+        rows += _over_basis(functools.partial(pull, k), _basis([o]), chunk_size, 0)
+    return rows
 
 
 def jacfwd(

@@ -14,6 +14,7 @@ from fad import trees
 from fad.dispatch import below
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
+from fad.tape import scripts
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
 from fad.tape.record import GradLevel
 from fad.tensor import Tensor
@@ -91,17 +92,18 @@ def gradient_function(
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
+            script = scripts.begin(level, variables, f) if variables else None
             inside = trees.unflatten(structure, variables)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, who)
-            seed = _seed(out, who)
-            grads: Sequence[Any] = [None] * len(variables)
-            if variables:
-                grads = pull_back([out], [seed], variables)
-            grads = [
-                below(ZEROS_LIKE, (v,)) if g is None else g
-                for g, v in zip(grads, values, strict=True)
-            ]
+            _check_scalar(out, who)
+            outs = [out]
+            del out
+            grads = None
+            if script is not None:
+                grads = script.run(outs, _gradients, values=with_value)
+            if grads is None:
+                grads = _gradients(outs, variables, values)
         result = trees.unflatten(structure, grads)
         if not isinstance(argnums, (tuple, list)):
             result = result[0]
@@ -111,14 +113,26 @@ def gradient_function(
         aux = leave(aux, tensors)
         if not with_value:
             return result, aux
+        (out,) = outs
         value = leave(jnp.asarray(out) if not isinstance(out, Tensor) else out, tensors)
         return ((value, aux) if has_aux else value), result
 
     return gradient
 
 
-def _seed(out: Any, who: str) -> Any:
-    """The cotangent 1 for a scalar output, checked."""
+def _gradients(
+    outs: Sequence[Any], variables: Sequence[Tensor], values: Sequence[Any]
+) -> list[Any]:
+    """Gradients of the one output, a scalar, as values one level down."""
+    (out,) = outs
+    grads: Sequence[Any] = [None] * len(variables)
+    if variables and isinstance(out, Tensor):
+        grads = pull_back([out], [below(ONES_LIKE, (out.level.detach(out),))], variables)
+    return [below(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)]
+
+
+def _check_scalar(out: Any, who: str) -> None:
+    """Refuse an output that is not a real scalar."""
     if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int)):
         raise GradientError(
             f"{who}: the function must return a real scalar, got {describe(out)}. Reduce the output "
@@ -130,14 +144,11 @@ def _seed(out: Any, who: str) -> Any:
             f"{who}: the function must return a real scalar, got an output of shape {shape}. Reduce "
             "it (.sum(), .mean()), or use fad.vjp or fad.jacrev for outputs that are not scalar."
         )
-    if not isinstance(out, Tensor):
-        return None
-    if not jnp.issubdtype(out.dtype, np.floating):
+    if isinstance(out, Tensor) and not jnp.issubdtype(out.dtype, np.floating):
         raise GradientError(
             f"{who}: the function must return a real scalar, got dtype {out.dtype}. For complex "
             "outputs take a real part or absolute value, or use fad.vjp."
         )
-    return below(ONES_LIKE, (out.level.detach(out),))
 
 
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

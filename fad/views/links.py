@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import bind, bodies, constants, followed, outlived, state
+from fad.dispatch import bind, bodies, constants, followed, outlived, settle_levels, state
 from fad.errors import GradientError
 from fad.graph import alias, extra_of
 from fad.tape.record import ROOT
@@ -146,6 +146,7 @@ def _is_plain(t: Any) -> bool:
 
 def set_state(t: Tensor, new: Tensor) -> None:
     """Let ``t`` be what ``new`` is."""
+    settle_levels()
     value, level, aux = new.value, new.level, new.aux
     requires_grad, node, output_nr = new.requires_grad, new.node, new.output_nr
     t._value = value
@@ -158,6 +159,7 @@ def set_state(t: Tensor, new: Tensor) -> None:
 
 def set_value(t: Tensor, new: Tensor) -> None:
     """Let ``t`` have the value (and tangents, lanes, lower history) of ``new``, and keep its place."""
+    settle_levels()
     value, level, aux = new.value, new.level, new.aux
     t._value = value
     t._level = level

@@ -1,0 +1,557 @@
+"""Scripts: what the function of a reverse transform does is written down, and run as one operation.
+
+NOTE [scripts]
+
+Eager code inside of `fad.grad` costs the making of a node for each operation, at each level of nesting.
+But a function that is called again and again mostly does the same again. So its operations are first only
+written down: a Tensor that comes out of one has its shape, dtype and level, and no value and no node yet.
+When the function has returned, and has done exactly this before, then all of it, its forward operations
+and the backward pass, is one Primitive of its inputs and of what else it met (`operands`), bound one level
+down. Outer transforms see that one operation, with derived rules as any other's. What such a Primitive runs,
+once, under a JAX trace, is the recorder and the engine themselves: the numbers are those of any other way.
+
+Whenever anything is asked that is not known yet, the script is *played*: its operations are recorded as
+they would have been at once, in their order, and the rest of the function goes the usual way. So
+
+* an operation is written down only if it has been recorded with the same avals before, as its errors are
+  said there and then; only Primitives that may wait (see `fad.runs`) are, on small arrays;
+* reading a value, a node, hooks, writes in place, Functions, anomaly mode, hooks for saved values, `no_grad`,
+  settings of JAX, another thread: each plays the script first. Missing slots of a Tensor find their
+  way here by themselves (`Tensor.__getattr__`), what changes a Tensor in place asks for it (`settle_levels`);
+* what the function leaves behind elsewhere (a list, its aux) gets its value as a result of the Primitive; its
+  node is then a freed one, as after any backward pass.
+
+A script is a path in a tree of all that was written down so far, from a root for the avals of the inputs
+(`_State`): to go on costs one look into a dict, and the state at the end knows the Primitive. Functions
+whose scripts come to nothing are written down more and more rarely.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from sys import getrefcount
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad import jaxapi, runs
+from fad.avals import SCALARS, constant
+from fad.dispatch import below, bind, bodies, state, undisturbed
+from fad.graph import Node
+from fad.jaxapi import array_type, x64_enabled
+from fad.primitive import Primitive
+from fad.structures import budget
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.record import ROOT, GradLevel, node_name
+from fad.tape.saved import raise_released
+from fad.tensor import Pending, Tensor, blank_tensor
+
+__all__ = ["Script", "begin", "cache_info", "clear_cache"]
+
+LONGEST = 512  # operations in a script
+REPEATS = 2  # scripts with a structure before it becomes a Primitive
+CAPACITY = 1 << 15  # states remembered
+SAVED_PER_STEP = 15e-6  # seconds that a script which is one operation saves, for each of its own
+
+Pull = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Any]], list[Any]]
+
+
+class _State:
+    """What was written down up to here: an operation, after those of the state before.
+
+    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for operand k. ``avals`` and
+    ``tracked`` are of its outputs: whether they require grad. ``size`` is the number of all outputs so far.
+    ``ends`` has what is known of scripts that
+    ended here, by what was asked for.
+    """
+
+    __slots__ = ("avals", "ends", "next", "op", "refs", "single", "size", "tracked")
+
+    def __init__(
+        self, op: Any, refs: tuple[int, ...], avals: Any, tracked: Any, single: bool, size: int
+    ) -> None:
+        self.op = op
+        self.refs = refs
+        self.avals = avals
+        self.tracked = tracked
+        self.single = single
+        self.size = size
+        self.next: dict[Any, _State] = {}
+        self.ends: dict[Any, _End] = {}
+
+
+class _Root(_State):
+    """The beginning of scripts for inputs with the same avals, and how many in a row came to nothing."""
+
+    __slots__ = ("begun", "vain")
+
+    def __init__(self) -> None:
+        super().__init__(None, (), (), (), True, 0)
+        self.begun = 0
+        self.vain = 0
+
+    def rests(self) -> bool:
+        """Whether this time nothing is written down: it is, once in 2, 4, 8... times after failures."""
+        self.begun += 1
+        return bool(self.begun & ((1 << min(self.vain >> 2, 8)) - 1))
+
+
+class _End:
+    """How often a script has ended in the same way, and the Primitive made of it."""
+
+    __slots__ = ("count", "program", "refused")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.program: Primitive | None = None
+        self.refused = False
+
+
+class _Tree:
+    """All states, and their number; replaced as a whole when there are too many."""
+
+    __slots__ = ("compiled", "hits", "roots", "size")
+
+    def __init__(self) -> None:
+        self.roots: dict[Any, _Root] = {}
+        self.size = 0
+        self.compiled = 0
+        self.hits = 0
+
+
+_tree = _Tree()
+
+
+def cache_info() -> dict[str, int]:
+    """How many roots are remembered, how many scripts became Primitives, and how often those ran."""
+    return {"structures": len(_tree.roots), "compiled": _tree.compiled, "hits": _tree.hits}
+
+
+def clear_cache() -> None:
+    """Forget all scripts."""
+    global _tree
+    _tree = _Tree()
+
+
+class _FreedNode(Node):
+    """The node of a Tensor whose graph was never made, since its backward pass ran in one piece."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, level: Any, primitive: str) -> None:
+        self._start(level, ())
+        self._name = primitive
+
+    def name(self) -> str:
+        return node_name(self._name)
+
+    def apply(self, *gradients: Any) -> Any:
+        raise_released(self)
+
+    def run(self, cotangents: Any, need: Any, create_graph: bool) -> Any:
+        raise_released(self)
+
+
+def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | None:
+    """Write down what ``f`` does with ``variables``, the inputs of ``level``; None if that cannot be."""
+    if not state.compiling or not _quiet():
+        return None
+    context = jaxapi.trace_context()
+    settings = runs.settings_number(context)
+    if not settings:
+        return None
+    avals = []
+    for v in variables:
+        value = v._value
+        aval = _known_aval(value)
+        if aval is None:
+            return None
+        avals.append(aval)
+    key = (settings, getattr(f, "__code__", None), *avals)
+    root = _tree.roots.get(key)
+    if root is None:
+        root = _tree.roots.setdefault(key, _Root())
+    if root.rests():
+        return None
+    root.vain += 1  # until it has come to something
+    script = level.script = Script(level, root, context, settings, variables, avals)
+    return script
+
+
+def _quiet() -> bool:
+    """Whether nothing that looks at each operation is on."""
+    return not (
+        anomaly.watch or state.saved_hooks or state.inference is not None or jaxapi.checks_numbers()
+    )
+
+
+def is_traced(x: Any) -> bool:
+    """Whether the value is being traced by JAX."""
+    while isinstance(x, Tensor) and type(x) is not Pending:
+        if _is_blank(x):
+            return False
+        x = x._value
+    return isinstance(x, jax.core.Tracer)
+
+
+def _is_blank(x: Tensor) -> bool:
+    """Whether a Tensor has no value yet, since what it comes from has only been written down."""
+    return x._aux is not None and type(x._level) is GradLevel
+
+
+def _known_aval(value: Any) -> Any:
+    """The aval of a small value that is not being traced, at any level; else None."""
+    aval = value._level.aval(value) if isinstance(value, Tensor) else getattr(value, "aval", None)
+    if aval is None or aval.size > runs.LARGE:
+        return None
+    while type(value) is Tensor and value._level.alive:
+        if _is_blank(value):
+            return aval
+        value = value._value
+    return aval if type(value) is Pending or runs.may_wait(value) else None
+
+
+class Script:
+    """What the function of one reverse transform has done so far.
+
+    ``met`` are its operands, the inputs first: what the function has used, its value one level down, and its
+    aval. ``cells`` are the outputs, in order; ``places`` finds operands and outputs by their `id`.
+    ``played``: how many operations have been recorded, once it was asked for (``done``).
+
+    An interrupt may come between any two lines: what it leaves behind is noticed by the state's ``size``.
+    """
+
+    __slots__ = (
+        "cells",
+        "context",
+        "done",
+        "inputs",
+        "kept",
+        "level",
+        "lock",
+        "met",
+        "owner",
+        "path",
+        "places",
+        "played",
+        "root",
+        "settings",
+        "state",
+    )
+
+    def __init__(
+        self,
+        level: GradLevel,
+        root: _Root,
+        context: Any,
+        settings: int,
+        variables: Sequence[Tensor],
+        avals: list[Any],
+    ) -> None:
+        self.level = level
+        self.owner = threading.get_ident()
+        self.context = context
+        self.settings = settings
+        self.root = root
+        self.state: _State = root
+        self.path: list[_State] = []
+        self.cells: list[Tensor] = []
+        self.inputs = len(variables)
+        self.met = [(v, v._value, a) for v, a in zip(variables, avals, strict=True)]
+        self.kept: list[Any] = []
+        self.places = {id(v): ~k for k, v in enumerate(variables)}
+        self.lock = threading.RLock()
+        self.done = False
+        self.played = 0
+
+    # Writing down
+
+    def write(self, op: Any, args: Sequence[Any]) -> Any:
+        """The outputs of an operation that is written down; None if it cannot be, and all is played."""
+        if self.done:
+            return None
+        out = None
+        if self._may_write(op):
+            out = self._write(op, args)
+        if out is None:
+            self.play()
+        return out
+
+    def _may_write(self, op: Any) -> bool:
+        return (
+            type(op) is Primitive
+            and op.lazy
+            and not op.collective
+            and self.level.id > state.blocked
+            and self.owner == threading.get_ident()
+            and self.context == jaxapi.trace_context()
+            and not bodies.traced
+            and state.compiling
+            and _quiet()
+            and len(self.path) < LONGEST
+        )
+
+    def _write(self, op: Primitive, args: Sequence[Any]) -> Any:
+        places = self.places
+        key: list[Any] = [op]
+        for a in args:
+            place = places.get(id(a))
+            if place is None:
+                place = self._take(a)
+                if place is None:
+                    return None
+                key.append(self.met[~place][2])
+            key.append(place)
+        before = self.state
+        step = before.next.get(tuple(key))
+        if step is None:
+            step = self._learn(op, args, tuple(key))
+            if step is None:
+                return None
+        cells, level = self.cells, self.level
+        if step.single:
+            out: Any = blank_tensor(level, step.avals[0], step.tracked[0], 0)
+            outs = (out,)
+        else:
+            out = outs = tuple(
+                [
+                    blank_tensor(level, a, t, k)
+                    for k, (a, t) in enumerate(zip(step.avals, step.tracked))
+                ]
+            )
+        if self.state is not before or len(cells) != before.size:
+            return None  # an interrupt, or a finalizer that has written something down in between
+        for t in outs:
+            cells.append(t)
+            places[id(t)] = len(cells) - 1
+        self.path.append(step)
+        self.state = step
+        return out
+
+    def _take(self, a: Any) -> int | None:
+        """The place of an argument that was not met before; None if nothing can be known of it."""
+        kind = type(a)
+        value = a
+        if kind is Tensor:
+            level = a._level
+            if level is self.level:
+                return None
+            if level is ROOT and not a._requires_grad:
+                value = a._value
+        elif kind in SCALARS:
+            value = constant(a)
+            place = self.places.get(id(value))
+            if place is not None:
+                self.places[id(a)] = place
+                self.kept.append(a)  # so that its id stays its own
+                return place
+        elif isinstance(a, np.ndarray):
+            value = a = jnp.array(a)  # it may be changed before it is used again
+        aval = _known_aval(value)
+        if aval is None:
+            return None
+        place = ~len(self.met)
+        self.met.append((a, value, aval))
+        self.places[id(a)] = self.places[id(value)] = place
+        return place
+
+    def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> _State | None:
+        """The state after an operation that never came next before; None if it was not seen before."""
+        refs = tuple([r for r in at[1:] if type(r) is int])
+        avals, mask, key = [], [], []
+        numbers = False
+        for a, r in zip(args, refs, strict=True):
+            if r >= 0:
+                aval, tracked = self.level.aval(self.cells[r]), self.cells[r]._requires_grad
+            else:
+                aval, tracked = self.met[~r][2], ~r < self.inputs
+            number = type(a) in SCALARS
+            numbers = numbers or number
+            avals.append(aval)
+            mask.append(tracked)
+            key.append(type(a) if number else aval)
+        if numbers:
+            key.insert(0, x64_enabled())
+        if any(mask):
+            plan = op.known_plan(tuple(mask), tuple(key))
+            if plan is None or plan.differentiable is None or plan.out_avals is None:
+                return None
+            outs, single, tracks = plan.out_avals, plan.single, plan.differentiable
+        else:
+            found = op.shapes.get((self.settings, *avals))
+            if not found:
+                return None
+            single = type(found) is not tuple
+            outs = (found,) if single else found
+            tracks = (False,) * len(outs)
+        if any([a.size > runs.LARGE for a in outs]):
+            return None
+        if _tree.size >= CAPACITY:
+            clear_cache()
+            return None
+        _tree.size += 1
+        before = self.state
+        step = _State(op, refs, outs, tracks, single, before.size + len(outs))
+        return before.next.setdefault(at, step)
+
+    # Playing
+
+    def play(self) -> None:
+        """Record what has been written down, operation by operation."""
+        with self.lock:
+            self.done = True
+            if self.played == len(self.path):
+                return
+            if self.context != jaxapi.trace_context() or jaxapi.is_tracing():
+                runs.elsewhere(self._play)
+            else:
+                self._play()
+
+    def _play(self) -> None:
+        cells = self.cells
+        with undisturbed("run", "levels", "compiling"):
+            while self.played < len(self.path):
+                step = self.path[self.played]
+                args = [cells[r] if r >= 0 else self.met[~r][0] for r in step.refs]
+                out = self.level.process(step.op, args)
+                first = step.size - len(step.avals)
+                for cell, o in zip(cells[first : step.size], (out,) if step.single else out):
+                    cell._node = o._node
+                    cell._value = o._value
+                    cell._aux = None
+                self.played += 1
+
+    def leave(self) -> None:
+        """The transform is over: forget what nobody holds."""
+        if self.done or not any(_held(self.cells)):
+            self.level.script = None
+            self.cells = []
+
+    # Running as one operation
+
+    def run(
+        self, outs: list[Any], pull: Pull, *asked: Any, values: bool = False
+    ) -> list[Any] | None:
+        """What ``pull(outs, variables, values)`` gives, as values one level down; None if it is not known.
+
+        Arguments:
+            outs: what the function returned; nobody else refers to them, unless the function has put them
+                elsewhere.
+            pull: computes gradients of ``outs`` with respect to the inputs of the level, whose values
+                one level down are ``values``. It gives a list of such values.
+            asked: what ``pull`` depends on, beside the arguments.
+            values: the values of ``outs`` are wanted too; else, the Tensors are of no more use.
+        """
+        if self.done or not self.path or not _quiet() or self.context != jaxapi.trace_context():
+            return None
+        ends = [self.places.get(id(o), -1) for o in outs]
+        if min(ends) < 0 or len(self.cells) != self.state.size:
+            return None
+        if not all([_is_untouched(v) for v, _, _ in self.met[: self.inputs]]):
+            return None
+        outs.clear()
+        held = {k for k, h in enumerate(_held(self.cells)) if h}
+        outs += [self.cells[k] for k in ends]
+        if values:
+            held.update(ends)
+        found = self._known(ends, sorted(held), pull, asked)
+        if found is None:
+            return None
+        self.done = True
+        self.root.vain = 0
+        _tree.hits += 1
+        count = len(found) - len(held)
+        names = [s.op.name for s in self.path for _ in s.avals]
+        for k, value in zip(sorted(held), found[count:], strict=True):
+            cell = self.cells[k]
+            cell._node = _FreedNode(self.level, names[k]) if cell._requires_grad else None
+            cell._value = value
+            cell._aux = None
+        self.played = len(self.path)
+        return found[:count]
+
+    def _known(
+        self, ends: Sequence[int], held: Sequence[int], pull: Pull, asked: tuple[Any, ...]
+    ) -> list[Any] | None:
+        """The results of the Primitive for a script that ends so, with the values held; None without one."""
+        end = self.state.ends.setdefault((tuple(held), *ends, *asked), _End())
+        end.count += 1
+        began = None
+        if end.program is None:
+            if end.refused or end.count <= REPEATS or not budget.allows():
+                return None
+            began = time.perf_counter()
+            end.program = _program(self.path, self.inputs, ends, held, pull)
+            _tree.compiled += 1
+        try:
+            found = self._bind(end.program)
+        except Exception:  # whatever it is, playing raises it, or does without
+            end.program, end.refused = None, True
+            return None
+        if began is None:
+            budget.saved += SAVED_PER_STEP * len(self.path)
+        else:
+            budget.spent += time.perf_counter() - began
+        return list(found) if type(found) is tuple else [found]
+
+    def _bind(self, program: Primitive) -> Any:
+        """Run a Primitive of the operands one level down."""
+        operands = [value for _, value, _ in self.met]
+        if len(state.levels) == 1 and (state.run is None or state.run.is_idle()):
+            for x in operands:
+                if type(x) is not array_type:
+                    break
+            else:
+                return program.execute(operands)  # nothing is there to wait for
+        return below(program, operands)
+
+
+def _program(
+    path: Sequence[_State], inputs: int, ends: Sequence[int], held: Sequence[int], pull: Pull
+) -> Primitive:
+    """A script and ``pull`` as one operation of the operands."""
+    steps = [(s.op, s.refs) for s in path]
+
+    def replay(*operands: Any) -> tuple[Any, ...]:
+        with undisturbed():
+            state.compiling = False
+            return written(*operands)
+
+    def written(*operands: Any) -> tuple[Any, ...]:
+        with GradLevel() as level:
+            values = operands[:inputs]
+            variables = [level.variable(v) for v in values]
+            given = [*variables, *operands[inputs:]]
+            cells: list[Any] = []
+            for op, refs in steps:
+                out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
+                cells.extend(out if type(out) is tuple else (out,))
+            found = pull([cells[k] for k in ends], variables, values)
+            return (*found, *[level.detach(cells[k]) for k in held])
+
+    return Primitive("gradient", replay, lazy=True, hot=True)
+
+
+def _is_untouched(variable: Tensor) -> bool:
+    """Whether an input has no hooks, was not written to, and is what it was."""
+    meta = variable.meta
+    return variable._requires_grad and (
+        meta is None
+        or not (meta.hooks or meta.post_hooks or meta.accumulator or meta.storage.version)
+    )
+
+
+def _held(cells: Sequence[Tensor]) -> list[bool]:
+    """Which of the cells somebody holds, besides the script."""
+    return [count > _ALONE for count in _references(cells)]
+
+
+def _references(cells: Sequence[Any]) -> list[int]:
+    return [getrefcount(c) for c in cells]
+
+
+_ALONE = _references([object()])[0]

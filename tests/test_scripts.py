@@ -1,0 +1,522 @@
+"""Scripts: functions in reverse transforms as one operation, with nothing else changed."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fad
+import fad.numpy as fnp
+from fad.errors import GradientError
+from fad.tape import scripts
+
+X = jnp.array([0.5, 1.0, 1.5, 2.0])
+TIMES = 6
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    fad.autograd.compiled.clear_cache()
+
+
+def hits():
+    return scripts.cache_info()["hits"]
+
+
+def same(ours, theirs):
+    ours, theirs = jax.tree.leaves(ours), jax.tree.leaves(theirs)
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        a, b = (v.array if isinstance(v, fad.Tensor) else jnp.asarray(v) for v in (a, b))
+        assert (a.dtype, a.weak_type, a.shape) == (b.dtype, b.weak_type, b.shape)
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def again(g, *args, scripted=True):
+    """`g(*args)` several times, each the same as without scripts; and whether scripts ran."""
+    with fad.autograd.compiled(False):
+        expected = g(*args)
+    before = hits()
+    for _ in range(TIMES):
+        same(g(*args), expected)
+    assert (hits() > before) == scripted
+    return expected
+
+
+def cube(x):
+    return fnp.sum(fnp.sin(x) * x**3 * 2.0 + 1.0)
+
+
+PROGRAMS = {
+    "arithmetic": cube,
+    "views": lambda x: fnp.sum((x.reshape(2, 2).T @ x.reshape(2, 2)) ** 2) + x[1:-1].sum(),
+    "several outputs": lambda x: sum([p.sum() * k for k, p in enumerate(fnp.split(x * x, 2), 1)]),
+    "integers": lambda x: fnp.sum(x * fnp.argsort(x)) + x[fnp.argmax(x)],
+    "masks": lambda x: fnp.sum(fnp.where(x > 1.0, x * x, -x)),
+    "constants": lambda x: fnp.sum(x * jnp.arange(4.0) + np.arange(4.0, dtype=np.float32)),
+    "constant in part": lambda x: fnp.sum(x * 0.0 + 2.0),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients(name):
+    f = PROGRAMS[name]
+    again(fad.grad(f), X)
+    again(fad.value_and_grad(f), X)
+    again(fad.jacrev(f), X)
+    again(fad.grad(lambda x: fad.grad(f)(x) @ X), X)
+    again(fad.vmap(fad.grad(f)), jnp.stack([X, X + 0.1]))
+    again(lambda x: fad.jvp(fad.grad(f), (x,), (X,)), X)
+    again(fad.hessian(f), X)
+
+
+def test_against_jax():
+    def f(np_):
+        return lambda x: np_.sum(np_.sin(x) * x**3 * 2.0 + 1.0)
+
+    for ours, theirs in ((fad.grad, jax.grad), (fad.value_and_grad, jax.value_and_grad)):
+        for _ in range(TIMES):
+            same(ours(f(fnp))(X), theirs(f(jnp))(X))
+    for _ in range(TIMES):
+        same(fad.hessian(f(fnp))(X), jax.hessian(f(jnp))(X))
+    assert hits() > 0
+
+
+def test_numbers_keep_their_weak_type_at_every_order():
+    g, h = (lambda x: fnp.sin(x) * x), (lambda x: jnp.sin(x) * x)
+    for _ in range(3):
+        g, h = fad.grad(g), jax.grad(h)
+        for _ in range(TIMES):
+            same(g(2.0), h(2.0))
+
+
+def test_several_arguments_pytrees_and_aux():
+    def f(p, scale, y):
+        h = fnp.tanh(p["w"] * scale + p["b"])
+        return fnp.sum(h * y), {"h": h, "best": fnp.argmax(h), "scale": scale, "none": None}
+
+    p = {"w": X, "b": -X}
+    again(fad.grad(f, argnums=(0, 2), has_aux=True), p, 2.0, X)
+    again(fad.value_and_grad(f, has_aux=True), p, 2.0, X)
+    again(fad.grad(lambda x, y: fnp.sum(x * x), argnums=(0, 1)), X, X)
+    again(fad.jacrev(lambda x: {"a": x * x, "b": (x.sum(), x[0] * x)}), X)
+    again(fad.jacrev(lambda x: x * x, chunk_size=2), X)
+    z = X + 1j * X
+    again(fad.grad(lambda z: fnp.sum(fnp.abs(z * z))), z)
+
+
+def test_a_new_number_is_an_operand():
+    def g(rate):
+        return fad.grad(lambda x: fnp.sum(fnp.sin(x) * rate))(X)
+
+    for k in range(1, 2 * TIMES):
+        same(g(k / 2), jnp.cos(X) * (k / 2))
+    assert scripts.cache_info()["compiled"] == 1
+
+
+def test_one_object_for_two_arguments_is_not_taken_for_two():
+    g = fad.grad(lambda x, a, b: fnp.sum(x * a - x * x * b))
+    for _ in range(TIMES):
+        same(g(X, X, X), X - 2 * X * X)
+    for _ in range(TIMES):
+        same(g(X, X, X + 1), X - 2 * X * (X + 1))
+
+
+def test_a_numpy_array_may_change_between_two_uses():
+    a = np.ones(4, np.float32)
+
+    def f(x):
+        y = x * a
+        a[:] = 3.0
+        z = fnp.sum(y + x * a)
+        a[:] = 1.0
+        return z
+
+    again(fad.grad(f), X)
+
+
+def test_branches_on_values_are_taken_as_they_are():
+    def f(x):
+        y = fnp.sum(x * x)
+        return y * 2.0 if y > 7.0 else y * 3.0
+
+    for _ in range(TIMES):
+        same(fad.grad(f)(X), 4.0 * X)
+        same(fad.grad(f)(X / 2), 3.0 * X)
+    assert hits() == 0
+
+
+def test_structures_that_change_are_each_right_and_soon_not_written_down():
+    tries = []
+
+    def run(n):
+        def f(x):
+            for _ in range(n):
+                x = fnp.sin(x)
+            return fnp.sum(x)
+
+        return fad.grad(f)(X), jax.grad(lambda x: jnp.sum(_sines(x, n)))(X)
+
+    def _sines(x, n):
+        for _ in range(n):
+            x = jnp.sin(x)
+        return x
+
+    whole = scripts.Script.__init__
+    try:
+        scripts.Script.__init__ = lambda *args: tries.append(1) or whole(*args)
+        for n in range(1, 41):
+            same(*run(n))
+    finally:
+        scripts.Script.__init__ = whole
+    assert len(tries) < 20
+    for _ in range(64):
+        same(*run(3))
+    assert hits() > 0  # what comes back is found all the same
+
+
+def test_prints_and_other_effects_happen_each_time_and_in_order(capsys):
+    seen = []
+
+    def f(x):
+        y = fnp.sin(x)
+        seen.append(y.shape)
+        print("once", y.dtype, y.ndim, y.aval.size)
+        return fnp.sum(y * y)
+
+    again(fad.grad(f), X)
+    assert seen == [(4,)] * (TIMES + 1)
+    assert capsys.readouterr().out == "once float32 1 4\n" * (TIMES + 1)
+
+
+def test_values_and_nodes_can_be_looked_at_in_the_middle():
+    seen = []
+
+    def f(x):
+        y = fnp.sin(x)
+        z = y * 2.0
+        seen.append(
+            (y.tolist(), z.grad_fn.name(), [n.name() for n, _ in z.grad_fn.next_functions if n])
+        )
+        return fnp.sum(z * z)
+
+    again(fad.grad(f), X, scripted=False)
+    assert len({str(s) for s in seen}) == 1
+    assert seen[0][1:] == ("MultiplyBackward", ["SinBackward"])
+
+
+def test_what_is_kept_elsewhere_has_its_value_and_a_freed_node():
+    kept = []
+
+    def f(x):
+        kept.append(fnp.sin(x))
+        return fnp.sum(kept[-1] * kept[-1])
+
+    again(fad.grad(f), X)
+    for k in kept:
+        same(fad.tensor(k).detach(), jnp.sin(X))
+    (last,) = kept[-1:]
+    assert last.grad_fn.name() == "SinBackward"
+    with pytest.raises(GradientError, match="a second time"):
+        last.grad_fn(jnp.ones(4))
+
+
+@pytest.mark.parametrize("where", ["input", "middle", "node"])
+def test_hooks_run(where):
+    calls = []
+
+    def f(x):
+        y = fnp.sin(x) * 2.0
+        if where == "input":
+            x.register_hook(lambda g: calls.append(1) or g * 3.0)
+        elif where == "middle":
+            y.register_hook(lambda g: calls.append(1) or g * 3.0)
+        else:
+            y.grad_fn.register_hook(
+                lambda gi, go: calls.append(1) or tuple(g and None for g in ()) or None
+            )
+        return fnp.sum(y * y)
+
+    again(fad.grad(f), X, scripted=False)
+    assert len(calls) == TIMES + 1
+
+
+def test_writes_in_place():
+    def own(x):
+        y = fnp.sin(x)
+        y[0] = x[1] * 2.0
+        y *= x
+        return fnp.sum(y * y)
+
+    def of_view(x):
+        y = x * 1.0
+        part = y[1:3]
+        z = fnp.sum(part + x[0])
+        part += 1.0
+        return z + fnp.sum(y * part.sum())
+
+    again(fad.grad(own), X, scripted=False)
+    again(fad.grad(of_view), X, scripted=False)
+
+
+def test_a_write_to_what_was_captured_comes_after_what_has_read_it():
+    def g(w):
+        def f(x):
+            y = fnp.sum(x * (x + w))
+            w.mul_(2.0)
+            return y + fnp.sum(x * x + w)
+
+        return fad.grad(f)(X)
+
+    for _ in range(TIMES):
+        same(g(fad.tensor(X)), 5.0 * X)
+        v = fad.tensor(X, requires_grad=True)
+        r = g(v * 1.0)
+        same(r.detach(), 5.0 * X)
+        r.sum().backward()
+        same(v.grad, jnp.ones(4))
+
+
+def test_modes_in_the_middle():
+    def no_grad(x):
+        with fad.no_grad():
+            c = fnp.sin(x)
+        return fnp.sum(c * x)
+
+    def detached(x):
+        return fnp.sum(fnp.sin(x).detach() * x)
+
+    def packed(x):
+        y = fnp.sin(x)
+        with fad.autograd.saved_tensors_hooks(lambda t: t * 2.0, lambda t: t / 2.0):
+            z = y * y
+        return fnp.sum(z * x)
+
+    def switched_off(x):
+        y = fnp.sin(x)
+        with fad.autograd.compiled(False):
+            z = y * y
+        return fnp.sum(z)
+
+    def precise(x):
+        y = fnp.sin(x)
+        with jax.default_matmul_precision("highest"):
+            return y @ y
+
+    for f in (no_grad, detached, packed, switched_off, precise):
+        again(fad.grad(f), X, scripted=False)
+
+
+def test_anomaly_mode_names_the_operation():
+    def f(x):
+        y = fnp.sum(fnp.sqrt(x))
+        return y * 0.0
+
+    g = fad.grad(f)
+    for _ in range(TIMES):
+        g(X)
+    with fad.autograd.detect_anomaly(), pytest.raises(GradientError, match="SqrtBackward"):
+        g(X * 0.0)
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        g(X * 0.0 - 1.0)
+
+
+def test_functions_inside_use_their_rules():
+    class Scaled(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2.0
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 10.0
+
+    again(fad.grad(lambda x: fnp.sum(Scaled.apply(fnp.sin(x)))), X, scripted=False)
+    same(fad.grad(lambda x: fnp.sum(Scaled.apply(x)))(X), 10.0 * jnp.ones(4))
+
+
+def test_errors_are_raised_where_they_were():
+    lines = []
+
+    def f(x):
+        y = fnp.sin(x)
+        lines.append("before")
+        z = y @ fnp.ones(7)
+        lines.append("after")
+        return z
+
+    for _ in range(TIMES):
+        with pytest.raises(TypeError, match="contracting"):
+            fad.grad(f)(X)
+    assert lines == ["before"] * TIMES
+
+    def vector(x):
+        return fnp.sin(x) * 2.0
+
+    for _ in range(TIMES):
+        with pytest.raises(GradientError, match=r"shape \(4,\)"):
+            fad.grad(vector)(X)
+
+
+def test_an_infinite_derivative_of_what_is_not_differentiated_spoils_nothing():
+    def f(x):
+        slope, _ = fad.grad(lambda x: (fnp.sum(x * x), fnp.log(x)), has_aux=True)(x)
+        return fnp.sum(slope)
+
+    for _ in range(TIMES):
+        same(fad.grad(f)(X.at[0].set(0.0)), 2.0 * jnp.ones(4))
+    assert hits() > 0
+
+
+def test_child_threads_and_other_threads():
+    def f(x):
+        y = fnp.sin(x)
+        found = []
+        t = threading.Thread(target=lambda: found.append(y * x))
+        t.start()
+        t.join()
+        return fnp.sum(found[0] * y)
+
+    again(fad.grad(f), X, scripted=False)
+    failures = []
+
+    def work(k):
+        try:
+            for _ in range(20):
+                same(fad.grad(lambda x: fnp.sum(fnp.sin(x) * k))(X), jnp.cos(X) * k)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(float(k),)) for k in range(1, 5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_a_tracer_or_traced_code_in_the_middle():
+    def f(x):
+        y = fnp.sin(x)
+        return fnp.sum(y * jax.jit(lambda c: c * 2.0)(X))
+
+    def mixed(x):
+        y = fnp.sin(x)
+        return fnp.sum(jax.jit(lambda c: c * (y * 2.0).value)(X) * y)
+
+    again(fad.grad(f), X)
+    again(fad.grad(mixed), X, scripted=False)
+
+    def inner(x):
+        y = fnp.sin(x)
+        total = fad.jit(lambda a: fnp.sum(a * a))(y)
+        return total + y[0]
+
+    again(fad.grad(inner), X, scripted=False)
+    same(fad.jit(fad.grad(cube))(X), fad.grad(cube)(X))
+    same(jax.jit(fad.grad(cube))(X), fad.grad(cube)(X))
+    same(jax.vmap(fad.grad(cube))(jnp.stack([X, X])), fad.vmap(fad.grad(cube))(jnp.stack([X, X])))
+
+
+def test_under_the_tape():
+    w = fad.tensor(X, requires_grad=True)
+    for _ in range(TIMES):
+        g = fad.grad(lambda x: fnp.sum(x**3 * w))(w)
+        g.sum().backward()
+        same(w.grad, jax.grad(lambda w: jnp.sum(3 * w**2 * w))(X))
+        w.grad = None
+    assert hits() > 0
+
+
+def test_large_arrays_are_not_written_down():
+    x = jnp.ones(2 * scripts.runs.LARGE)
+    for _ in range(TIMES):
+        fad.grad(cube)(x)
+    assert hits() == 0
+
+
+def test_nothing_is_kept_by_cycles():
+    class Big:
+        pass
+
+    def f(x):
+        return fnp.sum(fnp.sin(x) * x)
+
+    g = fad.grad(f)
+    for _ in range(TIMES):
+        g(X)
+    gc.collect()
+    gc.disable()
+    try:
+        found = []
+
+        def watched(x):
+            y = fnp.sin(x)
+            found.append(weakref.ref(y))
+            z = y * x
+            del y
+            return fnp.sum(z)
+
+        for _ in range(TIMES):
+            fad.grad(watched)(X)
+            assert all(r() is None for r in found)
+            found.clear()
+        with pytest.raises(ZeroDivisionError):
+            fad.grad(lambda x: watched(x) / (0 // 0))(X)
+        assert all(r() is None for r in found)
+    finally:
+        gc.enable()
+
+
+def test_an_interrupt_at_any_line_leaves_scripts_right():
+    """An interrupt in the middle of writing down, which the function catches, changes nothing."""
+
+    def run(stop):
+        count = 0
+
+        def trace(frame, event, arg):
+            nonlocal count
+            if frame.f_code.co_filename != scripts.__file__:
+                return None if event == "call" and "fad" not in frame.f_code.co_filename else trace
+            if event == "line":
+                count += 1
+                if count == stop:
+                    raise KeyboardInterrupt
+            return trace
+
+        def f(x):
+            y = fnp.sin(x)
+            before = sys.gettrace()
+            try:
+                sys.settrace(trace)
+                z = y * 2.0
+            except KeyboardInterrupt:
+                sys.settrace(before)
+                z = y * 2.0
+            finally:
+                sys.settrace(before)
+            w = z * x
+            return fnp.sum(w + z)
+
+        return fad.grad(f)(X), count
+
+    expected = jax.grad(lambda x: jnp.sum(jnp.sin(x) * 2.0 * x + jnp.sin(x) * 2.0))(X)
+    for _ in range(TIMES):
+        result, lines = run(0)
+        same(result, expected)
+    assert hits() > 0 and lines > 10
+    for stop in range(1, lines + 1):
+        result, _ = run(stop)
+        same(result, expected)
+        same(run(0)[0], expected)
