@@ -315,7 +315,7 @@ class Script:
         cells, level = self.cells, self.level
         if step.single:
             out: Any = blank_tensor(level, step.avals[0], step.tracked[0], 0)
-            outs = (out,)
+            outs: tuple[Any, ...] = (out,)
         else:
             out = outs = tuple(
                 [
