@@ -400,7 +400,7 @@ class RootLevel(GradLevel):
     kind = "eager"
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        binder = below if state.bodies_wait else bind
+        binder = below if state.bodies_wait or state.levels else bind
         out = binder(
             op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
         )
