@@ -68,6 +68,7 @@ class State(threading.local):
     ``inference``: in inference mode, where Tensors made are inference Tensors: the floor outside of
     it; else None.
     ``run``: the calls that wait, see `fad.runs`; None where nothing does.
+    ``script``: what the eager tape writes down, see `fad.tape.scripts`.
     ``bodies_wait``: whether the body of a Function runs now, whose operations may wait.
     ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
     ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code follows].
@@ -80,6 +81,7 @@ class State(threading.local):
     saved_refused: str | None = None
     inference: int | None = None
     run: Any = None
+    script: Any = None
     bodies_wait: bool = False
     compiling: bool = True
     body: Any = None
@@ -284,9 +286,11 @@ def undisturbed(*kept: str) -> Iterator[None]:
 
 
 def settle_levels() -> None:
-    """Do what has only been written down so far at the levels that this thread is inside of."""
+    """Do what has only been written down so far by this thread, on the tape and in transforms."""
     for level in state.levels:
         level.play()
+    if state.script is not None:
+        state.script.play()
 
 
 def active_levels() -> tuple[Level, ...]:

@@ -390,6 +390,7 @@ class VjpPlan:
     ``from_inputs``: the vjp starts from all inputs.
     ``routed``: the masked inputs whose gradients go on from here.
     ``simple``: one output, which is differentiable, and no extras.
+    ``starts``: steps of the eager tape that come back begin with it, see `fad.tape.scripts`.
     """
 
     __slots__ = (
@@ -408,6 +409,7 @@ class VjpPlan:
         "routed",
         "simple",
         "single",
+        "starts",
     )
 
     differentiable: tuple[bool, ...] | None
@@ -428,6 +430,7 @@ class VjpPlan:
         self.mask = mask
         self.routed = mask
         self.simple = False
+        self.starts = False
         self.forward: Primitive = primitive
         self.extras = 0
         self.kept_inputs: tuple[int, ...] = tuple(range(count))

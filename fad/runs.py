@@ -55,7 +55,16 @@ from fad.primitive import Primitive
 from fad.structures import Structures, budget
 from fad.tensor import Pending, Tensor, settled
 
-__all__ = ["LARGE", "Run", "cache_info", "clear_cache", "elsewhere", "may_wait", "settings_number"]
+__all__ = [
+    "LARGE",
+    "Run",
+    "cache_info",
+    "check_dtype",
+    "clear_cache",
+    "elsewhere",
+    "may_wait",
+    "settings_number",
+]
 
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
@@ -317,7 +326,7 @@ class Run:
         if p.run is None:
             return
         values = self._as_outside(lambda: step_by_step(steps, operands))
-        _check_dtype(p, values[p.index])
+        check_dtype(values[p.index], p.aval)
         for c, value in zip(cells, values, strict=False):
             if c.run is not None and value.dtype == c.aval.dtype:
                 c._value = value
@@ -352,7 +361,7 @@ class Run:
             [c for c, h in zip(cells, held, strict=True) if h], values, strict=True
         ):
             if changed:
-                _check_dtype(c, value)
+                check_dtype(value, c.aval)
             c._value = value
             c.run = None
         # Nothing here is needed any more, and cells that nobody holds refer back to the run.
@@ -405,11 +414,11 @@ def end() -> None:
 
 def give_away(array: Any) -> Any:
     """``array``, which leaves fad: whoever gets it may donate or delete it, so nothing waits for it."""
+    if state.levels or state.script is not None:
+        settle_levels()
     run = state.run
     if run is not None and id(array) in run.places:
         run.finish()
-    if state.levels:
-        settle_levels()
     return array
 
 
@@ -431,15 +440,31 @@ def _references(cells: Sequence[Any]) -> list[int]:
 
 
 _ALONE = _references([object()])[0]
-_plain: set[Any] = set()
+_usual: set[Any] = set()
+_plain: dict[int, Any] = {}  # shardings equal to those, by `id`: they compare slowly
+_small: dict[Any, bool] = {}
+_KNOWN = 4096  # of each
 
 
 def _is_plain(sharding: Any) -> bool:
     """Whether arrays with this sharding are where JAX puts arrays by default."""
-    plain: bool = sharding == jax.device_put(np.float32(0)).sharding
-    if plain:
-        _plain.add(sharding)
-    return plain
+    if sharding not in _usual:
+        if jaxapi.is_tracing() or sharding != jax.device_put(np.float32(0)).sharding:
+            return False
+        _usual.add(sharding)
+    if len(_plain) >= _KNOWN:
+        _plain.clear()
+    _plain[id(sharding)] = sharding
+    return True
+
+
+def _is_small(aval: Any) -> bool:
+    """Whether an array is of a size that may wait."""
+    small: bool = aval.size <= LARGE
+    if len(_small) >= _KNOWN:
+        _small.clear()
+    _small[aval] = small
+    return small
 
 
 @functools.cache
@@ -458,18 +483,23 @@ def _pending(run: Run, index: int, aval: Any) -> Pending:
 
 def may_wait(a: Any) -> bool:
     """Whether an operation on this value, which is no number, may wait."""
-    if type(a) is not array_type or a.size > LARGE:
+    if type(a) is not array_type:
         return False
-    if a.sharding not in _plain and not _is_plain(a.sharding):
+    aval = a.aval
+    small = _small.get(aval)
+    if not (_is_small(aval) if small is None else small):
+        return False
+    sharding = a.sharding
+    if id(sharding) not in _plain and not _is_plain(sharding):
         return False
     return not (
         is_committed(a) and _several_devices()
     )  # what it is run with would be committed too
 
 
-def _check_dtype(p: Pending, value: Any) -> None:
+def check_dtype(value: Any, aval: Any) -> None:
     """Refuse a value that the settings of JAX, changed for good in between, have given another dtype."""
-    if value.dtype != p.aval.dtype:
+    if value.dtype != aval.dtype:
         raise LevelError(
             "jax.config was changed between an operation and the first look at its result, which would "
             "have another dtype now: change it earlier, or for a block with JAX's context managers "

@@ -235,8 +235,8 @@ class Tensor(metaclass=_TensorType):
 
     def __getattr__(self, name: str) -> Any:
         """A slot that is empty: the Tensor is only written down so far, see `fad.tape.scripts`."""
-        if name in ("_value", "_node"):
-            self._level.play()
+        if name in ("_value", "_node") and self._aux is not None:
+            self._aux[1].play()
         return object.__getattribute__(self, name)
 
     @property
@@ -413,11 +413,16 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
     return t
 
 
-def blank_tensor(level: Level, aval: Any, requires_grad: bool, output_nr: int) -> Tensor:
-    """A Tensor of ``level`` that gets its value and its node later; until then, ``aux`` is its aval."""
+def blank_tensor(
+    level: Level, aval: Any, script: Any, requires_grad: bool, output_nr: int
+) -> Tensor:
+    """A Tensor of ``level`` that gets its value and its node later, from ``script``; see `fad.tape.scripts`.
+
+    Until then, what it has for ``aux`` are its aval and the script.
+    """
     t: Tensor = _new(Tensor)
     t._level = level
-    t._aux = aval
+    t._aux = (aval, script)
     t.born = _latest
     t._requires_grad = requires_grad
     t._output_nr = output_nr

@@ -14,6 +14,8 @@ import pytest
 
 import fad
 import fad.numpy as fnp
+from fad import runs
+from fad.dispatch import settle_levels, state
 from fad.errors import GradientError
 from fad.tape import scripts
 
@@ -23,7 +25,12 @@ TIMES = 6
 
 @pytest.fixture(autouse=True)
 def _fresh():
+    settle_levels()
+    runs.stop()
     fad.autograd.compiled.clear_cache()
+    yield
+    settle_levels()
+    runs.stop()
 
 
 def hits():
@@ -520,3 +527,248 @@ def test_an_interrupt_at_any_line_leaves_scripts_right():
         result, _ = run(stop)
         same(result, expected)
         same(run(0)[0], expected)
+
+
+# Steps of the eager tape
+
+
+def step_of(f, *arrays, times=3 * TIMES, before=None, after=None):
+    """The gradients of ``f(*leaves)`` in each of some steps, and the leaves."""
+    leaves = [fad.tensor(a, requires_grad=True) for a in arrays]
+    found = []
+    for _ in range(times):
+        loss = f(*leaves)
+        if before is not None:
+            before(loss, leaves)
+        loss.backward()
+        if after is not None:
+            after(loss, leaves)
+        found.append([None if w.grad is None else w.grad.array for w in leaves])
+        for w in leaves:
+            w.grad = None
+    return found
+
+
+def steps_again(f, *arrays, scripted=True, **options):
+    with fad.autograd.compiled(False):
+        expected = step_of(f, *arrays, **options)
+    seen = hits()
+    found = step_of(f, *arrays, **options)
+    assert (hits() > seen) == scripted
+    for a, b in zip(found, expected, strict=True):
+        same(a, b)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_steps(name):
+    steps_again(PROGRAMS[name], X)
+
+
+def test_steps_of_several_leaves_and_roots():
+    def f(w, b, unused, x):
+        h = fnp.tanh(w * x + b)
+        return fnp.sum(h * h * w)
+
+    steps_again(f, X, -X, X + 1.0, 2.0 * X)
+
+    w = fad.tensor(X, requires_grad=True)
+    for _ in range(3 * TIMES):
+        y = fnp.sin(w)
+        a, b = fnp.sum(y), fnp.sum(y * y)
+        fad.autograd.backward([a, b])
+        same(w.grad, jnp.cos(X) + 2.0 * jnp.sin(X) * jnp.cos(X))
+        same((a.detach(), b.detach()), (jnp.sum(jnp.sin(X)), jnp.sum(jnp.sin(X) ** 2)))
+        w.grad = None
+    assert hits() > 0
+
+
+def test_training():
+    def train(steps):
+        w, b = fad.tensor(X, requires_grad=True), fad.tensor(0.5, requires_grad=True)
+        losses = []
+        for k in range(steps):
+            loss = fnp.sum((w * X + b - k * 0.1) ** 2)
+            loss.backward()
+            with fad.no_grad():
+                for p in (w, b):
+                    p -= 0.01 * p.grad
+                    p.grad.zero_()
+            losses.append(loss)
+        return [float(x) for x in losses], w.detach(), b.detach()
+
+    with fad.autograd.compiled(False):
+        expected = train(20)
+    same(train(20), expected)
+    assert hits() > 5
+
+
+def test_gradients_are_added_to_those_that_are_there():
+    w = fad.tensor(X, requires_grad=True)
+    for k in range(1, 3 * TIMES):
+        fnp.sum(fnp.sin(w)).backward()
+        same(w.grad, k * jnp.cos(X))
+    assert hits() > 0
+
+
+def test_a_step_that_is_looked_at():
+    steps_again(cube, X, scripted=False, before=lambda loss, leaves: loss.item())
+    steps_again(cube, X, scripted=False, before=lambda loss, leaves: loss.grad_fn.name())
+    steps_again(
+        cube, X, scripted=False, before=lambda loss, leaves: loss.register_hook(lambda g: 2.0 * g)
+    )
+
+
+def test_the_value_of_a_step_is_there_after_it():
+    seen = []
+    steps_again(cube, X, after=lambda loss, leaves: seen.append(loss.item()))
+    assert len(set(np.round(seen, 4))) == 1
+
+
+def test_hooks_of_leaves_run_in_each_step():
+    calls = []
+
+    def step(w, kind):
+        loss = fnp.sum(fnp.sin(w) * 2.0)
+        loss.backward()
+        w.grad = None
+
+    for kind in ("hook", "post", "node"):
+        calls.clear()
+        w = fad.tensor(X, requires_grad=True)
+        for _ in range(2 * TIMES):
+            step(w, kind)
+        if kind == "hook":
+            w.register_hook(lambda g: calls.append(1))
+        elif kind == "post":
+            w.register_post_accumulate_grad_hook(lambda t: calls.append(1))
+        else:
+            node = fad.autograd.create_gradient_edge(w).node
+            node.register_hook(lambda gi, go: calls.append(1))
+        for _ in range(3):
+            step(w, kind)
+        assert len(calls) == 3, kind
+    assert hits() > 0
+
+
+def test_a_second_pass_through_a_step_is_refused():
+    w = fad.tensor(X, requires_grad=True)
+    for _ in range(3 * TIMES):
+        loss = fnp.sum(fnp.sin(w) * 2.0)
+        loss.backward()
+        assert loss.grad_fn.name() == "SumBackward"
+        with pytest.raises(GradientError, match="a second time"):
+            loss.backward()
+        w.grad = None
+    assert hits() > 0
+
+
+def test_passes_that_keep_their_graph_and_higher_derivatives():
+    w = fad.tensor(X, requires_grad=True)
+    for _ in range(3 * TIMES):
+        loss = fnp.sum(fnp.sin(w) * 2.0)
+        loss.backward()
+        w.grad = None
+    for _ in range(3):
+        loss = fnp.sum(fnp.sin(w) * 2.0)
+        loss.backward(retain_graph=True)
+        loss.backward()
+        same(w.grad, 4.0 * jnp.cos(X))
+        w.grad = None
+        loss = fnp.sum(fnp.sin(w) * 2.0)
+        (g,) = fad.autograd.grad(loss, w, create_graph=True)
+        g.sum().backward()
+        same(w.grad, -2.0 * jnp.sin(X))
+        w.grad = None
+
+
+def test_writes_between_the_steps_and_in_them():
+    w = fad.tensor(X, requires_grad=True)
+    for k in range(3 * TIMES):
+        y = fnp.sin(w) * 2.0
+        if k % 4 == 3:
+            y[0] = 0.0
+        loss = fnp.sum(y)
+        loss.backward()
+        expected = 2.0 * jnp.cos(X)
+        same(w.grad, expected.at[0].set(0.0) if k % 4 == 3 else expected)
+        w.grad = None
+    assert hits() > 0
+    y = fnp.sum(fnp.sin(w) * w)
+    with fad.no_grad():
+        w += 1.0
+    with pytest.raises(GradientError, match="modified by an inplace operation"):
+        y.backward()
+
+
+def test_a_leaf_that_is_donated_or_given_away():
+    w = fad.tensor(X, requires_grad=True)
+    for _ in range(3 * TIMES):
+        loss = fnp.sum(fnp.sin(w) * 2.0)
+        loss.backward()
+        w.grad = None
+    loss = fnp.sum(fnp.sin(w) * 2.0)
+    assert state.script is not None
+    assert w.array is not None
+    assert state.script is None
+    loss.backward()
+    same(w.grad, 2.0 * jnp.cos(X))
+
+
+def test_a_step_that_another_thread_finishes():
+    w = fad.tensor(X, requires_grad=True)
+    for _ in range(3 * TIMES):
+        fnp.sum(fnp.sin(w) * 2.0).backward()
+        w.grad = None
+    for finish in (lambda y: y.backward(), lambda y: fnp.sum(y * 1.0).backward()):
+        loss = fnp.sum(fnp.sin(w) * 2.0)
+        assert state.script is not None
+        t = threading.Thread(target=finish, args=(loss,))
+        t.start()
+        t.join()
+        same(w.grad, 2.0 * jnp.cos(X))
+        w.grad = None
+
+
+def test_steps_that_are_given_up_do_no_harm():
+    w = fad.tensor(X, requires_grad=True)
+    for k in range(6 * TIMES):
+        loss = fnp.sum(fnp.sin(w) * 2.0)
+        if k % 3:
+            continue  # never read, never differentiated
+        loss.backward()
+        same(w.grad, 2.0 * jnp.cos(X))
+        w.grad = None
+    for _ in range(2 * scripts.LONGEST):
+        y = fnp.sin(w)
+    same(y.detach(), jnp.sin(X))
+
+
+def test_transforms_inside_of_steps():
+    def f(w):
+        inner = fad.grad(lambda x: fnp.sum(x**3 * w))(X)
+        rows = fad.vmap(lambda x: x * w)(jnp.stack([X, X]))
+        return fnp.sum(inner * rows)
+
+    steps_again(f, X)
+
+
+def test_nothing_of_a_finished_step_is_kept():
+    gc.collect()
+    gc.disable()
+    try:
+        w = fad.tensor(X, requires_grad=True)
+        for _ in range(3 * TIMES):
+            y = fnp.sin(w)
+            seen = weakref.ref(y)
+            loss = fnp.sum(y * y)
+            del y
+            loss.backward()
+            w.grad = None
+            assert seen() is None
+        assert hits() > 0
+        seen = weakref.ref(w)
+        del w, loss
+        runs.stop()
+        assert seen() is None
+    finally:
+        gc.enable()

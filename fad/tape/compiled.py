@@ -20,12 +20,12 @@ from collections.abc import Container, Sequence
 from typing import Any, Self
 
 from fad import runs
-from fad.dispatch import below, state
+from fad.dispatch import below, settle_levels, state
 from fad.graph import AccumulateGrad, Node
 from fad.primitive import Primitive
 from fad.structures import Structure, Structures, budget
 from fad.tape import scripts
-from fad.tape.record import PrimitiveNode
+from fad.tape.record import ROOT, PrimitiveNode
 from fad.tape.saved import versions_of
 
 __all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
@@ -60,6 +60,7 @@ class compiled:
         self._before = state.compiling
         state.compiling = bool(mode)
         if not mode:
+            settle_levels()
             runs.stop()
 
     def __enter__(self) -> Self:
@@ -132,6 +133,14 @@ class Pass:
             out = below(primitive, self.operands)
         outs = out if type(out) is tuple else (out,)
         return [None if k is None else outs[k] for k in entry.wanted]
+
+    def remember_start(self) -> None:
+        """Note the operation with which the graph began: if it is the tape's, so do more like it."""
+        for node in reversed(self.order):
+            if type(node) is PrimitiveNode:
+                if node.level is ROOT:
+                    node.plan.starts = True
+                return
 
 
 def prepare(

@@ -139,6 +139,7 @@ def _finish_compiled(
     if not keep_graph:
         for node in found.order:
             node.release_variables()
+        found.remember_start()
     if not to_leaves:
         return grads
     for (node, _), g in zip(found.captures, grads, strict=True):
@@ -148,7 +149,7 @@ def _finish_compiled(
 
 def _in_thread(task: _Task, *args: Any) -> list[Any]:
     """Run a deeply nested pass on a thread of its own, with this thread's modes and levels."""
-    modes = {name: getattr(state, name) for name in STATE_NAMES if name != "run"}
+    modes = {name: getattr(state, name) for name in STATE_NAMES if name not in ("run", "script")}
     result: list[Any] = []
     failure: list[BaseException] = []
 

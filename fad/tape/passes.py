@@ -8,11 +8,13 @@ from typing import Any
 import jax.numpy as jnp
 
 from fad import runs
-from fad.dispatch import below
+from fad.dispatch import below, state
 from fad.errors import GradientError
+from fad.graph import accumulator_of
 from fad.levels import BatchLevel
-from fad.tape.engine import ZEROS_LIKE, run
+from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.hooks import retain_grad
+from fad.tape.leaves import accumulate
 from fad.tape.roots import as_list, check_levels, edges_of, roots_of
 from fad.tape.step import level_of
 from fad.tensor import Tensor, new_tensor
@@ -51,6 +53,14 @@ def backward(
     """
     keep = create_graph if retain_graph is None else retain_graph
     tensors = as_list(tensors)
+    if not keep and not create_graph and grad_tensors is None and inputs is None:
+        found = _of_script(tensors)
+        if found is not None:
+            for t, g in found:
+                if g is not None:
+                    accumulate(accumulator_of(t), g)
+            runs.end()
+            return
     cts = None if grad_tensors is None else as_list(grad_tensors)
     roots = roots_of(tensors, cts, create_graph, "backward()")
     if inputs is None:
@@ -69,6 +79,35 @@ def backward(
             retain_grad(t)
     run(roots, None, targets=targets, create_graph=create_graph, keep_graph=keep)
     runs.end()
+
+
+def _of_script(tensors: Sequence[Any]) -> list[tuple[Tensor, Any]] | None:
+    """The leaves of a step that has only been written down, and their gradients, if that is known.
+
+    None if the step has to be recorded first.
+    """
+    script = state.script
+    if script is None or not tensors:
+        return None
+    for t in tensors:
+        if (
+            type(t) is not Tensor
+            or not t._requires_grad
+            or t.shape
+            or not jnp.issubdtype(t.dtype, jnp.floating)
+        ):
+            return None
+    leaves = script.tracked
+    found = script.run(list(tensors), _of_leaves, values=True)
+    return None if found is None else list(zip(leaves, found, strict=True))
+
+
+def _of_leaves(
+    outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Any]
+) -> list[Any]:
+    """Gradients of scalar outputs with respect to the leaves of a step; None where nothing arrives."""
+    seeds = [below(ONES_LIKE, (o.level.detach(o),)) for o in outs]
+    return pull_back(outs, seeds, leaves)
 
 
 def grad(

@@ -6,8 +6,8 @@ dual or batched Tensor that requires grad is recorded at its level in the same w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -383,7 +383,7 @@ class GradLevel(RecordingLevel):
 
     def aval(self, t: Tensor) -> Any:
         aux = t._aux
-        return t._value.aval if aux is None else aux
+        return t._value.aval if aux is None else aux[0]
 
     def variable(self, value: Any) -> Tensor:
         """A fresh input of this level, which requires grad."""
@@ -398,6 +398,9 @@ class RootLevel(GradLevel):
     __slots__ = ()
 
     kind = "eager"
+
+    # Begins a script of the tape, or gives None; it needs what comes later in the order of imports.
+    begin_step: ClassVar[Callable[[Primitive, Sequence[Any], VjpPlan], Any]]
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         binder = below if state.bodies_wait or state.levels else bind
@@ -440,6 +443,10 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     pytrees, does not trace, and asks no question twice; features that are off (hooks, anomaly mode,
     versions) cost one look at an attribute each.
     """
+    if level is ROOT and state.script is not None:
+        out = state.script.write(op, args)
+        if out is not None:
+            return out
     mask: list[bool] = []
     key: list[Any] = []
     lower: list[Any] = []
@@ -474,6 +481,10 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     plan = op.plan_of(tuple(mask), tuple(key), args)
     if wraps:
         if level is ROOT:
+            if plan.starts and state.script is None:
+                out = ROOT.begin_step(op, args, plan)
+                if out is not None:
+                    return out
             runs.begin()
         out = below(plan.forward, lower) if deep else at_the_bottom(plan.forward, lower)
         if plan.simple:

@@ -46,7 +46,7 @@ from fad.jaxapi import array_type, x64_enabled
 from fad.primitive import Primitive
 from fad.structures import budget
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.record import ROOT, GradLevel, node_name
+from fad.tape.record import ROOT, GradLevel, RootLevel, node_name
 from fad.tape.saved import raise_released
 from fad.tensor import Pending, Tensor, blank_tensor
 
@@ -97,7 +97,10 @@ class _Root(_State):
     def rests(self) -> bool:
         """Whether this time nothing is written down: it is, once in 2, 4, 8... times after failures."""
         self.begun += 1
-        return bool(self.begun & ((1 << min(self.vain >> 2, 8)) - 1))
+        if self.begun & ((1 << min(self.vain >> 2, 8)) - 1):
+            return True
+        self.vain += 1  # until it has come to something
+        return False
 
 
 class _End:
@@ -158,28 +161,53 @@ class _FreedNode(Node):
 
 def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | None:
     """Write down what ``f`` does with ``variables``, the inputs of ``level``; None if that cannot be."""
-    if not state.compiling or not _quiet():
-        return None
-    context = jaxapi.trace_context()
-    settings = runs.settings_number(context)
+    context, settings = _surroundings()
     if not settings:
         return None
     avals = []
     for v in variables:
-        value = v._value
-        aval = _known_aval(value)
+        aval = _known_aval(v._value)
         if aval is None:
             return None
         avals.append(aval)
-    key = (settings, getattr(f, "__code__", None), *avals)
-    root = _tree.roots.get(key)
-    if root is None:
-        root = _tree.roots.setdefault(key, _Root())
+    root = _root_of((settings, getattr(f, "__code__", None), *avals))
     if root.rests():
         return None
-    root.vain += 1  # until it has come to something
-    script = level.script = Script(level, root, context, settings, variables, avals)
+    script = level.script = Script(level, root, context, settings)
+    for v, aval in zip(variables, avals, strict=True):
+        script.meet(v, v._value, aval)
+        script.tracked.append(v)
     return script
+
+
+def _begin_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
+    """Write down a step of the eager tape, of which this is the first operation; None if that cannot be."""
+    for a in args:
+        if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
+            return None  # in the middle of a step
+    context, settings = _surroundings()
+    root = _root_of((settings, plan)) if settings else None
+    if root is None or root.rests():
+        return None
+    runs.begin()
+    script = state.script = Script(ROOT, root, context, settings)
+    return script.write(op, args)
+
+
+RootLevel.begin_step = staticmethod(_begin_step)
+
+
+def _surroundings() -> tuple[Any, int]:
+    """The context of JAX and the number of its settings; the number is 0 where nothing is written down."""
+    if not state.compiling or not _quiet():
+        return None, 0
+    context = jaxapi.trace_context()
+    return context, runs.settings_number(context)
+
+
+def _root_of(key: Any) -> _Root:
+    root = _tree.roots.get(key)
+    return _tree.roots.setdefault(key, _Root()) if root is None else root
 
 
 def _quiet() -> bool:
@@ -200,7 +228,7 @@ def is_traced(x: Any) -> bool:
 
 def _is_blank(x: Tensor) -> bool:
     """Whether a Tensor has no value yet, since what it comes from has only been written down."""
-    return x._aux is not None and type(x._level) is GradLevel
+    return type(x._aux) is tuple
 
 
 def _known_aval(value: Any) -> Any:
@@ -216,10 +244,11 @@ def _known_aval(value: Any) -> Any:
 
 
 class Script:
-    """What the function of one reverse transform has done so far.
+    """What the function of one reverse transform, or one step of the eager tape, has done so far.
 
-    ``met`` are its operands, the inputs first: what the function has used, its value one level down, and its
-    aval. ``cells`` are the outputs, in order; ``places`` finds operands and outputs by their `id`.
+    ``met`` are its operands: what was used, its value one level down, and its aval. ``tracked`` are those
+    that require grad: the inputs of a transform, which come first; leaves on the tape. ``cells`` are the
+    outputs, in order; ``places`` finds operands and outputs by their `id`.
     ``played``: how many operations have been recorded, once it was asked for (``done``).
 
     An interrupt may come between any two lines: what it leaves behind is noticed by the state's ``size``.
@@ -229,7 +258,6 @@ class Script:
         "cells",
         "context",
         "done",
-        "inputs",
         "kept",
         "level",
         "lock",
@@ -241,17 +269,10 @@ class Script:
         "root",
         "settings",
         "state",
+        "tracked",
     )
 
-    def __init__(
-        self,
-        level: GradLevel,
-        root: _Root,
-        context: Any,
-        settings: int,
-        variables: Sequence[Tensor],
-        avals: list[Any],
-    ) -> None:
+    def __init__(self, level: GradLevel, root: _Root, context: Any, settings: int) -> None:
         self.level = level
         self.owner = threading.get_ident()
         self.context = context
@@ -260,10 +281,10 @@ class Script:
         self.state: _State = root
         self.path: list[_State] = []
         self.cells: list[Tensor] = []
-        self.inputs = len(variables)
-        self.met = [(v, v._value, a) for v, a in zip(variables, avals, strict=True)]
+        self.met: list[tuple[Any, Any, Any]] = []
+        self.tracked: list[Tensor] = []
         self.kept: list[Any] = []
-        self.places = {id(v): ~k for k, v in enumerate(variables)}
+        self.places: dict[int, int] = {}
         self.lock = threading.RLock()
         self.done = False
         self.played = 0
@@ -304,7 +325,8 @@ class Script:
                 place = self._take(a)
                 if place is None:
                     return None
-                key.append(self.met[~place][2])
+                aval = self.met[~place][2]
+                key.append((aval,) if self._is_tracked(place) else aval)
             key.append(place)
         before = self.state
         step = before.next.get(tuple(key))
@@ -314,15 +336,11 @@ class Script:
                 return None
         cells, level = self.cells, self.level
         if step.single:
-            out: Any = blank_tensor(level, step.avals[0], step.tracked[0], 0)
+            out: Any = blank_tensor(level, step.avals[0], self, step.tracked[0], 0)
             outs: tuple[Any, ...] = (out,)
         else:
-            out = outs = tuple(
-                [
-                    blank_tensor(level, a, t, k)
-                    for k, (a, t) in enumerate(zip(step.avals, step.tracked))
-                ]
-            )
+            pairs = enumerate(zip(step.avals, step.tracked))
+            out = outs = tuple([blank_tensor(level, a, self, t, k) for k, (a, t) in pairs])
         if self.state is not before or len(cells) != before.size:
             return None  # an interrupt, or a finalizer that has written something down in between
         for t in outs:
@@ -338,10 +356,12 @@ class Script:
         value = a
         if kind is Tensor:
             level = a._level
-            if level is self.level:
-                return None
-            if level is ROOT and not a._requires_grad:
+            if level is ROOT and (self.level is ROOT or not a._requires_grad):
+                if a._requires_grad and (a._node is not None or _link_of(a) is not None):
+                    return None
                 value = a._value
+            elif level is self.level:
+                return None
         elif kind in SCALARS:
             value = constant(a)
             place = self.places.get(id(value))
@@ -354,10 +374,23 @@ class Script:
         aval = _known_aval(value)
         if aval is None:
             return None
+        if type(a) is Tensor and a._level is self.level and a._requires_grad:
+            self.tracked.append(a)
+        return self.meet(a, value, aval)
+
+    def meet(self, a: Any, value: Any, aval: Any) -> int:
+        """The place of an operand that is new."""
         place = ~len(self.met)
         self.met.append((a, value, aval))
-        self.places[id(a)] = self.places[id(value)] = place
+        self.places[id(a)] = place
+        if not self._is_tracked(place):
+            self.places[id(value)] = place
         return place
+
+    def _is_tracked(self, place: int) -> bool:
+        """Whether an operand requires grad at the level of the script."""
+        a = self.met[~place][0]
+        return type(a) is Tensor and a._level is self.level and a._requires_grad
 
     def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> _State | None:
         """The state after an operation that never came next before; None if it was not seen before."""
@@ -368,7 +401,7 @@ class Script:
             if r >= 0:
                 aval, tracked = self.level.aval(self.cells[r]), self.cells[r]._requires_grad
             else:
-                aval, tracked = self.met[~r][2], ~r < self.inputs
+                aval, tracked = self.met[~r][2], self._is_tracked(r)
             number = type(a) in SCALARS
             numbers = numbers or number
             avals.append(aval)
@@ -404,26 +437,39 @@ class Script:
         """Record what has been written down, operation by operation."""
         with self.lock:
             self.done = True
-            if self.played == len(self.path):
-                return
-            if self.context != jaxapi.trace_context() or jaxapi.is_tracing():
-                runs.elsewhere(self._play)
-            else:
-                self._play()
+            try:
+                if self.played == len(self.path):
+                    return
+                if self.context != jaxapi.trace_context() or jaxapi.is_tracing():
+                    runs.elsewhere(self._play)
+                else:
+                    self._play()
+            finally:
+                if state.script is self:
+                    state.script = None
 
     def _play(self) -> None:
         cells = self.cells
-        with undisturbed("run", "levels", "compiling"):
+        with undisturbed("run", "script", "levels", "compiling"):
             while self.played < len(self.path):
                 step = self.path[self.played]
                 args = [cells[r] if r >= 0 else self.met[~r][0] for r in step.refs]
                 out = self.level.process(step.op, args)
                 first = step.size - len(step.avals)
-                for cell, o in zip(cells[first : step.size], (out,) if step.single else out):
+                outs = (out,) if step.single else out
+                for cell, o, aval in zip(cells[first : step.size], outs, step.avals):
+                    runs.check_dtype(self.level.aval(o), aval)
                     cell._node = o._node
                     cell._value = o._value
                     cell._aux = None
                 self.played += 1
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of everything: there are no cells any more that have no value."""
+        self.played = 0
+        self.path, self.cells, self.met, self.tracked, self.kept = [], [], [], [], []
+        self.places = {}
 
     def leave(self) -> None:
         """The transform is over: forget what nobody holds."""
@@ -451,7 +497,7 @@ class Script:
         ends = [self.places.get(id(o), -1) for o in outs]
         if min(ends) < 0 or len(self.cells) != self.state.size:
             return None
-        if not all([_is_untouched(v) for v, _, _ in self.met[: self.inputs]]):
+        if not all([_is_untouched(t) for t in self.tracked]):
             return None
         outs.clear()
         held = {k for k, h in enumerate(_held(self.cells)) if h}
@@ -461,22 +507,23 @@ class Script:
         found = self._known(ends, sorted(held), pull, asked)
         if found is None:
             return None
-        self.done = True
         self.root.vain = 0
         _tree.hits += 1
-        count = len(found) - len(held)
         names = [s.op.name for s in self.path for _ in s.avals]
-        for k, value in zip(sorted(held), found[count:], strict=True):
+        for k, value in zip(sorted(held), found[1], strict=True):
             cell = self.cells[k]
             cell._node = _FreedNode(self.level, names[k]) if cell._requires_grad else None
             cell._value = value
             cell._aux = None
-        self.played = len(self.path)
-        return found[:count]
+        self.done = True
+        if state.script is self:
+            state.script = None
+        self._forget()
+        return list(found[0])
 
     def _known(
         self, ends: Sequence[int], held: Sequence[int], pull: Pull, asked: tuple[Any, ...]
-    ) -> list[Any] | None:
+    ) -> Any:
         """The results of the Primitive for a script that ends so, with the values held; None without one."""
         end = self.state.ends.setdefault((tuple(held), *ends, *asked), _End())
         end.count += 1
@@ -485,7 +532,8 @@ class Script:
             if end.refused or end.count <= REPEATS or not budget.allows():
                 return None
             began = time.perf_counter()
-            end.program = _program(self.path, self.inputs, ends, held, pull)
+            inputs = [~self.places[id(t)] for t in self.tracked]
+            end.program = _program(self.path, inputs, ends, held, pull)
             _tree.compiled += 1
         try:
             found = self._bind(end.program)
@@ -496,12 +544,16 @@ class Script:
             budget.saved += SAVED_PER_STEP * len(self.path)
         else:
             budget.spent += time.perf_counter() - began
-        return list(found) if type(found) is tuple else [found]
+        return end.program.unflatten(found)
 
     def _bind(self, program: Primitive) -> Any:
         """Run a Primitive of the operands one level down."""
         operands = [value for _, value, _ in self.met]
-        if len(state.levels) == 1 and (state.run is None or state.run.is_idle()):
+        if (
+            self.level is not ROOT
+            and len(state.levels) == 1
+            and (state.run is None or state.run.is_idle())
+        ):
             for x in operands:
                 if type(x) is not array_type:
                     break
@@ -511,38 +563,55 @@ class Script:
 
 
 def _program(
-    path: Sequence[_State], inputs: int, ends: Sequence[int], held: Sequence[int], pull: Pull
+    path: Sequence[_State],
+    inputs: Sequence[int],
+    ends: Sequence[int],
+    held: Sequence[int],
+    pull: Pull,
 ) -> Primitive:
-    """A script and ``pull`` as one operation of the operands."""
+    """A script and ``pull`` as one operation of the operands, of which ``inputs`` are differentiated.
+
+    It returns what ``pull`` gives, and the values of the cells that are held.
+    """
     steps = [(s.op, s.refs) for s in path]
 
-    def replay(*operands: Any) -> tuple[Any, ...]:
+    def replay(*operands: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         with undisturbed():
             state.compiling = False
             return written(*operands)
 
-    def written(*operands: Any) -> tuple[Any, ...]:
+    def written(*operands: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         with GradLevel() as level:
-            values = operands[:inputs]
+            given = list(operands)
+            values = [operands[k] for k in inputs]
             variables = [level.variable(v) for v in values]
-            given = [*variables, *operands[inputs:]]
+            for k, v in zip(inputs, variables, strict=True):
+                given[k] = v
             cells: list[Any] = []
             for op, refs in steps:
                 out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
                 cells.extend(out if type(out) is tuple else (out,))
             found = pull([cells[k] for k in ends], variables, values)
-            return (*found, *[level.detach(cells[k]) for k in held])
+            return tuple(found), tuple([level.detach(cells[k]) for k in held])
 
     return Primitive("gradient", replay, lazy=True, hot=True)
 
 
+def _link_of(t: Tensor) -> Any:
+    return None if t.meta is None else t.meta.link
+
+
 def _is_untouched(variable: Tensor) -> bool:
-    """Whether an input has no hooks, was not written to, and is what it was."""
+    """Whether an input has no hooks, and was not written to inside of a transform."""
     meta = variable.meta
-    return variable._requires_grad and (
-        meta is None
-        or not (meta.hooks or meta.post_hooks or meta.accumulator or meta.storage.version)
-    )
+    if meta is None:
+        return variable._requires_grad
+    if meta.hooks or meta.post_hooks or not variable._requires_grad:
+        return False
+    node = None if meta.accumulator is None else meta.accumulator()
+    if node is not None and (node.extra is not None or variable._level is not ROOT):
+        return False
+    return variable._level is ROOT or not meta.storage.version
 
 
 def _held(cells: Sequence[Tensor]) -> list[bool]:
