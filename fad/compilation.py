@@ -32,7 +32,7 @@ from fad.staging import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.tape.record import ROOT
-from fad.tensor import Tensor, new_tensor, settled
+from fad.tensor import Pending, Tensor, new_tensor
 from fad.transforms.boundary import (
     argument_names,
     check_written,
@@ -110,6 +110,8 @@ class Compiled:
             if direct is not None and direct[2] == jaxapi.trace_context():
                 call, structure, _ = direct
                 out = call(*values)
+                if structure == trees.LEAF:
+                    return new_tensor(out, ROOT) if tensors else out
                 outs = list(out) if type(out) is tuple else [out]
                 if tensors:
                     outs = [new_tensor(o, ROOT) for o in outs]
@@ -335,19 +337,24 @@ def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
     This is the way of most calls, and the short one: there is nothing to flatten, to record or to
     write back, so XLA's own call is most of the time.
     """
-    if state.levels or state.body is not None or state.inference is not None or anomaly.watch:
+    modes = state.__dict__.get  # a name that is not there has its default
+    if modes("levels") or modes("body") is not None or modes("inference") is not None:
+        return None
+    if anomaly.watch:
         return None
     values: list[Any] = []
-    key: list[Any] = [state.blocked, state.floor, bool(state.saved_hooks)]
+    key: list[Any] = [modes("blocked", -1), modes("floor", -1), bool(modes("saved_hooks"))]
     tensors = False
     for a in args:
         if type(a) is Tensor:
-            if a._level is not ROOT or a._requires_grad or a.meta is not None:
+            if a._requires_grad or a._level is not ROOT or a.meta is not None:
                 return None
-            a = settled(a._value)
+            a = a._value
             tensors = True
         if type(a) is not array_type:
-            return None
+            if type(a) is not Pending:
+                return None
+            a = a.value
         values.append(a)
         key.append(a.aval)
     return values, tuple(key), tensors

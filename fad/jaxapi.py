@@ -111,9 +111,8 @@ def is_concrete(x: Any) -> bool:
     return isinstance(x, (jax.Array, np.ndarray, np.generic)) and not isinstance(x, jax.core.Tracer)
 
 
-def trace_context() -> Any:
-    """What of JAX's settings and surroundings a trace depends on; hashable."""
-    return _config.trace_context()
+# What of JAX's settings and surroundings a trace depends on; hashable.
+trace_context: Callable[[], Any] = _config.trace_context
 
 
 is_committed: Callable[[Any], bool] = operator.attrgetter(

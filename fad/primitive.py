@@ -354,11 +354,13 @@ def _pull(
     cotangents: Sequence[Any],
     given: tuple[bool, ...] | None,
     need: tuple[bool, ...],
+    sparse: bool = False,
 ) -> tuple[Any, ...]:
     """Run a JAX pullback with PyTorch's convention for complex values.
 
     ``out`` gives shapes and dtypes of the outputs; ``given`` says which of them have a cotangent
-    (None: the one output has).
+    (None: the one output has). ``sparse``: the pullback knows cotangents that are not there, and computes
+    nothing for them (zeros times infinity would be NaN).
     """
     outs = out if type(out) is tuple else (out,)
     if given is None:
@@ -370,7 +372,8 @@ def _pull(
         if not is_inexact(o.dtype):
             ct = np.zeros(o.shape, jaxapi.float0)
         elif ct is None:
-            ct = jaxapi.no_cotangent(o if isinstance(o, shaped_array) else jax.typeof(o))
+            aval = o if isinstance(o, shaped_array) else jax.typeof(o)
+            ct = jaxapi.no_cotangent(aval) if sparse else jaxapi.zeros(aval)
         else:
             ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
         cts.append(ct)
@@ -475,7 +478,8 @@ class VjpPlan:
         count = len(found.sources)
 
         def vjp(*values: Any) -> tuple[Any, ...]:
-            return _pull(found.pullback(values[:count]), out, values[count:], given, need)
+            pullback = found.pullback(values[:count])
+            return _pull(pullback, out, values[count:], given, need, found.sparse)
 
         return Primitive(
             f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy, hot=self.primitive.hot

@@ -65,6 +65,8 @@ class Residuals:
     of the variables ``leaves``, which the equations ``eqns`` compute from ``consts`` and what is kept:
     the inputs ``inputs``, the outputs ``outputs``, and the leaves at positions ``extras`` of what
     ``closed`` returns. ``sources`` are the variables of what is kept, in that order.
+    ``sparse``: there are no loops and the like in it, for which JAX 0.10 mixes up cotangents when some are
+    not there.
     """
 
     closed: Any
@@ -79,6 +81,7 @@ class Residuals:
     outputs: tuple[int, ...]
     extras: tuple[int, ...]
     sources: list[Any]
+    sparse: bool
 
     def pullback(self, kept: Sequence[Any]) -> Callable[..., Any]:
         """JAX's pullback from the values of ``sources``."""
@@ -159,6 +162,7 @@ def residuals_of(
             *[outs[i] for i in kept_outputs],
             *extras,
         ],
+        sparse=not any(map(_has_body, jaxpr.eqns)),
     )
 
 
@@ -202,6 +206,11 @@ def _is_expensive(eqn: Any) -> bool:
     if eqn.primitive.name in EXPENSIVE:
         return True
     return any(_is_expensive(inner) for j in jaxapi.inner_jaxprs(eqn.params) for inner in j.eqns)
+
+
+def _has_body(eqn: Any) -> bool:
+    """Whether an equation runs code of its own: a loop, a branch, a rule."""
+    return any(True for _ in jaxapi.inner_jaxprs(eqn.params)) or "custom" in eqn.primitive.name
 
 
 def _inline(closed: Any, avals: Sequence[Any]) -> Any:

@@ -362,7 +362,7 @@ def test_operations_that_do_not_wait_leave_nothing_in_the_run(without_scripts):
     tables = (run.steps, run.operands, run.avals, run.scalars, run.places)
     before = [len(t) for t in tables]
     for n in range(1, 5):
-        fad.tensor(jnp.ones((n, 3)), requires_grad=True) * (0.25 * n)  # new shapes
+        fad.tensor(jnp.ones((n, 41)), requires_grad=True) * (0.25 * n)  # new shapes
     large = fad.tensor(jnp.ones(2 * runs.LARGE), requires_grad=True)
     for n in range(3):
         large * (n + 2.0)

@@ -303,17 +303,21 @@ class Script:
         return out
 
     def _may_write(self, op: Any) -> bool:
+        modes = state.__dict__.get  # a name that is not there has its default
         return (
             type(op) is Primitive
             and op.lazy
             and not op.collective
-            and self.level.id > state.blocked
+            and self.level.id > modes("blocked", -1)
+            and not modes("saved_hooks")
+            and modes("inference") is None
+            and modes("compiling", True)
+            and not anomaly.watch
+            and not bodies.traced
+            and len(self.path) < LONGEST
             and self.owner == threading.get_ident()
             and self.context == jaxapi.trace_context()
-            and not bodies.traced
-            and state.compiling
-            and _quiet()
-            and len(self.path) < LONGEST
+            and not jaxapi.checks_numbers()
         )
 
     def _write(self, op: Primitive, args: Sequence[Any]) -> Any:
@@ -356,6 +360,8 @@ class Script:
         value = a
         if kind is Tensor:
             level = a._level
+            if a.meta is not None and a.meta.storage.version < 0:
+                return None  # made in inference mode: recording it is an error
             if level is ROOT and (self.level is ROOT or not a._requires_grad):
                 if a._requires_grad and (a._node is not None or _link_of(a) is not None):
                     return None
