@@ -111,6 +111,7 @@ class Compiled:
                 call, structure, _ = direct
                 out = call(*values)
                 if structure == trees.LEAF:
+                    out = out[0] if type(out) is tuple else out
                     return new_tensor(out, ROOT) if tensors else out
                 outs = list(out) if type(out) is tuple else [out]
                 if tensors:
