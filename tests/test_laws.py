@@ -204,7 +204,7 @@ def _room() -> Iterator[None]:
         jax.clear_caches()
 
 
-@pytest.mark.sweep("name", NAMES, sample=5)
+@pytest.mark.sweep("name", NAMES, sample=4)
 def test_a_derived_operation_obeys_the_laws(name: str, request: pytest.FixtureRequest) -> None:
     args = arguments(name, request.config.getoption("--seed"))
     assert args is not None, f"write a row for {name} in operation_arguments.py"

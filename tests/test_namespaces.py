@@ -496,7 +496,7 @@ def check(case: Case) -> None:
         assert all(isinstance(x, fad.Tensor) for x in arrays)
 
 
-@pytest.mark.sweep("case", CASES, sample=70, ids=str)
+@pytest.mark.sweep("case", CASES, sample=40, ids=str)
 def test_does_what_jax_does(case: Case) -> None:
     check(case)
 
@@ -1116,7 +1116,7 @@ GRADIENT_CASES = [
 ]
 
 
-@pytest.mark.sweep("case", GRADIENT_CASES, sample=16, ids=str)
+@pytest.mark.sweep("case", GRADIENT_CASES, sample=10, ids=str)
 def test_gradients(case: Case) -> None:
     leaves, structure = jax.tree_util.tree_flatten(case.args)
     positions = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import threading
 import weakref
@@ -75,13 +76,22 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients(name):
     f = PROGRAMS[name]
-    again(fad.grad(f), X)
     again(fad.value_and_grad(f), X)
     again(fad.jacrev(f), X)
-    again(fad.grad(lambda x: fad.grad(f)(x) @ X), X)
-    again(fad.vmap(fad.grad(f)), jnp.stack([X, X + 0.1]))
-    again(lambda x: fad.jvp(fad.grad(f), (x,), (X,)), X)
-    again(fad.hessian(f), X)
+
+
+NESTED = {
+    "grad of grad": lambda f: lambda x: fad.grad(lambda x: fad.grad(f)(x) @ X)(x),
+    "vmap of grad": lambda f: lambda x: fad.vmap(fad.grad(f))(jnp.stack([x, x + 0.1])),
+    "jvp of grad": lambda f: lambda x: fad.jvp(fad.grad(f), (x,), (X,)),
+    "hessian": fad.hessian,
+}
+
+
+@pytest.mark.sweep("case", list(itertools.product(PROGRAMS, NESTED)), sample=8, ids="-".join)
+def test_nested_transforms(case):
+    program, transform = case
+    again(NESTED[transform](PROGRAMS[program]), X)
 
 
 def test_against_jax():

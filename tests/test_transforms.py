@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -440,9 +441,9 @@ AROUND: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("collective", COLLECTIVES)
-def test_collectives(collective: str, around: str) -> None:
+@pytest.mark.sweep("case", list(itertools.product(COLLECTIVES, AROUND)), sample=32, ids="-".join)
+def test_collectives(case: tuple[str, str]) -> None:
+    collective, around = case
     x = jnp.array([[0.3, -0.8], [1.2, 0.4], [-0.5, 0.9]])
 
     def result(lib: Any) -> Any:

@@ -72,7 +72,7 @@ def reference(view, x, change):
     return out.reshape(x.shape)
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.sweep("name", list(VIEWS), sample=18)
 def test_a_write_to_a_view_is_a_write_to_its_base(name):
     view = VIEWS[name]
     x = fad.tensor(X)

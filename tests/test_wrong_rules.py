@@ -611,7 +611,7 @@ class WrongAtThirdOrder(fad.Function):
         return g * (4.0 * a**3 + 12.0 * a * a * (x - a))
 
 
-@pytest.mark.sweep("case", WRONG, sample=40, ids=lambda c: c.function.__name__)
+@pytest.mark.sweep("case", WRONG, sample=24, ids=lambda c: c.function.__name__)
 def test_a_wrong_rule_is_caught_under_its_law(case: Wrong) -> None:
     np.random.seed(0)
     with pytest.raises(LawError) as caught:
@@ -969,7 +969,7 @@ class HalfPrecision(Sine):
     pass
 
 
-@pytest.mark.sweep("name", list(RIGHT), sample=5)
+@pytest.mark.sweep("name", list(RIGHT), sample=3)
 def test_a_right_rule_passes(name: str) -> None:
     function, args, options = RIGHT[name]
     report = check_function(function, *args, **options)
