@@ -168,7 +168,7 @@ class FunctionOp:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, moving, strict=True)):
                 if m:
-                    o.requires_grad, o.node, o.output_nr = True, node, k
+                    o._requires_grad, o.node, o.output_nr = True, node, k
         return outs
 
 
@@ -305,7 +305,7 @@ class FunctionNode(RecordedNode):
 
     def _with_history(self, value: Any, node: Node, output_nr: int) -> Tensor:
         t: Tensor = alias(self.level.lift(value))
-        t.requires_grad, t.node, t.output_nr = True, node, output_nr
+        t._requires_grad, t.node, t.output_nr = True, node, output_nr
         return t
 
     def release_variables(self) -> None:

@@ -33,7 +33,7 @@ def shallow_copy(t: Tensor) -> Tensor:
     """Another Tensor that shares the storage: writes to one are seen in both; a leaf of its own."""
     if t.level is ROOT and t.requires_grad and t.node is None:
         leaf = detach(t)
-        leaf.requires_grad = True
+        leaf._requires_grad = True
         return leaf
     view: Tensor = bind_view(IDENTITY, (t,))
     return view
@@ -55,7 +55,7 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
         )
     new = new_tensor(t.value, ROOT)
     memo[id(t)] = new
-    new.requires_grad = requires_grad
+    new._requires_grad = requires_grad
     if t.meta is None:
         return new
     meta = meta_of(new)
@@ -111,7 +111,7 @@ def reduce(t: Tensor, protocol: Any) -> Any:
 
 def _unpickled(value: Any, requires_grad: bool, grad: Tensor | None) -> Tensor:
     t = new_tensor(value, ROOT)
-    t.requires_grad = requires_grad
+    t._requires_grad = requires_grad
     if grad is not None:
         meta_of(t).grad = grad
     return t

@@ -554,6 +554,6 @@ def alias(x: Any) -> Any:
         return x
     t = new_tensor(x.inner, x.level, x.aux)
     if x.requires_grad:
-        t.requires_grad = True
+        t._requires_grad = True
         t.node, t.output_nr = gradient_edge(x)
     return t

@@ -32,7 +32,7 @@ def stopped(x: Any) -> Any:
         return new_tensor(stopped(value), level, x.aux)
     if isinstance(level, StagedLevel):
         t = bind(_STOP, (level.detach(x),))
-        t.requires_grad = False
+        t._requires_grad = False
         return t
     inner = stopped(value)
     return new_tensor(inner, level)

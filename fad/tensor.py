@@ -235,8 +235,10 @@ class Tensor(metaclass=_TensorType):
 
     def __getattr__(self, name: str) -> Any:
         """A slot that is empty: the Tensor is only written down so far, see `fad.tape.scripts`."""
-        if name in ("_value", "_node") and self._aux is not None:
-            self._aux[1].play()
+        if name in ("_value", "_node"):
+            blank = self._aux
+            if type(blank) is tuple:
+                blank[1].play()
         return object.__getattribute__(self, name)
 
     @property
@@ -278,7 +280,8 @@ class Tensor(metaclass=_TensorType):
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
-        return self._aux
+        aux = self._aux
+        return None if type(aux) is tuple else aux
 
     @aux.setter
     def aux(self, aux: Any) -> None:

@@ -92,8 +92,13 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     settle_levels()
     if state.body is not None and self.level is ROOT and not followed(self):
         self.level = state.body  # so that what it meets in compiled code is recorded where it is
-    self.requires_grad = bool(requires_grad)
+    self._requires_grad = bool(requires_grad)
     return self
+
+
+def _set_requires_grad(self: Tensor, requires_grad: bool) -> None:
+    settle_levels()
+    self._requires_grad = bool(requires_grad)
 
 
 def _backward(
@@ -139,6 +144,7 @@ MEMBERS: dict[str, Any] = {
     "is_inference": _is_inference,
     "is_leaf": property(_is_leaf, doc=_is_leaf.__doc__),
     "register_hook": register_hook,
+    "requires_grad": Tensor.requires_grad.setter(_set_requires_grad),  # type: ignore[attr-defined]
     "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
     "requires_grad_": _requires_grad_,
     "retain_grad": retain_grad,

@@ -95,7 +95,7 @@ def set_history(outputs: Any, node: Node) -> Any:
         remember(node)
     for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
         nr = node.add_input_metadata(t)
-        t.requires_grad, t.node, t.output_nr = True, node, nr
+        t._requires_grad, t.node, t.output_nr = True, node, nr
         node.level = t.level
     return outputs
 

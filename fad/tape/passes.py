@@ -97,7 +97,7 @@ def _of_script(tensors: Sequence[Any]) -> list[tuple[Tensor, Any]] | None:
             or not jnp.issubdtype(t.dtype, jnp.floating)
         ):
             return None
-    leaves = script.tracked
+    leaves = [script.met[k].argument for k in script.inputs()]
     found = script.run(list(tensors), _of_leaves, values=True)
     return None if found is None else list(zip(leaves, found, strict=True))
 

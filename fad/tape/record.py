@@ -189,7 +189,7 @@ class PrimitiveNode(RecordedNode):
         saved = list(tensors)
         for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
             t = alias(self.level.lift(v))
-            t.requires_grad = True
+            t._requires_grad = True
             t.node = self
             t.output_nr = i
             saved.append(t)
@@ -323,9 +323,11 @@ class RecordingLevel(Level):
         if self.id > state.blocked:
             for a in args:
                 if isinstance(a, Tensor) and a._requires_grad and a._level is self:
-                    return (
-                        record(self, op, args) if type(op) is Primitive else op.record(self, args)
-                    )
+                    if type(op) is Primitive:
+                        return record(self, op, args)
+                    if self is ROOT and state.script is not None:
+                        state.script.play()
+                    return op.record(self, args)
         elif state.inference is not None:
             return mark_inference(self.evaluate(op, args))
         return self.evaluate(op, args)
@@ -339,9 +341,11 @@ class RecordingLevel(Level):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        super().__exit__(*exc)
-        if self.script is not None:
-            self.script.leave()
+        try:
+            if self.script is not None:
+                self.script.leave()
+        finally:
+            super().__exit__(*exc)
 
     def play(self) -> None:
         if self.script is not None:
@@ -388,7 +392,7 @@ class GradLevel(RecordingLevel):
     def variable(self, value: Any) -> Tensor:
         """A fresh input of this level, which requires grad."""
         t = new_tensor(value, self)
-        t.requires_grad = True
+        t._requires_grad = True
         return t
 
 
@@ -521,7 +525,7 @@ def _with_node(level: Any, plan: VjpPlan, args: Sequence[Any], out: Any) -> Any:
     edges = [gradient_edge(a) if m else None for a, m in zip(args, plan.routed, strict=True)]
     tensors = [args[i] for i in plan.kept_inputs]
     for t, d in zip(outs, differentiable, strict=False):
-        t.requires_grad = d
+        t._requires_grad = d
     values = [level.detach(a) for a in tensors]
     values.extend([detached(level, outs[i]) for i in plan.kept_outputs])
     values.extend([level.detach(o) for o in outs[count:]])

@@ -191,7 +191,7 @@ class PackedValue:
         t = _bare(level, value)
         node = None if self.edge is None else self.edge[0]()
         if self.edge is not None and node is not None:
-            t.requires_grad = True
+            t._requires_grad = True
             t.node, t.output_nr = node, self.edge[1]
         return t
 

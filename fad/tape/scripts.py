@@ -18,8 +18,10 @@ they would have been at once, in their order, and the rest of the function goes 
 * reading a value, a node, hooks, writes in place, Functions, anomaly mode, hooks for saved values, `no_grad`,
   settings of JAX, another thread: each plays the script first. Missing slots of a Tensor find their
   way here by themselves (`Tensor.__getattr__`), what changes a Tensor in place asks for it (`settle_levels`);
-* what the function leaves behind elsewhere (a list, its aux) gets its value as a result of the Primitive; its
-  node is then a freed one, as after any backward pass.
+* what the function leaves behind elsewhere (a list, its aux) gets its value as a result of the Primitive. Its
+  node is made when somebody asks for it: the script is played then, and what the backward pass went
+  through is freed, as it would have been;
+* who plays a script sees what its operands were when they were met, and the grad mode that it was written in.
 
 A script is a path in a tree of all that was written down so far, from a root for the avals of the inputs
 (`_State`): to go on costs one look into a dict, and the state at the end knows the Primitive. Functions
@@ -30,9 +32,11 @@ from __future__ import annotations
 
 import threading
 import time
+import types
+import weakref
 from collections.abc import Callable, Sequence
 from sys import getrefcount
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,20 +45,19 @@ import numpy as np
 from fad import jaxapi, runs
 from fad.avals import SCALARS, constant
 from fad.dispatch import below, bind, bodies, state, undisturbed
-from fad.graph import Node
+from fad.graph import accumulator_of
 from fad.jaxapi import array_type, x64_enabled
 from fad.primitive import Primitive
 from fad.structures import budget
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.record import ROOT, GradLevel, RootLevel, node_name
-from fad.tape.saved import raise_released
-from fad.tensor import Pending, Tensor, blank_tensor
+from fad.tape.record import ROOT, GradLevel, PrimitiveNode, RootLevel
+from fad.tensor import Pending, Tensor, blank_tensor, new_tensor
 
 __all__ = ["Script", "begin", "cache_info", "clear_cache"]
 
 LONGEST = 512  # operations in a script
 REPEATS = 2  # scripts with a structure before it becomes a Primitive
-CAPACITY = 1 << 15  # states remembered
+CAPACITY = 1 << 14  # states, roots and ends remembered
 SAVED_PER_STEP = 15e-6  # seconds that a script which is one operation saves, for each of its own
 
 Pull = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Any]], list[Any]]
@@ -140,25 +143,6 @@ def clear_cache() -> None:
     _tree = _Tree()
 
 
-class _FreedNode(Node):
-    """The node of a Tensor whose graph was never made, since its backward pass ran in one piece."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, level: Any, primitive: str) -> None:
-        self._start(level, ())
-        self._name = primitive
-
-    def name(self) -> str:
-        return node_name(self._name)
-
-    def apply(self, *gradients: Any) -> Any:
-        raise_released(self)
-
-    def run(self, cotangents: Any, need: Any, create_graph: bool) -> Any:
-        raise_released(self)
-
-
 def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | None:
     """Write down what ``f`` does with ``variables``, the inputs of ``level``; None if that cannot be."""
     context, settings = _surroundings()
@@ -170,13 +154,13 @@ def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | Non
         if aval is None:
             return None
         avals.append(aval)
-    root = _root_of((settings, getattr(f, "__code__", None), *avals))
+    code = f.__code__ if type(f) is types.FunctionType else type(f)
+    root = _root_of((settings, code, *avals))
     if root.rests():
         return None
     script = level.script = Script(level, root, context, settings)
     for v, aval in zip(variables, avals, strict=True):
         script.meet(v, v._value, aval)
-        script.tracked.append(v)
     return script
 
 
@@ -199,7 +183,7 @@ RootLevel.begin_step = staticmethod(_begin_step)
 
 def _surroundings() -> tuple[Any, int]:
     """The context of JAX and the number of its settings; the number is 0 where nothing is written down."""
-    if not state.compiling or not _quiet():
+    if not state.compiling or not _quiet() or jaxapi.is_tracing():
         return None, 0
     context = jaxapi.trace_context()
     return context, runs.settings_number(context)
@@ -207,7 +191,17 @@ def _surroundings() -> tuple[Any, int]:
 
 def _root_of(key: Any) -> _Root:
     root = _tree.roots.get(key)
-    return _tree.roots.setdefault(key, _Root()) if root is None else root
+    if root is None:
+        _grow()
+        root = _tree.roots.setdefault(key, _Root())
+    return root
+
+
+def _grow() -> None:
+    """Count one thing more that is remembered; forget all if it is too much."""
+    if _tree.size >= CAPACITY:
+        clear_cache()
+    _tree.size += 1
 
 
 def _quiet() -> bool:
@@ -243,15 +237,27 @@ def _known_aval(value: Any) -> Any:
     return aval if type(value) is Pending or runs.may_wait(value) else None
 
 
+class _Operand(NamedTuple):
+    """What a script has met: the argument, its value one level down, its aval, and its version then."""
+
+    argument: Any
+    value: Any
+    aval: Any
+    version: int
+
+
 class Script:
     """What the function of one reverse transform, or one step of the eager tape, has done so far.
 
-    ``met`` are its operands: what was used, its value one level down, and its aval. ``tracked`` are those
-    that require grad: the inputs of a transform, which come first; leaves on the tape. ``cells`` are the
-    outputs, in order; ``places`` finds operands and outputs by their `id`.
-    ``played``: how many operations have been recorded, once it was asked for (``done``).
+    ``met`` are its operands; those that require grad at ``level`` are the inputs of the transform, which
+    come first, or leaves on the tape. ``cells`` are the outputs, in order; ``places`` finds operands and
+    outputs by their `id`. ``modes`` are the grad mode in which it is written.
+    ``done``: nothing more is written. ``played``: how many operations have been recorded since.
+    ``ran``: it has run as one operation; with the numbers of the outputs that the backward pass went out
+    from, and whether it frees what it goes through. ``kept`` are then the cells that somebody holds.
 
-    An interrupt may come between any two lines: what it leaves behind is noticed by the state's ``size``.
+    An interrupt may come between any two lines: what it leaves behind is noticed by the state's ``size``. The
+    lock is for other threads that read a cell. The thread itself may come back in the middle, by a finalizer.
     """
 
     __slots__ = (
@@ -262,14 +268,17 @@ class Script:
         "level",
         "lock",
         "met",
+        "modes",
         "owner",
         "path",
         "places",
         "played",
+        "playing",
+        "ran",
         "root",
+        "scalars",
         "settings",
         "state",
-        "tracked",
     )
 
     def __init__(self, level: GradLevel, root: _Root, context: Any, settings: int) -> None:
@@ -277,30 +286,34 @@ class Script:
         self.owner = threading.get_ident()
         self.context = context
         self.settings = settings
+        self.modes = (state.blocked, state.floor)
         self.root = root
         self.state: _State = root
         self.path: list[_State] = []
         self.cells: list[Tensor] = []
-        self.met: list[tuple[Any, Any, Any]] = []
-        self.tracked: list[Tensor] = []
-        self.kept: list[Any] = []
+        self.met: list[_Operand] = []
+        self.scalars: list[Any] = []  # so that their ids stay their own
         self.places: dict[int, int] = {}
         self.lock = threading.RLock()
         self.done = False
+        self.playing = False
         self.played = 0
+        self.ran: tuple[list[int], bool] | None = None
+        self.kept: dict[int, weakref.ref[Tensor]] = {}
 
     # Writing down
 
     def write(self, op: Any, args: Sequence[Any]) -> Any:
         """The outputs of an operation that is written down; None if it cannot be, and all is played."""
         if self.done:
+            if state.script is self and not self.playing:
+                state.script = None
             return None
-        out = None
-        if self._may_write(op):
-            out = self._write(op, args)
-        if out is None:
-            self.play()
-        return out
+        with self.lock:
+            out = self._write(op, args) if self._may_write(op) else None
+            if out is None:
+                self.play()
+            return out
 
     def _may_write(self, op: Any) -> bool:
         modes = state.__dict__.get  # a name that is not there has its default
@@ -308,7 +321,8 @@ class Script:
             type(op) is Primitive
             and op.lazy
             and not op.collective
-            and self.level.id > modes("blocked", -1)
+            and not self.done
+            and (modes("blocked", -1), modes("floor", -1)) == self.modes
             and not modes("saved_hooks")
             and modes("inference") is None
             and modes("compiling", True)
@@ -327,9 +341,9 @@ class Script:
             place = places.get(id(a))
             if place is None:
                 place = self._take(a)
-                if place is None:
+                if place is None or self.done:
                     return None
-                aval = self.met[~place][2]
+                aval = self.met[~place].aval
                 key.append((aval,) if self._is_tracked(place) else aval)
             key.append(place)
         before = self.state
@@ -345,8 +359,10 @@ class Script:
         else:
             pairs = enumerate(zip(step.avals, step.tracked))
             out = outs = tuple([blank_tensor(level, a, self, t, k) for k, (a, t) in pairs])
-        if self.state is not before or len(cells) != before.size:
-            return None  # an interrupt, or a finalizer that has written something down in between
+        if self.done or self.state is not before or len(cells) != before.size:
+            return (
+                None  # an interrupt, or a finalizer that has written or read something in between
+            )
         for t in outs:
             cells.append(t)
             places[id(t)] = len(cells) - 1
@@ -359,11 +375,11 @@ class Script:
         kind = type(a)
         value = a
         if kind is Tensor:
-            level = a._level
-            if a.meta is not None and a.meta.storage.version < 0:
+            level, meta = a._level, a.meta
+            if meta is not None and meta.storage.version < 0:
                 return None  # made in inference mode: recording it is an error
             if level is ROOT and (self.level is ROOT or not a._requires_grad):
-                if a._requires_grad and (a._node is not None or _link_of(a) is not None):
+                if a._requires_grad and (a._node is not None or _is_view(a)):
                     return None
                 value = a._value
             elif level is self.level:
@@ -372,22 +388,18 @@ class Script:
             value = constant(a)
             place = self.places.get(id(value))
             if place is not None:
+                self.scalars.append(a)
                 self.places[id(a)] = place
-                self.kept.append(a)  # so that its id stays its own
                 return place
         elif isinstance(a, np.ndarray):
             value = a = jnp.array(a)  # it may be changed before it is used again
         aval = _known_aval(value)
-        if aval is None:
-            return None
-        if type(a) is Tensor and a._level is self.level and a._requires_grad:
-            self.tracked.append(a)
-        return self.meet(a, value, aval)
+        return None if aval is None else self.meet(a, value, aval)
 
     def meet(self, a: Any, value: Any, aval: Any) -> int:
         """The place of an operand that is new."""
         place = ~len(self.met)
-        self.met.append((a, value, aval))
+        self.met.append(_Operand(a, value, aval, _version(a)))
         self.places[id(a)] = place
         if not self._is_tracked(place):
             self.places[id(value)] = place
@@ -395,8 +407,12 @@ class Script:
 
     def _is_tracked(self, place: int) -> bool:
         """Whether an operand requires grad at the level of the script."""
-        a = self.met[~place][0]
+        a = self.met[~place].argument
         return type(a) is Tensor and a._level is self.level and a._requires_grad
+
+    def inputs(self) -> list[int]:
+        """The numbers of the operands that require grad at the level of the script."""
+        return [k for k in range(len(self.met)) if self._is_tracked(~k)]
 
     def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> _State | None:
         """The state after an operation that never came next before; None if it was not seen before."""
@@ -407,7 +423,7 @@ class Script:
             if r >= 0:
                 aval, tracked = self.level.aval(self.cells[r]), self.cells[r]._requires_grad
             else:
-                aval, tracked = self.met[~r][2], self._is_tracked(r)
+                aval, tracked = self.met[~r].aval, self._is_tracked(r)
             number = type(a) in SCALARS
             numbers = numbers or number
             avals.append(aval)
@@ -429,12 +445,9 @@ class Script:
             tracks = (False,) * len(outs)
         if any([a.size > runs.LARGE for a in outs]):
             return None
-        if _tree.size >= CAPACITY:
-            clear_cache()
-            return None
-        _tree.size += 1
         before = self.state
         step = _State(op, refs, outs, tracks, single, before.size + len(outs))
+        _grow()
         return before.next.setdefault(at, step)
 
     # Playing
@@ -442,51 +455,119 @@ class Script:
     def play(self) -> None:
         """Record what has been written down, operation by operation."""
         with self.lock:
-            self.done = True
+            if self.playing or (self.done and not self.path):
+                return
+            self.done = self.playing = True
             try:
-                if self.played == len(self.path):
-                    return
                 if self.context != jaxapi.trace_context() or jaxapi.is_tracing():
                     runs.elsewhere(self._play)
                 else:
                     self._play()
             finally:
+                self.playing = False
                 if state.script is self:
                     state.script = None
 
     def _play(self) -> None:
-        cells = self.cells
         with undisturbed("run", "script", "levels", "compiling"):
-            while self.played < len(self.path):
-                step = self.path[self.played]
-                args = [cells[r] if r >= 0 else self.met[~r][0] for r in step.refs]
-                out = self.level.process(step.op, args)
-                first = step.size - len(step.avals)
-                outs = (out,) if step.single else out
-                for cell, o, aval in zip(cells[first : step.size], outs, step.avals):
-                    runs.check_dtype(self.level.aval(o), aval)
-                    cell._node = o._node
-                    cell._value = o._value
-                    cell._aux = None
-                self.played += 1
+            state.blocked, state.floor = self.modes
+            if self.level is ROOT:
+                state.script = self  # which is done: no other one begins
+            if self.ran is None:
+                self._record(self.cells)
+            else:
+                self._record_again(*self.ran)
         self._forget()
 
+    def _record(self, cells: list[Any]) -> None:
+        """Give each cell its value and its node. An interrupt may stop this, and it goes on later."""
+        operands = [self._as_met(k) for k in range(len(self.met))]
+        while self.played < len(self.path):
+            step = self.path[self.played]
+            outs = self._outputs(step, cells, operands)
+            for k, o in enumerate(outs, step.size - len(outs)):
+                cell = cells[k]
+                cell._requires_grad, cell._output_nr = o._requires_grad, o._output_nr
+                cell._node = o._node
+                cell._value = o._value
+                cell._aux = None
+            self.played += 1
+
+    def _record_again(self, ends: list[int], frees: bool) -> None:
+        """Make the nodes of a script that has run as one operation, and free those of its backward pass."""
+        operands = [self._as_met(k) for k in range(len(self.met))]
+        cells: list[Any] = []
+        for step in self.path:
+            for o in self._outputs(step, cells, operands):
+                known = self.kept.get(len(cells))
+                cell = None if known is None else known()
+                if cell is not None:
+                    cell._node = o._node
+                    cell._aux = None
+                cells.append(o if cell is None else cell)
+        if frees:
+            todo = [cells[k]._node for k in ends]
+            seen = set(todo)
+            while todo:
+                node = todo.pop()
+                node.release_variables()
+                nexts = {e[0] for e in node.edges if e is not None} - seen
+                seen |= nexts
+                todo += nexts
+
+    def _outputs(self, step: _State, cells: Sequence[Any], operands: Sequence[Any]) -> Any:
+        """The outputs of a step, recorded."""
+        args = [cells[r] if r >= 0 else operands[~r][0] for r in step.refs]
+        out = self.level.process(step.op, args)
+        outs = (out,) if step.single else out
+        for o, aval in zip(outs, step.avals, strict=True):
+            runs.check_dtype(self.level.aval(o), aval)
+            node = o._node
+            if isinstance(node, PrimitiveNode) and node.versions is not None:
+                versions = {id(h): v for h, v, _ in operands}
+                node.versions = [
+                    versions.get(id(t), v) for t, v in zip(node.tensors, node.versions, strict=True)
+                ]
+        return outs
+
+    def _as_met(self, k: int) -> tuple[Any, int, Any]:
+        """Operand ``k`` as it was when it was met, its version, and what must be kept until it is used.
+
+        If it was changed in place since, by another thread, or after the step had run as one operation,
+        that is another handle of its storage, with the value of then.
+        """
+        a, value, _, version = self.met[k]
+        if type(a) is not Tensor or a._level is not ROOT or _version(a) == version:
+            return a, version, None
+        leaf = (
+            accumulator_of(a) if a._requires_grad else None
+        )  # of both handles, as it is in their meta
+        handle = new_tensor(value, ROOT)
+        handle._requires_grad = a._requires_grad
+        handle.meta = a.meta
+        return handle, version, leaf
+
     def _forget(self) -> None:
-        """Let go of everything: there are no cells any more that have no value."""
+        """Let go of everything: there are no cells any more that have no value, or no node."""
         self.played = 0
-        self.path, self.cells, self.met, self.tracked, self.kept = [], [], [], [], []
-        self.places = {}
+        self.path, self.cells, self.met, self.scalars = [], [], [], []
+        self.places, self.kept, self.ran = {}, {}, None
 
     def leave(self) -> None:
-        """The transform is over: forget what nobody holds."""
-        if self.done or not any(_held(self.cells)):
-            self.level.script = None
-            self.cells = []
+        """The transform is over: record what somebody holds, forget all else."""
+        self.level.script = None
+        if self.done:
+            return
+        if any(_held(self.cells)):
+            self.play()
+        else:
+            self.done = True
+            self._forget()
 
     # Running as one operation
 
     def run(
-        self, outs: list[Any], pull: Pull, *asked: Any, values: bool = False
+        self, outs: list[Any], pull: Pull, *asked: Any, values: bool = False, frees: bool = True
     ) -> list[Any] | None:
         """What ``pull(outs, variables, values)`` gives, as values one level down; None if it is not known.
 
@@ -497,73 +578,92 @@ class Script:
                 one level down are ``values``. It gives a list of such values.
             asked: what ``pull`` depends on, beside the arguments.
             values: the values of ``outs`` are wanted too; else, the Tensors are of no more use.
+            frees: the pass frees the graph that it goes through.
         """
-        if self.done or not self.path or not _quiet() or self.context != jaxapi.trace_context():
-            return None
-        ends = [self.places.get(id(o), -1) for o in outs]
-        if min(ends) < 0 or len(self.cells) != self.state.size:
-            return None
-        if not all([_is_untouched(t) for t in self.tracked]):
-            return None
-        outs.clear()
-        held = {k for k, h in enumerate(_held(self.cells)) if h}
-        outs += [self.cells[k] for k in ends]
-        if values:
-            held.update(ends)
-        found = self._known(ends, sorted(held), pull, asked)
-        if found is None:
-            return None
-        self.root.vain = 0
-        _tree.hits += 1
-        names = [s.op.name for s in self.path for _ in s.avals]
-        for k, value in zip(sorted(held), found[1], strict=True):
-            cell = self.cells[k]
-            cell._node = _FreedNode(self.level, names[k]) if cell._requires_grad else None
-            cell._value = value
-            cell._aux = None
-        self.done = True
-        if state.script is self:
-            state.script = None
-        self._forget()
-        return list(found[0])
+        with self.lock:
+            if self.done or not self.path or not outs or not self._is_as_it_was():
+                return None
+            ends = [self.places.get(id(o), -1) for o in outs]
+            if min(ends) < 0 or len(self.cells) != self.state.size:
+                return None
+            inputs = self.inputs()
+            if not all([_is_untouched(self.met[k].argument) for k in inputs]):
+                return None
+            outs.clear()
+            held = {k for k, h in enumerate(_held(self.cells)) if h}
+            outs += [self.cells[k] for k in ends]
+            if values:
+                held.update(ends)
+            found = self._known(ends, sorted(held), inputs, pull, asked)
+            if found is None:
+                return None
+            self.root.vain = 0
+            _tree.hits += 1
+            for k, value in zip(sorted(held), found[1], strict=True):
+                cell = self.cells[k]
+                cell._value = value
+                if cell._requires_grad:
+                    self.kept[k] = weakref.ref(cell)
+                else:
+                    cell._node = cell._aux = None
+            self.ran = (ends, frees)
+            self.done = True
+            if state.script is self:
+                state.script = None
+            self.cells, self.scalars, self.places = [], [], {}
+            if not self.kept:
+                self._forget()
+            return list(found[0])
+
+    def _is_as_it_was(self) -> bool:
+        """Whether modes and settings are those in which it was written, and no operand has changed."""
+        return (
+            _quiet()
+            and (state.blocked, state.floor) == self.modes
+            and self.context == jaxapi.trace_context()
+            and all([_version(a) == version for a, _, _, version in self.met])
+        )
 
     def _known(
-        self, ends: Sequence[int], held: Sequence[int], pull: Pull, asked: tuple[Any, ...]
+        self,
+        ends: list[int],
+        held: Sequence[int],
+        inputs: list[int],
+        pull: Pull,
+        asked: tuple[Any, ...],
     ) -> Any:
         """The results of the Primitive for a script that ends so, with the values held; None without one."""
-        end = self.state.ends.setdefault((tuple(held), *ends, *asked), _End())
+        key = (tuple(held), tuple(ends), tuple(inputs), *asked)
+        end = self.state.ends.get(key)
+        if end is None:
+            _grow()
+            end = self.state.ends.setdefault(key, _End())
         end.count += 1
-        began = None
-        if end.program is None:
-            if end.refused or end.count <= REPEATS or not budget.allows():
-                return None
-            began = time.perf_counter()
-            inputs = [~self.places[id(t)] for t in self.tracked]
-            end.program = _program(self.path, inputs, ends, held, pull)
-            _tree.compiled += 1
-        try:
-            found = self._bind(end.program)
-        except Exception:  # whatever it is, playing raises it, or does without
-            end.program, end.refused = None, True
-            return None
-        if began is None:
+        program = end.program
+        if program is not None:
             budget.saved += SAVED_PER_STEP * len(self.path)
-        else:
+            return program.unflatten(self._bind(program))
+        if end.refused or end.count <= REPEATS or not budget.allows():
+            return None
+        began = time.perf_counter()
+        program = _program(self.path, inputs, ends, held, pull)
+        try:
+            found = self._bind(program)
+        except Exception:  # whatever it is, playing raises it, or does without
+            end.refused = True
+            return None
+        finally:
             budget.spent += time.perf_counter() - began
-        return end.program.unflatten(found)
+        end.program = program
+        _tree.compiled += 1
+        return program.unflatten(found)
 
     def _bind(self, program: Primitive) -> Any:
         """Run a Primitive of the operands one level down."""
-        operands = [value for _, value, _ in self.met]
-        if (
-            self.level is not ROOT
-            and len(state.levels) == 1
-            and (state.run is None or state.run.is_idle())
-        ):
-            for x in operands:
-                if type(x) is not array_type:
-                    break
-            else:
+        operands = [m.value for m in self.met]
+        if self.level is not ROOT and len(state.levels) == 1:
+            idle = state.run is None or state.run.is_idle()
+            if idle and all([type(x) is array_type for x in operands]):
                 return program.execute(operands)  # nothing is there to wait for
         return below(program, operands)
 
@@ -603,8 +703,16 @@ def _program(
     return Primitive("gradient", replay, lazy=True, hot=True)
 
 
-def _link_of(t: Tensor) -> Any:
-    return None if t.meta is None else t.meta.link
+def _is_view(t: Tensor) -> bool:
+    """Whether a Tensor takes its value from another one, or is out of date."""
+    meta = t.meta
+    link = None if meta is None else meta.link
+    return link is not None and (link.base is not None or link.seen != meta.storage.version)  # type: ignore[union-attr]
+
+
+def _version(a: Any) -> int:
+    """How often an operand was changed in place."""
+    return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
 
 
 def _is_untouched(variable: Tensor) -> bool:

@@ -82,7 +82,7 @@ def jacrev(
             outs = _check_outputs(outs, "jacrev")
             del out
             rows_of = functools.partial(_rows, chunk_size)
-            rows = None if script is None else script.run(outs, rows_of, chunk_size)
+            rows = None if script is None else script.run(outs, rows_of, chunk_size, frees=False)
             if rows is None:
                 rows = rows_of(outs, variables, values)
         width = len(values)

@@ -63,7 +63,7 @@ def _inner(value: Any, data: Any, level: Any) -> Any:
         return data
     t = new_tensor(value.value, value.level, value.aux)
     t.value, t.aux = _grafted(value.value, value.level, value.aux, data)
-    t.requires_grad, t.node, t.output_nr = value.requires_grad, value.node, value.output_nr
+    t._requires_grad, t.node, t.output_nr = value.requires_grad, value.node, value.output_nr
     return t
 
 
