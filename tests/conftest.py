@@ -61,7 +61,7 @@ import fad
 from fad import jaxapi, runs
 from fad.avals import struct_of
 from fad.primitive import Primitive
-from fad.tape import scripts
+from fad.tape import paths, scripts
 
 hypothesis.settings.register_profile(
     "ci",
@@ -110,7 +110,7 @@ def _wait_at_first_sight() -> None:
     runs.Run._first = wait  # type: ignore[method-assign]
     # And what a transform's function does is one operation at first sight.
     scripts.REPEATS = 0
-    scripts._Root.rests = lambda self: False  # type: ignore[method-assign]
+    paths.Root.rests = lambda self: False  # type: ignore[method-assign]
 
     def plan(self: Primitive, mask: Any, avals: Any) -> Any:
         try:

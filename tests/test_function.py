@@ -1044,9 +1044,9 @@ CUBES = [
 CUBES += [(jaxed(F), k) for F, k in CUBES]
 
 
-@pytest.mark.sweep("cube", CUBES, sample=10, ids=lambda cube: cube[0].__name__)
-def test_missing_rules_are_derived_from_those_that_are_there(cube):
-    F, k = cube
+@pytest.mark.sweep("case", CUBES, sample=10, ids=lambda case: case[0].__name__)
+def test_missing_rules_are_derived_from_those_that_are_there(case):
+    F, k = case
     j = scaled(cube, k)
     total, total_j = (lambda x: (F.apply(x) * V).sum()), (lambda x: (j(x) * V).sum())
     assert_close(F.apply(X), cube(X))

@@ -44,6 +44,7 @@ LAYERS = [
     "tape.anomaly",
     "tape.saved",
     "tape.record",
+    "tape.paths",
     "tape.scripts",
     "tape.leaves",
     "tape.hooks",

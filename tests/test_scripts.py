@@ -18,7 +18,7 @@ import fad.numpy as fnp
 from fad import runs
 from fad.dispatch import settle_levels, state
 from fad.errors import GradientError
-from fad.tape import scripts
+from fad.tape import paths, scripts
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 TIMES = 6
@@ -35,7 +35,7 @@ def _fresh():
 
 
 def hits():
-    return scripts.cache_info()["hits"]
+    return paths.cache_info()["hits"]
 
 
 def same(ours, theirs):
@@ -135,7 +135,7 @@ def test_a_new_number_is_an_operand():
 
     for k in range(1, 2 * TIMES):
         same(g(k / 2), jnp.cos(X) * (k / 2))
-    assert scripts.cache_info()["compiled"] == 1
+    assert paths.cache_info()["compiled"] == 1
 
 
 def test_one_object_for_two_arguments_is_not_taken_for_two():
@@ -1103,10 +1103,10 @@ def test_a_failure_does_not_end_a_script_for_good():
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(scripts, "CAPACITY", 60)
+    monkeypatch.setattr(paths, "CAPACITY", 60)
     for n in range(1, 80):
         fad.grad(lambda x: fnp.sum(fnp.sin(x)))(jnp.ones(n))
-        assert scripts._tree.size <= 60 and len(scripts._tree.roots) <= 60
+        assert paths.tree.size <= 60 and len(paths.tree.roots) <= 60
 
 
 def test_an_interrupt_at_any_line_of_a_step():

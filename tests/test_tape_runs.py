@@ -130,7 +130,7 @@ def test_training_gives_the_same(compiling):
     assert state.run is None or compiling
 
 
-def test_a_step_of_training_is_one_program():
+def test_a_step_of_training_is_one_program(without_scripts):
     train(TIMES).numpy()
     before = runs.cache_info()
     train(4).numpy()

@@ -24,7 +24,7 @@ from fad.dispatch import below, settle_levels, state
 from fad.graph import AccumulateGrad, Node
 from fad.primitive import Primitive
 from fad.structures import Structure, Structures, budget
-from fad.tape import scripts
+from fad.tape import paths, scripts
 from fad.tape.record import ROOT, PrimitiveNode
 from fad.tape.saved import versions_of
 
@@ -87,7 +87,7 @@ def cache_info() -> dict[str, int]:
     """How many structures are remembered, how many of them are compiled, and how often those ran:
     backward passes, runs of operations that wait, and scripts of functions in reverse transforms.
     """
-    tables = _structures.info(), runs.cache_info(), scripts.cache_info()
+    tables = _structures.info(), runs.cache_info(), paths.cache_info()
     return {name: sum([t[name] for t in tables]) for name in tables[0]}
 
 
@@ -95,7 +95,7 @@ def clear_cache() -> None:
     """Forget all structures and compiled passes."""
     _structures.clear()
     runs.clear_cache()
-    scripts.clear_cache()
+    paths.clear_cache()
     budget.reset()
 
 

@@ -1,4 +1,4 @@
-"""Scripts: what the function of a reverse transform does is written down, and run as one operation.
+"""Scripts: what comes back, a function in a reverse transform or a step of the tape, runs as one operation.
 
 NOTE [scripts]
 
@@ -23,9 +23,13 @@ they would have been at once, in their order, and the rest of the function goes 
   through is freed, as it would have been;
 * who plays a script sees what its operands were when they were met, and the grad mode that it was written in.
 
+On the tape a script begins with an operation on leaves with which graphs have begun that came back again
+and again (`VjpPlan.starts`), and ends with their `backward`. Until then, or until it is played, it holds
+on to what it has met: leaves of a step that nobody asks for live until the thread does something else.
+
 A script is a path in a tree of all that was written down so far, from a root for the avals of the inputs
-(`_State`): to go on costs one look into a dict, and the state at the end knows the Primitive. Functions
-whose scripts come to nothing are written down more and more rarely.
+(`fad.tape.paths`): to go on costs one look into a dict, and the state at the end knows the Primitive.
+Functions whose scripts come to nothing are written down more and more rarely.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any, NamedTuple
 
@@ -44,103 +48,22 @@ import numpy as np
 
 from fad import jaxapi, runs
 from fad.avals import SCALARS, constant
-from fad.dispatch import below, bind, bodies, state, undisturbed
+from fad.dispatch import below, bodies, state, undisturbed
 from fad.graph import accumulator_of
 from fad.jaxapi import array_type, x64_enabled
 from fad.primitive import Primitive
 from fad.structures import budget
+from fad.tape import paths
 from fad.tape.anomaly import mode as anomaly
+from fad.tape.paths import End, Pull, Root, State, grow, program_of, root_of
 from fad.tape.record import ROOT, GradLevel, PrimitiveNode, RootLevel
 from fad.tensor import Pending, Tensor, blank_tensor, new_tensor
 
-__all__ = ["Script", "begin", "cache_info", "clear_cache"]
+__all__ = ["Script", "begin", "is_traced"]
 
 LONGEST = 512  # operations in a script
 REPEATS = 2  # scripts with a structure before it becomes a Primitive
-CAPACITY = 1 << 14  # states, roots and ends remembered
 SAVED_PER_STEP = 15e-6  # seconds that a script which is one operation saves, for each of its own
-
-Pull = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Any]], list[Any]]
-
-
-class _State:
-    """What was written down up to here: an operation, after those of the state before.
-
-    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for operand k. ``avals`` and
-    ``tracked`` are of its outputs: whether they require grad. ``size`` is the number of all outputs so far.
-    ``ends`` has what is known of scripts that
-    ended here, by what was asked for.
-    """
-
-    __slots__ = ("avals", "ends", "next", "op", "refs", "single", "size", "tracked")
-
-    def __init__(
-        self, op: Any, refs: tuple[int, ...], avals: Any, tracked: Any, single: bool, size: int
-    ) -> None:
-        self.op = op
-        self.refs = refs
-        self.avals = avals
-        self.tracked = tracked
-        self.single = single
-        self.size = size
-        self.next: dict[Any, _State] = {}
-        self.ends: dict[Any, _End] = {}
-
-
-class _Root(_State):
-    """The beginning of scripts for inputs with the same avals, and how many in a row came to nothing."""
-
-    __slots__ = ("begun", "vain")
-
-    def __init__(self) -> None:
-        super().__init__(None, (), (), (), True, 0)
-        self.begun = 0
-        self.vain = 0
-
-    def rests(self) -> bool:
-        """Whether this time nothing is written down: it is, once in 2, 4, 8... times after failures."""
-        self.begun += 1
-        if self.begun & ((1 << min(self.vain >> 2, 8)) - 1):
-            return True
-        self.vain += 1  # until it has come to something
-        return False
-
-
-class _End:
-    """How often a script has ended in the same way, and the Primitive made of it."""
-
-    __slots__ = ("count", "program", "refused")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.program: Primitive | None = None
-        self.refused = False
-
-
-class _Tree:
-    """All states, and their number; replaced as a whole when there are too many."""
-
-    __slots__ = ("compiled", "hits", "roots", "size")
-
-    def __init__(self) -> None:
-        self.roots: dict[Any, _Root] = {}
-        self.size = 0
-        self.compiled = 0
-        self.hits = 0
-
-
-_tree = _Tree()
-
-
-def cache_info() -> dict[str, int]:
-    """How many roots are remembered, how many scripts became Primitives, and how often those ran."""
-    return {"structures": len(_tree.roots), "compiled": _tree.compiled, "hits": _tree.hits}
-
-
-def clear_cache() -> None:
-    """Forget all scripts."""
-    global _tree
-    _tree = _Tree()
 
 
 def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | None:
@@ -155,7 +78,7 @@ def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | Non
             return None
         avals.append(aval)
     code = f.__code__ if type(f) is types.FunctionType else type(f)
-    root = _root_of((settings, code, *avals))
+    root = root_of((settings, code, *avals))
     if root.rests():
         return None
     script = level.script = Script(level, root, context, settings)
@@ -170,7 +93,7 @@ def _begin_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
         if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
             return None  # in the middle of a step
     context, settings = _surroundings()
-    root = _root_of((settings, plan)) if settings else None
+    root = root_of((settings, plan)) if settings else None
     if root is None or root.rests():
         return None
     runs.begin()
@@ -187,21 +110,6 @@ def _surroundings() -> tuple[Any, int]:
         return None, 0
     context = jaxapi.trace_context()
     return context, runs.settings_number(context)
-
-
-def _root_of(key: Any) -> _Root:
-    root = _tree.roots.get(key)
-    if root is None:
-        _grow()
-        root = _tree.roots.setdefault(key, _Root())
-    return root
-
-
-def _grow() -> None:
-    """Count one thing more that is remembered; forget all if it is too much."""
-    if _tree.size >= CAPACITY:
-        clear_cache()
-    _tree.size += 1
 
 
 def _quiet() -> bool:
@@ -281,15 +189,15 @@ class Script:
         "state",
     )
 
-    def __init__(self, level: GradLevel, root: _Root, context: Any, settings: int) -> None:
+    def __init__(self, level: GradLevel, root: Root, context: Any, settings: int) -> None:
         self.level = level
         self.owner = threading.get_ident()
         self.context = context
         self.settings = settings
         self.modes = (state.blocked, state.floor)
         self.root = root
-        self.state: _State = root
-        self.path: list[_State] = []
+        self.state: State = root
+        self.path: list[State] = []
         self.cells: list[Tensor] = []
         self.met: list[_Operand] = []
         self.scalars: list[Any] = []  # so that their ids stay their own
@@ -414,7 +322,7 @@ class Script:
         """The numbers of the operands that require grad at the level of the script."""
         return [k for k in range(len(self.met)) if self._is_tracked(~k)]
 
-    def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> _State | None:
+    def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> State | None:
         """The state after an operation that never came next before; None if it was not seen before."""
         refs = tuple([r for r in at[1:] if type(r) is int])
         avals, mask, key = [], [], []
@@ -446,8 +354,8 @@ class Script:
         if any([a.size > runs.LARGE for a in outs]):
             return None
         before = self.state
-        step = _State(op, refs, outs, tracks, single, before.size + len(outs))
-        _grow()
+        step = State(op, refs, outs, tracks, single, before.size + len(outs))
+        grow()
         return before.next.setdefault(at, step)
 
     # Playing
@@ -515,7 +423,7 @@ class Script:
                 seen |= nexts
                 todo += nexts
 
-    def _outputs(self, step: _State, cells: Sequence[Any], operands: Sequence[Any]) -> Any:
+    def _outputs(self, step: State, cells: Sequence[Any], operands: Sequence[Any]) -> Any:
         """The outputs of a step, recorded."""
         args = [cells[r] if r >= 0 else operands[~r][0] for r in step.refs]
         out = self.level.process(step.op, args)
@@ -598,7 +506,7 @@ class Script:
             if found is None:
                 return None
             self.root.vain = 0
-            _tree.hits += 1
+            paths.tree.hits += 1
             for k, value in zip(sorted(held), found[1], strict=True):
                 cell = self.cells[k]
                 cell._value = value
@@ -636,8 +544,8 @@ class Script:
         key = (tuple(held), tuple(ends), tuple(inputs), *asked)
         end = self.state.ends.get(key)
         if end is None:
-            _grow()
-            end = self.state.ends.setdefault(key, _End())
+            grow()
+            end = self.state.ends.setdefault(key, End())
         end.count += 1
         program = end.program
         if program is not None:
@@ -646,7 +554,7 @@ class Script:
         if end.refused or end.count <= REPEATS or not budget.allows():
             return None
         began = time.perf_counter()
-        program = _program(self.path, inputs, ends, held, pull)
+        program = program_of(self.path, inputs, ends, held, pull)
         try:
             found = self._bind(program)
         except Exception:  # whatever it is, playing raises it, or does without
@@ -655,7 +563,7 @@ class Script:
         finally:
             budget.spent += time.perf_counter() - began
         end.program = program
-        _tree.compiled += 1
+        paths.tree.compiled += 1
         return program.unflatten(found)
 
     def _bind(self, program: Primitive) -> Any:
@@ -666,41 +574,6 @@ class Script:
             if idle and all([type(x) is array_type for x in operands]):
                 return program.execute(operands)  # nothing is there to wait for
         return below(program, operands)
-
-
-def _program(
-    path: Sequence[_State],
-    inputs: Sequence[int],
-    ends: Sequence[int],
-    held: Sequence[int],
-    pull: Pull,
-) -> Primitive:
-    """A script and ``pull`` as one operation of the operands, of which ``inputs`` are differentiated.
-
-    It returns what ``pull`` gives, and the values of the cells that are held.
-    """
-    steps = [(s.op, s.refs) for s in path]
-
-    def replay(*operands: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        with undisturbed():
-            state.compiling = False
-            return written(*operands)
-
-    def written(*operands: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        with GradLevel() as level:
-            given = list(operands)
-            values = [operands[k] for k in inputs]
-            variables = [level.variable(v) for v in values]
-            for k, v in zip(inputs, variables, strict=True):
-                given[k] = v
-            cells: list[Any] = []
-            for op, refs in steps:
-                out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
-                cells.extend(out if type(out) is tuple else (out,))
-            found = pull([cells[k] for k in ends], variables, values)
-            return tuple(found), tuple([level.detach(cells[k]) for k in held])
-
-    return Primitive("gradient", replay, lazy=True, hot=True)
 
 
 def _is_view(t: Tensor) -> bool:
