@@ -13,6 +13,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
 import gc
 import importlib.metadata
 import os
@@ -146,6 +148,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("full"):
             item.add_marker(skip)
+
+
+MEMORY = 2 << 30  # bytes of a process, in which some 1,500 programs fit
+
+
+def _resident() -> int:
+    """How many bytes of memory this process uses; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def pytest_runtest_logfinish() -> None:
+    """Let go of compiled programs before they fill a small machine: XLA keeps a megabyte for each."""
+    if _resident() > MEMORY:
+        jax.clear_caches()
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):  # only glibc has it
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @pytest.hookimpl(hookwrapper=True)
