@@ -1180,3 +1180,40 @@ def test_threads_that_read_what_is_being_written():
         reader.join()
         sys.setswitchinterval(interval)
     assert not failures
+
+
+def test_losses_that_are_kept_do_not_keep_what_their_graphs_had_saved():
+    w = fad.tensor(W, requires_grad=True)
+    losses, batches = [], []
+
+    for k in range(3 * TIMES):
+        batch = jnp.full((2, 3), float(k))
+        loss = fnp.tanh(w * batch).sum()
+        loss.backward()
+        losses.append(loss)
+        batches.append(batch)
+        w.grad = None
+    assert hits() > 0
+    settle_levels()
+    runs.stop()
+    assert [len(gc.get_referrers(batches[k])) for k in (-4, -3, -2)] == [1, 1, 1]  # the list
+    for k, loss in enumerate(losses):
+        np.testing.assert_allclose(loss.item(), np.tanh(W * k).sum(), rtol=1e-5)
+        assert loss.grad_fn.next_functions[0][0].name() == "TanhBackward"
+        with pytest.raises(GradientError, match="a second time"):
+            loss.backward()
+
+
+def test_a_kept_value_that_the_pass_did_not_go_through_keeps_its_graph():
+    w = fad.tensor(W, requires_grad=True)
+    for _ in range(3 * TIMES):
+        w.grad = None
+        y = fnp.tanh(w * ONES)
+        index = fnp.argsort(y, axis=1)
+        other = fnp.take_along_axis(w * 2.0, index, axis=1)
+        y.sum().backward()
+        same(w.grad, 1.0 - jnp.tanh(W) ** 2)
+        w.grad = None
+        (other * other).sum().backward()
+        same(w.grad, 8.0 * W)
+    assert hits() > 0

@@ -97,8 +97,9 @@ def _of_script(tensors: Sequence[Any]) -> list[tuple[Tensor, Any]] | None:
             or not jnp.issubdtype(t.dtype, jnp.floating)
         ):
             return None
-    leaves = [script.met[k].argument for k in script.inputs()]
-    found = script.run(list(tensors), _of_leaves, values=True)
+    with script.lock:
+        leaves = [script.met[k].argument for k in script.inputs()]
+        found = script.run(list(tensors), _of_leaves, values=True)
     return None if found is None else list(zip(leaves, found, strict=True))
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "cache_info",
     "clear_cache",
     "grow",
+    "passed_of",
     "program_of",
     "root_of",
 ]
@@ -33,19 +34,28 @@ Pull = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Any]], list[Any]]
 class State:
     """What was written down up to here: an operation, after those of the state before.
 
-    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for operand k. ``avals`` and
+    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for operand k; ``routed`` says
+    through which of them a gradient goes on. ``avals`` and
     ``tracked`` are of its outputs: whether they require grad. ``size`` is the number of all outputs so far.
     ``ends`` has what is known of scripts that
     ended here, by what was asked for.
     """
 
-    __slots__ = ("avals", "ends", "next", "op", "refs", "single", "size", "tracked")
+    __slots__ = ("avals", "ends", "next", "op", "refs", "routed", "single", "size", "tracked")
 
     def __init__(
-        self, op: Any, refs: tuple[int, ...], avals: Any, tracked: Any, single: bool, size: int
+        self,
+        op: Any,
+        refs: tuple[int, ...],
+        routed: Sequence[bool],
+        avals: Any,
+        tracked: Any,
+        single: bool,
+        size: int,
     ) -> None:
         self.op = op
         self.refs = refs
+        self.routed = routed
         self.avals = avals
         self.tracked = tracked
         self.single = single
@@ -60,7 +70,7 @@ class Root(State):
     __slots__ = ("begun", "vain")
 
     def __init__(self) -> None:
-        super().__init__(None, (), (), (), True, 0)
+        super().__init__(None, (), (), (), (), True, 0)
         self.begun = 0
         self.vain = 0
 
@@ -74,12 +84,16 @@ class Root(State):
 
 
 class End:
-    """How often a script has ended in the same way, and the Primitive made of it."""
+    """How often a script has ended in the same way, and the Primitive made of it.
 
-    __slots__ = ("count", "program", "refused")
+    ``passed``: the outputs of operations that its backward pass goes through.
+    """
+
+    __slots__ = ("count", "passed", "program", "refused")
 
     def __init__(self) -> None:
         self.count = 0
+        self.passed: frozenset[int] = frozenset()
         self.program: Primitive | None = None
         self.refused = False
 
@@ -124,6 +138,17 @@ def grow() -> None:
     if tree.size >= CAPACITY:
         clear_cache()
     tree.size += 1
+
+
+def passed_of(path: Sequence[State], ends: Sequence[int]) -> frozenset[int]:
+    """The outputs of all operations that a backward pass from ``ends`` goes through."""
+    passed = set(ends)
+    for step in reversed(path):
+        own = range(step.size - len(step.avals), step.size)
+        if not passed.isdisjoint(own):
+            passed.update(own)
+            passed.update([r for r, m in zip(step.refs, step.routed, strict=True) if m and r >= 0])
+    return frozenset(passed)
 
 
 def program_of(

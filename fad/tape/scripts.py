@@ -55,7 +55,7 @@ from fad.primitive import Primitive
 from fad.structures import budget
 from fad.tape import paths
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.paths import End, Pull, Root, State, grow, program_of, root_of
+from fad.tape.paths import End, Pull, Root, State, grow, passed_of, program_of, root_of
 from fad.tape.record import ROOT, GradLevel, PrimitiveNode, RootLevel
 from fad.tensor import Pending, Tensor, blank_tensor, new_tensor
 
@@ -268,9 +268,7 @@ class Script:
             pairs = enumerate(zip(step.avals, step.tracked))
             out = outs = tuple([blank_tensor(level, a, self, t, k) for k, (a, t) in pairs])
         if self.done or self.state is not before or len(cells) != before.size:
-            return (
-                None  # an interrupt, or a finalizer that has written or read something in between
-            )
+            return None  # an interrupt, or a finalizer that has written or read something
         for t in outs:
             cells.append(t)
             places[id(t)] = len(cells) - 1
@@ -315,12 +313,14 @@ class Script:
 
     def _is_tracked(self, place: int) -> bool:
         """Whether an operand requires grad at the level of the script."""
-        a = self.met[~place].argument
+        return self._tracks(self.met[~place].argument)
+
+    def _tracks(self, a: Any) -> bool:
         return type(a) is Tensor and a._level is self.level and a._requires_grad
 
     def inputs(self) -> list[int]:
         """The numbers of the operands that require grad at the level of the script."""
-        return [k for k in range(len(self.met)) if self._is_tracked(~k)]
+        return [k for k, m in enumerate(self.met) if self._tracks(m.argument)]
 
     def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> State | None:
         """The state after an operation that never came next before; None if it was not seen before."""
@@ -344,17 +344,18 @@ class Script:
             if plan is None or plan.differentiable is None or plan.out_avals is None:
                 return None
             outs, single, tracks = plan.out_avals, plan.single, plan.differentiable
+            routed: Sequence[bool] = plan.routed
         else:
             found = op.shapes.get((self.settings, *avals))
             if not found:
                 return None
             single = type(found) is not tuple
             outs = (found,) if single else found
-            tracks = (False,) * len(outs)
+            tracks, routed = (False,) * len(outs), mask
         if any([a.size > runs.LARGE for a in outs]):
             return None
         before = self.state
-        step = State(op, refs, outs, tracks, single, before.size + len(outs))
+        step = State(op, refs, routed, outs, tracks, single, before.size + len(outs))
         grow()
         return before.next.setdefault(at, step)
 
@@ -442,14 +443,16 @@ class Script:
         """Operand ``k`` as it was when it was met, its version, and what must be kept until it is used.
 
         If it was changed in place since, by another thread, or after the step had run as one operation,
-        that is another handle of its storage, with the value of then.
+        that is another handle of its storage, with the value of then. Where no value was kept, any will do.
         """
-        a, value, _, version = self.met[k]
-        if type(a) is not Tensor or a._level is not ROOT or _version(a) == version:
+        a, value, aval, version = self.met[k]
+        if value is None:
+            value = jnp.zeros(aval.shape, aval.dtype)
+        elif type(a) is not Tensor or a._level is not ROOT or _version(a) == version:
             return a, version, None
-        leaf = (
-            accumulator_of(a) if a._requires_grad else None
-        )  # of both handles, as it is in their meta
+        if a is None or a._level is not ROOT:
+            return value if a is None else a, version, None
+        leaf = accumulator_of(a) if a._requires_grad else None  # it is in the meta of both handles
         handle = new_tensor(value, ROOT)
         handle._requires_grad = a._requires_grad
         handle.meta = a.meta
@@ -502,9 +505,10 @@ class Script:
             outs += [self.cells[k] for k in ends]
             if values:
                 held.update(ends)
-            found = self._known(ends, sorted(held), inputs, pull, asked)
-            if found is None:
+            known = self._known(ends, sorted(held), inputs, pull, asked)
+            if known is None:
                 return None
+            end, found = known
             self.root.vain = 0
             paths.tree.hits += 1
             for k, value in zip(sorted(held), found[1], strict=True):
@@ -521,6 +525,12 @@ class Script:
             self.cells, self.scalars, self.places = [], [], {}
             if not self.kept:
                 self._forget()
+            elif frees and end.passed.issuperset(self.kept):
+                # Their nodes are freed, or have saved nothing: no number will be asked for any more.
+                self.met = [
+                    m._replace(argument=m.argument if k in inputs else None, value=None)
+                    for k, m in enumerate(self.met)
+                ]
             return list(found[0])
 
     def _is_as_it_was(self) -> bool:
@@ -539,8 +549,8 @@ class Script:
         inputs: list[int],
         pull: Pull,
         asked: tuple[Any, ...],
-    ) -> Any:
-        """The results of the Primitive for a script that ends so, with the values held; None without one."""
+    ) -> tuple[End, Any] | None:
+        """What is known of this end, and the results of its Primitive, with the values held; or None."""
         key = (tuple(held), tuple(ends), tuple(inputs), *asked)
         end = self.state.ends.get(key)
         if end is None:
@@ -550,7 +560,7 @@ class Script:
         program = end.program
         if program is not None:
             budget.saved += SAVED_PER_STEP * len(self.path)
-            return program.unflatten(self._bind(program))
+            return end, program.unflatten(self._bind(program))
         if end.refused or end.count <= REPEATS or not budget.allows():
             return None
         began = time.perf_counter()
@@ -562,9 +572,10 @@ class Script:
             return None
         finally:
             budget.spent += time.perf_counter() - began
+        end.passed = passed_of(self.path, ends)
         end.program = program
         paths.tree.compiled += 1
-        return program.unflatten(found)
+        return end, program.unflatten(found)
 
     def _bind(self, program: Primitive) -> Any:
         """Run a Primitive of the operands one level down."""
