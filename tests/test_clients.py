@@ -311,7 +311,7 @@ def test_optimistix_solves_and_differentiates_through_a_function():
 # JAX's own checker
 
 
-@pytest.mark.parametrize("F", KINDS)
+@pytest.mark.sweep("F", KINDS, sample=2)
 def test_check_grads_up_to_order_three(F):
     with jax.enable_x64(True):
         x = np.array([0.3, -0.8])
