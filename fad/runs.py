@@ -69,7 +69,6 @@ __all__ = [
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
 HEAVY = 1 << 21  # elements of all operands
-REPEATS = 2  # runs with a structure before it is compiled
 CAPACITY = 512  # structures remembered
 SAVED_PER_STEP = 5e-6  # seconds that a compiled run saves, for each step
 
@@ -376,7 +375,7 @@ class Run:
             _structures.ran(SAVED_PER_STEP * len(steps))
             found = entry.program(*operands)
             return found
-        if entry.refused or not (self.hot or entry.count > REPEATS) or not budget.allows():
+        if entry.refused or not budget.allows(entry.count, self.hot):
             return None
         began = time.perf_counter()
         compiled = fuse(steps, held)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
-__all__ = ["Structure", "Structures", "budget"]
+__all__ = ["Structure", "Structures", "budget", "impatient"]
 
 ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled code has saved so far
 SHARE = 0.1  # and so much of the time since the process began to compile
@@ -18,12 +19,15 @@ class Budget:
     """Time spent on compiling, and time that what was compiled has saved.
 
     A compilation costs as much as hundreds of runs step by step. So the first may exceed the second by
-    `ALLOWANCE` seconds and a small `SHARE` of the time that has passed, no more.
+    `ALLOWANCE` seconds and a small `SHARE` of the time that has passed, no more. And what is compiled has
+    come back more than ``repeats`` times. ``limited``: all this is so, unless a test wants it otherwise.
     """
 
-    __slots__ = ("began", "saved", "spent")
+    __slots__ = ("began", "limited", "repeats", "saved", "spent")
 
     def __init__(self) -> None:
+        self.limited = True
+        self.repeats = 2
         self.reset()
 
     def reset(self) -> None:
@@ -31,12 +35,26 @@ class Budget:
         self.saved = 0.0
         self.began = time.monotonic()
 
-    def allows(self) -> bool:
+    def allows(self, count: int, hot: bool = False) -> bool:
+        """Whether to compile what was seen ``count`` times, or is ``hot``: parts of it were."""
+        if count <= self.repeats and not hot:
+            return False
         passed = time.monotonic() - self.began
-        return self.spent < self.saved + ALLOWANCE + SHARE * passed
+        return not self.limited or self.spent < self.saved + ALLOWANCE + SHARE * passed
 
 
 budget = Budget()
+
+
+@contextlib.contextmanager
+def impatient() -> Iterator[None]:
+    """Compile everything as soon as its structure is known, in all threads: for tests."""
+    before = budget.limited, budget.repeats
+    budget.limited, budget.repeats = False, 0
+    try:
+        yield
+    finally:
+        budget.limited, budget.repeats = before
 
 
 class Structure:

@@ -63,7 +63,7 @@ import fad
 from fad import jaxapi, runs
 from fad.avals import struct_of
 from fad.primitive import Primitive
-from fad.tape import paths, scripts
+from fad.structures import budget
 
 hypothesis.settings.register_profile(
     "ci",
@@ -111,8 +111,7 @@ def _wait_at_first_sight() -> None:
 
     runs.Run._first = wait  # type: ignore[method-assign]
     # And what a transform's function does is one operation at first sight.
-    scripts.REPEATS = 0
-    paths.Root.rests = lambda self: False  # type: ignore[method-assign]
+    budget.limited, budget.repeats = False, 0
 
     def plan(self: Primitive, mask: Any, avals: Any) -> Any:
         try:

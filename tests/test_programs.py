@@ -1,7 +1,7 @@
 """Random programs under random stacks of transforms, against JAX and PyTorch; and the fuzzer itself.
 
-Everything runs in 64 bits, so that a wrong term is not taken for rounding; 32 and 16 bit steps widen
-the tolerance. `python -m fad.testing.fuzz` runs more of the same.
+Most runs in 64 bits, so that a wrong term is not taken for rounding; 32 and 16 bit steps widen the
+tolerance. What is called again and again runs in 32 bits. `python -m fad.testing.fuzz` runs more of the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 import fad.numpy as fnp
 import fad.testing.fuzz
+from fad.tape import paths, scripts
 from fad.testing.programs import IN_PLACE, MODES, OPS, Program, check_program
+from fad.testing.repeats import UPDATES, check_again, check_training
 from fad.testing.stacks import IN_FAD, IN_JAX, apply_stack
 from fad.testing.strategies import operands_for, stacks, whole_programs
 
@@ -50,6 +52,69 @@ def test_random_programs_under_jit_and_native_transforms(
 def test_gradients_of_random_programs_agree_with_pytorch(program: Program) -> None:
     pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
     fad.testing.fuzz.check_torch(program)
+
+
+@settings(max_examples=FEW[PROFILE] // 2, suppress_health_check=CHECKS, phases=PHASES)
+@given(whole_programs(), stacks(2))
+def test_random_programs_called_again_agree_with_jax(
+    program: Program, stack: tuple[str, ...]
+) -> None:
+    assume(check_again(program, stack))
+    assert is_idle()
+
+
+@settings(max_examples=FEW[PROFILE] // 2, suppress_health_check=CHECKS, phases=PHASES)
+@given(whole_programs())
+def test_training_of_random_programs_ends_where_jax_ends(program: Program) -> None:
+    assume(check_training(program))
+    assert is_idle()
+
+
+SMOOTH = Program(
+    floats=(((2, 3), "float64"), ((3,), "float64")),
+    others=(),
+    steps=(("multiply", (0, 1), 0), ("sin", (2,), 0), ("astype", (3,), 1)),
+    outputs=(4, 3),
+)
+
+
+@pytest.mark.parametrize("seed", range(len(UPDATES)))
+def test_what_is_called_again_runs_as_one_operation(seed: int) -> None:
+    """Otherwise these checks say nothing about scripts; and seeds choose how parameters are updated."""
+    program = dataclasses.replace(SMOOTH, seed=seed)
+    before = paths.cache_info()["hits"]
+    assert check_again(program, ("grad", "value_and_grad"))
+    between = paths.cache_info()["hits"]
+    assert between > before
+    assert check_training(program)
+    retains = UPDATES[seed].__name__ == "_zeroed"  # a graph that is kept is recorded
+    assert (paths.cache_info()["hits"] > between) != retains
+
+
+@pytest.mark.parametrize("mode", ["again", "training"])
+def test_the_fuzzer_finds_what_goes_wrong_only_later(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs as one operation is wrong; a call alone is right."""
+    made = scripts.program_of
+
+    def wrong(path, inputs, ends, held, pull):
+        return made(
+            path, inputs, ends, held, lambda *v: [None if g is None else 1.1 * g for g in pull(*v)]
+        )
+
+    monkeypatch.setattr(scripts, "program_of", wrong)
+    paths.clear_cache()
+    for name in set(OPS) - {"sin", "add", "multiply"}:
+        monkeypatch.delitem(OPS, name)
+    said: list[str] = []
+    failures, _ = fad.testing.fuzz.fuzz(
+        0.0, seed=3, max_steps=3, max_stack=2, modes=(mode,), say=said.append
+    )
+    assert len(failures) == 1
+    with pytest.raises(AssertionError, match=r"call \d.*expected"):
+        exec(said[0], {})
+    paths.clear_cache()
 
 
 def test_there_are_enough_kinds_of_steps() -> None:

@@ -612,6 +612,62 @@ def test_training():
     assert hits() > 5
 
 
+def test_gradients_that_are_asked_for():
+    """`fad.autograd.grad` with respect to all leaves, in any order, once or twice; or to some of them."""
+    w, b = fad.tensor(X, requires_grad=True), fad.tensor(X + 1.0, requires_grad=True)
+    unused = fad.tensor(X, requires_grad=True)
+
+    def step(*inputs, **options):
+        loss = fnp.sum(fnp.sin(w) * b) + 0.0 * fnp.sum(fad.stop_gradient(unused))
+        found = fad.autograd.grad(loss, inputs, **options)
+        same(loss.detach(), jnp.sum(jnp.sin(X) * (X + 1.0)))
+        with pytest.raises(GradientError, match="a second time"):
+            loss.backward()
+        assert (w.grad, b.grad, unused.grad) == (None, None, None)
+        return found
+
+    dw, db = jnp.cos(X) * (X + 1.0), jnp.sin(X)
+    for _ in range(3 * TIMES):
+        same(step(w, b), (dw, db))
+    for inputs, expected in (((b, w), (db, dw)), ((w, b, w), (dw, db, dw))):
+        seen = hits()
+        same(step(*inputs), expected)
+        assert hits() > seen
+    calls = []
+    b.register_post_accumulate_grad_hook(lambda t: calls.append(t))
+    same(step(w, b), (dw, db))
+    assert not calls
+
+    seen = hits()
+    for _ in range(TIMES):
+        same(step(b), (db,))
+        assert step(w, unused, b, allow_unused=True)[1] is None
+        same(step(w, unused, b, materialize_grads=True)[1], 0.0 * X)
+        with pytest.raises(GradientError, match="index 1 appears to not have been used"):
+            step(w, unused, b)
+    assert hits() == seen
+
+
+def test_a_leaf_that_no_gradient_comes_to():
+    w, b = fad.tensor(X, requires_grad=True), fad.tensor(X + 1.0, requires_grad=True)
+
+    def step(**options):
+        y = fnp.sin(w) * 2.0
+        z = y * b
+        found = fad.autograd.grad(fnp.sum(y), (w, b), **options)
+        del z
+        return found
+
+    for _ in range(3 * TIMES):
+        gw, gb = step(allow_unused=True)
+        same(gw, 2.0 * jnp.cos(X))
+        assert gb is None
+        same(step(materialize_grads=True), (2.0 * jnp.cos(X), 0.0 * X))
+        with pytest.raises(GradientError, match="index 1 appears to not have been used"):
+            step()
+    assert hits() > 0
+
+
 def test_gradients_are_added_to_those_that_are_there():
     w = fad.tensor(X, requires_grad=True)
     for k in range(1, 3 * TIMES):

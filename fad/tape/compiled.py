@@ -30,7 +30,6 @@ from fad.tape.saved import versions_of
 
 __all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
 
-REPEATS = 2  # passes with a structure before it is compiled
 LARGEST = 1500  # nodes in one compiled pass
 SAVED_PER_NODE = 15e-6  # seconds that a compiled pass saves, for each node
 CAPACITY = 256  # structures remembered
@@ -185,7 +184,7 @@ def prepare(
     entry = _structures.seen(tuple(key))
     fresh = entry.program is None
     if fresh:
-        if entry.refused or entry.count <= REPEATS or not budget.allows():
+        if entry.refused or not budget.allows(entry.count):
             return None
         _build(entry, order, index, [e for e, _ in roots], captures)
     operands += [ct for _, ct in roots]

@@ -56,7 +56,7 @@ def backward(
     if not keep and not create_graph and grad_tensors is None and inputs is None:
         found = _of_script(tensors)
         if found is not None:
-            for t, g in found:
+            for t, g in zip(*found, strict=True):
                 if g is not None:
                     accumulate(accumulator_of(t), g)
             runs.end()
@@ -81,10 +81,12 @@ def backward(
     runs.end()
 
 
-def _of_script(tensors: Sequence[Any]) -> list[tuple[Tensor, Any]] | None:
+def _of_script(
+    tensors: Sequence[Any], inputs: Sequence[Any] | None = None
+) -> tuple[list[Any], list[Any]] | None:
     """The leaves of a step that has only been written down, and their gradients, if that is known.
 
-    None if the step has to be recorded first.
+    None if the step has to be recorded first; also, if all its leaves are not the ``inputs``.
     """
     script = state.script
     if script is None or not tensors:
@@ -99,8 +101,10 @@ def _of_script(tensors: Sequence[Any]) -> list[tuple[Tensor, Any]] | None:
             return None
     with script.lock:
         leaves = [script.met[k].argument for k in script.inputs()]
+        if inputs is not None and {*map(id, inputs)} != {*map(id, leaves)}:
+            return None
         found = script.run(list(tensors), _of_leaves, values=True)
-    return None if found is None else list(zip(leaves, found, strict=True))
+    return None if found is None else (leaves, found)
 
 
 def _of_leaves(
@@ -180,6 +184,14 @@ def _grad(
     materialize: bool,
 ) -> list[Any]:
     """`grad` of lists, once all options are decided."""
+    if not keep and not create_graph and cotangents is None:
+        found = _of_script(outputs, inputs)
+        if found is not None:
+            runs.end()
+            of = {id(leaf): g for leaf, g in zip(*found, strict=True)}
+            return [
+                _finish(k, x, of[id(x)], allow_unused, materialize) for k, x in enumerate(inputs)
+            ]
     roots = roots_of(outputs, cotangents, create_graph, "autograd.grad()")
     edges = edges_of(inputs, "autograd.grad()")
     check_levels(outputs, inputs)

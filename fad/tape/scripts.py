@@ -62,7 +62,6 @@ from fad.tensor import Pending, Tensor, blank_tensor, new_tensor
 __all__ = ["Script", "begin", "is_traced"]
 
 LONGEST = 512  # operations in a script
-REPEATS = 2  # scripts with a structure before it becomes a Primitive
 SAVED_PER_STEP = 15e-6  # seconds that a script which is one operation saves, for each of its own
 
 
@@ -561,7 +560,7 @@ class Script:
         if program is not None:
             budget.saved += SAVED_PER_STEP * len(self.path)
             return end, program.unflatten(self._bind(program))
-        if end.refused or end.count <= REPEATS or not budget.allows():
+        if end.refused or not budget.allows(end.count):
             return None
         began = time.perf_counter()
         program = program_of(self.path, inputs, ends, held, pull)

@@ -1,7 +1,8 @@
 """The fuzzer: random programs under random stacks of transforms, for as long as one likes.
 
 ``python -m fad.testing.fuzz --minutes 10`` compares fad with JAX, eagerly, under ``fad.jit`` and
-``jax.jit``, and under native JAX transforms; where PyTorch is installed, gradients with PyTorch's too.
+``jax.jit``, and under native JAX transforms; where PyTorch is installed, gradients with PyTorch's too. All
+this in 64 bits; and in 32 bits, several calls of the same ("again") and steps of gradient descent ("training").
 What fails is shrunk, and printed as code to paste. The exit code is the number of failures.
 """
 
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.testing.comparison import bare, difference
 from fad.testing.programs import MODES, Program, check_program
+from fad.testing.repeats import check_again, check_training
 from fad.testing.stacks import IN_FAD, Library, apply_stack, leaves_of
 from fad.testing.strategies import stacks, whole_programs
 
@@ -33,6 +35,16 @@ except ImportError:  # the comparison with PyTorch is left out
     torch = None  # type: ignore[assignment]
 
 __all__ = ["Failure", "fuzz", "main"]
+
+
+# Where the checks are that are no modes of `check_program`; some are of a program without transforms.
+CHECKS = {
+    "again": ("repeats", "check_again"),
+    "torch": ("fuzz", "check_torch"),
+    "training": ("repeats", "check_training"),
+}
+ALONE = ("torch", "training")
+EVERY = (*MODES, *CHECKS)
 
 
 class Failure:
@@ -49,16 +61,16 @@ class Failure:
     def __str__(self) -> str:
         listing = "\n".join(f"#   {line}" for line in self.program.listing().splitlines())
         lines = str(self.error).strip().splitlines() or [""]
-        check = "check_torch" if self.mode == "torch" else "check_program"
-        module = "fuzz" if self.mode == "torch" else "programs"
-        rest = "" if self.mode == "torch" else f", {self.stack!r}, {self.mode!r}"
+        module, check = CHECKS.get(self.mode, ("programs", "check_program"))
+        stack = "" if self.mode in ALONE else f", {self.stack!r}"
+        mode = f", {self.mode!r}" if self.mode in MODES else ""
         return (
             f"# {type(self.error).__name__}: {lines[0]}\n"
             f"# under {' of '.join(reversed(self.stack)) or 'no transform'} ({self.mode}):\n"
             f"{listing}\n"
             f"from fad.testing.{module} import {check}\n"
             "from fad.testing.programs import Program\n\n"
-            f"{check}({self.program!r}{rest})\n"
+            f"{check}({self.program!r}{stack}{mode})\n"
         )
 
     @property
@@ -135,7 +147,7 @@ def fuzz(
     seed: int = 0,
     max_steps: int = 6,
     max_stack: int = 3,
-    modes: Sequence[str] = (*MODES, "torch"),
+    modes: Sequence[str] = EVERY,
     say: Any = print,
 ) -> tuple[list[Failure], Counter[str]]:
     """Run random programs for some minutes.
@@ -145,7 +157,7 @@ def fuzz(
         seed: where to begin; the same seed gives the same programs.
         max_steps: the length of programs, at most.
         max_stack: how many transforms, at most.
-        modes: names of `fad.testing.programs.MODES`, and "torch".
+        modes: names of `fad.testing.programs.MODES`, and "again", "torch", "training".
         say: what to call with each failure, as text.
 
     Returns:
@@ -191,10 +203,7 @@ def _round(
     @hypothesis.given(whole_programs(max_steps), stacks(max_stack), st.sampled_from(sorted(modes)))
     def run(program: Program, stack: tuple[str, ...], mode: str) -> None:
         last[:] = [(program, stack, mode)]
-        if mode == "torch":
-            compared = check_torch(program)
-        else:
-            compared = check_program(program, stack, mode)
+        compared = _check(program, stack, mode)
         counts[mode] += compared
         counts["skipped"] += not compared
 
@@ -203,6 +212,17 @@ def _round(
     except Exception as error:  # whatever a program raises is a find
         return Failure(*last[0], error)
     return None
+
+
+def _check(program: Program, stack: tuple[str, ...], mode: str) -> bool:
+    match mode:
+        case "torch":
+            return check_torch(program)
+        case "again":
+            return check_again(program, stack)
+        case "training":
+            return check_training(program)
+    return check_program(program, stack, mode)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -217,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="where to begin")
     parser.add_argument("--max-steps", type=int, default=6, help="the length of programs")
     parser.add_argument("--max-stack", type=int, default=3, help="how many transforms")
-    parser.add_argument("--modes", nargs="+", default=[*MODES, "torch"], choices=[*MODES, "torch"])
+    parser.add_argument("--modes", nargs="+", default=EVERY, choices=EVERY)
     given = parser.parse_args(argv)
     failures, counts = fuzz(
         given.minutes, given.seed, given.max_steps, given.max_stack, given.modes

@@ -1,0 +1,327 @@
+"""Random programs again and again, in 32 bits: as training loops and debugging sessions run.
+
+What comes back waits, is written down, and runs compiled (`fad.runs`, `fad.tape.scripts`), none of which
+happens in a block of 64-bit types, nor at the first call. So here each program runs several times, with
+everything compiled as soon as it may be, and something that looks into it now and then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import fad.numpy as fnp
+from fad import trees
+from fad.errors import GradientError
+from fad.methods import asarray
+from fad.structures import impatient
+from fad.tape.grad_mode import no_grad
+from fad.tape.passes import grad
+from fad.tensor import Tensor
+from fad.testing.comparison import bare, difference
+from fad.testing.programs import OPS, Program
+from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, conjugated, leaves_of, weigh
+
+__all__ = ["check_again", "check_training", "in_32_bits"]
+
+TOLERANCE = 2e-3
+NARROW: dict[Any, Any] = {"float64": "float32", "complex128": "complex64"}
+
+
+def in_32_bits(program: Program) -> Program:
+    """The same program for inputs of 32 bits.
+
+    >>> in_32_bits(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,))).floats
+    (((2,), 'float32'),)
+    """
+    floats = tuple([(shape, NARROW.get(dtype, dtype)) for shape, dtype in program.floats])
+    steps = tuple([(name, operands, _narrow(name, k)) for name, operands, k in program.steps])
+    return dataclasses.replace(program, floats=floats, steps=steps)
+
+
+def _narrow(name: str, option: int) -> int:
+    """The number of the options of 32 bits that stand for these."""
+    options = OPS[name].options
+    return options.index({key: NARROW.get(v, v) for key, v in options[option].items()})
+
+
+# What looks at the leaves of a result, in the middle of a transform or of a step
+
+
+def _show(values: Sequence[Tensor]) -> None:
+    assert all(map(repr, values))
+
+
+def _nodes(values: Sequence[Tensor]) -> None:
+    for v in values:
+        node = v.grad_fn
+        while node is not None:
+            node = next((n for n, _ in node.next_functions if n is not None), None)
+
+
+def _hook(values: Sequence[Tensor]) -> None:
+    for v in values:
+        if v.requires_grad:
+            v.register_hook(lambda g: None)
+
+
+def _aside(values: Sequence[Tensor]) -> None:
+    with no_grad():
+        assert all([(v == v).shape == v.shape for v in values])
+
+
+def _elsewhere(values: Sequence[Tensor]) -> None:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.extend([len(repr(v)) for v in values]))
+    thread.start()
+    thread.join()
+    assert len(found) == len(values)
+
+
+GLANCES: dict[str, Callable[[Sequence[Tensor]], None]] = {
+    "show": _show,
+    "nodes": _nodes,
+    "hook": _hook,
+    "aside": _aside,
+    "elsewhere": _elsewhere,
+}
+
+
+def glance_of(program: Program, call: int) -> str | None:
+    """What looks in at a call: nothing, mostly."""
+    if call in (3, 6):
+        return sorted(GLANCES)[(program.seed + call) % len(GLANCES)]
+    return "keep" if call == 4 else None
+
+
+CALLS = 8
+
+
+class _Watched:
+    """A function, with something that looks at its results before they are returned."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.f = f
+        self.glance: str | None = None
+        self.kept: list[Any] = []
+
+    def __call__(self, *args: Any) -> Any:
+        out = self.f(*args)
+        self.look(out)
+        return out
+
+    def look(self, out: Any) -> None:
+        if self.glance == "keep":
+            self.kept.append(out)
+        elif self.glance is not None:
+            GLANCES[self.glance]([v for v in leaves_of(out) if isinstance(v, Tensor)])
+
+
+# Under these the function gets other values than those of the call, or traced ones.
+BATCHED = frozenset({"vmap", "vmap_last", "jit", "linearize", "checkpoint"})
+
+
+def check_again(program: Program, names: Sequence[str] = ()) -> bool:
+    """Check that a program under transforms gives what JAX gives, at each of several calls, in 32 bits.
+
+    Arguments:
+        program: what to run; numbers of 64 bits are narrowed.
+        names: transforms of `fad.testing.stacks.TRANSFORMS`, the innermost first.
+
+    Returns:
+        Whether there was something to compare: JAX refuses some; some overflow, or are changed too much by
+        rounding; some need what was overwritten.
+
+    Raises:
+        AssertionError: a result differs; the message says at which call, and what looked into it.
+
+    >>> check_again(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,)), ("grad",))
+    True
+    """
+    if program.is_complex and {"jacrev", "jacfwd"} & set(names):
+        return False
+    expected = _expected(
+        program, lambda p: apply_stack(IN_JAX, functools.partial(p.run, IN_JAX), names)(*p.inputs())
+    )
+    if expected is None:
+        return False
+    program = in_32_bits(program)
+    inside = program.run(IN_JAX, *program.inputs())
+    watched = _Watched(functools.partial(program.run, IN_FAD))
+    f = apply_stack(IN_FAD, watched, names)
+    with impatient():
+        for call in range(CALLS):
+            watched.glance = glance_of(program, call)
+            try:
+                got = f(*program.inputs())
+            except GradientError as error:
+                if _is_overwritten(program, error):
+                    return False
+                raise
+            _same(got, expected, call, watched.glance)
+            if not BATCHED & set(names):
+                for kept in watched.kept:
+                    _same(trees.map_leaves(_alone, kept), inside, call, "kept")
+            watched.kept.clear()
+    return True
+
+
+def check_training(program: Program) -> bool:
+    """Check that some steps of gradient descent on the eager tape end where JAX's end, in 32 bits.
+
+    Arguments:
+        program: what to run; its floats are the parameters, and a weighed sum of its results the loss.
+
+    Returns:
+        Whether there was something to compare, as for `check_again`.
+
+    Raises:
+        AssertionError: a loss, or the parameters, differ.
+
+    >>> check_training(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,)))
+    True
+    """
+    expected = _expected(program, _trained_by_jax)
+    if expected is None:
+        return False
+    program = in_32_bits(program)
+    with impatient():
+        try:
+            got = _trained(program)
+        except GradientError as error:
+            if _is_overwritten(program, error):
+                return False
+            raise
+    if got is None:
+        return False
+    for step, (a, b) in enumerate(zip(got, expected, strict=True)):
+        _same(a, b, step, glance_of(program, step))
+    return True
+
+
+STEPS = 10
+RATE = 0.01
+
+
+def _loss(program: Program, lib: Library, leaves: Any, n: Any, watched: Any = None) -> Any:
+    out = program.run(lib, leaves, n)
+    if watched is not None:
+        watched.look(out)
+    return weigh(lib, out)
+
+
+def _trained_by_jax(program: Program) -> Any:
+    x, n = program.inputs()
+    leaves = leaves_of(x)
+    found = []
+    step = jax.value_and_grad(lambda leaves: jnp.asarray(_loss(program, IN_JAX, leaves, n)))
+    for _ in range(STEPS):
+        value, grads = step(leaves)
+        grads = conjugated(grads)
+        leaves = [(v - RATE * g).astype(v.dtype) for v, g in zip(leaves, grads, strict=True)]
+        found.append([value, *leaves])
+    return found
+
+
+def _trained(program: Program) -> Any:
+    """Losses and parameters after each step; None if no gradient comes to them."""
+    x, n = program.inputs()
+    leaves = [asarray(v).clone().requires_grad_() for v in leaves_of(x)]
+    update = UPDATES[program.seed % len(UPDATES)]
+    watched = _Watched(lambda out: out)
+    found = []
+    for k in range(STEPS):
+        watched.glance = glance_of(program, k % CALLS)
+        total = _loss(program, IN_FAD, leaves, n, watched)
+        if not isinstance(total, Tensor) or not total.requires_grad:
+            return None
+        leaves = update(total, leaves)
+        found.append([total.detach(), *[v.detach().clone() for v in leaves]])
+        if k == STEPS - 1:
+            assert all(map(repr, leaves_of(watched.kept)))
+    return found
+
+
+def _gradient(v: Tensor) -> Any:
+    return fnp.zeros_like(v) if v.grad is None else v.grad
+
+
+def _in_place(total: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    """`backward`, and parameters changed in place."""
+    for v in leaves:
+        v.grad = None
+    total.backward()
+    with no_grad():
+        for v in leaves:
+            v -= (RATE * _gradient(v)).astype(v.dtype)
+    return leaves
+
+
+def _zeroed(total: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    """Gradients are added to what was set to zero in place; the graph is gone through twice."""
+    for v in leaves:
+        if v.grad is not None:
+            v.grad.zero_()
+    total.backward(retain_graph=True)
+    total.backward()
+    with no_grad():
+        for v in leaves:
+            v.sub_((0.5 * RATE * _gradient(v)).astype(v.dtype))
+    return leaves
+
+
+def _anew(total: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    """New parameters at each step."""
+    total.backward()
+    return [
+        (v - RATE * _gradient(v)).astype(v.dtype).detach().clone().requires_grad_() for v in leaves
+    ]
+
+
+def _asked(total: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    """`fad.autograd.grad`, and values set."""
+    grads = grad(total, leaves, allow_unused=True, materialize_grads=True)
+    with no_grad():
+        for v, g in zip(leaves, grads, strict=True):
+            v.copy_((v - RATE * g).astype(v.dtype))
+    return leaves
+
+
+UPDATES = (_in_place, _zeroed, _anew, _asked)
+
+
+def _expected(program: Program, reference: Callable[[Program], Any]) -> Any:
+    """What JAX gives in 32 bits; None where it is not near to what it gives in 64 bits."""
+    narrow = in_32_bits(program)
+    expected = reference(narrow)
+    if narrow.tolerance() > TOLERANCE:
+        return None
+    largest = max([float(jnp.max(jnp.abs(v), initial=0.0)) for v in leaves_of(expected)])
+    if not largest < 1e6:  # or not a number
+        return None
+    with jax.enable_x64(True):
+        exact = reference(program)
+        cast = jax.tree.map(lambda v, like: v.astype(like.dtype), exact, expected)
+    close = difference(expected, cast, TOLERANCE / 20, TOLERANCE / 20) is None
+    return expected if close else None
+
+
+def _alone(x: Any) -> Any:
+    """A value of a level that is gone, and computed with."""
+    return bare(x + 0) if isinstance(x, Tensor) and x.dtype != bool else x
+
+
+def _same(got: Any, expected: Any, call: int, glance: str | None) -> None:
+    found = difference(got, expected, TOLERANCE, TOLERANCE)
+    assert found is None, f"call {call}{f' ({glance})' if glance else ''}: {found}"
+
+
+def _is_overwritten(program: Program, error: GradientError) -> bool:
+    """Whether a write has overwritten what a derivative needs."""
+    return "inplace operation" in str(error) and any(OPS[name].kind == "write" for name, _, _ in program.steps)
