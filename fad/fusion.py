@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 
+from fad.jaxapi import options_of_small_programs
+
 __all__ = ["fuse", "parts_of", "step_by_step"]
 
 WIDEST = 16  # values held, of one compiled program
@@ -31,14 +33,16 @@ def fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
     parts = parts_of(steps, held)
     if len(parts) == 1:
         count = 1 - min([r for _, _, *refs in steps for r in refs], default=0)
-        return jax.jit(_part(steps, 0, range(-1, -count, -1), [k for k, h in enumerate(held) if h]))
+        return _compiled(
+            _part(steps, 0, range(-1, -count, -1), [k for k, h in enumerate(held) if h])
+        )
     compiled = []
     read = {k for k, h in enumerate(held) if h}  # by nobody, or by later parts
     for first, part in reversed(parts):
         own = range(first, first + sum([n for _, n, *_ in part]))
         refs = {r for _, _, *refs in part for r in refs}
         inputs, outs = sorted(refs.difference(own)), sorted(read.intersection(own))
-        compiled.append((jax.jit(_part(part, first, inputs, outs)), inputs, outs))
+        compiled.append((_compiled(_part(part, first, inputs, outs)), inputs, outs))
         read.update(refs)
     compiled.reverse()
 
@@ -50,6 +54,10 @@ def fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
         return [values[k] for k, h in enumerate(held) if h]
 
     return run
+
+
+def _compiled(part: Callable[..., Any]) -> Any:
+    return jax.jit(part, compiler_options=options_of_small_programs())
 
 
 def parts_of(

@@ -34,6 +34,7 @@ _TRUE, _FALSE = "true", "false"  # one bool: a new dimension of length 1 or 0, a
 _SLICE = "slice"  # ("slice", start, stop, step)
 _WINDOW = "window"  # ("window", length): start is an argument
 _FLAGS = (_TRUE, _FALSE)
+_WHOLE = (_SLICE, None, None, None)  # a dimension that the index does not name
 
 
 class _Flag:
@@ -51,6 +52,10 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
     Raises:
         IndexError: too many indices, an integer out of bounds, or a type that cannot index.
     """
+    if type(index) is int:  # mostly
+        shape = x.shape
+        if shape and -shape[0] <= index < shape[0]:
+            return (_INT, *(_WHOLE,) * (len(shape) - 1)), [index % shape[0]]
     entries = list(index) if isinstance(index, tuple) else [index]
     entries = [_entry(e, x) for e in entries]
     expanded: list[Any] = []

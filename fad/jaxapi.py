@@ -7,6 +7,7 @@ refused here, at import, with the range that works.
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
     "Literal",
     "ad",
     "array_type",
+    "at_top_level",
     "batching",
     "current_trace",
     "evaluate_equation",
@@ -40,6 +42,7 @@ __all__ = [
     "mapped_aval",
     "mlir",
     "new_primitive",
+    "options_of_small_programs",
     "outside_trace",
     "set_current_trace",
     "shaped_array",
@@ -91,6 +94,26 @@ def outside_trace(outer: Any) -> Iterator[Any]:
     """Compute in the trace ``outer`` while an inner one is at work; gives the inner one."""
     with jex_core.take_current_trace() as trace, jex_core.set_current_trace(outer):
         yield trace
+
+
+# Whether no transform of JAX runs: what is computed now is computed at once.
+at_top_level: Callable[[], bool] = _core.trace_state_clean
+
+
+@functools.cache
+def options_of_small_programs() -> dict[str, Any]:
+    """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
+
+    Where XLA schedules for concurrency, handing parts to other threads takes longer than computing them.
+    """
+    options: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+    if jax.default_backend() != "cpu":
+        return {}
+    try:
+        jax.jit(lambda: 0, compiler_options=options)()
+    except Exception:  # this version of XLA does not know it: nothing depends on it
+        return {}
+    return options
 
 
 def is_tracing() -> bool:

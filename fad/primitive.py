@@ -37,6 +37,7 @@ class Primitive:
         planner: makes its `VjpPlan`, where the derived one is not the best.
         lazy: it is pure and cheap to trace, so that calls on small arrays may wait, see `fad.runs`.
         hot: its structure has come back often enough to be worth compiling.
+        small: it is of many operations on small arrays, see `jaxapi.options_of_small_programs`.
         positions: some of its arguments are positions in an array. Where they are numbers, code that
             is traced has them as constants; run eagerly, they are arguments of what is compiled.
 
@@ -46,6 +47,7 @@ class Primitive:
 
     __slots__ = (
         "__weakref__",
+        "_alone",
         "_batched",
         "_full_vjps",
         "_jvps",
@@ -66,6 +68,7 @@ class Primitive:
         "primals",
         "reach",
         "shapes",
+        "small",
         "splits",
     )
 
@@ -80,11 +83,13 @@ class Primitive:
         positions: bool = False,
         lazy: bool = False,
         hot: bool = False,
+        small: bool = False,
     ) -> None:
         self.name = name
         self.fn = fn
         self.lazy = lazy and jit
         self.hot = hot
+        self.small = small
         # The avals of its outputs for those of its arguments; False where it must not wait.
         self.shapes: dict[Any, Any] = {}
         self.planner = planner
@@ -101,6 +106,7 @@ class Primitive:
         self._full_vjps: dict[Any, Primitive] = {}
         self._plans: dict[Any, VjpPlan] = {}
         self._written: dict[Any, Any] = {}
+        self._alone: Any = None  # compiled for calls from outside of all traces, if it is small
 
         def flat(*values: Any) -> Any:
             leaves, structure = trees.flatten(fn(*values))
@@ -125,6 +131,11 @@ class Primitive:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
                     return self._write(values)
                 return self.call(*with_constants(values))
+        if self.small and jaxapi.at_top_level():
+            if self._alone is None:
+                options = jaxapi.options_of_small_programs()
+                self._alone = jax.jit(self.flat, compiler_options=options)
+            return self._alone(*values)
         return self.call(*values)
 
     def _write(self, values: Sequence[Any]) -> Any:
@@ -163,6 +174,7 @@ class Primitive:
             "positions": self.positions,
             "lazy": self.lazy,
             "hot": self.hot,
+            "small": self.small,
         }
 
     # Forward mode
@@ -481,9 +493,8 @@ class VjpPlan:
             pullback = found.pullback(values[:count])
             return _pull(pullback, out, values[count:], given, need, found.sparse)
 
-        return Primitive(
-            f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy, hot=self.primitive.hot
-        )
+        of = self.primitive
+        return Primitive(f"{of.name}_vjp", vjp, lazy=of.lazy, hot=of.hot, small=of.small)
 
 
 def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
@@ -495,7 +506,8 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         leaves = run(*values)
         return (*leaves[:count], *[leaves[i] for i in found.extras])
 
-    saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy, hot=primitive.hot)
+    of = primitive
+    saving = Primitive(f"{of.name}_saving", forward, lazy=of.lazy, hot=of.hot, small=of.small)
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
     saving.reach = functools.partial(reach_of_jaxpr, jaxpr, saved)

@@ -36,6 +36,7 @@ What keeps this the same as running each operation at once:
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -63,6 +64,7 @@ __all__ = [
     "clear_cache",
     "elsewhere",
     "may_wait",
+    "number_of",
     "settings_number",
 ]
 
@@ -441,7 +443,9 @@ def _references(cells: Sequence[Any]) -> list[int]:
 _ALONE = _references([object()])[0]
 _usual: set[Any] = set()
 _plain: dict[int, Any] = {}  # shardings equal to those, by `id`: they compare slowly
-_small: dict[Any, bool] = {}
+_numbered: dict[int, tuple[Any, int]] = {}  # avals and their numbers, by `id` too
+_numbers: dict[Any, int] = {}
+_next_number = itertools.count(1)
 _KNOWN = 4096  # of each
 
 
@@ -457,13 +461,20 @@ def _is_plain(sharding: Any) -> bool:
     return True
 
 
-def _is_small(aval: Any) -> bool:
-    """Whether an array is of a size that may wait."""
-    small: bool = aval.size <= LARGE
-    if len(_small) >= _KNOWN:
-        _small.clear()
-    _small[aval] = small
-    return small
+def number_of(aval: Any) -> int:
+    """A number for the aval of a small array, the same for equal ones; 0 for that of a large one."""
+    known = _numbered.get(id(aval))
+    return _number(aval) if known is None else known[1]
+
+
+def _number(aval: Any) -> int:
+    for table in (_numbered, _numbers):
+        if len(table) >= _KNOWN:
+            table.clear()
+    small = aval.size <= LARGE
+    number = _numbers.setdefault(aval, next(_next_number)) if small else 0
+    _numbered[id(aval)] = (aval, number)
+    return number
 
 
 @functools.cache
@@ -484,9 +495,7 @@ def may_wait(a: Any) -> bool:
     """Whether an operation on this value, which is no number, may wait."""
     if type(a) is not array_type:
         return False
-    aval = a.aval
-    small = _small.get(aval)
-    if not (_is_small(aval) if small is None else small):
+    if not number_of(a.aval):
         return False
     sharding = a.sharding
     if id(sharding) not in _plain and not _is_plain(sharding):

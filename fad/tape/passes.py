@@ -100,7 +100,7 @@ def _of_script(
         ):
             return None
     with script.lock:
-        leaves = [script.met[k].argument for k in script.inputs()]
+        leaves = [script.met[k][0] for k in script.inputs()]
         if inputs is not None and {*map(id, inputs)} != {*map(id, leaves)}:
             return None
         found = script.run(list(tensors), _of_leaves, values=True)

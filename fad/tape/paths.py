@@ -66,12 +66,16 @@ class State:
 
 
 class Root(State):
-    """The beginning of scripts for inputs with the same avals, and how many in a row came to nothing."""
+    """The beginning of scripts for inputs with the same avals, and how many in a row came to nothing.
 
-    __slots__ = ("begun", "vain")
+    ``code`` is what its key has by `id`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("begun", "code", "vain")
+
+    def __init__(self, code: Any) -> None:
         super().__init__(None, (), (), (), (), True, 0)
+        self.code = code
         self.begun = 0
         self.vain = 0
 
@@ -125,12 +129,12 @@ def clear_cache() -> None:
     tree = _Tree()
 
 
-def root_of(key: Any) -> Root:
-    """The root of scripts with this key."""
+def root_of(key: Any, code: Any = None) -> Root:
+    """The root of scripts with this key, which may have ``code`` by its `id`."""
     root = tree.roots.get(key)
     if root is None:
         grow()
-        root = tree.roots.setdefault(key, Root())
+        root = tree.roots.setdefault(key, Root(code))
     return root
 
 
@@ -184,4 +188,4 @@ def program_of(
             found = pull([cells[k] for k in ends], variables, values)
             return tuple(found), tuple([level.detach(cells[k]) for k in held])
 
-    return Primitive("gradient", replay, lazy=True, hot=True)
+    return Primitive("gradient", replay, lazy=True, hot=True, small=True)

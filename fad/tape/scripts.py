@@ -40,7 +40,7 @@ import types
 import weakref
 from collections.abc import Sequence
 from sys import getrefcount
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +52,7 @@ from fad.dispatch import below, bodies, state, undisturbed
 from fad.graph import accumulator_of
 from fad.jaxapi import array_type, x64_enabled
 from fad.primitive import Primitive
+from fad.runs import number_of
 from fad.structures import budget
 from fad.tape import paths
 from fad.tape.anomaly import mode as anomaly
@@ -77,7 +78,7 @@ def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | Non
             return None
         avals.append(aval)
     code = f.__code__ if type(f) is types.FunctionType else type(f)
-    root = root_of((settings, code, *avals))
+    root = root_of((settings, id(code), *map(number_of, avals)), code)
     if root.rests():
         return None
     script = level.script = Script(level, root, context, settings)
@@ -134,8 +135,12 @@ def _is_blank(x: Tensor) -> bool:
 
 def _known_aval(value: Any) -> Any:
     """The aval of a small value that is not being traced, at any level; else None."""
-    aval = value._level.aval(value) if isinstance(value, Tensor) else getattr(value, "aval", None)
-    if aval is None or aval.size > runs.LARGE:
+    if type(value) is array_type:
+        return value.aval if runs.may_wait(value) else None
+    if not isinstance(value, Tensor):
+        return None
+    aval = value._level.aval(value)
+    if not number_of(aval):
         return None
     while type(value) is Tensor and value._level.alive:
         if _is_blank(value):
@@ -144,13 +149,10 @@ def _known_aval(value: Any) -> Any:
     return aval if type(value) is Pending or runs.may_wait(value) else None
 
 
-class _Operand(NamedTuple):
-    """What a script has met: the argument, its value one level down, its aval, and its version then."""
+# What a script has met: the argument, its value one level down, its aval, and its version then.
+_Operand = tuple[Any, Any, Any, int]
 
-    argument: Any
-    value: Any
-    aval: Any
-    version: int
+_NEW = 1 << 40  # in keys, what is as large stands for the aval of a new operand
 
 
 class Script:
@@ -242,21 +244,23 @@ class Script:
         )
 
     def _write(self, op: Primitive, args: Sequence[Any]) -> Any:
-        places = self.places
+        places, met = self.places, self.met
         key: list[Any] = [op]
         for a in args:
             place = places.get(id(a))
             if place is None:
+                count = len(met)
                 place = self._take(a)
                 if place is None or self.done:
                     return None
-                aval = self.met[~place].aval
-                key.append((aval,) if self._is_tracked(place) else aval)
+                if len(met) > count:
+                    key.append(_NEW + 2 * number_of(met[count][2]) + self._tracks(a))
             key.append(place)
         before = self.state
-        step = before.next.get(tuple(key))
+        at = tuple(key)
+        step = before.next.get(at)
         if step is None:
-            step = self._learn(op, args, tuple(key))
+            step = self._learn(op, args, at)
             if step is None:
                 return None
         cells, level = self.cells, self.level
@@ -304,33 +308,31 @@ class Script:
     def meet(self, a: Any, value: Any, aval: Any) -> int:
         """The place of an operand that is new."""
         place = ~len(self.met)
-        self.met.append(_Operand(a, value, aval, _version(a)))
+        self.met.append((a, value, aval, _version(a)))
         self.places[id(a)] = place
-        if not self._is_tracked(place):
+        if not self._tracks(a):
             self.places[id(value)] = place
         return place
 
-    def _is_tracked(self, place: int) -> bool:
-        """Whether an operand requires grad at the level of the script."""
-        return self._tracks(self.met[~place].argument)
-
     def _tracks(self, a: Any) -> bool:
+        """Whether an operand requires grad at the level of the script."""
         return type(a) is Tensor and a._level is self.level and a._requires_grad
 
     def inputs(self) -> list[int]:
         """The numbers of the operands that require grad at the level of the script."""
-        return [k for k, m in enumerate(self.met) if self._tracks(m.argument)]
+        tracks = self._tracks
+        return [k for k, m in enumerate(self.met) if tracks(m[0])]
 
     def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> State | None:
         """The state after an operation that never came next before; None if it was not seen before."""
-        refs = tuple([r for r in at[1:] if type(r) is int])
+        refs = tuple([r for r in at[1:] if r < _NEW])
         avals, mask, key = [], [], []
         numbers = False
         for a, r in zip(args, refs, strict=True):
             if r >= 0:
                 aval, tracked = self.level.aval(self.cells[r]), self.cells[r]._requires_grad
             else:
-                aval, tracked = self.met[~r].aval, self._is_tracked(r)
+                aval, tracked = self.met[~r][2], self._tracks(self.met[~r][0])
             number = type(a) in SCALARS
             numbers = numbers or number
             avals.append(aval)
@@ -497,7 +499,7 @@ class Script:
             if min(ends) < 0 or len(self.cells) != self.state.size:
                 return None
             inputs = self.inputs()
-            if not all([_is_untouched(self.met[k].argument) for k in inputs]):
+            if not all([_is_untouched(self.met[k][0]) for k in inputs]):
                 return None
             outs.clear()
             held = {k for k, h in enumerate(_held(self.cells)) if h}
@@ -527,8 +529,8 @@ class Script:
             elif frees and end.passed.issuperset(self.kept):
                 # Their nodes are freed, or have saved nothing: no number will be asked for any more.
                 self.met = [
-                    m._replace(argument=m.argument if k in inputs else None, value=None)
-                    for k, m in enumerate(self.met)
+                    (a if k in inputs else None, None, aval, version)
+                    for k, (a, _, aval, version) in enumerate(self.met)
                 ]
             return list(found[0])
 
@@ -578,7 +580,7 @@ class Script:
 
     def _bind(self, program: Primitive) -> Any:
         """Run a Primitive of the operands one level down."""
-        operands = [m.value for m in self.met]
+        operands = [m[1] for m in self.met]
         if self.level is not ROOT and len(state.levels) == 1:
             idle = state.run is None or state.run.is_idle()
             if idle and all([type(x) is array_type for x in operands]):
