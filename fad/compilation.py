@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -343,12 +344,11 @@ def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
         return None
     if anomaly.watch:
         return None
-    values: list[Any] = []
-    key: list[Any] = [modes("blocked", -1), modes("floor", -1), bool(modes("saved_hooks"))]
+    values = []
     tensors = False
     for a in args:
         if type(a) is Tensor:
-            if a._requires_grad or a._level is not ROOT or a.meta is not None:
+            if a._requires_grad or a.meta is not None or a._level is not ROOT:
                 return None
             a = a._value
             tensors = True
@@ -357,8 +357,13 @@ def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
                 return None
             a = a.value
         values.append(a)
-        key.append(a.aval)
-    return values, tuple(key), tensors
+    key = (
+        modes("blocked", -1), modes("floor", -1), bool(modes("saved_hooks")), *map(_aval, values),
+    )  # fmt: skip
+    return values, key, tensors
+
+
+_aval = operator.attrgetter("aval")
 
 
 def _surroundings() -> tuple[Any, ...]:

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -292,11 +293,13 @@ class Run:
 
     def _take(self, arrays: Sequence[Any]) -> None:
         """Add operands."""
-        self.avals.extend([a.aval for a in arrays])
+        operands, places = self.operands, self.places
         for a in arrays:
-            self.weight += a.size
-            self.operands.append(a)
-            self.places[id(a)] = len(self.operands) - 1
+            aval = a.aval
+            self.avals.append(aval)
+            self.weight += math.prod(aval.shape)
+            operands.append(a)
+            places[id(a)] = len(operands) - 1
 
     def _forget(self, steps: int, operands: int, cells: int) -> None:
         """Let go of all but the first so many steps, operands and cells."""
@@ -415,9 +418,10 @@ def end() -> None:
 
 def give_away(array: Any) -> Any:
     """``array``, which leaves fad: whoever gets it may donate or delete it, so nothing waits for it."""
-    if state.levels or state.script is not None:
+    modes = state.__dict__.get  # a name that is not there has its default
+    if modes("levels") or modes("script") is not None:
         settle_levels()
-    run = state.run
+    run = modes("run")
     if run is not None and id(array) in run.places:
         run.finish()
     return array

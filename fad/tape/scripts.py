@@ -24,8 +24,8 @@ they would have been at once, in their order, and the rest of the function goes 
 * who plays a script sees what its operands were when they were met, and the grad mode that it was written in.
 
 On the tape a script begins with an operation on leaves with which graphs have begun that came back again
-and again (`VjpPlan.starts`), and ends with their `backward`. Until then, or until it is played, it holds
-on to what it has met: leaves of a step that nobody asks for live until the thread does something else.
+and again (`VjpPlan.starts`), and ends with `backward`, or `fad.autograd.grad` of all of them. Until then, or
+until it is played, it holds on to what it has met: leaves of a step that nobody asks for live until the thread does something else.
 
 A script is a path in a tree of all that was written down so far, from a root for the avals of the inputs
 (`fad.tape.paths`): to go on costs one look into a dict, and the state at the end knows the Primitive.

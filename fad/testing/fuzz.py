@@ -1,8 +1,8 @@
 """The fuzzer: random programs under random stacks of transforms, for as long as one likes.
 
 ``python -m fad.testing.fuzz --minutes 10`` compares fad with JAX, eagerly, under ``fad.jit`` and
-``jax.jit``, and under native JAX transforms; where PyTorch is installed, gradients with PyTorch's too. All
-this in 64 bits; and in 32 bits, several calls of the same ("again") and steps of gradient descent ("training").
+``jax.jit``, and under native JAX transforms; where PyTorch is installed, gradients with PyTorch's too.
+That is in 64 bits. In 32 bits, programs are called again and again, and trained by gradient descent.
 What fails is shrunk, and printed as code to paste. The exit code is the number of failures.
 """
 
@@ -22,6 +22,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from fad.tape.compiled import compiled
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.testing.comparison import bare, difference
 from fad.testing.programs import MODES, Program, check_program
@@ -170,17 +171,23 @@ def fuzz(
     end = time.monotonic() + 60.0 * minutes
     failures: list[Failure] = []
     counts: Counter[str] = Counter()
+    rounds = 0
     while True:
         failure = _round(seed, max_steps, max_stack, modes, counts)
         if failure is not None and failure.key not in {f.key for f in failures}:
             failures.append(failure)
             say(str(failure))
         seed += 1
+        rounds += 1
         if time.monotonic() >= end:
             return failures, counts
+        if rounds % ROUNDS == 0:  # a process may keep only so many compiled programs
+            compiled.clear_cache()
+            jax.clear_caches()
 
 
 EXAMPLES = 50
+ROUNDS = 8
 
 
 def _round(
