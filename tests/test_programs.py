@@ -19,7 +19,7 @@ import fad.numpy as fnp
 import fad.testing.fuzz
 from fad.tape import paths, scripts
 from fad.testing.programs import IN_PLACE, MODES, OPS, Program, check_program
-from fad.testing.repeats import UPDATES, check_again, check_training
+from fad.testing.repeats import UPDATES, check_again, check_training, in_32_bits
 from fad.testing.stacks import IN_FAD, IN_JAX, apply_stack
 from fad.testing.strategies import operands_for, stacks, whole_programs
 
@@ -68,6 +68,13 @@ def test_random_programs_called_again_agree_with_jax(
 def test_training_of_random_programs_ends_where_jax_ends(program: Program) -> None:
     assume(check_training(program))
     assert is_idle()
+
+
+def test_every_kind_of_step_has_a_form_of_32_bits() -> None:
+    for name, step in OPS.items():
+        for option in range(len(step.options)):
+            (narrow,) = in_32_bits(alone(name, option)).steps
+            assert "64" not in str(step.options[narrow[2]].get("to"))
 
 
 SMOOTH = Program(

@@ -31,7 +31,7 @@ from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, conjugated,
 __all__ = ["check_again", "check_training", "in_32_bits"]
 
 TOLERANCE = 2e-3
-NARROW: dict[Any, Any] = {"float64": "float32", "complex128": "complex64"}
+NARROW = {"float64": "float32", "complex128": "complex64"}
 
 
 def in_32_bits(program: Program) -> Program:
@@ -48,7 +48,10 @@ def in_32_bits(program: Program) -> Program:
 def _narrow(name: str, option: int) -> int:
     """The number of the options of 32 bits that stand for these."""
     options = OPS[name].options
-    return options.index({key: NARROW.get(v, v) for key, v in options[option].items()})
+    narrow = {
+        key: NARROW.get(v, v) if isinstance(v, str) else v for key, v in options[option].items()
+    }
+    return options.index(narrow)
 
 
 # What looks at the leaves of a result, in the middle of a transform or of a step
