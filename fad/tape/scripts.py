@@ -25,7 +25,8 @@ they would have been at once, in their order, and the rest of the function goes 
 
 On the tape a script begins with an operation on leaves with which graphs have begun that came back again
 and again (`VjpPlan.starts`), and ends with `backward`, or `fad.autograd.grad` of all of them. Until then, or
-until it is played, it holds on to what it has met: leaves of a step that nobody asks for live until the thread does something else.
+until it is played, it holds on to what it has met: leaves of a step that nobody asks for live until the
+thread does something else.
 
 A script is a path in a tree of all that was written down so far, from a root for the avals of the inputs
 (`fad.tape.paths`): to go on costs one look into a dict, and the state at the end knows the Primitive.
