@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-
-from fad.jaxapi import options_of_small_programs
+from fad.jaxapi import jit_of_small
 
 __all__ = ["fuse", "parts_of", "step_by_step"]
 
@@ -33,16 +31,15 @@ def fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
     parts = parts_of(steps, held)
     if len(parts) == 1:
         count = 1 - min([r for _, _, *refs in steps for r in refs], default=0)
-        return _compiled(
-            _part(steps, 0, range(-1, -count, -1), [k for k, h in enumerate(held) if h])
-        )
+        outs = [k for k, h in enumerate(held) if h]
+        return jit_of_small(_part(steps, 0, range(-1, -count, -1), outs))
     compiled = []
     read = {k for k, h in enumerate(held) if h}  # by nobody, or by later parts
     for first, part in reversed(parts):
         own = range(first, first + sum([n for _, n, *_ in part]))
         refs = {r for _, _, *refs in part for r in refs}
         inputs, outs = sorted(refs.difference(own)), sorted(read.intersection(own))
-        compiled.append((_compiled(_part(part, first, inputs, outs)), inputs, outs))
+        compiled.append((jit_of_small(_part(part, first, inputs, outs)), inputs, outs))
         read.update(refs)
     compiled.reverse()
 
@@ -54,10 +51,6 @@ def fuse(steps: Sequence[tuple[Any, ...]], held: Sequence[bool]) -> Any:
         return [values[k] for k, h in enumerate(held) if h]
 
     return run
-
-
-def _compiled(part: Callable[..., Any]) -> Any:
-    return jax.jit(part, compiler_options=options_of_small_programs())
 
 
 def parts_of(

@@ -39,10 +39,10 @@ __all__ = [
     "is_inexact",
     "is_tracing",
     "jaxpr_as_fun",
+    "jit_of_small",
     "mapped_aval",
     "mlir",
     "new_primitive",
-    "options_of_small_programs",
     "outside_trace",
     "set_current_trace",
     "shaped_array",
@@ -101,7 +101,7 @@ at_top_level: Callable[[], bool] = _core.trace_state_clean
 
 
 @functools.cache
-def options_of_small_programs() -> dict[str, Any]:
+def _options_of_small_programs() -> dict[str, Any]:
     """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
 
     Where XLA schedules for concurrency, handing parts to other threads takes longer than computing them.
@@ -114,6 +114,11 @@ def options_of_small_programs() -> dict[str, Any]:
     except Exception:  # this version of XLA does not know it: nothing depends on it
         return {}
     return options
+
+
+def jit_of_small(f: Callable[..., Any]) -> Any:
+    """``jax.jit`` for a program of small arrays, which only runs at the top level."""
+    return jax.jit(f, compiler_options=_options_of_small_programs())
 
 
 def is_tracing() -> bool:

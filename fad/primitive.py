@@ -37,7 +37,7 @@ class Primitive:
         planner: makes its `VjpPlan`, where the derived one is not the best.
         lazy: it is pure and cheap to trace, so that calls on small arrays may wait, see `fad.runs`.
         hot: its structure has come back often enough to be worth compiling.
-        small: it is of many operations on small arrays, see `jaxapi.options_of_small_programs`.
+        small: it is of many operations on small arrays, see `jaxapi.jit_of_small`.
         positions: some of its arguments are positions in an array. Where they are numbers, code that
             is traced has them as constants; run eagerly, they are arguments of what is compiled.
 
@@ -133,8 +133,7 @@ class Primitive:
                 return self.call(*with_constants(values))
         if self.small and jaxapi.at_top_level():
             if self._alone is None:
-                options = jaxapi.options_of_small_programs()
-                self._alone = jax.jit(self.flat, compiler_options=options)
+                self._alone = jaxapi.jit_of_small(self.flat)
             return self._alone(*values)
         return self.call(*values)
 
@@ -172,10 +171,12 @@ class Primitive:
             "jit": self.jit,
             "collective": self.collective,
             "positions": self.positions,
-            "lazy": self.lazy,
-            "hot": self.hot,
-            "small": self.small,
+            **self.weight(),
         }
+
+    def weight(self) -> dict[str, Any]:
+        """What is known of how costly it is."""
+        return {"lazy": self.lazy, "hot": self.hot, "small": self.small}
 
     # Forward mode
 
@@ -493,8 +494,7 @@ class VjpPlan:
             pullback = found.pullback(values[:count])
             return _pull(pullback, out, values[count:], given, need, found.sparse)
 
-        of = self.primitive
-        return Primitive(f"{of.name}_vjp", vjp, lazy=of.lazy, hot=of.hot, small=of.small)
+        return Primitive(f"{self.primitive.name}_vjp", vjp, **self.primitive.weight())
 
 
 def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
@@ -506,8 +506,7 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         leaves = run(*values)
         return (*leaves[:count], *[leaves[i] for i in found.extras])
 
-    of = primitive
-    saving = Primitive(f"{of.name}_saving", forward, lazy=of.lazy, hot=of.hot, small=of.small)
+    saving = Primitive(f"{primitive.name}_saving", forward, **primitive.weight())
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
     saving.reach = functools.partial(reach_of_jaxpr, jaxpr, saved)

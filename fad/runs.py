@@ -60,12 +60,12 @@ from fad.tensor import Pending, Tensor, settled
 __all__ = [
     "LARGE",
     "Run",
+    "aval_number",
     "cache_info",
     "check_dtype",
     "clear_cache",
     "elsewhere",
     "may_wait",
-    "number_of",
     "settings_number",
 ]
 
@@ -465,8 +465,11 @@ def _is_plain(sharding: Any) -> bool:
     return True
 
 
-def number_of(aval: Any) -> int:
-    """A number for the aval of a small array, the same for equal ones; 0 for that of a large one."""
+def aval_number(aval: Any) -> int:
+    """A number for the aval of a small array; 0 for that of a large one.
+
+    It is the same for equal ones, until there are so many that the tables begin anew. None comes back then.
+    """
     known = _numbered.get(id(aval))
     return _number(aval) if known is None else known[1]
 
@@ -499,7 +502,7 @@ def may_wait(a: Any) -> bool:
     """Whether an operation on this value, which is no number, may wait."""
     if type(a) is not array_type:
         return False
-    if not number_of(a.aval):
+    if not aval_number(a.aval):
         return False
     sharding = a.sharding
     if id(sharding) not in _plain and not _is_plain(sharding):

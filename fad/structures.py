@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = ["Structure", "Structures", "budget", "impatient"]
 
+REPEATS = 2  # times that something comes back before it is compiled
 ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled code has saved so far
 SHARE = 0.1  # and so much of the time since the process began to compile
 
@@ -20,14 +21,15 @@ class Budget:
 
     A compilation costs as much as hundreds of runs step by step. So the first may exceed the second by
     `ALLOWANCE` seconds and a small `SHARE` of the time that has passed, no more. And what is compiled has
-    come back more than ``repeats`` times. ``limited``: all this is so, unless a test wants it otherwise.
+    come back more than `REPEATS` times.
+
+    ``impatient``: not so for now, a test wants everything to be compiled as soon as its structure is known.
     """
 
-    __slots__ = ("began", "limited", "repeats", "saved", "spent")
+    __slots__ = ("began", "impatient", "saved", "spent")
 
     def __init__(self) -> None:
-        self.limited = True
-        self.repeats = 2
+        self.impatient = 0
         self.reset()
 
     def reset(self) -> None:
@@ -37,10 +39,12 @@ class Budget:
 
     def allows(self, count: int, hot: bool = False) -> bool:
         """Whether to compile what was seen ``count`` times, or is ``hot``: parts of it were."""
-        if count <= self.repeats and not hot:
+        if self.impatient:
+            return True
+        if count <= REPEATS and not hot:
             return False
         passed = time.monotonic() - self.began
-        return not self.limited or self.spent < self.saved + ALLOWANCE + SHARE * passed
+        return self.spent < self.saved + ALLOWANCE + SHARE * passed
 
 
 budget = Budget()
@@ -49,12 +53,16 @@ budget = Budget()
 @contextlib.contextmanager
 def impatient() -> Iterator[None]:
     """Compile everything as soon as its structure is known, in all threads: for tests."""
-    before = budget.limited, budget.repeats
-    budget.limited, budget.repeats = False, 0
+    with _patience:
+        budget.impatient += 1
     try:
         yield
     finally:
-        budget.limited, budget.repeats = before
+        with _patience:
+            budget.impatient -= 1
+
+
+_patience = threading.Lock()
 
 
 class Structure:

@@ -111,7 +111,7 @@ def _wait_at_first_sight() -> None:
 
     runs.Run._first = wait  # type: ignore[method-assign]
     # And what a transform's function does is one operation at first sight.
-    budget.limited, budget.repeats = False, 0
+    budget.impatient += 1
 
     def plan(self: Primitive, mask: Any, avals: Any) -> Any:
         try:

@@ -15,9 +15,10 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad import runs
+from fad import jaxapi, runs
 from fad.dispatch import settle_levels, state
 from fad.errors import GradientError
+from fad.structures import impatient
 from fad.tape import paths, scripts
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
@@ -1273,3 +1274,116 @@ def test_a_kept_value_that_the_pass_did_not_go_through_keeps_its_graph():
         (other * other).sum().backward()
         same(w.grad, 8.0 * W)
     assert hits() > 0
+
+
+def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch):
+    """The shape of the result is that of its own operand."""
+    w, other = fad.tensor(X, requires_grad=True), fad.tensor(jnp.ones(2), requires_grad=True)
+    wide = jnp.ones((3, 4))
+    known, armed = scripts._known_aval, []
+
+    def interrupted(value):
+        if armed and value is armed[0]:
+            armed.clear()
+            fnp.sin(other)  # as the garbage collector may run it
+        return known(value)
+
+    monkeypatch.setattr(scripts, "_known_aval", interrupted)
+
+    def step(a, again):
+        h = fnp.sin(w)
+        armed[:] = [a] if again else []
+        y = h * a
+        shape = y.shape
+        (g,) = fad.autograd.grad(fnp.sum(y), w)
+        return shape, g.array
+
+    with impatient():
+        for again in (False, True):
+            for _ in range(2 * TIMES):
+                for a in (X, wide):
+                    shape, g = step(a, again)
+                    assert shape == jnp.broadcast_shapes(a.shape, X.shape)
+                    same(g, jnp.cos(X) * (a if a.ndim == 1 else jnp.full(4, 3.0)))
+                fad.autograd.grad(fnp.sum(fnp.sin(other)), other)
+    assert hits() > 0
+
+
+def test_hooks_and_edges_of_leaves_whose_gradients_are_asked_for():
+    w = fad.tensor(X, requires_grad=True)
+
+    def step(inputs):
+        return fad.autograd.grad(fnp.sum(fnp.sin(w) * 2.0), inputs)[0]
+
+    for _ in range(3 * TIMES):
+        same(step(w), 2.0 * jnp.cos(X))
+    seen = hits()
+    assert seen > 0
+    edge = fad.autograd.create_gradient_edge(w)
+    same(step(edge), 2.0 * jnp.cos(X))
+    calls = []
+    handle = w.register_hook(lambda g: 3.0 * g)
+    same(step(w), 6.0 * jnp.cos(X))
+    handle.remove()
+    handle = edge.node.register_prehook(lambda gs: calls.append(gs))
+    same(step(w), 2.0 * jnp.cos(X))
+    handle.remove()
+    assert hits() == seen
+    same(step(w), 2.0 * jnp.cos(X))
+
+
+def test_steps_inside_of_transforms_whose_gradients_are_asked_for():
+    w = fad.tensor(X, requires_grad=True)
+
+    def inner(x):
+        (g,) = fad.autograd.grad(fnp.sum(fnp.sin(w) * 2.0), w)
+        return fnp.sum(g * x * x)
+
+    for _ in range(3 * TIMES):
+        same(fad.grad(inner)(X), 4.0 * jnp.cos(X) * X)
+        same(fad.vmap(inner)(jnp.stack([X, X]))[1], jnp.sum(2.0 * jnp.cos(X) * X * X))
+        fnp.sin(w)  # begun, and left open
+        same(fad.grad(inner)(X), 4.0 * jnp.cos(X) * X)
+
+
+def test_programs_for_the_top_level_are_not_run_under_traces():
+    """XLA's options hold for whole programs."""
+    f = fad.grad(cube)
+    with impatient():
+        for _ in range(TIMES):
+            expected = f(X).array if isinstance(f(X), fad.Tensor) else f(X)
+        constant = jax.jit(lambda y: jnp.sum(y) + jnp.sum(fad.to_jax(f)(X)))(X)
+        same(constant, jnp.sum(X) + jnp.sum(expected))
+        same(jax.jit(fad.to_jax(f))(X), expected)
+        same(jax.vmap(fad.to_jax(f))(jnp.stack([X, X]))[0], expected)
+        ones = jax.grad(lambda y: jnp.sum(y * fad.to_jax(f)(X)))(X)
+        same(ones, expected)
+        with jax.ensure_compile_time_eval():
+            same(f(X), expected)
+
+
+def test_a_version_of_xla_that_does_not_know_the_options(monkeypatch):
+    real = jax.jit
+
+    def refuses(f, **options):
+        if options.get("compiler_options"):
+            raise RuntimeError("No such compile option")
+        return real(f, **options)
+
+    jaxapi._options_of_small_programs.cache_clear()
+    monkeypatch.setattr(jax, "jit", refuses)
+    assert float(jaxapi.jit_of_small(lambda x: x + 1.0)(1.0)) == 2.0
+    monkeypatch.undo()
+    jaxapi._options_of_small_programs.cache_clear()
+    assert set(jaxapi._options_of_small_programs()) <= {"xla_cpu_scheduler_type"}
+
+
+def test_tables_of_avals_that_begin_anew(monkeypatch):
+    monkeypatch.setattr(runs, "_KNOWN", 3)
+    with impatient():
+        for _ in range(TIMES):
+            for n in range(1, 8):
+                x = jnp.ones((n,))
+                same(fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))(x), jnp.sin(x) + jnp.cos(x))
+    assert runs.aval_number(X.aval) == runs.aval_number((X + 1.0).aval) > 0
+    assert runs.aval_number(jnp.zeros(runs.LARGE + 1).aval) == 0

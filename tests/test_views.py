@@ -19,6 +19,7 @@ import fad
 import fad.lax as flax
 import fad.numpy as fnp
 from fad.errors import FadError, GradientError, LevelError
+from fad.indexing import parse_index
 
 X = jnp.arange(1.0, 7.0).reshape(2, 3)
 V = jnp.array([0.5, -1.0, 2.0])
@@ -26,6 +27,22 @@ V = jnp.array([0.5, -1.0, 2.0])
 
 def leaf(x):
     return fad.tensor(x, requires_grad=True)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3), (1,) * 5])
+def test_one_integer_as_an_index(shape):
+    """As in NumPy, also where it is a bool, and with the same form as in a tuple."""
+    a = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    x = fad.tensor(a)
+    for i in (*range(-3, 4), True, False):
+        try:
+            expected = a[i]
+        except IndexError:
+            with pytest.raises(IndexError):
+                x[i]
+            continue
+        np.testing.assert_array_equal(x[i].array, expected)
+        assert parse_index(x, i) == parse_index(x, (i,))
 
 
 # What is a view, and how a write to it comes back

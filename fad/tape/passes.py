@@ -86,7 +86,7 @@ def _of_script(
 ) -> tuple[list[Any], list[Any]] | None:
     """The leaves of a step that has only been written down, and their gradients, if that is known.
 
-    None if the step has to be recorded first; also, if all its leaves are not the ``inputs``.
+    None if the step has to be recorded first, or if ``inputs`` are given and are not exactly its leaves.
     """
     script = state.script
     if script is None or not tensors:
@@ -184,18 +184,17 @@ def _grad(
     materialize: bool,
 ) -> list[Any]:
     """`grad` of lists, once all options are decided."""
+    found = None
     if not keep and not create_graph and cotangents is None:
         found = _of_script(outputs, inputs)
-        if found is not None:
-            runs.end()
-            of = {id(leaf): g for leaf, g in zip(*found, strict=True)}
-            return [
-                _finish(k, x, of[id(x)], allow_unused, materialize) for k, x in enumerate(inputs)
-            ]
-    roots = roots_of(outputs, cotangents, create_graph, "autograd.grad()")
-    edges = edges_of(inputs, "autograd.grad()")
-    check_levels(outputs, inputs)
-    grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
+    if found is not None:
+        of = {id(leaf): g for leaf, g in zip(*found, strict=True)}
+        grads = [of[id(x)] for x in inputs]
+    else:
+        roots = roots_of(outputs, cotangents, create_graph, "autograd.grad()")
+        edges = edges_of(inputs, "autograd.grad()")
+        check_levels(outputs, inputs)
+        grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
     if not create_graph:
         runs.end()
     return [

@@ -68,7 +68,7 @@ class State:
 class Root(State):
     """The beginning of scripts for inputs with the same avals, and how many in a row came to nothing.
 
-    ``code`` is what its key has by `id`.
+    ``code`` is what its key has by `id`, kept alive so that the `id` stays its own.
     """
 
     __slots__ = ("begun", "code", "vain")
@@ -82,7 +82,7 @@ class Root(State):
     def rests(self) -> bool:
         """Whether this time nothing is written down: it is, once in 2, 4, 8... times after failures."""
         self.begun += 1
-        if budget.limited and self.begun & ((1 << min(self.vain >> 2, 8)) - 1):
+        if not budget.impatient and self.begun & ((1 << min(self.vain >> 2, 8)) - 1):
             return True
         self.vain += 1  # until it has come to something
         return False

@@ -53,7 +53,7 @@ from fad.dispatch import below, bodies, state, undisturbed
 from fad.graph import accumulator_of
 from fad.jaxapi import array_type, x64_enabled
 from fad.primitive import Primitive
-from fad.runs import number_of
+from fad.runs import aval_number
 from fad.structures import budget
 from fad.tape import paths
 from fad.tape.anomaly import mode as anomaly
@@ -79,7 +79,7 @@ def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | Non
             return None
         avals.append(aval)
     code = f.__code__ if type(f) is types.FunctionType else type(f)
-    root = root_of((settings, id(code), *map(number_of, avals)), code)
+    root = root_of((settings, id(code), *map(aval_number, avals)), code)
     if root.rests():
         return None
     script = level.script = Script(level, root, context, settings)
@@ -141,7 +141,7 @@ def _known_aval(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return None
     aval = value._level.aval(value)
-    if not number_of(aval):
+    if not aval_number(aval):
         return None
     while type(value) is Tensor and value._level.alive:
         if _is_blank(value):
@@ -153,7 +153,8 @@ def _known_aval(value: Any) -> Any:
 # What a script has met: the argument, its value one level down, its aval, and its version then.
 _Operand = tuple[Any, Any, Any, int]
 
-_NEW = 1 << 40  # in keys, what is as large stands for the aval of a new operand
+# In keys, before the place of a new operand: this, + 2 * the number of its aval, + whether it is tracked.
+_NEW = 1 << 40
 
 
 class Script:
@@ -245,6 +246,7 @@ class Script:
         )
 
     def _write(self, op: Primitive, args: Sequence[Any]) -> Any:
+        before = self.state
         places, met = self.places, self.met
         key: list[Any] = [op]
         for a in args:
@@ -254,10 +256,11 @@ class Script:
                 place = self._take(a)
                 if place is None or self.done:
                     return None
-                if len(met) > count:
-                    key.append(_NEW + 2 * number_of(met[count][2]) + self._tracks(a))
+                if ~place >= count:
+                    key.append(_NEW + 2 * aval_number(met[~place][2]) + self._tracks(a))
             key.append(place)
-        before = self.state
+        if self.state is not before:
+            return None  # a finalizer has written or read something
         at = tuple(key)
         step = before.next.get(at)
         if step is None:
@@ -272,7 +275,7 @@ class Script:
             pairs = enumerate(zip(step.avals, step.tracked))
             out = outs = tuple([blank_tensor(level, a, self, t, k) for k, (a, t) in pairs])
         if self.done or self.state is not before or len(cells) != before.size:
-            return None  # an interrupt, or a finalizer that has written or read something
+            return None  # an interrupt, or a finalizer
         for t in outs:
             cells.append(t)
             places[id(t)] = len(cells) - 1

@@ -106,24 +106,20 @@ def glance_of(program: Program, call: int) -> str | None:
 CALLS = 8
 
 
-class _Watched:
-    """A function, with something that looks at its results before they are returned."""
+class _Watch:
+    """What looks at results in the middle: the name of a glance, or "keep" for those that are kept."""
 
-    def __init__(self, f: Callable[..., Any]) -> None:
-        self.f = f
+    def __init__(self) -> None:
         self.glance: str | None = None
         self.kept: list[Any] = []
 
-    def __call__(self, *args: Any) -> Any:
-        out = self.f(*args)
-        self.look(out)
-        return out
-
-    def look(self, out: Any) -> None:
+    def look(self, out: Any) -> Any:
+        """``out``, looked at."""
         if self.glance == "keep":
             self.kept.append(out)
         elif self.glance is not None:
             GLANCES[self.glance]([v for v in leaves_of(out) if isinstance(v, Tensor)])
+        return out
 
 
 # Under these the function gets other values than those of the call, or traced ones.
@@ -156,22 +152,22 @@ def check_again(program: Program, names: Sequence[str] = ()) -> bool:
         return False
     program = in_32_bits(program)
     inside = program.run(IN_JAX, *program.inputs())
-    watched = _Watched(functools.partial(program.run, IN_FAD))
-    f = apply_stack(IN_FAD, watched, names)
+    watch = _Watch()
+    f = apply_stack(IN_FAD, lambda x, n: watch.look(program.run(IN_FAD, x, n)), names)
     with impatient():
         for call in range(CALLS):
-            watched.glance = glance_of(program, call)
+            watch.glance = glance_of(program, call)
             try:
                 got = f(*program.inputs())
             except GradientError as error:
                 if _is_overwritten(program, error):
                     return False
                 raise
-            _same(got, expected, call, watched.glance)
+            _same(got, expected, call, watch.glance)
             if not BATCHED & set(names):
-                for kept in watched.kept:
+                for kept in watch.kept:
                     _same(trees.map_leaves(_alone, kept), inside, call, "kept")
-            watched.kept.clear()
+            watch.kept.clear()
     return True
 
 
@@ -204,7 +200,7 @@ def check_training(program: Program) -> bool:
     if got is None:
         return False
     for step, (a, b) in enumerate(zip(got, expected, strict=True)):
-        _same(a, b, step, glance_of(program, step))
+        _same(a, b, step, glance_of(program, step % CALLS))
     return True
 
 
@@ -212,11 +208,9 @@ STEPS = 10
 RATE = 0.01
 
 
-def _loss(program: Program, lib: Library, leaves: Any, n: Any, watched: Any = None) -> Any:
+def _loss(program: Program, lib: Library, leaves: Any, n: Any, watch: _Watch | None = None) -> Any:
     out = program.run(lib, leaves, n)
-    if watched is not None:
-        watched.look(out)
-    return weigh(lib, out)
+    return weigh(lib, out if watch is None else watch.look(out))
 
 
 def _trained_by_jax(program: Program) -> Any:
@@ -237,17 +231,17 @@ def _trained(program: Program) -> Any:
     x, n = program.inputs()
     leaves = [asarray(v).clone().requires_grad_() for v in leaves_of(x)]
     update = UPDATES[program.seed % len(UPDATES)]
-    watched = _Watched(lambda out: out)
+    watch = _Watch()
     found = []
     for k in range(STEPS):
-        watched.glance = glance_of(program, k % CALLS)
-        total = _loss(program, IN_FAD, leaves, n, watched)
+        watch.glance = glance_of(program, k % CALLS)
+        total = _loss(program, IN_FAD, leaves, n, watch)
         if not isinstance(total, Tensor) or not total.requires_grad:
             return None
         leaves = update(total, leaves)
         found.append([total.detach(), *[v.detach().clone() for v in leaves]])
         if k == STEPS - 1:
-            assert all(map(repr, leaves_of(watched.kept)))
+            assert all(map(repr, leaves_of(watch.kept)))
     return found
 
 
