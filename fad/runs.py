@@ -41,7 +41,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from sys import getrefcount
 from typing import Any
 
 import jax
@@ -54,7 +53,7 @@ from fad.errors import LevelError
 from fad.fusion import fuse, step_by_step
 from fad.jaxapi import array_type, is_committed
 from fad.primitive import Primitive
-from fad.structures import Structures, budget
+from fad.structures import Structures, budget, held
 from fad.tensor import Pending, Tensor, settled
 
 __all__ = [
@@ -353,16 +352,16 @@ class Run:
 
     def _compute(self) -> None:
         cells = self.cells
-        held = _held(cells)
+        in_use = held(cells)
         changed = jaxapi.trace_context() != self.context  # for good, by jax.config.update
-        values: Any = () if not any(held) else None
+        values: Any = () if not any(in_use) else None
         if values is None and len(self.steps) > 1 and not changed and not jaxapi.checks_numbers():
-            values = self._compiled(held)
+            values = self._compiled(in_use)
         if values is None:
             every = step_by_step(self.steps, self.operands)
-            values = [v for v, h in zip(every, held, strict=True) if h]
+            values = [v for v, h in zip(every, in_use, strict=True) if h]
         for c, value in zip(
-            [c for c, h in zip(cells, held, strict=True) if h], values, strict=True
+            [c for c, h in zip(cells, in_use, strict=True) if h], values, strict=True
         ):
             if changed:
                 check_dtype(value, c.aval)
@@ -371,10 +370,10 @@ class Run:
         # Nothing here is needed any more, and cells that nobody holds refer back to the run.
         self.cells, self.steps, self.operands, self.scalars = [], [], [], []
 
-    def _compiled(self, held: tuple[bool, ...]) -> list[Any] | None:
-        """The outputs that are held, from one compiled program; None if there is none."""
+    def _compiled(self, in_use: tuple[bool, ...]) -> list[Any] | None:
+        """The outputs that are in use, from one compiled program; None if there is none."""
         steps, operands = self.steps, self.operands
-        entry = _structures.seen((self.settings, tuple(steps), held, tuple(self.avals)))
+        entry = _structures.seen((self.settings, tuple(steps), in_use, tuple(self.avals)))
         found: list[Any]
         if entry.program is not None:
             _structures.ran(SAVED_PER_STEP * len(steps))
@@ -383,7 +382,7 @@ class Run:
         if entry.refused or not budget.allows(entry.count, self.hot):
             return None
         began = time.perf_counter()
-        compiled = fuse(steps, held)
+        compiled = fuse(steps, in_use)
         try:
             found = compiled(*operands)
         except Exception:  # whatever it is, running the steps one by one raises it, or does without
@@ -435,16 +434,6 @@ def stop() -> None:
         state.run = None
 
 
-def _held(cells: Sequence[Pending]) -> tuple[bool, ...]:
-    """Which of the cells somebody holds, besides the run itself."""
-    return tuple([count > _ALONE for count in _references(cells)])
-
-
-def _references(cells: Sequence[Any]) -> list[int]:
-    return [getrefcount(c) for c in cells]
-
-
-_ALONE = _references([object()])[0]
 _usual: set[Any] = set()
 _plain: dict[int, Any] = {}  # shardings equal to those, by `id`: they compare slowly
 _numbered: dict[int, tuple[Any, int]] = {}  # avals and their numbers, by `id` too

@@ -1,4 +1,4 @@
-"""Structures that come back: what is remembered of each, and how much time compiling them may take."""
+"""Structures that come back: what is remembered, what compiling may cost, and which values are in use."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import collections
 import contextlib
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
+from sys import getrefcount
 from typing import Any
 
-__all__ = ["Structure", "Structures", "budget", "impatient"]
+__all__ = ["Structure", "Structures", "budget", "held", "impatient"]
 
 REPEATS = 2  # times that something comes back before it is compiled
 ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled code has saved so far
@@ -119,3 +120,15 @@ class Structures:
         with self._lock:
             self._found.clear()
             self._hits = 0
+
+
+def held(values: Sequence[Any]) -> tuple[bool, ...]:
+    """Which of the values somebody holds, besides the one list or tuple that they are in."""
+    return tuple([count > _ALONE for count in _references(values)])
+
+
+def _references(values: Sequence[Any]) -> list[int]:
+    return [getrefcount(v) for v in values]
+
+
+_ALONE = _references([object()])[0]

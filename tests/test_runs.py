@@ -108,8 +108,8 @@ def test_the_cache_is_looked_at_and_cleared_in_one_place():
 
 def test_only_what_is_held_is_computed(monkeypatch):
     held = []
-    whole = runs._held
-    monkeypatch.setattr(runs, "_held", lambda cells: held.append(whole(cells)) or held[-1])
+    whole = runs.held
+    monkeypatch.setattr(runs, "held", lambda cells: held.append(whole(cells)) or held[-1])
     for _ in range(TIMES):
         derivative(X)
     assert len(held[-1]) > 12  # every operation and its tangent

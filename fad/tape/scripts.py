@@ -40,7 +40,6 @@ import time
 import types
 import weakref
 from collections.abc import Sequence
-from sys import getrefcount
 from typing import Any
 
 import jax
@@ -54,7 +53,7 @@ from fad.graph import accumulator_of
 from fad.jaxapi import array_type, x64_enabled
 from fad.primitive import Primitive
 from fad.runs import aval_number
-from fad.structures import budget
+from fad.structures import budget, held
 from fad.tape import paths
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.paths import End, Pull, Root, State, grow, passed_of, program_of, root_of
@@ -474,7 +473,7 @@ class Script:
         self.level.script = None
         if self.done:
             return
-        if any(_held(self.cells)):
+        if any(held(self.cells)):
             self.play()
         else:
             self.done = True
@@ -506,17 +505,17 @@ class Script:
             if not all([_is_untouched(self.met[k][0]) for k in inputs]):
                 return None
             outs.clear()
-            held = {k for k, h in enumerate(_held(self.cells)) if h}
+            kept = {k for k, h in enumerate(held(self.cells)) if h}
             outs += [self.cells[k] for k in ends]
             if values:
-                held.update(ends)
-            known = self._known(ends, sorted(held), inputs, pull, asked)
+                kept.update(ends)
+            known = self._known(ends, sorted(kept), inputs, pull, asked)
             if known is None:
                 return None
             end, found = known
             self.root.vain = 0
             paths.tree.hits += 1
-            for k, value in zip(sorted(held), found[1], strict=True):
+            for k, value in zip(sorted(kept), found[1], strict=True):
                 cell = self.cells[k]
                 cell._value = value
                 if cell._requires_grad:
@@ -615,15 +614,3 @@ def _is_untouched(variable: Tensor) -> bool:
     if node is not None and (node.extra is not None or variable._level is not ROOT):
         return False
     return variable._level is ROOT or not meta.storage.version
-
-
-def _held(cells: Sequence[Tensor]) -> list[bool]:
-    """Which of the cells somebody holds, besides the script."""
-    return [count > _ALONE for count in _references(cells)]
-
-
-def _references(cells: Sequence[Any]) -> list[int]:
-    return [getrefcount(c) for c in cells]
-
-
-_ALONE = _references([object()])[0]
