@@ -64,6 +64,7 @@ __all__ = [
     "check_dtype",
     "clear_cache",
     "elsewhere",
+    "is_plain",
     "may_wait",
     "settings_number",
 ]
@@ -442,8 +443,10 @@ _next_number = itertools.count(1)
 _KNOWN = 4096  # of each
 
 
-def _is_plain(sharding: Any) -> bool:
+def is_plain(sharding: Any) -> bool:
     """Whether arrays with this sharding are where JAX puts arrays by default."""
+    if id(sharding) in _plain:
+        return True
     if sharding not in _usual:
         if jaxapi.is_tracing() or sharding != jax.device_put(np.float32(0)).sharding:
             return False
@@ -493,8 +496,7 @@ def may_wait(a: Any) -> bool:
         return False
     if not aval_number(a.aval):
         return False
-    sharding = a.sharding
-    if id(sharding) not in _plain and not _is_plain(sharding):
+    if not is_plain(a.sharding):
         return False
     return not (
         is_committed(a) and _several_devices()

@@ -68,15 +68,18 @@ _patience = threading.Lock()
 
 class Structure:
     """What is known of one structure: how often it was seen, what was compiled for it (``program``, and
-    ``wanted``, which of its results are asked for), or that it cannot be compiled.
+    ``wanted``, which of its results are asked for), or that it cannot be compiled. ``large`` are the shapes
+    and dtypes of its large results, and ``donating`` the programs that are given operands for them.
     """
 
-    __slots__ = ("count", "program", "refused", "wanted")
+    __slots__ = ("count", "donating", "large", "program", "refused", "wanted")
 
     def __init__(self) -> None:
         self.count = 0
         self.program: Any = None
         self.wanted: tuple[int | None, ...] = ()
+        self.large: tuple[Any, ...] = ()
+        self.donating: list[Any] = []
         self.refused = False
 
 

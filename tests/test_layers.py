@@ -51,6 +51,7 @@ LAYERS = [
     "tape.building",
     "tape.nodes",
     "tape.step",
+    "tape.donation",
     "tape.compiled",
     "levels",
     "tape.engine",

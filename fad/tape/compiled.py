@@ -15,6 +15,7 @@ Inside of a transform the pass waits with the operations before it, and is compi
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Container, Sequence
 from typing import Any, Self
@@ -25,6 +26,7 @@ from fad.graph import AccumulateGrad, Node
 from fad.primitive import Primitive
 from fad.structures import Structure, Structures, budget
 from fad.tape import paths, scripts
+from fad.tape.donation import large_gradients, may_donate, run_donating
 from fad.tape.record import ROOT, PrimitiveNode
 from fad.tape.saved import versions_of
 
@@ -101,7 +103,7 @@ def clear_cache() -> None:
 class Pass:
     """A backward pass that is ready to run as one call."""
 
-    __slots__ = ("captures", "entry", "fresh", "operands", "order")
+    __slots__ = ("captures", "entry", "fresh", "operands", "order", "released")
 
     def __init__(
         self, entry: Structure, order: list[Node], captures: Any, operands: list[Any], fresh: bool
@@ -111,27 +113,41 @@ class Pass:
         self.captures = captures
         self.operands = operands
         self.fresh = fresh
+        self.released = False
 
-    def run(self) -> list[Any] | None:
-        """Gradients for the captures; None if the pass cannot be compiled after all."""
+    def run(self, frees: bool) -> list[Any] | None:
+        """Gradients for the captures; None if the pass cannot be compiled after all.
+
+        ``frees``: its nodes let go of what they have saved when it has run.
+        """
         entry = self.entry
-        primitive = entry.program
-        if primitive is None:
+        if entry.program is None:
             return None
+        call = functools.partial(below, entry.program)
+        if frees and entry.large and may_donate(self.operands):
+            call = functools.partial(run_donating, entry, self.fresh, self.release)
         if self.fresh:
             started = time.perf_counter()
             try:
-                out = below(primitive, self.operands)
+                out = call(self.operands)
             except Exception:  # rules of users run here: node by node, their error names its place
+                if self.released:
+                    raise
                 entry.program, entry.refused = None, True
                 return None
             finally:
                 budget.spent += time.perf_counter() - started
         else:
             _structures.ran(SAVED_PER_NODE * len(self.order))
-            out = below(primitive, self.operands)
+            out = call(self.operands)
         outs = out if type(out) is tuple else (out,)
         return [None if k is None else outs[k] for k in entry.wanted]
+
+    def release(self) -> None:
+        """Free the graph."""
+        self.released = True
+        for node in self.order:
+            node.release_variables()
 
     def remember_start(self) -> None:
         """Note the operation with which the graph began: if it is the tape's, so do more like it."""
@@ -292,6 +308,7 @@ def _build(
         wanted.append(count if hit else None)
         count += hit
     entry.wanted = tuple(wanted)
+    entry.large = large_gradients(captures, wanted)
     if count == 0:
         entry.refused = True
         return

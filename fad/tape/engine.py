@@ -102,7 +102,7 @@ def run(
     if not create_graph and not anomaly.watch:
         ends = captures if targets is None else [(n, 0) for n in dict.fromkeys(targets)]
         found = compiled.prepare(roots, ends)
-        grads = None if found is None else found.run()
+        grads = None if found is None else found.run(not keep_graph)
         if found is not None and grads is not None:
             return _finish_compiled(found, grads, captures is None, keep_graph)
     outer = running.task
@@ -137,8 +137,7 @@ def _finish_compiled(
 ) -> list[Any]:
     """What is left to do after a pass that ran as one call."""
     if not keep_graph:
-        for node in found.order:
-            node.release_variables()
+        found.release()
         found.remember_start()
     if not to_leaves:
         return grads

@@ -1,0 +1,139 @@
+"""Large gradients take the memory of what a backward pass frees.
+
+NOTE [donation]
+
+A compiled pass is one program, and what it reads lives until it ends, where node by node each value would
+be let go of once it was used. So its peak of memory would be higher by its results. But XLA can write a
+result into the memory of an operand that was given away. So where a pass frees its graph and has large
+results, the nodes let go of what they have saved before it runs, not after. What nobody refers to then but
+the pass itself is given away, for a result of the same shape and dtype.
+
+Several arrays of JAX may share their memory (`jax.device_put` to where a value lies already, parts of an
+array): so it is counted which of all living arrays lie where. NumPy's views of an array are references that
+XLA knows of: it copies then.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad import jaxapi, runs
+from fad.avals import SCALARS, with_constants
+from fad.graph import Node
+from fad.jaxapi import array_type
+from fad.structures import Structure, budget, held
+from fad.tensor import Pending, settled
+
+__all__ = ["Large", "large_gradients", "may_donate", "run_donating"]
+
+LARGE = 1 << 20  # elements of a result: for smaller ones it is not worth the look at all arrays
+PATTERNS = 4  # programs for one structure, by which operands they are given
+
+Large = tuple[tuple[int, ...], Any]  # shape and dtype
+
+
+def large_gradients(
+    captures: Sequence[tuple[Node, int]], wanted: Sequence[int | None]
+) -> tuple[Large, ...]:
+    """Of which shapes and dtypes the large gradients are that reach ``captures``."""
+    found = []
+    for (node, nr), at in zip(captures, wanted, strict=True):
+        if at is not None:
+            m = node.metadata_of_inputs()[nr]
+            if math.prod(m.shape) >= LARGE:
+                found.append((tuple(m.shape), m.dtype))
+    return tuple(found)
+
+
+def may_donate(operands: Sequence[Any]) -> bool:
+    """Whether a pass is at the bottom, of arrays where JAX puts them by default."""
+    if not jaxapi.at_top_level() or jaxapi.checks_numbers():
+        return False
+    for v in operands:
+        if type(v) is array_type:
+            if not runs.is_plain(v.sharding):
+                return False
+        elif type(v) is not Pending and type(v) not in SCALARS:
+            return False
+    return True
+
+
+def run_donating(
+    entry: Structure, fresh: bool, release: Callable[[], None], operands: list[Any]
+) -> Any:
+    """The results of a pass; ``operands`` is emptied, after ``release`` has freed its graph.
+
+    One that is ``fresh`` is traced before: whatever that raises, nothing has been released then.
+    """
+    places: dict[int, int] = {}
+    values: list[Any] = []
+    index = []
+    for v in with_constants(list(map(settled, operands))):
+        index.append(places.setdefault(id(v), len(values)))
+        if index[-1] == len(values):
+            values.append(v)
+        del v
+    flat, key = entry.program.flat, tuple(index)
+
+    def program(*values: Any) -> Any:
+        return flat(*[values[k] for k in key])
+
+    if fresh:
+        jax.eval_shape(program, *values)
+    release()
+    operands.clear()
+    alone = _alone(entry.large, values)
+    wanted = _donors(entry.large, values, alone)
+    best, call = 0, None
+    for given, known, made in entry.donating:
+        if known == key and alone.issuperset(given) and len(given) > best:
+            best, call = len(given), made
+    if best < len(wanted) and len(entry.donating) < PATTERNS and budget.allows(entry.count):
+        call = jax.jit(program, donate_argnums=wanted)
+        entry.donating.append((wanted, key, call))
+        began = time.perf_counter()
+        out = call(*values)
+        budget.spent += time.perf_counter() - began
+        return out
+    return entry.program.call(*[values[k] for k in key]) if call is None else call(*values)
+
+
+def _alone(large: Sequence[Large], values: list[Any]) -> set[int]:
+    """Numbers of the values that nobody else refers to, and that large results may be written into."""
+    found = set()
+    for k, in_use in enumerate(held(values)):
+        v = values[k]
+        if not in_use and type(v) is array_type and (v.shape, v.dtype) in large:
+            found.add(k)
+    if not found:
+        return found
+    used = collections.Counter(map(_address, jax.live_arrays()))
+    return {
+        k for k in found if used[_address(values[k])] == 1 and runs.is_plain(values[k].sharding)
+    }
+
+
+def _address(a: Any) -> int | None:
+    """Where a whole array lies; None for parts in several places, and for what has been deleted."""
+    if a.is_deleted() or len(a.sharding.device_set) > 1:
+        return None
+    address: int = a.unsafe_buffer_pointer()
+    return address
+
+
+def _donors(large: Sequence[Large], values: Sequence[Any], alone: set[int]) -> tuple[int, ...]:
+    """Numbers of the values to give away: for each large result the first that fits, if any."""
+    left = list(large)
+    found = []
+    for k in sorted(alone):
+        kind = (values[k].shape, values[k].dtype)
+        if kind in left:
+            left.remove(kind)
+            found.append(k)
+    return tuple(found)
