@@ -77,6 +77,13 @@ def test_every_kind_of_step_has_a_form_of_32_bits() -> None:
             assert "64" not in str(step.options[narrow[2]].get("to"))
 
 
+def test_what_rounding_changes_too_much_is_not_compared() -> None:
+    """Steps of gradient descent that amplify a change in the seventh digit to one in the first."""
+    steps = (("jvp_function", (0, 0), 0), ("vjp_function", (1, 0), 0))
+    for dtype in ("float32", "float64"):
+        assert not check_training(Program((((2, 2), dtype),), (), steps, (2,), 0))
+
+
 SMOOTH = Program(
     floats=(((2, 3), "float64"), ((3,), "float64")),
     others=(),
