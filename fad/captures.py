@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fad.graph import alias
-from fad.tensor import Tensor
+from fad.tensor import Tensor, version_of
 
 __all__ = ["Captures"]
 
@@ -20,7 +20,7 @@ class Captures:
 
     def position(self, x: Tensor) -> int:
         """The number of ``x``, as it is now."""
-        key = (id(x), _version(x))
+        key = (id(x), version_of(x))
         at = self._index.get(key)
         if at is None:
             at = self._index[key] = len(self._met)
@@ -32,10 +32,6 @@ class Captures:
     def tensors(self) -> list[Tensor]:
         """The Tensors; what was changed in place since is there as it was."""
         return [
-            x if version == _version(x) else then
+            x if version == version_of(x) else then
             for x, then, (_, version) in zip(self._met, self._then, self._index, strict=True)
         ]
-
-
-def _version(x: Tensor) -> int:
-    return 0 if x.meta is None else x.meta.storage.version

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from fad.errors import GradientError, describe
 from fad.jaxapi import array_type
 from fad.levels import BatchLevel, marker_of
 from fad.primitive import Primitive
-from fad.runs import give_away
+from fad.runs import aval_number, give_away
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
 from fad.staging import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
@@ -94,7 +93,8 @@ class Compiled:
         self._name = getattr(f, "__name__", "jit")
         self._arguments = arguments
         self._entries = Cache()
-        self._direct: dict[Any, tuple[Callable[..., Any], trees.PyTreeDef, Any]] = {}
+        # Programs, structures of several results, JAX's settings
+        self._direct: dict[Any, tuple[Callable[..., Any], trees.PyTreeDef | None, Any]] = {}
         self._explains = explain
 
     def __repr__(self) -> str:
@@ -111,10 +111,9 @@ class Compiled:
             if direct is not None and direct[2] == jaxapi.trace_context():
                 call, structure, _ = direct
                 out = call(*values)
-                if structure == trees.LEAF:
-                    out = out[0] if type(out) is tuple else out
-                    return new_tensor(out, ROOT) if tensors else out
-                outs = list(out) if type(out) is tuple else [out]
+                if structure is None:
+                    return new_tensor(out[0], ROOT) if tensors else out[0]
+                outs = list(out)
                 if tensors:
                     outs = [new_tensor(o, ROOT) for o in outs]
                 return trees.unflatten(structure, outs)
@@ -148,7 +147,8 @@ class Compiled:
         elif bare is not None and not self._arguments.declared and entry.is_pure:
             if len(self._direct) >= _DIRECT:
                 self._direct.clear()
-            self._direct[bare[1]] = entry.primitive.call, entry.structure, jaxapi.trace_context()
+            structure = None if entry.structure == trees.LEAF else entry.structure
+            self._direct[bare[1]] = entry.primitive.call, structure, jaxapi.trace_context()
         return trees.unflatten(entry.structure, outs)
 
     def _trace(
@@ -357,13 +357,9 @@ def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
                 return None
             a = a.value
         values.append(a)
-    key = (
-        modes("blocked", -1), modes("floor", -1), bool(modes("saved_hooks")), *map(_aval, values),
-    )  # fmt: skip
+    grad_mode = modes("blocked", -1), modes("floor", -1), bool(modes("saved_hooks"))
+    key = (*grad_mode, *[aval_number(v.aval) for v in values])
     return values, key, tensors
-
-
-_aval = operator.attrgetter("aval")
 
 
 def _surroundings() -> tuple[Any, ...]:

@@ -235,27 +235,29 @@ def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, b
     return closed if again else None, type(shape) is not tuple
 
 
-def program_of(values: Sequence[Any]) -> Any:
-    """The trace that writes down what is done with ``values``, some of which are tracers.
+def stand_in(aval: Any) -> Any:
+    """A tracer in place of a value that is not known yet.
 
-    None if what is at work does not only write down, or if the values are not all of its program.
+    It is an input of a program that nobody writes, so every trace that meets it takes it for a constant.
     """
+    if not isinstance(aval, shaped_array):
+        aval = shaped_array(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+    return _partial_eval.DynamicJaxprTrace(None).new_arg(aval, _source_info.current())
+
+
+def current_program() -> Any:
+    """The trace at work, if all that it does is to write down; else None."""
     trace = _core.trace_ctx.trace
-    if type(trace) is not _partial_eval.DynamicJaxprTrace:
-        return None
-    for v in values:
-        if isinstance(v, jax.core.Tracer) and v._trace is not trace:
-            return None
-    return trace
+    return trace if type(trace) is _partial_eval.DynamicJaxprTrace else None
 
 
 def write_equations(trace: Any, closed: Any, values: Sequence[Any]) -> list[Any]:
-    """Write a jaxpr, on ``values``, into the program that `program_of` found."""
+    """Write a jaxpr, on ``values``, into the program that `current_program` found."""
     source = _source_info.current()
     tracers: list[Any] = [
-        v
-        if isinstance(v, jax.core.Tracer)
-        else trace.to_jaxpr_tracer(_dtypes.canonicalize_value(v), source)
+        trace.to_jaxpr_tracer(
+            v if isinstance(v, jax.core.Tracer) else _dtypes.canonicalize_value(v), source
+        )
         for v in values
     ]
     written: list[Any] = _partial_eval.inline_jaxpr_into_trace(
@@ -331,7 +333,7 @@ def bind_jaxpr(closed: Any) -> Any:
     opened = ClosedJaxpr(jaxpr, ())
 
     def run(*values: Any) -> Any:
-        trace = program_of(values)
+        trace = current_program()
         if trace is not None:
             return write_equations(trace, opened, values)
         env = dict(zip(jaxpr.invars, values, strict=True))

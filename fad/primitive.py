@@ -142,7 +142,7 @@ class Primitive:
 
         ``self.call`` does so as well, after it has looked for them in the tables of `jax.jit`.
         """
-        trace = jaxapi.program_of(values)
+        trace = jaxapi.current_program()
         if trace is not None and self.jit and not self.collective and not self.positions:
             kinds = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
             key = (jaxapi.trace_context(), *kinds)

@@ -458,7 +458,7 @@ def is_plain(sharding: Any) -> bool:
 
 
 def aval_number(aval: Any) -> int:
-    """A number for the aval of a small array; 0 for that of a large one.
+    """A number for the aval of an array: negative for a large one.
 
     It is the same for equal ones, until there are so many that the tables begin anew. None comes back then.
     """
@@ -470,8 +470,8 @@ def _number(aval: Any) -> int:
     for table in (_numbered, _numbers):
         if len(table) >= _KNOWN:
             table.clear()
-    small = aval.size <= LARGE
-    number = _numbers.setdefault(aval, next(_next_number)) if small else 0
+    sign = 1 if aval.size <= LARGE else -1
+    number = _numbers.setdefault(aval, sign * next(_next_number))
     _numbered[id(aval)] = (aval, number)
     return number
 
@@ -494,7 +494,7 @@ def may_wait(a: Any) -> bool:
     """Whether an operation on this value, which is no number, may wait."""
     if type(a) is not array_type:
         return False
-    if not aval_number(a.aval):
+    if aval_number(a.aval) < 0:
         return False
     if not is_plain(a.sharding):
         return False

@@ -9,9 +9,9 @@ that Tensor is *captured*: it becomes one more input of the staged call. The who
 to a jaxpr, made a Primitive, and bound on captures and operands, and so it is differentiated,
 batched and recorded like any other.
 
-Captures are known only after the body has run. A first trace finds them, with zeros in their place;
-if there are any, a second trace has them as inputs. A body that computes with captures alone makes
-new Tensors each time it runs, so they are matched by the order in which they are met.
+Captures are known only after the body has run. While it does, a tracer that belongs to no program stands in
+for each (`jaxapi.stand_in`); it turns up among the constants of the jaxpr, and there gives its place to the
+Tensor. What was captured and not used is not there.
 
 NOTE [what compiled code follows]
 
@@ -35,14 +35,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
 from fad.avals import aval_of, struct_of
 from fad.captures import Captures
 from fad.dispatch import bind, body_of, map_tensors, outlived, state
-from fad.errors import LevelError, StructureError, describe
+from fad.errors import LevelError, describe
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
 from fad.tape.record import ROOT, RecordingLevel
@@ -55,21 +54,23 @@ class StagedLevel(RecordingLevel):
     """The level of a body that is being traced: ``value`` is a JAX tracer or array.
 
     Arguments:
-        inputs: tracers for the captures known so far, None while they are being looked for.
+        operands: what the staged call is given.
         outer: the JAX trace around the staged call, where values of outer levels are computed with.
+
+    ``stand_ins`` are in the body what ``captures`` are outside.
     """
 
-    __slots__ = ("captures", "inputs", "operands", "outer", "trace")
+    __slots__ = ("captures", "operands", "outer", "stand_ins", "trace")
 
     kind = "staged"
     waits = False
 
-    def __init__(self, inputs: Sequence[Any] | None, operands: Sequence[Any], outer: Any) -> None:
+    def __init__(self, operands: Sequence[Any], outer: Any) -> None:
         super().__init__()
-        self.inputs = inputs
         self.outer = outer
         self.operands = operands
         self.captures = Captures()
+        self.stand_ins: list[Any] = []
         self.trace: Any = None
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
@@ -121,25 +122,9 @@ class StagedLevel(RecordingLevel):
     def capture(self, x: Tensor) -> Any:
         """Make a Tensor from outside an input of the staged call."""
         at = self.captures.position(x)
-        aval = x.aval
-        if self.inputs is None:
-            if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
-                return jax.random.wrap_key_data(
-                    jnp.zeros((*aval.shape, *_key_shape(aval.dtype)), np.uint32),
-                    impl=aval.dtype._impl.name,
-                )
-            return jnp.zeros(aval.shape, aval.dtype)
-        if at >= len(self.inputs) or aval_of(self.inputs[at]).shape != aval.shape:
-            raise StructureError(
-                "a staged body (of scan, cond, while_loop, ...) captured other Tensors in its second "
-                "trace than in its first: it must do the same each time it runs"
-            )
-        return self.inputs[at]
-
-
-def _key_shape(dtype: Any) -> tuple[int, ...]:
-    shape: tuple[int, ...] = dtype._impl.key_shape
-    return shape
+        if at == len(self.stand_ins):
+            self.stand_ins.append(jaxapi.stand_in(x.aval))
+        return self.stand_ins[at]
 
 
 def stage(
@@ -160,33 +145,20 @@ def stage(
         for level in state.levels
         if isinstance(level, BatchLevel) and level.axis_name is not None
     ]
-    captures: list[Any] = []
-    found: dict[str, Any] = {}
-    outer = jaxapi.current_trace()
+    level = StagedLevel(operands, jaxapi.current_trace())
+    structure: list[trees.PyTreeDef] = []
 
-    def traced(inputs: Sequence[Any] | None, *leaves: Any) -> list[Any]:
-        level = StagedLevel(inputs, operands, outer)
+    def traced(*leaves: Any) -> list[Any]:
         with level, body_of(level) if kept else contextlib.nullcontext():
-            leaves_out, found["structure"] = trees.flatten(run(level, *leaves))
-            result = [level.lower(x) for x in leaves_out]
-        found["captures"] = level.captures.tensors
-        return result
+            outs, found = trees.flatten(run(level, *leaves))
+            structure.append(found)
+            return [level.lower(x) for x in outs]
 
-    closed = jax.make_jaxpr(lambda *leaves: traced(None, *leaves), axis_env=names or None)(*structs)
-    if found["captures"]:
-        captures = found["captures"]
-        count = len(captures)
-        closed = jax.make_jaxpr(
-            lambda *leaves: traced(leaves[:count], *leaves[count:]), axis_env=names or None
-        )(*[struct_of(aval_of(c)) for c in captures], *structs)
-        captures = found["captures"]
-        if len(captures) != count:
-            raise StructureError(
-                f"a staged body captured {count} Tensors in its first trace and {len(captures)} in its "
-                "second: it must do the same each time it runs"
-            )
+    closed = jax.make_jaxpr(traced, axis_env=names or None)(*structs)
+    captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
+    consts = [captured.get(id(c), c) for c in closed.consts]
     primitive = _primitive_for(closed, getattr(run, "name", "staged"), bool(names))
-    return primitive, [*closed.consts, *captures, *operands], found["structure"]
+    return primitive, [*consts, *operands], structure[0]
 
 
 _CACHED = 512

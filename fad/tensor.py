@@ -21,6 +21,7 @@ __all__ = [
     "bottom",
     "new_tensor",
     "settled",
+    "version_of",
 ]
 
 
@@ -383,6 +384,11 @@ class Pending(Tensor):
 def settled(x: Any) -> Any:
     """``x`` itself, or the array of a value that waits."""
     return x.value if type(x) is Pending else x
+
+
+def version_of(t: Tensor) -> int:
+    """How often the value was changed in place."""
+    return 0 if t.meta is None else t.meta.storage.version
 
 
 def bottom(x: Any) -> Any:

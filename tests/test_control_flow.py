@@ -203,3 +203,59 @@ def test_from_jax_is_one_operation() -> None:
     x = fad.tensor([0.3, -0.5], requires_grad=True)
     out = f({"x": x, "w": fad.tensor([1.0, 2.0], requires_grad=True)})["y"]
     assert [type(n).__name__ for n, _ in out.grad_fn.next_functions] == ["AccumulateGrad"] * 2
+
+
+def test_a_body_runs_once_for_each_time_that_jax_traces_it() -> None:
+    """Also where it closes over values of several levels, and bodies are nested."""
+    runs: dict[str, list[str]] = {"fad": [], "jax": []}
+
+    def program(m: Any, name: str, x: Any) -> Any:
+        def outer(c: Any, v: Any) -> Any:
+            runs[name].append("outer")
+
+            def inner(c: Any, u: Any) -> Any:
+                runs[name].append("inner")
+                return c * x[0] + u, c * v
+
+            return m.lax.scan(inner, c, x)
+
+        return m.lax.scan(outer, x[1], x)[1]
+
+    x = jnp.array([0.3, -0.7, 1.1])
+    expected = program(IN_JAX, "jax", x)
+    assert_close(program(IN_FAD, "fad", fad.tensor(x, requires_grad=True)), expected)
+    assert runs["fad"] == runs["jax"] == ["outer", "inner"]
+    runs["fad"].clear()
+    got = fad.jit(lambda t: program(IN_FAD, "fad", t))(fad.tensor(x))
+    assert_close(got, expected)
+    assert runs["fad"] == runs["jax"]
+
+
+def test_a_body_decides_by_numbers_from_outside_alone() -> None:
+    """What it computes with them and with its own arguments is not known, not even as zeros."""
+    x = fad.tensor(0.5, requires_grad=True)
+
+    def double(c: Any, _: Any) -> Any:
+        return (c * 2.0 if x > 0 else c * x), None
+
+    assert float(fad.lax.scan(double, 1.0, None, length=3)[0]) == 8.0
+
+    def unknown(c: Any, _: Any) -> Any:
+        return (c * 2.0 if x * c >= 0 else c), None
+
+    with pytest.raises(jax.errors.TracerBoolConversionError):
+        fad.lax.scan(unknown, 1.0, None, length=3)
+    assert float(fad.lax.scan(lambda c, _: (c * x, None), 1.0, None, length=3)[0]) == 0.125
+
+
+def test_what_a_body_closes_over_and_does_not_use_has_no_gradient() -> None:
+    x, y = fad.tensor(2.0, requires_grad=True), fad.tensor(3.0, requires_grad=True)
+
+    def body(c: Any, _: Any) -> Any:
+        fnp.sin(y * c)
+        return c * x, None
+
+    out, _ = fad.lax.scan(body, 1.0, None, length=3)
+    assert float(out) == 8.0
+    dx, dy = fad.autograd.grad(out, [x, y], allow_unused=True)
+    assert float(dx) == 12.0 and (dy is None or float(dy) == 0.0)

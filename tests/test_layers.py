@@ -52,6 +52,7 @@ LAYERS = [
     "tape.nodes",
     "tape.step",
     "tape.donation",
+    "tape.layouts",
     "tape.compiled",
     "levels",
     "tape.engine",

@@ -1386,4 +1386,5 @@ def test_tables_of_avals_that_begin_anew(monkeypatch):
                 x = jnp.ones((n,))
                 same(fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))(x), jnp.sin(x) + jnp.cos(x))
     assert runs.aval_number(X.aval) == runs.aval_number((X + 1.0).aval) > 0
-    assert runs.aval_number(jnp.zeros(runs.LARGE + 1).aval) == 0
+    large = jnp.zeros(runs.LARGE + 1)
+    assert runs.aval_number(large.aval) == runs.aval_number((large + 1.0).aval) < 0

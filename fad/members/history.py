@@ -10,7 +10,7 @@ from fad.jaxapi import is_inexact
 from fad.tape import passes
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.record import ROOT, as_tensor
-from fad.tensor import Tensor, meta_of
+from fad.tensor import Tensor, meta_of, version_of
 from fad.views.links import link_of, set_state
 from fad.views.making import detach, stop_gradient
 
@@ -57,7 +57,7 @@ def _version(self: Tensor) -> int:
     """
     if self.meta is not None and self.meta.inference:
         raise GradientError("Inference tensors do not track version counter.")
-    return 0 if self.meta is None else self.meta.storage.version
+    return version_of(self)
 
 
 def _is_inference(self: Tensor) -> bool:

@@ -17,22 +17,21 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 from fad import runs
 from fad.dispatch import below, settle_levels, state
-from fad.graph import AccumulateGrad, Node
+from fad.graph import Node
 from fad.primitive import Primitive
 from fad.structures import Structure, Structures, budget
 from fad.tape import paths, scripts
 from fad.tape.donation import large_gradients, may_donate, run_donating
+from fad.tape.layouts import Layout, layout_of
 from fad.tape.record import ROOT, PrimitiveNode
-from fad.tape.saved import versions_of
 
 __all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
 
-LARGEST = 1500  # nodes in one compiled pass
 SAVED_PER_NODE = 15e-6  # seconds that a compiled pass saves, for each node
 CAPACITY = 256  # structures remembered
 
@@ -159,107 +158,39 @@ class Pass:
 
 
 def prepare(
-    roots: Sequence[tuple[tuple[Node, int], Any]], captures: Sequence[tuple[Node, int]] | None
+    roots: Sequence[tuple[tuple[Node, int], Any]],
+    captures: Sequence[tuple[Node, int]] | None,
+    keep_graph: bool = False,
 ) -> Pass | None:
     """The pass from ``roots`` to ``captures`` (None: to all leaves), or None to run it node by node."""
     if not state.compiling or any([scripts.is_traced(ct) for _, ct in roots]):
         return None  # what is traced is compiled whole anyway
-    leaves = () if captures is None else {node for node, _ in captures}
-    order = _in_order([node for (node, _), _ in roots], leaves)
-    if order is None:
+    starts = [e for e, _ in roots]
+    layout = layout_of(starts, captures)
+    if layout is None:
         return None
-    if captures is None:
-        captures = [(node, 0) for node in order if type(node) is AccumulateGrad]
-    index = {node: i for i, node in enumerate(order)}
-    key: list[int] = []
-    for (node, nr), _ in roots:
-        key += (index[node], nr)
-    key.append(-7)
-    for node, nr in captures:
-        key += (index.get(node, -1), nr)
-    key.append(-7)
     operands: list[Any] = []
-    for i, node in enumerate(order):
-        if type(node) is not PrimitiveNode:
-            key.append(-3)
-            continue
-        key.append(node.plan.id)
-        for edge in node.edges:
-            if edge is None:
-                key.append(-1)
-                continue
-            after = index[edge[0]]
-            if after <= i:
-                return None  # numbers from several threads, or set by hand: not an order
-            key.append(after)
-            key.append(edge[1])
-        values = node.values
-        if values is None:  # another thread has just run the pass, and freed it
-            return None
-        operands += values
-    entry = _structures.seen(tuple(key))
+    for node in layout.order:
+        if type(node) is PrimitiveNode:
+            values = node.values
+            if values is None:  # another thread has just run the pass, and freed it
+                return None
+            operands += values
+    entry = _structures.seen(layout.key)
     fresh = entry.program is None
     if fresh:
         if entry.refused or not budget.allows(entry.count):
             return None
-        _build(entry, order, index, [e for e, _ in roots], captures)
+        _build(entry, layout, starts)
+    elif keep_graph:
+        layout.keep(starts, captures)
     operands += [ct for _, ct in roots]
-    return Pass(entry, order, captures, operands, fresh)
+    return Pass(entry, layout.order, layout.captures, operands, fresh)
 
 
-def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | None:
-    """The nodes of a pass, latest first; None if it cannot be compiled."""
-    seen = dict.fromkeys(roots)  # in order: ties in sequence numbers must fall the same each time
-    stack = list(seen)
-    while stack:
-        node = stack.pop()
-        kind = type(node)
-        if kind is PrimitiveNode:
-            assert isinstance(node, PrimitiveNode)
-            if (
-                node.values is None
-                or node.extra is not None
-                or node.packed
-                or node.written
-                or node.plan.from_inputs
-                or node in leaves
-                or (node.tensors and versions_of(node.tensors) != node.versions)
-            ):
-                return None
-        elif kind is AccumulateGrad:
-            assert isinstance(node, AccumulateGrad)
-            meta = node.variable.meta
-            if node.extra is not None or (meta is not None and (meta.hooks or meta.post_hooks)):
-                return None
-        else:
-            return None
-        for edge in node.edges:
-            if edge is not None and edge[0] not in seen:
-                seen[edge[0]] = None
-                stack.append(edge[0])
-        if len(seen) > LARGEST:
-            return None
-    order = sorted(seen, key=_sequence_nr)
-    order.reverse()
-    # Accumulators have the highest number of all, and belong at the end.
-    first = 0
-    while first < len(order) and type(order[first]) is AccumulateGrad:
-        first += 1
-    return order[first:] + order[:first]
-
-
-def _sequence_nr(node: Node) -> int:
-    return node.sequence_nr
-
-
-def _build(
-    entry: Structure,
-    order: Sequence[Node],
-    index: dict[Node, int],
-    roots: Sequence[tuple[Node, int]],
-    captures: Sequence[tuple[Node, int]],
-) -> None:
+def _build(entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]]) -> None:
     """Write the pass as a function of saved values and cotangents; plain data, no nodes kept."""
+    order, captures, index = layout.order, layout.captures, layout.index()
     steps: list[tuple[int, Any, int, tuple[tuple[int, int] | None, ...]]] = []
     for i, node in enumerate(order):
         if type(node) is PrimitiveNode:

@@ -101,7 +101,7 @@ def run(
     """
     if not create_graph and not anomaly.watch:
         ends = captures if targets is None else [(n, 0) for n in dict.fromkeys(targets)]
-        found = compiled.prepare(roots, ends)
+        found = compiled.prepare(roots, ends, keep_graph)
         grads = None if found is None else found.run(not keep_graph)
         if found is not None and grads is not None:
             return _finish_compiled(found, grads, captures is None, keep_graph)

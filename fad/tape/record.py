@@ -95,7 +95,7 @@ def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
 class PrimitiveNode(RecordedNode):
     """A recorded call of a Primitive."""
 
-    __slots__ = ("packed", "plan", "tensors", "values", "versions", "written")
+    __slots__ = ("layout", "packed", "plan", "tensors", "values", "versions", "written")
 
     is_traceable = True
 
@@ -109,6 +109,7 @@ class PrimitiveNode(RecordedNode):
     ) -> None:
         self._start(level, edges)
         self.plan = plan
+        self.layout: Any = None  # of the graph that ends here, see `fad.tape.layouts`
         self.packed = False
         self.written: Any = None  # an output that it keeps and that was changed in place since
         self.tensors: list[Any] = tensors

@@ -14,7 +14,7 @@ from fad.dispatch import Level, outlived, state
 from fad.errors import GradientError, describe
 from fad.graph import Node
 from fad.handles import refuse_in_traced_code
-from fad.tensor import Tensor, bottom, new_tensor
+from fad.tensor import Tensor, bottom, new_tensor, version_of
 
 __all__ = [
     "PackedValue",
@@ -57,10 +57,7 @@ def versions_of(tensors: Sequence[Any]) -> list[int] | None:
             break
     else:
         return None
-    versions = [
-        t.meta.storage.version if isinstance(t, Tensor) and t.meta is not None else 0
-        for t in tensors
-    ]
+    versions = [version_of(t) if isinstance(t, Tensor) else 0 for t in tensors]
     if min(versions) < 0:
         raise GradientError(
             "Inference tensors cannot be saved for backward. Please do not use Tensors created in "

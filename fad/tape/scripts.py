@@ -140,7 +140,7 @@ def _known_aval(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return None
     aval = value._level.aval(value)
-    if not aval_number(aval):
+    if aval_number(aval) < 0:
         return None
     while type(value) is Tensor and value._level.alive:
         if _is_blank(value):

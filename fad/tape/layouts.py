@@ -1,0 +1,169 @@
+"""Layouts: what a compiled backward pass needs to know of a graph, beside the values in it.
+
+NOTE [graphs that are kept]
+
+To look a graph over takes as long as to run its compiled pass. So a pass that keeps its graph leaves the
+layout at the root, for the next one, which has to compare what may have changed since: hooks, releases,
+writes, edges set by hand. A layout refers to what the root leads to, which lives as long as the root
+anyway, and not to the root: no garbage needs to be collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from fad.graph import AccumulateGrad, Node
+from fad.tape.record import PrimitiveNode
+from fad.tape.saved import versions_of
+from fad.tensor import Tensor, version_of
+
+__all__ = ["Layout", "layout_of"]
+
+LARGEST = 1500  # nodes in one compiled pass
+
+Edges = Sequence[tuple[Node, int]]
+
+
+class Layout:
+    """The nodes of a pass in their order, latest first, where its gradients go, and a key for its program."""
+
+    __slots__ = ("captures", "key", "order")
+
+    def __init__(self, order: list[Node], captures: Edges, key: tuple[int, ...]) -> None:
+        self.order = order
+        self.captures = captures
+        self.key = key
+
+    def index(self) -> dict[Node, int]:
+        """The number of each node."""
+        return {node: i for i, node in enumerate(self.order)}
+
+    def keep(self, roots: Edges, captures: Edges | None) -> None:
+        """Leave it for the next pass from and to the same."""
+        root = self.order[0]
+        if len(roots) == 1 and type(root) is PrimitiveNode and root.layout is None:
+            own = self.index()
+            if all([node in own for node, _ in self.captures]):
+                root.layout = _Kept(self, roots[0][1], captures)
+
+
+class _Kept:
+    """A layout without its root, and what it was made of."""
+
+    __slots__ = ("asked", "captures", "edges", "key", "nodes", "nr", "numbers", "saved")
+
+    def __init__(self, layout: Layout, nr: int, asked: Edges | None) -> None:
+        order = layout.order
+        self.nr = nr
+        self.asked = asked
+        self.captures = layout.captures
+        self.key = layout.key
+        self.nodes = order[1:]
+        self.edges = [node.edges[:] for node in order]
+        self.numbers = [node.sequence_nr for node in order]
+        nodes = [node for node in order if type(node) is PrimitiveNode]
+        saved = {id(t): t for node in nodes for t in node.tensors if isinstance(t, Tensor)}
+        self.saved = [(t, version_of(t)) for t in saved.values()]
+
+    def again(self, root: Node, nr: int, asked: Edges | None) -> Layout | None:
+        """The layout, if it still is that of the pass from ``root`` to the captures asked for."""
+        if nr != self.nr or asked != self.asked:
+            return None
+        order = [root, *self.nodes]
+        for node, edges, number in zip(order, self.edges, self.numbers, strict=True):
+            if node.sequence_nr != number or not _is_plain(node):
+                return None
+            if node.edges != edges:
+                return None
+        for t, version in self.saved:
+            if version_of(t) != version:
+                return None
+        return Layout(order, self.captures, self.key)
+
+
+def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
+    """The layout of the pass from ``roots`` to ``captures`` (None: to all leaves).
+
+    None if the pass cannot be compiled: somebody may look inside of it, or what it needs is gone.
+    """
+    root, nr = roots[0]
+    kept: _Kept | None = root.layout if type(root) is PrimitiveNode and len(roots) == 1 else None
+    if kept is not None:
+        known = kept.again(root, nr, captures)
+        if known is not None:
+            return known
+        root.layout = None  # type: ignore[attr-defined]
+    leaves = () if captures is None else {node for node, _ in captures}
+    order = _in_order([node for node, _ in roots], leaves)
+    if order is None:
+        return None
+    if captures is None:
+        captures = [(node, 0) for node in order if type(node) is AccumulateGrad]
+    index = {node: i for i, node in enumerate(order)}
+    key: list[int] = []
+    for node, nr in roots:
+        key += (index[node], nr)
+    key.append(-7)
+    for node, nr in captures:
+        key += (index.get(node, -1), nr)
+    key.append(-7)
+    for i, node in enumerate(order):
+        if type(node) is not PrimitiveNode:
+            key.append(-3)
+            continue
+        key.append(node.plan.id)
+        for edge in node.edges:
+            if edge is None:
+                key.append(-1)
+                continue
+            after = index[edge[0]]
+            if after <= i:
+                return None  # numbers from several threads, or set by hand: not an order
+            key.append(after)
+            key.append(edge[1])
+    return Layout(order, captures, tuple(key))
+
+
+def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | None:
+    """The nodes of a pass, latest first; None if it cannot be compiled."""
+    seen = dict.fromkeys(roots)  # in order: ties in sequence numbers must fall the same each time
+    stack = list(seen)
+    while stack:
+        node = stack.pop()
+        if not _is_plain(node):
+            return None
+        if type(node) is PrimitiveNode and (
+            node.plan.from_inputs
+            or node in leaves
+            or (node.tensors and versions_of(node.tensors) != node.versions)
+        ):
+            return None
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen[edge[0]] = None
+                stack.append(edge[0])
+        if len(seen) > LARGEST:
+            return None
+    order = sorted(seen, key=_sequence_nr)
+    order.reverse()
+    # Accumulators have the highest number of all, and belong at the end.
+    first = 0
+    while first < len(order) and type(order[first]) is AccumulateGrad:
+        first += 1
+    return order[first:] + order[:first]
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a node has what it needs, and nobody looks at what it does."""
+    if node.extra is not None:
+        return False
+    if type(node) is PrimitiveNode:
+        return node.values is not None and not node.packed and not node.written
+    if type(node) is AccumulateGrad:
+        meta = node.variable.meta
+        return meta is None or not (meta.hooks or meta.post_hooks)
+    return False
+
+
+def _sequence_nr(node: Node) -> int:
+    return node.sequence_nr
