@@ -22,9 +22,10 @@ import jax
 from fad import jaxapi, trees
 from fad.avals import aval_key, aval_of
 from fad.dispatch import bind, state
+from fad.draws import differs, strict_levels
 from fad.errors import GradientError, describe
 from fad.jaxapi import array_type
-from fad.levels import BatchLevel, marker_of
+from fad.levels import BatchLevel, batch_levels, lanes_of
 from fad.primitive import Primitive
 from fad.runs import aval_number, give_away
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
@@ -118,7 +119,7 @@ class Compiled:
                     outs = [new_tensor(o, ROOT) for o in outs]
                 return trees.unflatten(structure, outs)
         leaves, rest, join = self._arguments.split(args, kwargs)
-        key = (rest, aval_key(leaves), _surroundings())
+        key = (rest, aval_key(leaves), _surroundings(leaves))
         entry = self._entries.get(key)
         if entry is None:
             entry = self._trace(key, leaves, join, args, kwargs)
@@ -217,11 +218,14 @@ class Compiled:
         marked = self._arguments.mark(args, kwargs)
         leaves, structure = trees.flatten(marked)
         seen = dict(zip(argument_names(*marked), map(_describe_leaf, leaves), strict=True))
-        names = [f"{level}" for level in _named_axes()]
+        names = [f"{named}" for _, named in _vmaps() if named is not None]
         return {
             **seen,
             "the structure of the arguments": str(structure),
             "the named axes around the call": ", ".join(names) or "none",
+            "the randomness of vmaps around the call": ", ".join([r for r, _ in _vmaps()])
+            or "none",
+            "which arguments the lanes of those share": f"{_lanes(leaves)}",
             "the grad mode": f"{_modes()[:2]}",
             "hooks on saved values": f"{_modes()[2]}",
             "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
@@ -362,19 +366,24 @@ def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
     return values, key, tensors
 
 
-def _surroundings() -> tuple[Any, ...]:
+def _surroundings(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """What a trace can see beside its arguments."""
-    return (_named_axes(), _modes(), jaxapi.trace_context())
+    return (_vmaps(), _lanes(leaves), _modes(), jaxapi.trace_context())
 
 
-def _named_axes() -> tuple[Any, ...]:
+def _vmaps() -> tuple[Any, ...]:
+    """The running vmaps: names with their sizes, and how they draw random numbers."""
     return tuple(
         [
-            (level.axis_name, level.batch_size)
-            for level in state.levels
-            if isinstance(level, BatchLevel) and level.axis_name is not None
+            (x.randomness, None if x.axis_name is None else (x.axis_name, x.batch_size))
+            for x in batch_levels()
         ]
     )
+
+
+def _lanes(leaves: Sequence[Any]) -> tuple[tuple[bool | None, ...], ...]:
+    """Which arguments differ between the lanes of vmaps in which that decides whether one may draw."""
+    return tuple([tuple([differs(x, level) for x in leaves]) for level in strict_levels()])
 
 
 def _modes() -> tuple[Any, ...]:
@@ -434,17 +443,16 @@ def _untracked(x: Any) -> Any:
 
 
 class _Lanes:
-    """Stands for the lanes of whatever vmap of this axis name is around a call."""
+    """Stands for the lanes of a vmap around a call: that of this number, whichever it is."""
 
-    __slots__ = ("axis_name",)
+    __slots__ = ("number",)
 
-    def __init__(self, axis_name: Any) -> None:
-        self.axis_name = axis_name
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def find(self) -> Tensor:
-        """The operand that brings a collective to that vmap."""
-        levels = [x for x in state.levels if isinstance(x, BatchLevel)]
-        return marker_of([x for x in levels if x.axis_name == self.axis_name][-1])
+        """The numbers of the lanes."""
+        return lanes_of(batch_levels()[self.number])
 
 
 class _Live:
@@ -482,8 +490,8 @@ def _captured(x: Any) -> Any:
     """What compiled code may keep of a value that it closes over."""
     if not isinstance(x, Tensor):
         return x
-    if isinstance(x.level, BatchLevel) and x is x.level.marker:
-        return _Lanes(x.level.axis_name)
+    if isinstance(x.level, BatchLevel) and x is x.level.lanes:
+        return _Lanes(batch_levels().index(x.level))
     if x.level is ROOT and not x.requires_grad:
         return _Live(x)
     if isinstance(x.level, StagedLevel):

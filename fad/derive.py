@@ -14,7 +14,8 @@ from fad import trees, twins
 from fad.arguments import ARRAY, STRUCTURE
 from fad.bodies import maker, with_bodies
 from fad.dispatch import bind
-from fad.levels import bind_collective, bind_random
+from fad.draws import bind_random
+from fad.levels import bind_collective
 from fad.namespace import Op, dress
 from fad.primitive import Primitive
 from fad.tensor import Tensor

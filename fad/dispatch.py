@@ -72,6 +72,7 @@ class State(threading.local):
     ``bodies_wait``: whether the body of a Function runs now, whose operations may wait.
     ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
     ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code follows].
+    ``apart``: JAX traces the body of a Function now, apart from levels with an id up to this one.
     """
 
     blocked = -1
@@ -85,6 +86,7 @@ class State(threading.local):
     bodies_wait: bool = False
     compiling: bool = True
     body: Any = None
+    apart = -1
 
 
 state = State()
@@ -263,6 +265,18 @@ def constants() -> Iterator[None]:
         yield
     finally:
         state.body = before
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """A block for the body of a Function that JAX traces: what levels around it do comes to it from JAX."""
+    before = state.apart
+    state.apart = last_level_id()
+    try:
+        with constants():
+            yield
+    finally:
+        state.apart = before
 
 
 def followed(t: Tensor) -> bool:

@@ -44,6 +44,7 @@ __all__ = [
     "mlir",
     "new_primitive",
     "outside_trace",
+    "scan_operands",
     "set_current_trace",
     "shaped_array",
     "trace_context",
@@ -192,6 +193,14 @@ def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
                 yield v.jaxpr
             elif isinstance(v, Jaxpr):
                 yield v
+
+
+def scan_operands(params: dict[str, Any]) -> tuple[int, int]:
+    """How many of the operands of a ``scan`` equation are constants of its body, and how many are carried."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, carried, _ = map(len, params["ft_in"].unpack())
+    return constants, carried
 
 
 def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:

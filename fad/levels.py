@@ -6,10 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
-from fad.dispatch import Level, below, bind, map_tensors, outlived, state
+from fad.dispatch import below, bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import mapped_aval
 from fad.primitive import Primitive
@@ -19,10 +18,10 @@ from fad.tensor import Tensor, new_tensor
 __all__ = [
     "BatchLevel",
     "JvpLevel",
+    "batch_levels",
     "bind_collective",
-    "bind_random",
     "broadcast",
-    "marker_of",
+    "lanes_of",
     "move_axis",
 ]
 
@@ -76,11 +75,11 @@ class BatchLevel(RecordingLevel):
     Arguments:
         batch_size: the length of that dimension.
         axis_name: the name by which collectives refer to it.
-        randomness: "error", "same" or "different", see `bind_random`.
+        randomness: "error", "same" or "different", see `fad.draws`.
         first: the number of the first lane, where the batch is one chunk of a larger one.
     """
 
-    __slots__ = ("axis_name", "batch_size", "first", "marker", "randomness")
+    __slots__ = ("axis_name", "batch_size", "first", "lanes", "randomness")
 
     kind = "vmap"
 
@@ -92,8 +91,7 @@ class BatchLevel(RecordingLevel):
         self.batch_size = batch_size
         self.axis_name = axis_name
         self.randomness = randomness
-        # A batched value that stands for the lanes as such, see `bind_collective`.
-        self.marker: Tensor | None = None
+        self.lanes: Tensor | None = None  # see `lanes_of`
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         values: list[Any] = []
@@ -180,6 +178,11 @@ def broadcast(x: Any, size: int, dim: int) -> Any:
     return below(_broadcast(size, dim), (x,))
 
 
+def batch_levels() -> list[BatchLevel]:
+    """The vmaps that run in this thread, outermost first."""
+    return [level for level in state.levels if isinstance(level, BatchLevel)]
+
+
 def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
     """`bind` for a Primitive that names vmap axes, such as ``psum``.
 
@@ -187,62 +190,20 @@ def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
     that is read by nobody but belongs to its level carries the call there.
     """
     names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
-    levels = [
-        level
-        for level in state.levels
-        if isinstance(level, BatchLevel)
-        and level.axis_name is not None
-        and level.axis_name in names
-    ]
+    levels = [x for x in batch_levels() if x.axis_name is not None and x.axis_name in names]
     if not levels:
         return bind(op, args)
-    markers = [marker_of(level) for level in levels]
-    return bind(_ignoring_first(op, len(markers)), [*markers, *args])
+    lanes = [lanes_of(level) for level in levels]
+    return bind(_ignoring_first(op, len(lanes)), [*lanes, *args])
 
 
-def marker_of(level: BatchLevel) -> Tensor:
-    """The operand that carries a collective to ``level``; the same one each time."""
-    if level.marker is None:
-        level.marker = new_tensor(jnp.zeros(level.batch_size), level, 0)
-    return level.marker
+def lanes_of(level: BatchLevel) -> Tensor:
+    """The number of each lane of ``level``; the same Tensor each time."""
+    if level.lanes is None:
+        level.lanes = new_tensor(level.first + jnp.arange(level.batch_size), level, 0)
+    return level.lanes
 
 
 @functools.lru_cache(maxsize=1024)
 def _ignoring_first(op: Primitive, count: int) -> Primitive:
     return Primitive(op.name, lambda *values: op.flat(*values[count:]), jit=op.jit, collective=True)
-
-
-_FOLD_IN = Primitive("fold_in", jax.random.fold_in)
-
-
-def bind_random(op: Any, args: Sequence[Any]) -> Any:
-    """`bind` for a Primitive that draws random numbers with the key ``args[0]``.
-
-    In each running vmap over which the key is not batched, the vmap's ``randomness`` decides:
-    "error" raises, "same" draws once for all lanes, "different" folds the lane number into the key.
-    A key that is batched draws for each lane in every mode, as in JAX.
-
-    Source: ``torch.func.vmap``'s randomness flag.
-    """
-    key = args[0]
-    for level in state.levels:
-        if not isinstance(level, BatchLevel) or _is_batched(key, level):
-            continue
-        if level.randomness == "error":
-            raise LevelError(
-                f"vmap: fad.random.{op.name} was called with a key that all lanes share. Pass "
-                "randomness='different' (each lane draws its own) or 'same' to vmap, or map over "
-                "keys: vmap(f)(fad.random.split(key, n))."
-            )
-        if level.randomness == "different":
-            lanes = level.first + jnp.arange(level.batch_size)
-            key = bind(_FOLD_IN, (key, new_tensor(lanes, level, 0)))
-    return bind(op, [key, *args[1:]])
-
-
-def _is_batched(x: Any, level: Level) -> bool:
-    while isinstance(x, Tensor):
-        if x.level is level:
-            return x.aux is not None
-        x = x.inner
-    return False

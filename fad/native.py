@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from fad.avals import aval_of
 from fad.closures import checked_arrays, closure_error, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
-from fad.dispatch import constants
+from fad.dispatch import apart
 from fad.errors import RuleError
 from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
 from fad.primitive import conjugate
@@ -72,7 +72,7 @@ def _primitive_for(rules: Rules) -> Any:
 
 
 def _run(*values: Any, rules: Rules) -> list[Any]:
-    with constants():
+    with apart():
         outs, _ = rules.forward(values)
     outs = [jnp.asarray(settled(o)) for o in checked_arrays(rules, outs)]
     if is_traced(outs) and not is_traced(values):
@@ -95,7 +95,7 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
         template[:] = [found]
         return [jnp.asarray(settled(o)) for o in checked_arrays(rules, outs)]
 
-    with constants():
+    with apart():
         closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
@@ -132,7 +132,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
         raise RuleError(
             f"{base.base.name}: a jvp rule was transposed in an input that it is not linear in"
         )
-    with constants():
+    with apart():
         saved = rules.setup(values, [None] * len(cts), flat_template(len(cts)))
         grads = rules.pullback(saved, cts, need)
     result: list[Any] = []

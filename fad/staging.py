@@ -41,8 +41,9 @@ from fad import jaxapi, trees
 from fad.avals import aval_of, struct_of
 from fad.captures import Captures
 from fad.dispatch import bind, body_of, map_tensors, outlived, state
+from fad.draws import check_draws
 from fad.errors import LevelError, describe
-from fad.levels import BatchLevel
+from fad.levels import batch_levels
 from fad.primitive import Primitive
 from fad.tape.record import ROOT, RecordingLevel
 from fad.tensor import Tensor, new_tensor
@@ -140,11 +141,7 @@ def stage(
         of the result.
     """
     structs = [struct_of(aval_of(x)) for x in operands]
-    names = [
-        (level.axis_name, level.batch_size)
-        for level in state.levels
-        if isinstance(level, BatchLevel) and level.axis_name is not None
-    ]
+    names = [(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None]
     level = StagedLevel(operands, jaxapi.current_trace())
     structure: list[trees.PyTreeDef] = []
 
@@ -157,6 +154,7 @@ def stage(
     closed = jax.make_jaxpr(traced, axis_env=names or None)(*structs)
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
     consts = [captured.get(id(c), c) for c in closed.consts]
+    check_draws(closed.jaxpr, [*consts, *operands])
     primitive = _primitive_for(closed, getattr(run, "name", "staged"), bool(names))
     return primitive, [*consts, *operands], structure[0]
 

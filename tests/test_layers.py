@@ -55,6 +55,7 @@ LAYERS = [
     "tape.layouts",
     "tape.compiled",
     "levels",
+    "draws",
     "tape.engine",
     "tape.roots",
     "tape.passes",

@@ -40,11 +40,13 @@ class Layout:
 
     def keep(self, roots: Edges, captures: Edges | None) -> None:
         """Leave it for the next pass from and to the same."""
-        root = self.order[0]
-        if len(roots) == 1 and type(root) is PrimitiveNode and root.layout is None:
+        if len(roots) != 1:
+            return
+        root, nr = roots[0]
+        if type(root) is PrimitiveNode and root.layout is None:
             own = self.index()
             if all([node in own for node, _ in self.captures]):
-                root.layout = _Kept(self, roots[0][1], captures)
+                root.layout = _Kept(self, nr, captures)
 
 
 class _Kept:
@@ -86,13 +88,14 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
 
     None if the pass cannot be compiled: somebody may look inside of it, or what it needs is gone.
     """
-    root, nr = roots[0]
-    kept: _Kept | None = root.layout if type(root) is PrimitiveNode and len(roots) == 1 else None
-    if kept is not None:
-        known = kept.again(root, nr, captures)
-        if known is not None:
-            return known
-        root.layout = None  # type: ignore[attr-defined]
+    if len(roots) == 1:
+        root, nr = roots[0]
+        kept: _Kept | None = root.layout if type(root) is PrimitiveNode else None
+        if kept is not None:
+            known = kept.again(root, nr, captures)
+            if known is not None:
+                return known
+            root.layout = None  # type: ignore[attr-defined]
     leaves = () if captures is None else {node for node, _ in captures}
     order = _in_order([node for node, _ in roots], leaves)
     if order is None:

@@ -51,8 +51,8 @@ def vmap(
             share the argument), or a pytree prefix of the tuple of arguments. Negative dimensions
             count from the right. Keyword arguments are mapped over dimension 0, as in JAX.
         out_dims: where it goes in each output: an int, None, or a pytree prefix of the output.
-        randomness: what ``fad.random`` does with a key that all lanes share: "error", "same" numbers
-            in all lanes, or "different" ones.
+        randomness: what ``fad.random`` does with a key that all lanes share: "error", or the "same"
+            numbers in all lanes. If it is "different", the number of the lane is folded into each key.
         chunk_size: run at most so many lanes at a time, to bound memory; not with ``axis_name``.
         axis_size: the batch size, needed only where no argument is mapped.
         axis_name: a name by which ``fad.lax.psum`` and other collectives refer to this dimension.

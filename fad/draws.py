@@ -1,0 +1,198 @@
+"""Random draws inside of vmap, and what a key that all lanes share draws.
+
+NOTE [keys in staged code]
+
+Whether a key differs between the lanes of a vmap can be seen of a Tensor. It cannot of a tracer in the body
+of ``jit`` or ``scan`` inside of that vmap: there it depends on what the body is called with, and on what it
+does. So such a draw leaves a mark in the program, and when the body has been traced, it is followed through
+the program which values differ between lanes (`check_draws`).
+
+The body of a Function (or of `checkpoint`) in staged code is batched by JAX when the vmap comes to it, and a
+key that its lanes share is an error there, whatever the vmap's randomness.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import jax
+
+from fad.dispatch import bind, state
+from fad.errors import LevelError
+from fad.jaxapi import Literal, ad, batching, inner_jaxprs, mlir, new_primitive, scan_operands
+from fad.levels import BatchLevel, batch_levels, lanes_of
+from fad.primitive import Primitive
+from fad.tensor import Tensor, new_tensor
+
+__all__ = ["bind_random", "check_draws", "differs", "strict_levels"]
+
+draw_p = new_primitive("fad_draw")  # gives its key back
+draw_p.def_impl(lambda key, *, name: [key])
+draw_p.def_abstract_eval(lambda key, *, name: [key])
+mlir.register_lowering(draw_p, mlir.lower_fun(lambda key, *, name: [key], multiple_results=True))
+batching.primitive_batchers[draw_p] = lambda keys, dims, *, name: (
+    draw_p.bind(*keys, name=name),
+    dims,
+)
+ad.primitive_jvps[draw_p] = lambda keys, tangents, *, name: (
+    draw_p.bind(*keys, name=name),
+    list(tangents),
+)
+
+
+@functools.cache
+def _marking(name: str) -> Primitive:
+    return Primitive("draw", lambda key: draw_p.bind(key, name=name)[0])
+
+
+_FOLD_IN = Primitive("fold_in", jax.random.fold_in)
+
+
+def bind_random(op: Any, args: Sequence[Any]) -> Any:
+    """`bind` for a Primitive that draws random numbers with the key ``args[0]``.
+
+    Each running vmap has its ``randomness``. "same": a key that all lanes share draws once for all of them.
+    "error": such a key raises. "different": the number of the lane is folded into the key, whatever it is.
+
+    Raises:
+        LevelError: in a vmap whose randomness is "error", all lanes share the key.
+
+    Source: ``torch.func.vmap``'s randomness flag.
+    """
+    key = args[0]
+    for level in batch_levels():
+        if level.randomness == "same" or level.id <= state.apart:
+            continue
+        if level.randomness == "different":
+            key = bind(_FOLD_IN, (key, _lanes(level)))
+            continue
+        own = differs(key, level)
+        if own is None:
+            key = bind(_marking(op.name), (key,))
+        elif not own:
+            _refuse(op.name)
+    return bind(op, [key, *args[1:]])
+
+
+def _lanes(level: BatchLevel) -> Tensor:
+    """The numbers of the lanes, where what is computed with them belongs: in a body that is kept, if any."""
+    lanes, body = lanes_of(level), state.body
+    return lanes if body is None or body.id < level.id else new_tensor(body.lower(lanes), body)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise LevelError(
+        f"vmap: fad.random.{name} was called with a key that all lanes share. Pass "
+        "randomness='different' (each lane draws its own) or 'same' to vmap, or map over "
+        "keys: vmap(f)(fad.random.split(key, n))."
+    )
+
+
+def strict_levels() -> list[BatchLevel]:
+    """The running vmaps in which a key that all lanes share is an error."""
+    return [level for level in batch_levels() if level.randomness == "error"]
+
+
+def differs(x: Any, level: BatchLevel) -> bool | None:
+    """Whether a value differs between the lanes of ``level``; None for one of a body staged inside of it."""
+    staged = False
+    while isinstance(x, Tensor):
+        if x.level is level:
+            return x.aux is not None
+        staged = staged or (x.level.kind == "staged" and x.level.id > level.id)
+        x = x.inner
+    return None if staged and isinstance(x, jax.core.Tracer) else False
+
+
+def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
+    """Refuse a staged body that draws with a key which all lanes of a vmap around it share.
+
+    Arguments:
+        jaxpr: the body, whose constants and inputs together are ``values``.
+
+    Raises:
+        LevelError: it does so.
+    """
+    levels = strict_levels()
+    if not levels or not _draws(jaxpr):
+        return
+    for level in levels:
+        differing = [differs(v, level) for v in values]
+        if None in differing:
+            continue  # a part of another body, which is followed as a whole
+        refused: list[str] = []
+        _follow(jaxpr, list(map(bool, differing)), refused)
+        if refused:
+            _refuse(refused[0])
+
+
+def _draws(jaxpr: Any) -> bool:
+    """Whether there is a mark in a program."""
+    eqns = jaxpr.eqns
+    return any(e.primitive is draw_p or any(map(_draws, inner_jaxprs(e.params))) for e in eqns)
+
+
+def _follow(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
+    """Which results of a jaxpr differ between lanes, if of its constants and inputs ``differing`` do.
+
+    Draws with keys that do not are added to ``refused``, unless that is None.
+    """
+    inputs = (*jaxpr.constvars, *jaxpr.invars)
+    found = {v for v, d in zip(inputs, differing, strict=True) if d}
+    for eqn in jaxpr.eqns:
+        ins = [not isinstance(v, Literal) and v in found for v in eqn.invars]
+        outs = _step(eqn, ins, refused)
+        found.update([v for v, d in zip(eqn.outvars, outs, strict=True) if d])
+    return [not isinstance(v, Literal) and v in found for v in jaxpr.outvars]
+
+
+def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
+    """`_follow` for one equation."""
+    name, params = eqn.primitive.name, eqn.params
+    count = len(eqn.outvars)
+    inner = list(inner_jaxprs(params))
+    if eqn.primitive is draw_p:
+        if refused is not None and not ins[0]:
+            refused.append(params["name"])
+        return ins
+    if name == "scan":
+        fixed, carried = scan_operands(params)
+
+        def turn(carry: list[bool], refused: list[str] | None) -> list[bool]:
+            return _follow(inner[0], [*ins[:fixed], *carry, *ins[fixed + carried :]], refused)
+
+        carry = ins[fixed : fixed + carried]
+        while (after := _either(carry, turn(carry, None))) != carry:
+            carry = after
+        return [*carry, *turn(carry, refused)[carried:]]
+    if name == "while":
+        condition, body = (
+            next(inner_jaxprs({"": params[k]})) for k in ("cond_jaxpr", "body_jaxpr")
+        )
+        first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+
+        def again(carry: list[bool], refused: list[str] | None) -> list[bool]:
+            (goes_on,) = _follow(condition, [*ins[:first], *carry], refused)
+            return [goes_on or d for d in _follow(body, [*ins[first:last], *carry], refused)]
+
+        carry = ins[last:]
+        while (after := _either(carry, again(carry, None))) != carry:
+            carry = after
+        again(carry, refused)
+        return carry
+    if name == "cond":
+        branches = [_follow(branch, ins[1:], refused) for branch in inner]
+        return [ins[0] or any(results) for results in zip(*branches, strict=True)]
+    if len(inner) == 1 and len(inner[0].invars) == len(ins) and not inner[0].constvars:
+        outs = _follow(inner[0], ins, refused)
+        if len(outs) == count:
+            return outs
+    for jaxpr in inner:
+        _follow(jaxpr, [any(ins)] * (len(jaxpr.constvars) + len(jaxpr.invars)), refused)
+    return [any(ins)] * count
+
+
+def _either(a: Sequence[bool], b: Sequence[bool]) -> list[bool]:
+    return [x or y for x, y in zip(a, b, strict=False)]

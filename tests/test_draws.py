@@ -1,0 +1,254 @@
+"""Random draws inside of vmap, in code that is staged there (jit, scan, ...) as in code that is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import IN_FAD, IN_JAX, assert_close
+
+import fad
+import fad.numpy as fnp
+from fad.dispatch import state
+from fad.errors import LevelError
+
+KEYS = jax.random.split(jax.random.key(3), 4)
+SHARED = r"with a key that all lanes share.*randomness='different'.*vmap\(f\)\(fad.random.split"
+
+
+def collatz(m: Any, draw: Any, key: Any) -> Any:
+    """A loop whose key is carried along, until enough has been drawn."""
+    return m.lax.while_loop(
+        lambda c: c[0] < 4,
+        lambda c: (c[0] + 1, m.random.fold_in(c[1], 7), c[2] + draw(c[1])),
+        (0, key, 0.0),
+    )[2]
+
+
+# Each takes a library, what draws, and a key.
+PROGRAMS: dict[str, Any] = {
+    "plain": lambda m, draw, key: draw(key),
+    "jit": lambda m, draw, key: m.jit(draw)(key),
+    "jit in jit": lambda m, draw, key: m.jit(lambda k: 2.0 * m.jit(draw)(k))(key),
+    "jit that closes over": lambda m, draw, key: m.jit(lambda x: x + draw(m.random.key(5)))(
+        draw(key)
+    ),
+    "keys of a scan": lambda m, draw, key: m.lax.map(draw, m.random.split(key, 3)),
+    "carry of a loop": lambda m, draw, key: m.lax.fori_loop(
+        0, 3, lambda i, c: (m.random.fold_in(c[0], i), c[1] + draw(c[0])), (key, 0.0)
+    )[1],
+    "while": collatz,
+    "scan that closes over": lambda m, draw, key: m.lax.map(
+        lambda i: draw(m.random.fold_in(key, i)), m.np.arange(3)
+    ),
+    "cond": lambda m, draw, key: m.lax.cond(
+        m.random.bits(key) % 2 == 1, draw, lambda k: -draw(m.random.fold_in(k, 1)), key
+    ),
+    "scan in jit": lambda m, draw, key: m.jit(
+        lambda k: m.lax.map(lambda k: m.jit(draw)(k), m.random.split(k, 3))
+    )(key),
+    "vmap in jit": lambda m, draw, key: m.jit(lambda k: m.vmap(draw)(m.random.split(k, 3)))(key),
+    "checkpoint in jit": lambda m, draw, key: m.jit(lambda k: m.checkpoint(draw)(k))(key),
+    "gradient": lambda m, draw, key: m.jit(
+        lambda k: m.grad(lambda x: m.np.sin(x) * draw(k) + draw(k) * x)(0.5)
+    )(key),
+}
+# These draw with other keys than the one they are given, or apart from the vmap around them.
+APART = "cond", "vmap in jit", "checkpoint in jit"
+
+
+class Fad:
+    """What the programs call of fad."""
+
+    np, lax, random, jit, vmap, grad = fnp, fad.lax, fad.random, fad.jit, fad.vmap, fad.grad
+    checkpoint = staticmethod(fad.checkpoint)
+
+
+class Jax:
+    """The same of JAX."""
+
+    np, lax, random, jit, vmap, grad = jnp, jax.lax, jax.random, jax.jit, jax.vmap, jax.grad
+    checkpoint = staticmethod(jax.checkpoint)
+
+
+def in_fad(name: str) -> Any:
+    return lambda key: PROGRAMS[name](Fad, lambda k: fad.random.normal(k), key)
+
+
+def in_jax(name: str, lane: Any = None) -> Any:
+    """With the number of a lane folded into each key that is drawn with, if there is one."""
+
+    def draw(key: Any) -> Any:
+        return jax.random.normal(key if lane is None else jax.random.fold_in(key, lane))
+
+    return lambda key: PROGRAMS[name](Jax, draw, key)
+
+
+@pytest.mark.parametrize("name", [p for p in PROGRAMS if p != "jit that closes over"])
+def test_keys_of_their_own(name: str) -> None:
+    expected = jax.vmap(in_jax(name))(KEYS)
+    assert np.unique(np.asarray(expected)).size == expected.size
+    assert_close(fad.vmap(in_fad(name))(KEYS), expected)
+    if name in ("jit", "scan in jit"):
+        assert_close(fad.jit(fad.vmap(in_fad(name)))(KEYS), expected)
+        assert_close(jax.jit(fad.vmap(in_fad(name)))(KEYS), expected)
+        assert_close(fad.vmap(in_fad(name), randomness="same")(KEYS), expected)
+        assert_close(fad.vmap(in_fad(name))(jax.random.key_data(KEYS)), expected)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_key_that_all_lanes_share(name: str) -> None:
+    def f(x: Any) -> Any:
+        return x + in_fad(name)(KEYS[0])
+
+    zeros = jnp.zeros(4)
+    with pytest.raises(LevelError, match=SHARED):
+        fad.vmap(f)(zeros)
+    assert not state.levels and state.body is None
+    if name in ("jit", "scan in jit"):
+        one = in_jax(name)(KEYS[0])
+        assert_close(fad.vmap(f, randomness="same")(zeros), jnp.stack([one] * 4))
+
+
+@pytest.mark.parametrize("name", [p for p in PROGRAMS if p not in APART])
+def test_draws_that_differ(name: str) -> None:
+    """The number of the lane is folded into each key, whatever it is."""
+    for dims, keys in ((None, jnp.stack([KEYS[0]] * 4)), (0, KEYS)):
+        expected = jax.vmap(lambda i, key: in_jax(name, i)(key))(jnp.arange(4), keys)
+        mapped = fad.vmap(in_fad(name), (dims,), axis_size=4, randomness="different")
+        given = KEYS if dims == 0 else KEYS[0]
+        assert_close(mapped(given), expected)
+        if name in ("jit", "scan in jit"):
+            assert_close(fad.jit(mapped)(given), expected)
+
+
+def test_lanes_that_decide_and_share_a_key() -> None:
+    def f(n: Any) -> Any:
+        return fad.lax.cond(n > 1, in_fad("plain"), lambda k: 0.0, KEYS[0])
+
+    with pytest.raises(LevelError, match=SHARED):
+        fad.vmap(f)(jnp.arange(4))
+    drawn = jax.random.normal(KEYS[0])
+    expected = jnp.array([0.0, 0.0, drawn, drawn])
+    assert_close(fad.vmap(f, randomness="same")(jnp.arange(4)), expected)
+
+
+def test_a_key_that_one_turn_of_a_loop_makes_differ() -> None:
+    """It is shared when the loop begins."""
+
+    def f(m: Any, n: Any) -> Any:
+        def turn(i: Any, c: Any) -> Any:
+            key = m.random.fold_in(c[0], n)
+            return key, c[1] + m.random.normal(key)
+
+        return m.lax.fori_loop(0, 3, turn, (KEYS[0], 0.0))[1]
+
+    lanes = jnp.arange(4)
+    assert_close(fad.vmap(lambda n: f(Fad, n))(lanes), jax.vmap(lambda n: f(Jax, n))(lanes))
+
+
+def test_one_compiled_function_in_several_vmaps() -> None:
+    """What it was compiled for outside of them, or in others, is not used."""
+    draw = fad.jit(lambda x, key: x + fad.random.normal(key))
+    x, every = jnp.zeros(4), jnp.stack([jax.random.normal(k) for k in KEYS])
+    folded = jnp.stack([jax.random.normal(jax.random.fold_in(KEYS[0], i)) for i in range(4)])
+    for _ in range(2):
+        assert_close(draw(0.0, KEYS[0]), every[0])
+        assert_close(fad.vmap(draw)(x, KEYS), every)
+        with pytest.raises(LevelError, match=SHARED):
+            fad.vmap(draw, (0, None))(x, KEYS[0])
+        assert_close(fad.vmap(draw, (None, 0))(0.0, KEYS), every)
+        assert_close(fad.vmap(draw, (0, None), randomness="same")(x, KEYS[0]), every[:1].repeat(4))
+        assert_close(fad.vmap(draw, (0, None), randomness="different")(x, KEYS[0]), folded)
+        chunks = fad.vmap(draw, (0, None), randomness="different", chunk_size=3)
+        assert_close(chunks(x, KEYS[0]), folded)
+    seen: list[str] = []
+    fad.vmap(lambda x: seen.append(draw.explain(x, KEYS[0])) or x)(jnp.zeros(7))
+    assert "the lanes of those share" in seen[0] or "randomness of vmaps" in seen[0]
+
+
+def test_vmaps_inside_of_each_other() -> None:
+    draw = fad.jit(lambda x, key: x + fad.random.normal(key))
+    x = jnp.zeros((2, 4))
+    every = jnp.stack([jax.random.normal(k) for k in KEYS])
+    with pytest.raises(LevelError, match=SHARED):  # over the rows all share the keys
+        fad.vmap(lambda x: fad.vmap(draw)(x, KEYS))(x)
+    rows = fad.vmap(lambda x: fad.vmap(draw)(x, KEYS), randomness="same")(x)
+    assert_close(rows, jnp.stack([every] * 2))
+    rows = fad.vmap(lambda x: fad.vmap(draw)(x, KEYS), randomness="different")(x)
+    folded = lambda i: jax.vmap(lambda k: jax.random.normal(jax.random.fold_in(k, i)))(KEYS)
+    assert_close(rows, jnp.stack([folded(0), folded(1)]))
+    keys = jax.random.split(KEYS[0], (2, 4))
+    assert_close(fad.vmap(fad.vmap(draw))(x, keys), jax.vmap(jax.vmap(jax.random.normal))(keys))
+
+
+def test_what_has_been_drawn_differs() -> None:
+    """A key that is made of numbers which lanes have drawn is one of their own."""
+
+    def twice(key: Any) -> Any:
+        first = fad.random.bits(key)
+        return fad.random.normal(fad.random.fold_in(fad.random.key(1), first))
+
+    wanted = jnp.stack(
+        [jax.random.normal(jax.random.fold_in(jax.random.key(1), jax.random.bits(k))) for k in KEYS]
+    )
+    assert_close(fad.vmap(fad.jit(twice))(KEYS), wanted)
+    assert_close(fad.vmap(lambda k: fad.lax.map(twice, k[None]))(KEYS)[:, 0], wanted)
+
+
+class Noise(fad.Function):
+    """x and a draw."""
+
+    @staticmethod
+    def forward(x, key):
+        return x + fad.random.normal(key)
+
+
+STAGED: dict[str, Any] = {
+    "jit": lambda x, key: fad.jit(Noise.apply)(x, key),
+    "scan": lambda x, key: fad.lax.map(lambda k: Noise.apply(x, k), key[None])[0],
+    "jit of a gradient": lambda x, key: fad.jit(fad.grad(lambda x, k: Noise.apply(x, k) * x))(
+        x, key
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_functions_that_draw(name: str) -> None:
+    x = jnp.arange(4.0)
+    draws = jnp.stack([jax.random.normal(k) for k in KEYS])
+    expected = 2 * x + draws if name == "jit of a gradient" else x + draws
+    assert_close(fad.vmap(STAGED[name])(x, KEYS), expected)
+    assert_close(fad.jit(fad.vmap(STAGED[name]))(x, KEYS), expected)
+    with pytest.raises(LevelError, match="all lanes share"):
+        fad.vmap(STAGED[name], (0, None))(x, KEYS[0])
+
+
+def test_a_draw_is_differentiated_and_compiled_like_any_other() -> None:
+    def f(m: Any, x: Any, key: Any) -> Any:
+        def step(c: Any, k: Any) -> Any:
+            return c * m.np.exp(0.1 * m.random.normal(k)), c
+
+        keys = m.random.split(key, 3)
+        return m.lax.scan(step, x, keys)[0] ** 2
+
+    IN = {"fad": IN_FAD, "jax": IN_JAX}
+    x = jnp.arange(4.0)
+
+    class FadAll(Fad):
+        np, lax = IN["fad"].np, IN["fad"].lax
+
+    class JaxAll(Jax):
+        np, lax = IN["jax"].np, IN["jax"].lax
+
+    wanted = jax.vmap(jax.value_and_grad(lambda x, k: f(JaxAll, x, k)))(x, KEYS)
+    got = fad.vmap(fad.value_and_grad(lambda x, k: f(FadAll, x, k)))(x, KEYS)
+    for a, b in zip(got, wanted, strict=True):
+        assert_close(a, b)
+    total = fad.grad(lambda x: fnp.sum(fad.vmap(lambda x, k: f(FadAll, x, k))(x, KEYS)))(x)
+    assert_close(total, wanted[1])
+    _, slope = fad.jvp(lambda x: fad.vmap(lambda x, k: f(FadAll, x, k))(x, KEYS), (x,), (x,))
+    assert_close(slope, wanted[1] * x)
