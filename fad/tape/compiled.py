@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from fad import runs
@@ -29,6 +29,7 @@ from fad.tape import paths, scripts
 from fad.tape.donation import large_gradients, may_donate, run_donating
 from fad.tape.layouts import Layout, layout_of
 from fad.tape.record import ROOT, PrimitiveNode
+from fad.tape.saved import SavedView
 
 __all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
 
@@ -175,7 +176,7 @@ def prepare(
             values = node.values
             if values is None:  # another thread has just run the pass, and freed it
                 return None
-            operands += values
+            operands += _operands(values) if node.has_views else values
     entry = _structures.seen(layout.key)
     fresh = entry.program is None
     if fresh:
@@ -188,15 +189,38 @@ def prepare(
     return Pass(entry, layout.order, layout.captures, operands, fresh)
 
 
+def _operands(values: Sequence[Any]) -> list[Any]:
+    """Saved values, with bases and numbers in the place of views."""
+    found: list[Any] = []
+    for v in values:
+        found += (v.value, *v.numbers) if type(v) is SavedView else (v,)
+    return found
+
+
+def _opening(values: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
+    """What makes such saved values again, of traced `_operands`."""
+    ways = [(v.operation.flat, len(v.numbers)) if type(v) is SavedView else None for v in values]
+
+    def opening(operands: Sequence[Any]) -> list[Any]:
+        rest = iter(operands)
+        return [
+            next(rest) if way is None else way[0](next(rest), *[next(rest) for _ in range(way[1])])
+            for way in ways
+        ]
+
+    return opening
+
+
 def _build(entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]]) -> None:
     """Write the pass as a function of saved values and cotangents; plain data, no nodes kept."""
     order, captures, index = layout.order, layout.captures, layout.index()
-    steps: list[tuple[int, Any, int, tuple[tuple[int, int] | None, ...]]] = []
+    steps: list[tuple[int, Any, int, Any, tuple[tuple[int, int] | None, ...]]] = []
     for i, node in enumerate(order):
         if type(node) is PrimitiveNode:
             assert node.values is not None
             edges = tuple([None if e is None else (index[e[0]], e[1]) for e in node.edges])
-            steps.append((i, node.plan, len(node.values), edges))
+            opening = _opening(node.values) if node.has_views else list
+            steps.append((i, node.plan, len(_operands(node.values)), opening, edges))
     widths = [node.num_inputs for node in order]
     starts = [(index[n], nr) for n, nr in roots]
     ends = [(index.get(n), nr) for n, nr in captures]
@@ -207,8 +231,8 @@ def _build(entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]]) 
         for (i, nr), ct in zip(starts, operands[saved:], strict=True):
             slots[i][nr] = ct if slots[i][nr] is None else slots[i][nr] + ct
         at = 0
-        for i, plan, count, edges in steps:
-            values = operands[at : at + count]
+        for i, plan, count, opening, edges in steps:
+            values = opening(operands[at : at + count])
             at += count
             cts = slots[i]
             if all([c is None for c in cts]):
@@ -227,7 +251,7 @@ def _build(entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]]) 
     reached = [[False] * w for w in widths]
     for i, nr in starts:
         reached[i][nr] = True
-    for i, _, _, edges in steps:
+    for i, _, _, _, edges in steps:
         if any(reached[i]):
             for edge in edges:
                 if edge is not None:

@@ -11,10 +11,11 @@ anyway, and not to the root: no garbage needs to be collected.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from typing import Any
 
 from fad.graph import AccumulateGrad, Node
 from fad.tape.record import PrimitiveNode
-from fad.tape.saved import versions_of
+from fad.tape.saved import SavedView, versions_of
 from fad.tensor import Tensor, version_of
 
 __all__ = ["Layout", "layout_of"]
@@ -29,7 +30,7 @@ class Layout:
 
     __slots__ = ("captures", "key", "order")
 
-    def __init__(self, order: list[Node], captures: Edges, key: tuple[int, ...]) -> None:
+    def __init__(self, order: list[Node], captures: Edges, key: tuple[Any, ...]) -> None:
         self.order = order
         self.captures = captures
         self.key = key
@@ -103,7 +104,7 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
     if captures is None:
         captures = [(node, 0) for node in order if type(node) is AccumulateGrad]
     index = {node: i for i, node in enumerate(order)}
-    key: list[int] = []
+    key: list[Any] = []
     for node, nr in roots:
         key += (index[node], nr)
     key.append(-7)
@@ -115,6 +116,8 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
             key.append(-3)
             continue
         key.append(node.plan.id)
+        if node.has_views:
+            key += [v.operation if type(v) is SavedView else 0 for v in node.values or ()]
         for edge in node.edges:
             if edge is None:
                 key.append(-1)

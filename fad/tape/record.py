@@ -36,7 +36,10 @@ from fad.tape.grad_mode import mark_inference
 from fad.tape.saved import (
     UNCHANGED,
     PackedValue,
+    SavedView,
     check_versions,
+    keep_bases,
+    opened,
     pack,
     raise_released,
     raise_written,
@@ -95,7 +98,16 @@ def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
 class PrimitiveNode(RecordedNode):
     """A recorded call of a Primitive."""
 
-    __slots__ = ("layout", "packed", "plan", "tensors", "values", "versions", "written")
+    __slots__ = (
+        "has_views",
+        "layout",
+        "packed",
+        "plan",
+        "tensors",
+        "values",
+        "versions",
+        "written",
+    )
 
     is_traceable = True
 
@@ -106,9 +118,11 @@ class PrimitiveNode(RecordedNode):
         plan: VjpPlan,
         tensors: list[Any],
         values: list[Any],
+        has_views: bool = False,
     ) -> None:
         self._start(level, edges)
         self.plan = plan
+        self.has_views = has_views  # whether there are `SavedView` among the values
         self.layout: Any = None  # of the graph that ends here, see `fad.tape.layouts`
         self.packed = False
         self.written: Any = None  # an output that it keeps and that was changed in place since
@@ -126,7 +140,7 @@ class PrimitiveNode(RecordedNode):
             gradient_edge(t)
             if isinstance(t, Tensor) and t.requires_grad and t.level is self.level
             else None
-            for t in self.tensors
+            for t in self._handles(self.tensors, self.values)
         ]
         places.extend([(self, i) for i in self.plan.kept_outputs])
         places.extend([None] * (len(self.values) - len(places)))
@@ -168,10 +182,13 @@ class PrimitiveNode(RecordedNode):
         if self.packed:
             saved = [unpack(v, create_graph) for v in values]
         else:
-            check_versions(self, tensors, versions)
+            check_versions(self, tensors, versions, values)
             if self.written is not None:
                 raise_written(self, self.written)
-            saved = self._tracked(tensors, values) if create_graph else values
+            if create_graph:
+                saved = self._tracked(tensors, values)
+            else:
+                saved = opened(values) if self.has_views else values
         if plan.single:
             given = None
             cts = cotangents
@@ -187,7 +204,7 @@ class PrimitiveNode(RecordedNode):
 
     def _tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Kept inputs and outputs as Tensors with their history."""
-        saved = list(tensors)
+        saved = self._handles(tensors, values)
         for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
             t = alias(self.level.lift(v))
             t._requires_grad = True
@@ -197,10 +214,17 @@ class PrimitiveNode(RecordedNode):
         saved.extend(values[len(saved) :])
         return saved
 
+    def _handles(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """The Tensors of kept inputs; views are made again."""
+        if not self.has_views or self.packed:
+            return list(tensors)
+        pairs = zip(tensors, values, strict=False)
+        return [v.tensor() if type(v) is SavedView else t for t, v in pairs]
+
     def saved_values(self) -> Sequence[Any]:
         if self.values is None:
             return ()
-        return [v for v in self.values if not isinstance(v, PackedValue)]
+        return [v for v in opened(self.values) if not isinstance(v, PackedValue)]
 
     def output_written(self, output_nr: int, version: int) -> None:
         """Note that an output was changed in place; without it the backward pass cannot be right."""
@@ -239,7 +263,7 @@ class PrimitiveNode(RecordedNode):
         assert self.values is not None
         if self.packed:
             return unpack(self.values[place], True)
-        check_versions(self, self.tensors, self.versions)
+        check_versions(self, self.tensors, self.versions, self.values)
         if self.written is not None:
             raise_written(self, self.written)
         x = self._tracked(self.tensors, self.values)[place]
@@ -277,7 +301,7 @@ class SavedTensor:
                     PackedValue(node.level, v, place, UNCHANGED)
                     if isinstance(v, (Tensor, jax.Array))
                     else v
-                    for v, place in zip(node.values, node._places(), strict=True)
+                    for v, place in zip(opened(node.values), node._places(), strict=True)
                 ]
             )
         value = node.values[self.place]
@@ -496,10 +520,12 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
             result = new_tensor(out, level)
             kept = plan.kept_inputs
             values = [lower[i] for i in kept]
+            tensors = [args[i] for i in kept]
+            has_views = level is ROOT and keep_bases(tensors, values)
             if plan.kept_outputs:
                 values.append(out)
             edges = [current_edge(a) if m else None for a, m in zip(args, plan.routed)]
-            node = PrimitiveNode(level, edges, plan, [args[i] for i in kept], values)
+            node = PrimitiveNode(level, edges, plan, tensors, values, has_views)
             if anomaly.on:
                 remember(node)
             result._requires_grad = True
@@ -528,9 +554,10 @@ def _with_node(level: Any, plan: VjpPlan, args: Sequence[Any], out: Any) -> Any:
     for t, d in zip(outs, differentiable, strict=False):
         t._requires_grad = d
     values = [level.detach(a) for a in tensors]
+    has_views = level is ROOT and keep_bases(tensors, values)
     values.extend([detached(level, outs[i]) for i in plan.kept_outputs])
     values.extend([level.detach(o) for o in outs[count:]])
-    node = PrimitiveNode(level, edges, plan, tensors, values)
+    node = PrimitiveNode(level, edges, plan, tensors, values, has_views)
     if anomaly.on:
         remember(node)
     for i, (t, d) in enumerate(zip(outs, differentiable, strict=False)):

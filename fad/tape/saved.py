@@ -1,4 +1,11 @@
-"""Saved values: hooks that pack and unpack them, and the errors around them."""
+"""Saved values: hooks that pack and unpack them, and the errors around them.
+
+NOTE [views that are saved]
+
+A view is an array of its own here, where in PyTorch it shares the memory of its base, and a view that is
+alive keeps its base. So of a large view a node keeps the base alone, and the operation that leads from there
+(`SavedView`), which runs again in the backward pass: as part of it, where that is compiled.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +17,21 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from fad.dispatch import Level, outlived, state
+from fad.dispatch import Level, at_the_bottom, outlived, state
 from fad.errors import GradientError, describe
 from fad.graph import Node
 from fad.handles import refuse_in_traced_code
-from fad.tensor import Tensor, bottom, new_tensor, version_of
+from fad.jaxapi import array_type
+from fad.tensor import Meta, Pending, Tensor, bottom, new_tensor, version_of
 
 __all__ = [
     "PackedValue",
+    "SavedView",
     "allow_mutation_on_saved_tensors",
     "check_versions",
     "disable_saved_tensors_hooks",
+    "keep_bases",
+    "opened",
     "pack",
     "raise_released",
     "raise_written",
@@ -29,6 +40,8 @@ __all__ = [
     "unpack",
     "versions_of",
 ]
+
+LARGE = 1 << 11  # elements of a view: smaller ones are kept as they are
 
 
 def raise_released(node: Node) -> NoReturn:
@@ -68,14 +81,23 @@ def versions_of(tensors: Sequence[Any]) -> list[int] | None:
     return versions
 
 
-def check_versions(node: Node, tensors: Sequence[Any], saved: list[int] | None) -> None:
-    """Raise if a saved Tensor was changed in place after it was saved."""
+def check_versions(
+    node: Node,
+    tensors: Sequence[Any],
+    saved: list[int] | None,
+    values: Sequence[Any] | None = None,
+) -> None:
+    """Raise if a saved Tensor was changed in place after it was saved; ``values`` may be views of theirs."""
     now = versions_of(tensors)
     if now == saved or now is None:
         return
-    for t, version, before in zip(tensors, now, saved or [0] * len(now), strict=True):
+    for k, (t, version, before) in enumerate(
+        zip(tensors, now, saved or [0] * len(now), strict=True)
+    ):
         if version == before or not isinstance(t, Tensor):
             continue
+        if values is not None and type(values[k]) is SavedView:
+            t = values[k]
         origin = f", which is output {t.output_nr} of {t.node.name()}" if t.node is not None else ""
         raise GradientError(
             "one of the variables needed for gradient computation has been modified by an inplace "
@@ -121,6 +143,74 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
         yield
     finally:
         state.saved_hooks = before
+
+
+# Views
+
+
+class SavedView:
+    """A saved view: ``value`` is that of its base, ``link`` what makes it a view.
+
+    ``operation`` leads from the base to the view, together with ``numbers``; the rest is the view's own.
+    """
+
+    __slots__ = (
+        "dtype",
+        "link",
+        "node",
+        "numbers",
+        "operation",
+        "output_nr",
+        "requires_grad",
+        "shape",
+        "value",
+    )
+
+    def __init__(self, t: Tensor, operation: Any, numbers: list[int]) -> None:
+        self.link = t.meta.link  # type: ignore[union-attr]
+        self.value = self.link.base._value
+        self.operation = operation
+        self.numbers = numbers
+        self.dtype = t.dtype
+        self.shape = t.shape
+        self.requires_grad = t._requires_grad
+        self.node = t._node
+        self.output_nr = t._output_nr
+
+    def opened(self) -> Any:
+        """The value of the view."""
+        return at_the_bottom(self.operation, [self.value, *self.numbers])
+
+    def tensor(self) -> Tensor:
+        """Another handle of the view, with its place in the graph."""
+        base = self.link.base
+        t = new_tensor(self.opened(), base._level)
+        t._requires_grad, t._node, t._output_nr = self.requires_grad, self.node, self.output_nr
+        t.meta = Meta()
+        t.meta.storage = base.meta.storage
+        t.meta.link = self.link.again()
+        return t
+
+
+def keep_bases(tensors: list[Any], values: list[Any]) -> bool:
+    """Among what a node of level 0 keeps, put bases and `SavedView` in the place of large views, if any."""
+    some = False
+    for k, t in enumerate(tensors):
+        if isinstance(t, Tensor) and t.meta is not None and t.meta.link is not None:
+            value = t._value
+            if type(value) not in (array_type, Pending) or value.aval.size < LARGE:
+                continue
+            found = None if state.saved_hooks else t.meta.link.operation(t)
+            if found is not None:
+                values[k] = SavedView(t, *found)
+                tensors[k] = t.meta.link.base
+                some = True
+    return some
+
+
+def opened(values: Sequence[Any]) -> list[Any]:
+    """Saved values, with the views among them made again."""
+    return [v.opened() if type(v) is SavedView else v for v in values]
 
 
 # Packing

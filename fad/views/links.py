@@ -10,9 +10,11 @@ import jax
 from fad.dispatch import bind, bodies, constants, followed, outlived, settle_levels, state
 from fad.errors import GradientError
 from fad.graph import alias, extra_of
+from fad.jaxapi import array_type
+from fad.primitive import Primitive
 from fad.tape.record import ROOT
-from fad.tensor import Tensor, new_tensor
-from fad.views.chains import IDENTITY, Step, replay
+from fad.tensor import Pending, Tensor, new_tensor
+from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
 from fad.views.creation import Creation, forbidden
 from fad.views.grafting import graft
 
@@ -68,6 +70,34 @@ class Link:
             _refresh(t)
         if self.poison is not None:
             raise GradientError(self.poison)
+
+    def operation(self, t: Tensor) -> tuple[Primitive, list[int]] | None:
+        """What leads from the base to the view ``t``, with its numbers; the base has the array of then.
+
+        None where there is no such base, or where it is not for fad alone to run it again.
+        """
+        base = self.base
+        if (
+            base is None
+            or base._level is not ROOT
+            or type(base._value) not in (array_type, Pending)
+        ):
+            return None
+        meta = base.meta
+        if meta is None or meta.link is not None or meta.storage.version != self.seen:
+            return None
+        if t._requires_grad and t._node is None:  # the user made it a leaf
+            return None
+        numbers = numbers_of(self.chain)
+        if not all([type(n) is int for n in numbers]):
+            return None
+        if not all([step.op.primitive.lazy for step in self.chain]):
+            return None
+        return chain_primitive(form_of(self.chain)), numbers
+
+    def again(self) -> Link:
+        """The same for another handle of the view."""
+        return Link(self.base, self.chain, self.creation, self.seen, self.output_nr)
 
 
 def link_of(t: Tensor) -> Link | None:
