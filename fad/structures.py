@@ -53,7 +53,10 @@ budget = Budget()
 
 @contextlib.contextmanager
 def impatient() -> Iterator[None]:
-    """Compile everything as soon as its structure is known, in all threads: for tests."""
+    """Do at once what else comes back or is large first, in all threads: for tests.
+
+    Everything is compiled as soon as its structure is known, and of views of any size the bases are saved.
+    """
     with _patience:
         budget.impatient += 1
     try:

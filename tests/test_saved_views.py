@@ -35,11 +35,15 @@ def bytes_alive():
     return sum({a.unsafe_buffer_pointer(): a.nbytes for a in jax.live_arrays()}.values())
 
 
-@pytest.fixture(autouse=True, params=["large", "all"])
+@pytest.fixture(autouse=True, params=["as it is", "at once"])
 def _which(request, monkeypatch):
-    """As it is, and with every view made again, whatever its size."""
-    if request.param == "all":
-        monkeypatch.setattr(saved, "LARGE", 0)
+    """Large views, and small ones too, which are made again where tests want everything at once."""
+    if request.param == "as it is":
+        yield
+        return
+    monkeypatch.setattr(saved, "LARGE", 1 << 30)
+    with impatient():
+        yield
 
 
 def product(view):

@@ -22,6 +22,7 @@ from fad.errors import GradientError, describe
 from fad.graph import Node
 from fad.handles import refuse_in_traced_code
 from fad.jaxapi import array_type
+from fad.structures import budget
 from fad.tensor import Meta, Pending, Tensor, bottom, new_tensor, version_of
 
 __all__ = [
@@ -41,7 +42,7 @@ __all__ = [
     "versions_of",
 ]
 
-LARGE = 1 << 11  # elements of a view: smaller ones are kept as they are
+LARGE = 1 << 11  # elements of a view: smaller ones are kept as they are, as a rule
 
 
 def raise_released(node: Node) -> NoReturn:
@@ -198,7 +199,9 @@ def keep_bases(tensors: list[Any], values: list[Any]) -> bool:
     for k, t in enumerate(tensors):
         if isinstance(t, Tensor) and t.meta is not None and t.meta.link is not None:
             value = t._value
-            if type(value) not in (array_type, Pending) or value.aval.size < LARGE:
+            if type(value) not in (array_type, Pending):
+                continue
+            if value.aval.size < LARGE and not budget.impatient:
                 continue
             found = None if state.saved_hooks else t.meta.link.operation(t)
             if found is not None:
