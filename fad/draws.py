@@ -24,7 +24,7 @@ from fad.errors import LevelError
 from fad.jaxapi import Literal, ad, batching, inner_jaxprs, mlir, new_primitive, scan_operands
 from fad.levels import BatchLevel, batch_levels, lanes_of
 from fad.primitive import Primitive
-from fad.tensor import Tensor, new_tensor
+from fad.tensor import Pending, Tensor, new_tensor
 
 __all__ = ["bind_random", "check_draws", "differs", "strict_levels"]
 
@@ -98,7 +98,7 @@ def strict_levels() -> list[BatchLevel]:
 def differs(x: Any, level: BatchLevel) -> bool | None:
     """Whether a value differs between the lanes of ``level``; None for one of a body staged inside of it."""
     staged = False
-    while isinstance(x, Tensor):
+    while isinstance(x, Tensor) and type(x) is not Pending:
         if x.level is level:
             return x.aux is not None
         staged = staged or (x.level.kind == "staged" and x.level.id > level.id)

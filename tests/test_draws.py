@@ -252,3 +252,20 @@ def test_a_draw_is_differentiated_and_compiled_like_any_other() -> None:
     assert_close(total, wanted[1])
     _, slope = fad.jvp(lambda x: fad.vmap(lambda x, k: f(FadAll, x, k))(x, KEYS), (x,), (x,))
     assert_close(slope, wanted[1] * x)
+
+
+def test_keys_that_wait_to_be_computed() -> None:
+    """Inside of a transform, where operations wait for each other."""
+
+    def f(m: Any, x: Any) -> Any:
+        bits = m.random.key_data(KEYS[0]) + 1
+        keys = m.random.split(bits, 3)
+        return x * m.np.sum(m.vmap(m.random.normal)(keys)) + m.np.sum(
+            m.vmap(m.jit(m.random.normal))(keys)
+        )
+
+    for _ in range(4):
+        assert_close(fad.grad(lambda x: f(Fad, x))(0.5), jax.grad(lambda x: f(Jax, x))(0.5))
+        t = fad.tensor(0.5, requires_grad=True)
+        f(Fad, t).backward()
+        assert_close(t.grad, jax.grad(lambda x: f(Jax, x))(0.5))
