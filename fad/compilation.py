@@ -4,9 +4,10 @@ NOTE [what compiled code depends on]
 
 A compiled program is found again by everything that its trace could see: the arguments' structure,
 shapes, dtypes and static values; the named axes of running vmaps; the grad mode and the hooks on
-saved values; JAX's configuration. It holds no Tensor of a level and nothing tracked (a closure over
-such is an error), and a program that closes over a tracer of an outer JAX transform is not kept at
-all. So no call can meet a level, a tape or a tracer of an earlier one.
+saved values; JAX's configuration; and if the function draws random numbers, by the randomness of running
+vmaps, and which arguments differ between their lanes. It holds no Tensor of a level and nothing tracked
+(a closure over such is an error), and a program that closes over a tracer of an outer JAX transform is
+not kept at all. So no call can meet a level, a tape or a tracer of an earlier one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import jax
 from fad import jaxapi, trees
 from fad.avals import aval_key, aval_of
 from fad.dispatch import bind, state
-from fad.draws import differs, strict_levels
+from fad.draws import differs, note_draw
 from fad.errors import GradientError, describe
 from fad.jaxapi import array_type
 from fad.levels import BatchLevel, batch_levels, lanes_of
@@ -96,6 +97,7 @@ class Compiled:
         self._entries = Cache()
         # Programs, structures of several results, JAX's settings
         self._direct: dict[Any, tuple[Callable[..., Any], trees.PyTreeDef | None, Any]] = {}
+        self._draws = False  # whether it draws random numbers, as far as has been seen
         self._explains = explain
 
     def __repr__(self) -> str:
@@ -119,10 +121,12 @@ class Compiled:
                     outs = [new_tensor(o, ROOT) for o in outs]
                 return trees.unflatten(structure, outs)
         leaves, rest, join = self._arguments.split(args, kwargs)
-        key = (rest, aval_key(leaves), _surroundings(leaves))
-        entry = self._entries.get(key)
+        key = (rest, aval_key(leaves), _surroundings())
+        entry = self._entries.get((key, _lanes(leaves)) if self._draws else key)
         if entry is None:
             entry = self._trace(key, leaves, join, args, kwargs)
+        if self._draws:
+            note_draw()
         if entry.changed:
             check_written(leaves, entry.changed, "jit")
         if entry.donating is not None and state.body is None and all(map(_is_bare, leaves)):
@@ -172,19 +176,21 @@ class Compiled:
 
         def run(level: StagedLevel, *tracers: Any) -> Any:
             inside, inside_kwargs = join(tracers)
+            found["level"] = level
             return in_body(level, body)(*inside, **inside_kwargs)
 
         run.name = self._name  # type: ignore[attr-defined]
         if self._explains and self._entries.entries:
             _log.warning("%s", self.explain(*args, **kwargs))
         primitive, values, _ = stage(run, leaves, kept=True)
+        self._draws = self._draws or found["level"].draws
         captures = values[: len(values) - len(leaves)]
         fixed = [_captured(x) for x in captures]
         donated = self._arguments.donated(args, kwargs) if self._arguments.donates else ()
         seen = self._describe(args, kwargs)
         entry = _Entry(primitive, fixed, found["structure"], seen, donated, found["changed"])
         if not any([is_traced(x) for x in captures]):
-            self._entries.put(key, entry)
+            self._entries.put((key, _lanes(leaves)) if self._draws else key, entry)
         return entry
 
     # Why a call traces again
@@ -218,14 +224,12 @@ class Compiled:
         marked = self._arguments.mark(args, kwargs)
         leaves, structure = trees.flatten(marked)
         seen = dict(zip(argument_names(*marked), map(_describe_leaf, leaves), strict=True))
-        names = [f"{named}" for _, named in _vmaps() if named is not None]
+        names = [f"{level}" for level in _named_axes()]
         return {
             **seen,
             "the structure of the arguments": str(structure),
             "the named axes around the call": ", ".join(names) or "none",
-            "the randomness of vmaps around the call": ", ".join([r for r, _ in _vmaps()])
-            or "none",
-            "which arguments the lanes of those share": f"{_lanes(leaves)}",
+            "the vmaps around the call, for random draws": f"{_lanes(leaves) if self._draws else ()}",
             "the grad mode": f"{_modes()[:2]}",
             "hooks on saved values": f"{_modes()[2]}",
             "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
@@ -346,7 +350,7 @@ def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
     modes = state.__dict__.get  # a name that is not there has its default
     if modes("levels") or modes("body") is not None or modes("inference") is not None:
         return None
-    if anomaly.watch:
+    if anomaly.watch or modes("apart", -1) >= 0:
         return None
     values = []
     tensors = False
@@ -366,24 +370,25 @@ def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
     return values, key, tensors
 
 
-def _surroundings(leaves: Sequence[Any]) -> tuple[Any, ...]:
+def _surroundings() -> tuple[Any, ...]:
     """What a trace can see beside its arguments."""
-    return (_vmaps(), _lanes(leaves), _modes(), jaxapi.trace_context())
+    return (_named_axes(), _modes(), state.apart >= 0, jaxapi.trace_context())
 
 
-def _vmaps() -> tuple[Any, ...]:
-    """The running vmaps: names with their sizes, and how they draw random numbers."""
-    return tuple(
-        [
-            (x.randomness, None if x.axis_name is None else (x.axis_name, x.batch_size))
-            for x in batch_levels()
-        ]
-    )
+def _named_axes() -> tuple[Any, ...]:
+    return tuple([(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None])
 
 
-def _lanes(leaves: Sequence[Any]) -> tuple[tuple[bool | None, ...], ...]:
-    """Which arguments differ between the lanes of vmaps in which that decides whether one may draw."""
-    return tuple([tuple([differs(x, level) for x in leaves]) for level in strict_levels()])
+def _lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """What decides how a function draws random numbers: for each running vmap its randomness, and if that
+    matters, which arguments differ between lanes.
+    """
+    found: list[Any] = []
+    for level in batch_levels():
+        randomness = level.randomness if level.id > state.apart else "apart"
+        strict = randomness == "error"
+        found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
+    return tuple(found)
 
 
 def _modes() -> tuple[Any, ...]:

@@ -14,19 +14,28 @@ key that its lanes share is an error there, whatever the vmap's randomness.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
 
-from fad.dispatch import bind, state
+from fad.dispatch import Level, bind, state
 from fad.errors import LevelError
 from fad.jaxapi import Literal, ad, batching, inner_jaxprs, mlir, new_primitive, scan_operands
 from fad.levels import BatchLevel, batch_levels, lanes_of
 from fad.primitive import Primitive
 from fad.tensor import Pending, Tensor, new_tensor
 
-__all__ = ["bind_random", "check_draws", "differs", "strict_levels"]
+__all__ = [
+    "CALLS",
+    "bind_random",
+    "check_draws",
+    "differs",
+    "drawing_levels",
+    "draws",
+    "note_call",
+    "note_draw",
+]
 
 draw_p = new_primitive("fad_draw")  # gives its key back
 draw_p.def_impl(lambda key, *, name: [key])
@@ -62,18 +71,43 @@ def bind_random(op: Any, args: Sequence[Any]) -> Any:
     Source: ``torch.func.vmap``'s randomness flag.
     """
     key = args[0]
-    for level in batch_levels():
-        if level.randomness == "same" or level.id <= state.apart:
-            continue
+    note_draw()
+    if state.apart >= 0:
+        key = bind(_marking(op.name), (key,))
+    for level in drawing_levels():
         if level.randomness == "different":
             key = bind(_FOLD_IN, (key, _lanes(level)))
-            continue
-        own = differs(key, level)
-        if own is None:
-            key = bind(_marking(op.name), (key,))
-        elif not own:
-            _refuse(op.name)
+        elif level.randomness == "error":
+            own = differs(key, level)
+            if own is None:
+                key = bind(_marking(op.name), (key,))
+            elif not own:
+                _refuse(f"fad.random.{op.name}")
     return bind(op, [key, *args[1:]])
+
+
+def note_draw() -> None:
+    """Tell the bodies that are being traced that one draws."""
+    for level in state.levels:
+        if level.kind == "staged":
+            level.draws = True  # type: ignore[attr-defined]
+
+
+def note_call(name: str, draws: bool) -> None:
+    """Take note of a call of a Function that is traced apart, and whose body draws.
+
+    Raises:
+        LevelError: it is in a vmap whose lanes are to draw different numbers.
+    """
+    if not draws:
+        return
+    note_draw()
+    if any([level.randomness == "different" for level in drawing_levels()]):
+        raise LevelError(
+            f"vmap: {name} draws random numbers in code that is compiled, where the numbers of the lanes "
+            "of a vmap with randomness='different' cannot reach it: draw outside of it, and pass the "
+            "numbers in; or map over keys, vmap(f)(fad.random.split(key, n)), without that randomness."
+        )
 
 
 def _lanes(level: BatchLevel) -> Tensor:
@@ -84,19 +118,19 @@ def _lanes(level: BatchLevel) -> Tensor:
 
 def _refuse(name: str) -> NoReturn:
     raise LevelError(
-        f"vmap: fad.random.{name} was called with a key that all lanes share. Pass "
+        f"vmap: {name} was called with a key that all lanes share. Pass "
         "randomness='different' (each lane draws its own) or 'same' to vmap, or map over "
         "keys: vmap(f)(fad.random.split(key, n))."
     )
 
 
-def strict_levels() -> list[BatchLevel]:
-    """The running vmaps in which a key that all lanes share is an error."""
-    return [level for level in batch_levels() if level.randomness == "error"]
+def drawing_levels() -> list[BatchLevel]:
+    """The running vmaps that the code which runs now is not traced apart from."""
+    return [level for level in batch_levels() if level.id > state.apart]
 
 
-def differs(x: Any, level: BatchLevel) -> bool | None:
-    """Whether a value differs between the lanes of ``level``; None for one of a body staged inside of it."""
+def differs(x: Any, level: Level) -> bool | None:
+    """Whether a value differs between the lanes of a vmap; None for one of a body staged inside of it."""
     staged = False
     while isinstance(x, Tensor) and type(x) is not Pending:
         if x.level is level:
@@ -115,8 +149,8 @@ def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
     Raises:
         LevelError: it does so.
     """
-    levels = strict_levels()
-    if not levels or not _draws(jaxpr):
+    levels = [level for level in drawing_levels() if level.randomness == "error"]
+    if not levels or not draws(jaxpr):
         return
     for level in levels:
         differing = [differs(v, level) for v in values]
@@ -128,10 +162,19 @@ def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
             _refuse(refused[0])
 
 
-def _draws(jaxpr: Any) -> bool:
+# Primitives that call bodies which are not in their parameters, and the names of those that draw, or "".
+CALLS: dict[Any, Callable[[Any], str]] = {}
+
+
+def draws(jaxpr: Any) -> bool:
     """Whether there is a mark in a program."""
-    eqns = jaxpr.eqns
-    return any(e.primitive is draw_p or any(map(_draws, inner_jaxprs(e.params))) for e in eqns)
+    return any(map(_marked, jaxpr.eqns))
+
+
+def _marked(eqn: Any) -> bool:
+    if eqn.primitive is draw_p or any(map(draws, inner_jaxprs(eqn.params))):
+        return True
+    return eqn.primitive in CALLS and bool(CALLS[eqn.primitive](eqn))
 
 
 def _follow(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
@@ -155,8 +198,15 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
     inner = list(inner_jaxprs(params))
     if eqn.primitive is draw_p:
         if refused is not None and not ins[0]:
-            refused.append(params["name"])
+            refused.append(f"fad.random.{params['name']}")
         return ins
+    if eqn.primitive in CALLS:
+        drawing = CALLS[eqn.primitive](eqn)
+        if (
+            refused is not None and drawing and not any(ins)
+        ):  # where some differ, its batching rule looks
+            refused.append(drawing)
+        return [any(ins)] * count
     if name == "scan":
         fixed, carried = scan_operands(params)
 
@@ -164,23 +214,27 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
             return _follow(inner[0], [*ins[:fixed], *carry, *ins[fixed + carried :]], refused)
 
         carry = ins[fixed : fixed + carried]
+        turn(carry, refused)  # the first, in which the fewest values differ
         while (after := _either(carry, turn(carry, None))) != carry:
             carry = after
-        return [*carry, *turn(carry, refused)[carried:]]
+        return [*carry, *turn(carry, None)[carried:]]
     if name == "while":
         condition, body = (
             next(inner_jaxprs({"": params[k]})) for k in ("cond_jaxpr", "body_jaxpr")
         )
         first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
 
+        kept = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
+
         def again(carry: list[bool], refused: list[str] | None) -> list[bool]:
             (goes_on,) = _follow(condition, [*ins[:first], *carry], refused)
-            return [goes_on or d for d in _follow(body, [*ins[first:last], *carry], refused)]
+            outs = _follow(body, [*ins[first:last], *carry], refused)
+            return [d or (goes_on and not k) for d, k in zip(outs, kept, strict=True)]
 
         carry = ins[last:]
+        again(carry, refused)
         while (after := _either(carry, again(carry, None))) != carry:
             carry = after
-        again(carry, refused)
         return carry
     if name == "cond":
         branches = [_follow(branch, ins[1:], refused) for branch in inner]
@@ -189,7 +243,9 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
         outs = _follow(inner[0], ins, refused)
         if len(outs) == count:
             return outs
-    for jaxpr in inner:
+    for (
+        jaxpr
+    ) in inner:  # which input is which is not known: rather too little is refused than too much
         _follow(jaxpr, [any(ins)] * (len(jaxpr.constvars) + len(jaxpr.invars)), refused)
     return [any(ins)] * count
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from fad.dispatch import below, bind, map_tensors, outlived, state
@@ -200,7 +201,9 @@ def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
 def lanes_of(level: BatchLevel) -> Tensor:
     """The number of each lane of ``level``; the same Tensor each time."""
     if level.lanes is None:
-        level.lanes = new_tensor(level.first + jnp.arange(level.batch_size), level, 0)
+        with jax.ensure_compile_time_eval():  # it outlives whatever is being traced now
+            numbers = level.first + jnp.arange(level.batch_size)
+        level.lanes = new_tensor(numbers, level, 0)
     return level.lanes
 
 

@@ -25,6 +25,7 @@ from fad.avals import aval_of
 from fad.closures import checked_arrays, closure_error, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
 from fad.dispatch import apart
+from fad.draws import CALLS, draws, note_call
 from fad.errors import RuleError
 from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
 from fad.primitive import conjugate
@@ -46,7 +47,8 @@ def is_traced(values: Sequence[Any]) -> bool:
 def call(rules: Rules, values: Sequence[Any]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     values = _vary([jnp.asarray(v) for v in values])
-    _, template = _abstract(rules, tuple([aval_of(v) for v in values]))
+    _, template, drawing = _abstract(rules, tuple([aval_of(v) for v in values]))
+    note_call(rules.name, drawing)
     return _primitive_for(rules).bind(*values, rules=rules), template
 
 
@@ -81,13 +83,13 @@ def _run(*values: Any, rules: Rules) -> list[Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template]:
-    """Avals and structure of the outputs."""
+def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template, bool]:
+    """Avals and structure of the outputs, and whether the body draws random numbers."""
     if isinstance(rules, LinearRules):
         operands = avals[len(rules.mask) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
-        return tangents, flat_template(len(tangents))
+        return tangents, flat_template(len(tangents)), False
     template: list[Template] = []
 
     def body(*values: Any) -> list[Any]:
@@ -99,7 +101,7 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
         closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
-    return list(closed.out_avals), template[0]
+    return list(closed.out_avals), template[0], draws(closed.jaxpr)
 
 
 def _abstract_eval(*avals: Any, rules: Rules) -> list[Any]:
@@ -107,7 +109,7 @@ def _abstract_eval(*avals: Any, rules: Rules) -> list[Any]:
 
 
 def _jvp(primals: Any, tangents: Any, *, rules: Rules, primitive: Any) -> tuple[Any, Any]:
-    _, template = _abstract(rules, tuple([aval_of(p) for p in primals]))
+    _, template, _ = _abstract(rules, tuple([aval_of(p) for p in primals]))
     outs = primitive.bind(*primals, rules=rules)
     mask = tuple([not isinstance(t, ad.Zero) for t in tangents])
     moving = tuple([is_inexact(o.dtype) and k not in template.blocked for k, o in enumerate(outs)])
@@ -157,10 +159,18 @@ def _batch(
     return outs, [0] * len(outs)
 
 
+def _drawing(eqn: Any) -> str:
+    """The name of what an equation calls, if it draws random numbers."""
+    rules = eqn.params["rules"]
+    drawing = _abstract(rules, tuple([v.aval for v in eqn.invars]))[2]
+    return rules.name if drawing else ""
+
+
 for _p in (call_p, linear_call_p):
     _p.def_impl(_run)
     _p.def_abstract_eval(_abstract_eval)
     mlir.register_lowering(_p, mlir.lower_fun(_run, multiple_results=True))
     ad.primitive_jvps[_p] = functools.partial(_jvp, primitive=_p)
+    CALLS[_p] = _drawing
     batching.fancy_primitive_batchers[_p] = functools.partial(_batch, primitive=_p)
 ad.primitive_transposes[linear_call_p] = _transpose

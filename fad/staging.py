@@ -58,10 +58,10 @@ class StagedLevel(RecordingLevel):
         operands: what the staged call is given.
         outer: the JAX trace around the staged call, where values of outer levels are computed with.
 
-    ``stand_ins`` are in the body what ``captures`` are outside.
+    ``stand_ins`` are in the body what ``captures`` are outside. ``draws``: it draws random numbers.
     """
 
-    __slots__ = ("captures", "operands", "outer", "stand_ins", "trace")
+    __slots__ = ("captures", "draws", "operands", "outer", "stand_ins", "trace")
 
     kind = "staged"
     waits = False
@@ -72,6 +72,7 @@ class StagedLevel(RecordingLevel):
         self.operands = operands
         self.captures = Captures()
         self.stand_ins: list[Any] = []
+        self.draws = False
         self.trace: Any = None
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:

@@ -167,7 +167,7 @@ def test_one_compiled_function_in_several_vmaps() -> None:
         assert_close(chunks(x, KEYS[0]), folded)
     seen: list[str] = []
     fad.vmap(lambda x: seen.append(draw.explain(x, KEYS[0])) or x)(jnp.zeros(7))
-    assert "the lanes of those share" in seen[0] or "randomness of vmaps" in seen[0]
+    assert "the vmaps around the call, for random draws" in seen[0]
 
 
 def test_vmaps_inside_of_each_other() -> None:
@@ -269,3 +269,151 @@ def test_keys_that_wait_to_be_computed() -> None:
         t = fad.tensor(0.5, requires_grad=True)
         f(Fad, t).backward()
         assert_close(t.grad, jax.grad(lambda x: f(Jax, x))(0.5))
+
+
+class Scaled(fad.Function):
+    """x squared, times a draw."""
+
+    @staticmethod
+    def forward(x, key):
+        return x * x * fad.random.normal(key)
+
+
+class Drawn(fad.Function):
+    """A draw alone."""
+
+    @staticmethod
+    def forward(key):
+        return fad.random.normal(key)
+
+
+class Inner(fad.Function):
+    """Draws in a vmap of its own, with a key for each of its lanes."""
+
+    @staticmethod
+    def forward(x, key):
+        return x + fad.vmap(fad.jit(fad.random.normal))(fad.random.split(key, 3)).sum()
+
+
+COMPILED: dict[str, Any] = {
+    "jit": lambda x, key: fad.jit(Scaled.apply)(x, key),
+    "jit of a gradient": lambda x, key: fad.jit(fad.grad(Scaled.apply))(x, key),
+    "gradient in a scan": lambda x, key: fad.lax.map(
+        lambda x: fad.value_and_grad(Scaled.apply)(x, key), x[None]
+    ),
+    "keys of a scan": lambda x, key: fad.lax.map(lambda k: Scaled.apply(x, k), key[None]),
+    "checkpoint": lambda x, key: fad.jit(
+        fad.grad(fad.checkpoint(lambda x, key: x * x * fad.random.normal(key)))
+    )(x, key),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_numbers_of_lanes_do_not_reach_functions_in_compiled_code(name: str) -> None:
+    """That is an error, rather than other numbers in the derivative than in the function."""
+    f, x = COMPILED[name], jnp.ones(4)
+    draws = jnp.stack([jax.random.normal(k) for k in KEYS])
+    for dims, keys in (((0, 0), KEYS), ((0, None), KEYS[0])):
+        if (
+            name != "gradient in a scan"
+        ):  # which runs on what is there, with all that is known of it
+            with pytest.raises(LevelError, match="numbers of the lanes.*cannot reach it"):
+                fad.vmap(f, dims, randomness="different")(x, keys)
+    if name == "jit of a gradient":
+        assert_close(fad.vmap(f)(x, KEYS), 2 * draws)
+        assert_close(fad.vmap(f, randomness="same")(x, KEYS), 2 * draws)
+        assert_close(fad.vmap(Scaled.apply)(x, KEYS), draws)
+
+
+def test_values_and_gradients_have_the_same_draws() -> None:
+    both = lambda x, key: fad.lax.map(lambda x: fad.value_and_grad(Scaled.apply)(x, key), x[None])
+    x = jnp.ones(4)
+    for randomness in ("error", "different"):
+        try:
+            value, slope = fad.vmap(both, randomness=randomness)(x, KEYS)
+        except LevelError:
+            assert randomness == "different"
+        else:
+            assert_close(slope, 2 * value)
+
+
+def test_calls_with_a_key_that_no_argument_makes_differ() -> None:
+    zeros = jnp.zeros(4)
+    for f in (
+        lambda x: x + fad.jit(Drawn.apply)(KEYS[0]),
+        lambda x: fad.lax.scan(lambda c, k: (c + Drawn.apply(k), None), x, KEYS)[0],
+        lambda x: fad.jit(lambda x: x + Scaled.apply(2.0, KEYS[0]))(x),
+    ):
+        for _ in range(2):
+            with pytest.raises(LevelError, match="all lanes share"):
+                fad.vmap(f)(zeros)
+
+
+def test_a_vmap_in_the_body_of_a_compiled_function() -> None:
+    expected = fad.vmap(Inner.apply)(jnp.zeros(4), KEYS)
+    assert_close(fad.vmap(fad.jit(Inner.apply))(jnp.zeros(4), KEYS), expected)
+
+
+def test_compiled_code_in_functions_and_outside_of_them() -> None:
+    """What was traced apart from the vmap around is not what runs in it."""
+    draw = fad.jit(lambda key: fad.random.normal(key))
+
+    class Uses(fad.Function):
+        @staticmethod
+        def forward(x, key):
+            return x + draw(key)
+
+    def f(x: Any) -> Any:
+        fad.lax.map(lambda k: Uses.apply(0.0, k), x.reshape(1).astype("uint32") + raw)
+        return x + draw(KEYS[0])
+
+    raw = jax.random.key_data(KEYS[:1])
+    with pytest.raises(LevelError, match="all lanes share"):
+        fad.vmap(f)(jnp.zeros(4))
+
+
+def test_a_key_that_is_shared_in_the_first_turn_of_a_loop() -> None:
+    def rejection(m: Any, x: Any) -> Any:
+        return m.lax.while_loop(
+            lambda c: c[1] < x,
+            lambda c: (m.random.split(c[0])[0], c[1] + m.random.uniform(c[0])),
+            (KEYS[0], 0.0),
+        )[1]
+
+    def folded(m: Any, n: Any) -> Any:
+        step = lambda c, _: ((m.random.fold_in(c[0], n), c[1] + m.random.normal(c[0])), None)
+        return m.lax.scan(step, (KEYS[0], 0.0), None, length=2)[0][1]
+
+    for f, x in ((rejection, jnp.arange(1.0, 5.0)), (folded, jnp.arange(4))):
+        with pytest.raises(LevelError, match=SHARED):
+            fad.vmap(lambda x, f=f: f(Fad, x))(x)
+        expected = jax.vmap(lambda x, f=f: f(Jax, x))(x)
+        assert_close(fad.vmap(lambda x, f=f: f(Fad, x), randomness="same")(x), expected)
+
+
+def test_lanes_are_counted_once_whatever_is_traced_meanwhile() -> None:
+    def f(x: Any) -> Any:
+        jax.eval_shape(lambda: (fad.random.normal(KEYS[0]), 0.0)[1])
+        return x + fad.random.normal(KEYS[0])
+
+    expected = jnp.stack([jax.random.normal(jax.random.fold_in(KEYS[0], i)) for i in range(4)])
+    assert_close(fad.vmap(f, randomness="different")(jnp.zeros(4)), expected)
+
+
+def test_functions_that_draw_nothing_are_traced_no_more_often() -> None:
+    traces = []
+
+    @fad.jit
+    def f(x: Any, y: Any) -> Any:
+        traces.append(1)
+        return x * fnp.sin(y)
+
+    x = jnp.arange(4.0)
+    f(1.0, 2.0)
+    for dims in ((0, 0), (0, None), (None, 0)):
+        for randomness in ("error", "same", "different"):
+            operands = [x if d == 0 else 1.0 for d in dims]
+            fad.vmap(f, dims, randomness=randomness)(*operands)
+    seen = len(traces)
+    fad.vmap(fad.vmap(f))(jnp.ones((2, 4)), jnp.ones((2, 4)))
+    assert seen <= 4 and len(traces) == seen  # by weak types and dtypes alone

@@ -214,3 +214,36 @@ def test_what_is_remembered_keeps_nothing_alive():
         assert [ref() for ref in kept] == [None] * 3
     finally:
         gc.enable()
+
+
+def test_what_is_remembered_goes_with_the_graph():
+    """A result that lives on keeps nothing of its graph once that is freed."""
+    graph = Graph()
+    for _ in range(TIMES):
+        graph.passes()
+    graph.loss.backward()
+    tanh, loss = weakref.ref(graph.tanh), graph.loss
+    gc.disable()
+    try:
+        del graph
+        assert tanh() is None and loss.grad_fn.layout is None
+    finally:
+        gc.enable()
+
+
+def test_a_root_remembers_what_is_asked_twice_in_turn(looked_over):
+    x, y = fad.tensor(X, requires_grad=True), fad.tensor(X, requires_grad=True)
+    z = fnp.sin(x) * y
+    for k in range(TIMES):
+        (z * float(k)).sum().backward(retain_graph=True)
+    root = (z * 2.0).sum()
+    root.backward(retain_graph=True)
+    assert isinstance(root.grad_fn.layout, tuple)
+    for _ in range(TIMES):  # two questions in turns
+        fad.autograd.grad(root, x, retain_graph=True)
+        fad.autograd.grad(root, y, retain_graph=True)
+    assert isinstance(root.grad_fn.layout, tuple)
+    looked_over.clear()
+    for _ in range(TIMES):
+        fad.autograd.grad(root, x, retain_graph=True)
+    assert len(looked_over) == 2

@@ -2,10 +2,11 @@
 
 NOTE [graphs that are kept]
 
-To look a graph over takes as long as to run its compiled pass. So a pass that keeps its graph leaves the
-layout at the root, for the next one, which has to compare what may have changed since: hooks, releases,
-writes, edges set by hand. A layout refers to what the root leads to, which lives as long as the root
-anyway, and not to the root: no garbage needs to be collected.
+To look a graph over takes as long as to run its compiled pass. So the second pass from a root to the same
+ends leaves the layout at the root, if it keeps the graph. The next one has to compare what may have changed
+since: hooks, releases, writes, numbers; edges of nodes that others lead to cannot be changed. A layout refers
+to nodes that the root leads to, which live as long as the root anyway, and not to the root: nothing is left
+for the garbage collector.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 from fad.graph import AccumulateGrad, Node
 from fad.tape.record import PrimitiveNode
 from fad.tape.saved import SavedView, versions_of
-from fad.tensor import Tensor, version_of
 
 __all__ = ["Layout", "layout_of"]
 
@@ -40,46 +40,42 @@ class Layout:
         return {node: i for i, node in enumerate(self.order)}
 
     def keep(self, roots: Edges, captures: Edges | None) -> None:
-        """Leave it for the next pass from and to the same."""
+        """Leave it for the next pass from and to the same, if this is the second one."""
         if len(roots) != 1:
             return
         root, nr = roots[0]
-        if type(root) is PrimitiveNode and root.layout is None:
-            own = self.index()
-            if all([node in own for node, _ in self.captures]):
-                root.layout = _Kept(self, nr, captures)
+        if type(root) is not PrimitiveNode or type(root.layout) is _Kept:
+            return
+        asked = nr, captures
+        if root.layout == asked:
+            root.layout = _Kept(self, nr, captures)
+            return
+        own = set(self.order)
+        if all([node in own and node is not root for node, _ in self.captures]):
+            root.layout = asked
 
 
 class _Kept:
-    """A layout without its root, and what it was made of."""
+    """A layout without its root, for those who ask for the same."""
 
-    __slots__ = ("asked", "captures", "edges", "key", "nodes", "nr", "numbers", "saved")
+    __slots__ = ("asked", "captures", "edges", "key", "nodes", "nr", "numbers")
 
     def __init__(self, layout: Layout, nr: int, asked: Edges | None) -> None:
-        order = layout.order
         self.nr = nr
         self.asked = asked
         self.captures = layout.captures
         self.key = layout.key
-        self.nodes = order[1:]
-        self.edges = [node.edges[:] for node in order]
-        self.numbers = [node.sequence_nr for node in order]
-        nodes = [node for node in order if type(node) is PrimitiveNode]
-        saved = {id(t): t for node in nodes for t in node.tensors if isinstance(t, Tensor)}
-        self.saved = [(t, version_of(t)) for t in saved.values()]
+        self.nodes = layout.order[1:]
+        self.numbers = [node.sequence_nr for node in layout.order]
+        self.edges = layout.order[0].edges
 
-    def again(self, root: Node, nr: int, asked: Edges | None) -> Layout | None:
-        """The layout, if it still is that of the pass from ``root`` to the captures asked for."""
-        if nr != self.nr or asked != self.asked:
-            return None
+    def again(self, root: PrimitiveNode) -> Layout | None:
+        """The layout, if nothing has changed."""
         order = [root, *self.nodes]
-        for node, edges, number in zip(order, self.edges, self.numbers, strict=True):
+        if root.edges is not self.edges:
+            return None
+        for node, number in zip(order, self.numbers, strict=True):
             if node.sequence_nr != number or not _is_plain(node):
-                return None
-            if node.edges != edges:
-                return None
-        for t, version in self.saved:
-            if version_of(t) != version:
                 return None
         return Layout(order, self.captures, self.key)
 
@@ -91,9 +87,9 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
     """
     if len(roots) == 1:
         root, nr = roots[0]
-        kept: _Kept | None = root.layout if type(root) is PrimitiveNode else None
-        if kept is not None:
-            known = kept.again(root, nr, captures)
+        kept = root.layout if type(root) is PrimitiveNode else None
+        if type(kept) is _Kept and kept.nr == nr and kept.asked == captures:
+            known = kept.again(root)  # type: ignore[arg-type]
             if known is not None:
                 return known
             root.layout = None  # type: ignore[attr-defined]
@@ -138,11 +134,7 @@ def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | No
         node = stack.pop()
         if not _is_plain(node):
             return None
-        if type(node) is PrimitiveNode and (
-            node.plan.from_inputs
-            or node in leaves
-            or (node.tensors and versions_of(node.tensors) != node.versions)
-        ):
+        if type(node) is PrimitiveNode and (node.plan.from_inputs or node in leaves):
             return None
         for edge in node.edges:
             if edge is not None and edge[0] not in seen:
@@ -160,11 +152,13 @@ def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | No
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether a node has what it needs, and nobody looks at what it does."""
+    """Whether a node has what it needs, as it was, and nobody looks at what it does."""
     if node.extra is not None:
         return False
     if type(node) is PrimitiveNode:
-        return node.values is not None and not node.packed and not node.written
+        if node.values is None or node.packed or node.written:
+            return False
+        return not node.tensors or versions_of(node.tensors) == node.versions
     if type(node) is AccumulateGrad:
         meta = node.variable.meta
         return meta is None or not (meta.hooks or meta.post_hooks)

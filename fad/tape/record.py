@@ -232,6 +232,7 @@ class PrimitiveNode(RecordedNode):
             self.written = (output_nr, version)
 
     def release_variables(self) -> None:
+        self.layout = None
         if self.values:
             self.values = None
             self.tensors = []
