@@ -51,7 +51,9 @@ def product(view):
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_derivatives(name):
+def test_derivatives(name, request):
+    if "as it is" in request.node.name and name not in ("row", "chain"):
+        pytest.skip("made again in the same way where everything is done at once")
     view = VIEWS[name]
     f = product(view)
     x, w = (fad.tensor(a, requires_grad=True) for a in (X, np.float32(0.7)))
@@ -126,10 +128,14 @@ def test_the_view_of_the_user_is_his_own():
     assert view.is_view and view.base is data
     kept = loss.grad_fn.next_functions[0][0]._saved_self
     np.testing.assert_array_equal(kept.array, X[1:])
-    assert kept.is_view and kept.base is data and kept is not view
+    assert kept is view
+    del kept, view
+    gc.collect()
+    kept = loss.grad_fn.next_functions[0][0]._saved_self
+    np.testing.assert_array_equal(kept.array, X[1:])
+    assert kept.is_view and kept.base is data
     loss.backward(retain_graph=True)
     kept.mul_(2.0)  # it shares what it is a view of
-    np.testing.assert_array_equal(view.array, 2 * X[1:])
     np.testing.assert_array_equal(data.array[1:], 2 * X[1:])
     with pytest.raises(GradientError, match="inplace operation"):
         loss.backward()
@@ -253,3 +259,68 @@ def test_a_graph_with_views_is_freed_without_the_collector():
         assert sum(alive.values()) - before < X.nbytes
     finally:
         gc.enable()
+
+
+def test_a_view_that_is_made_a_leaf_after_it_was_saved():
+    """The second derivative reaches it, as in PyTorch."""
+    view = fad.tensor(X)[1:]
+    w = fad.tensor(X[1:], requires_grad=True)
+    loss = fnp.sum(view * w)
+    view.requires_grad_()
+    (g,) = fad.autograd.grad(loss, w, create_graph=True)
+    (h,) = fad.autograd.grad(fnp.sum(g * g), view)
+    np.testing.assert_allclose(h.array, 2 * X[1:])
+
+
+@pytest.mark.parametrize("sync", [lambda v: fnp.sum(v), lambda v: v.array, lambda v: v.mul_(10.0)])
+def test_a_step_that_is_recorded_after_a_write(sync):
+    """What ran as one operation, and is recorded when somebody asks, knows that its operand has changed."""
+    data = X[:64, :64].copy()
+    base = fad.tensor(data)
+    view = base[1:]
+    w = fad.tensor(data[1:], requires_grad=True)
+    for _ in range(8):
+        w.grad = None
+        y = fnp.sin(w) * view
+        loss, aside = fnp.sum(y * y), w * view
+        loss.backward()
+    base.mul_(10.0)
+    sync(view)
+    with pytest.raises(GradientError, match="inplace operation"):
+        fad.autograd.grad(fnp.sum(aside), w)
+
+
+def test_pieces_share_a_program():
+    """Batches that are pieces of one array: a program for each would be compiled otherwise."""
+    data = fad.tensor(np.stack([X] * 12))
+    w = fad.tensor(X, requires_grad=True)
+    for cut in (lambda d: fnp.split(d, 12), lambda d: [d[k] for k in range(12)]):
+        fad.autograd.compiled.clear_cache()
+        for piece in cut(data):
+            w.grad = None
+            fnp.sum(fnp.sin(piece.reshape(64, 128) * w) * piece.reshape(64, 128)).backward()
+            np.testing.assert_allclose(w.grad.array, X * X * np.cos(X * X), rtol=2e-4, atol=1e-6)
+        assert fad.autograd.compiled.cache_info()["compiled"] <= 3
+
+
+def test_a_base_that_was_given_away():
+    w = fad.tensor(X[1:], requires_grad=True)
+    base = fad.tensor(X)
+    loss = fnp.sum(base[1:] * w)
+    fad.jit(lambda d: d * 2.0, donate_argnums=0)(base)
+    with pytest.raises(GradientError, match=r"float32 \[63, 128\].*given away"):
+        loss.backward()
+
+
+def test_a_base_that_is_written_to_is_not_kept_in_every_version():
+    w = fad.tensor(X, requires_grad=True)
+    data = fad.tensor(np.stack([X] * 20))
+    data[0] = 1.0
+    before = bytes_alive()
+    losses = []
+    for k in range(10):
+        losses.append(fnp.sum(data[k] * w))
+        with fad.no_grad():
+            data[k + 1] = 1.0
+    assert all([float(x) == float(x) for x in losses])
+    assert bytes_alive() - before < 2 * 20 * X.nbytes

@@ -193,7 +193,7 @@ def _operands(values: Sequence[Any]) -> list[Any]:
     """Saved values, with bases and numbers in the place of views."""
     found: list[Any] = []
     for v in values:
-        found += (v.value, *v.numbers) if type(v) is SavedView else (v,)
+        found += v.operands() if type(v) is SavedView else (v,)
     return found
 
 

@@ -83,7 +83,7 @@ class RecordedNode(Node):
         return None
 
     def saved_values(self) -> Sequence[Any]:
-        """What it keeps for the backward pass, in order, as detached values."""
+        """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
         return ()
 
 
@@ -224,7 +224,8 @@ class PrimitiveNode(RecordedNode):
     def saved_values(self) -> Sequence[Any]:
         if self.values is None:
             return ()
-        return [v for v in opened(self.values) if not isinstance(v, PackedValue)]
+        values = [v.value if type(v) is SavedView else v for v in self.values]
+        return [v for v in values if not isinstance(v, PackedValue)]
 
     def output_written(self, output_nr: int, version: int) -> None:
         """Note that an output was changed in place; without it the backward pass cannot be right."""

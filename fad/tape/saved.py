@@ -153,10 +153,12 @@ class SavedView:
     """A saved view: ``value`` is that of its base, ``link`` what makes it a view.
 
     ``operation`` leads from the base to the view, together with ``numbers``; the rest is the view's own.
+    ``handle`` is the view itself, as long as somebody holds it.
     """
 
     __slots__ = (
         "dtype",
+        "handle",
         "link",
         "node",
         "numbers",
@@ -168,6 +170,7 @@ class SavedView:
     )
 
     def __init__(self, t: Tensor, operation: Any, numbers: list[int]) -> None:
+        self.handle = weakref.ref(t)
         self.link = t.meta.link  # type: ignore[union-attr]
         self.value = self.link.base._value
         self.operation = operation
@@ -178,12 +181,32 @@ class SavedView:
         self.node = t._node
         self.output_nr = t._output_nr
 
+    def operands(self) -> list[Any]:
+        """What `operation` is run on.
+
+        Raises:
+            GradientError: the array of the base was given away.
+        """
+        base = self.value
+        if type(base) is Pending and base.run is None:
+            base = base._value
+        if type(base) is array_type and base.is_deleted():
+            raise GradientError(
+                f"a view ({self.dtype} {list(self.shape)}) that is saved for the backward pass is made again "
+                "from its base, whose memory was given away (by donate_argnums, or array.delete()): do so "
+                "after the backward pass, or give away a copy"
+            )
+        return [base, *self.numbers]
+
     def opened(self) -> Any:
         """The value of the view."""
-        return at_the_bottom(self.operation, [self.value, *self.numbers])
+        return at_the_bottom(self.operation, self.operands())
 
     def tensor(self) -> Tensor:
-        """Another handle of the view, with its place in the graph."""
+        """The view: itself, or another handle with its place in the graph, if nobody holds it any more."""
+        known = self.handle()
+        if known is not None:
+            return known
         base = self.link.base
         t = new_tensor(self.opened(), base._level)
         t._requires_grad, t._node, t._output_nr = self.requires_grad, self.node, self.output_nr

@@ -35,6 +35,7 @@ Functions whose scripts come to nothing are written down more and more rarely.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 import types
@@ -459,7 +460,8 @@ class Script:
         leaf = accumulator_of(a) if a._requires_grad else None  # it is in the meta of both handles
         handle = new_tensor(value, ROOT)
         handle._requires_grad = a._requires_grad
-        handle.meta = a.meta
+        handle.meta = copy.copy(a.meta)
+        handle.meta.link = None  # a view would follow its base
         return handle, version, leaf
 
     def _forget(self) -> None:

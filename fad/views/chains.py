@@ -57,6 +57,7 @@ class ViewOp:
         selects: each element of the view is one of the parent, so that a gradient of the parent is
             viewed and written to as the parent is.
         whole: the elements of the view are whole elements of the parent, not parts of them.
+        pieces: how many views there are of the parent that only differ in the kind of step.
     """
 
     primitive: Primitive
@@ -65,6 +66,7 @@ class ViewOp:
     add: Callable[..., Any] | None = None
     selects: bool = True
     whole: bool = True
+    pieces: int = 1
 
     def forward(self, parent: Any, numbers: Sequence[Any]) -> Any:
         """The view, in plain JAX."""
@@ -72,9 +74,9 @@ class ViewOp:
 
 
 @functools.lru_cache(maxsize=4096)
-def view_op(primitive: Primitive, write: Write) -> ViewOp:
+def view_op(primitive: Primitive, write: Write, pieces: int = 1) -> ViewOp:
     """The ViewOp around a Primitive."""
-    return ViewOp(primitive, write)
+    return ViewOp(primitive, write, pieces=pieces)
 
 
 IDENTITY = ViewOp(Primitive("alias", lambda x: x, lazy=True), Write.RESHAPE)

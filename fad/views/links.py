@@ -21,6 +21,9 @@ from fad.views.grafting import graft
 __all__ = ["Link", "link_of", "move_retained", "set_state", "set_value", "snapshot"]
 
 
+FEW = 8  # pieces of a Tensor, see `Link.operation`
+
+
 class Link:
     """Whose value a Tensor follows.
 
@@ -74,7 +77,9 @@ class Link:
     def operation(self, t: Tensor) -> tuple[Primitive, list[int]] | None:
         """What leads from the base to the view ``t``, with its numbers; the base has the array of then.
 
-        None where there is no such base, or where it is not for fad alone to run it again.
+        None where there is no such base, where it is not for fad alone to run it again, and where it would
+        not be worth it: a base that is written to would be kept in each of its versions, and of a program
+        for each of many pieces there would be many.
         """
         base = self.base
         if (
@@ -88,10 +93,12 @@ class Link:
             return None
         if t._requires_grad and t._node is None:  # the user made it a leaf
             return None
+        if self.seen and base._value.aval.size > FEW * t._value.aval.size:
+            return None
         numbers = numbers_of(self.chain)
         if not all([type(n) is int for n in numbers]):
             return None
-        if not all([step.op.primitive.lazy for step in self.chain]):
+        if not all([step.op.primitive.lazy and step.op.pieces <= FEW for step in self.chain]):
             return None
         return chain_primitive(form_of(self.chain)), numbers
 

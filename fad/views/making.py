@@ -83,7 +83,7 @@ def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
         recording = x.level.id > state.blocked
         creation = Creation.MULTI_OUTPUT if recording else None
         for k, o in enumerate(out):
-            op = view_op(_output(primitive, k), Write.INDICES)
+            op = view_op(_output(primitive, k), Write.INDICES, len(out))
             attach(o, x, Step(op, tuple(args[1:])), creation, k)
         return out
 
