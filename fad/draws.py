@@ -7,8 +7,9 @@ of ``jit`` or ``scan`` inside of that vmap: there it depends on what the body is
 does. So such a draw leaves a mark in the program, and when the body has been traced, it is followed through
 the program which values differ between lanes (`check_draws`).
 
-The body of a Function (or of `checkpoint`) in staged code is batched by JAX when the vmap comes to it, and a
-key that its lanes share is an error there, whatever the vmap's randomness.
+The body of a Function, or of `checkpoint`, that meets tracers is traced by JAX, apart from the vmaps around
+(`fad.dispatch.apart`), and batched when a vmap comes to it. A key that its lanes share is refused then, or
+here if nothing that the call depends on differs; the numbers of lanes cannot be had there (`note_call`).
 """
 
 from __future__ import annotations
@@ -93,14 +94,12 @@ def note_draw() -> None:
             level.draws = True  # type: ignore[attr-defined]
 
 
-def note_call(name: str, draws: bool) -> None:
+def note_call(name: str) -> None:
     """Take note of a call of a Function that is traced apart, and whose body draws.
 
     Raises:
         LevelError: it is in a vmap whose lanes are to draw different numbers.
     """
-    if not draws:
-        return
     note_draw()
     if any([level.randomness == "different" for level in drawing_levels()]):
         raise LevelError(
@@ -193,62 +192,64 @@ def _follow(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) ->
 
 def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
     """`_follow` for one equation."""
-    name, params = eqn.primitive.name, eqn.params
-    count = len(eqn.outvars)
-    inner = list(inner_jaxprs(params))
     if eqn.primitive is draw_p:
         if refused is not None and not ins[0]:
-            refused.append(f"fad.random.{params['name']}")
+            refused.append(f"fad.random.{eqn.params['name']}")
         return ins
-    if eqn.primitive in CALLS:
+    if eqn.primitive in CALLS:  # where some of its operands differ, its batching rule looks
         drawing = CALLS[eqn.primitive](eqn)
-        if (
-            refused is not None and drawing and not any(ins)
-        ):  # where some differ, its batching rule looks
+        if refused is not None and drawing and not any(ins):
             refused.append(drawing)
-        return [any(ins)] * count
-    if name == "scan":
-        fixed, carried = scan_operands(params)
-
-        def turn(carry: list[bool], refused: list[str] | None) -> list[bool]:
-            return _follow(inner[0], [*ins[:fixed], *carry, *ins[fixed + carried :]], refused)
-
-        carry = ins[fixed : fixed + carried]
-        turn(carry, refused)  # the first, in which the fewest values differ
-        while (after := _either(carry, turn(carry, None))) != carry:
-            carry = after
-        return [*carry, *turn(carry, None)[carried:]]
-    if name == "while":
-        condition, body = (
-            next(inner_jaxprs({"": params[k]})) for k in ("cond_jaxpr", "body_jaxpr")
-        )
-        first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-
-        kept = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
-
-        def again(carry: list[bool], refused: list[str] | None) -> list[bool]:
-            (goes_on,) = _follow(condition, [*ins[:first], *carry], refused)
-            outs = _follow(body, [*ins[first:last], *carry], refused)
-            return [d or (goes_on and not k) for d, k in zip(outs, kept, strict=True)]
-
-        carry = ins[last:]
-        again(carry, refused)
-        while (after := _either(carry, again(carry, None))) != carry:
-            carry = after
-        return carry
-    if name == "cond":
-        branches = [_follow(branch, ins[1:], refused) for branch in inner]
-        return [ins[0] or any(results) for results in zip(*branches, strict=True)]
+        return [any(ins)] * len(eqn.outvars)
+    special = {"scan": _scan, "while": _while, "cond": _cond}.get(eqn.primitive.name)
+    if special is not None:
+        return special(eqn.params, ins, refused)
+    inner = list(inner_jaxprs(eqn.params))
     if len(inner) == 1 and len(inner[0].invars) == len(ins) and not inner[0].constvars:
         outs = _follow(inner[0], ins, refused)
-        if len(outs) == count:
+        if len(outs) == len(eqn.outvars):
             return outs
-    for (
-        jaxpr
-    ) in inner:  # which input is which is not known: rather too little is refused than too much
+    # Which operand is which input is not known: rather too little is refused than too much.
+    for jaxpr in inner:
         _follow(jaxpr, [any(ins)] * (len(jaxpr.constvars) + len(jaxpr.invars)), refused)
-    return [any(ins)] * count
+    return [any(ins)] * len(eqn.outvars)
+
+
+def _scan(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
+    (body,) = inner_jaxprs(params)
+    fixed, carried = scan_operands(params)
+    carry, rest = ins[fixed : fixed + carried], ins[fixed + carried :]
+    while True:
+        outs = _follow(body, [*ins[:fixed], *carry, *rest], refused)
+        refused = None  # in the first turn the fewest values differ
+        after = _either(carry, outs[:carried])
+        if after == carry:
+            return [*carry, *outs[carried:]]
+        carry = after
+
+
+def _while(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
+    (condition,) = inner_jaxprs({"": params["cond_jaxpr"]})
+    (body,) = inner_jaxprs({"": params["body_jaxpr"]})
+    first = params["cond_nconsts"]
+    last = first + params["body_nconsts"]
+    carry = ins[last:]
+    same = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
+    while True:
+        (goes_on,) = _follow(condition, [*ins[:first], *carry], refused)
+        outs = _follow(body, [*ins[first:last], *carry], refused)
+        refused = None
+        # Where lanes end in different turns, what a turn changes differs.
+        after = _either(carry, [d or (goes_on and not s) for d, s in zip(outs, same, strict=True)])
+        if after == carry:
+            return carry
+        carry = after
+
+
+def _cond(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
+    branches = [_follow(branch, ins[1:], refused) for branch in inner_jaxprs(params)]
+    return [ins[0] or any(results) for results in zip(*branches, strict=True)]
 
 
 def _either(a: Sequence[bool], b: Sequence[bool]) -> list[bool]:
-    return [x or y for x, y in zip(a, b, strict=False)]
+    return [x or y for x, y in zip(a, b, strict=True)]

@@ -48,7 +48,8 @@ def call(rules: Rules, values: Sequence[Any]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     values = _vary([jnp.asarray(v) for v in values])
     _, template, drawing = _abstract(rules, tuple([aval_of(v) for v in values]))
-    note_call(rules.name, drawing)
+    if drawing:
+        note_call(rules.name)
     return _primitive_for(rules).bind(*values, rules=rules), template
 
 
