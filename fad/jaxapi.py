@@ -20,7 +20,6 @@ from jax._src import dtypes as _dtypes
 from jax._src import source_info_util as _source_info
 from jax._src.array import ArrayImpl as array_type
 from jax._src.interpreters import partial_eval as _partial_eval
-from jax.extend import core as jex_core
 from jax.interpreters import ad, batching, mlir
 
 __all__ = [
@@ -74,26 +73,27 @@ def check_version(version: str) -> None:
 
 check_version(jax.__version__)
 
-Jaxpr = jex_core.Jaxpr
-ClosedJaxpr = jex_core.ClosedJaxpr
-Literal = jex_core.Literal
+# As in `jax.extend.core`, whose package takes long to import.
+Jaxpr: Any = _core.Jaxpr
+ClosedJaxpr: Any = getattr(_core, "ClosedJaxpr", Jaxpr)  # one type, in newer versions
+Literal: Any = _core.Literal
 float0 = jax.dtypes.float0
-jaxpr_as_fun = jex_core.jaxpr_as_fun
-mapped_aval = jex_core.mapped_aval
+jaxpr_as_fun = _core.jaxpr_as_fun
+mapped_aval = _core.mapped_aval
 shaped_array = jax.core.ShapedArray
-set_current_trace = jex_core.set_current_trace
+set_current_trace = _core.set_current_trace
 
 
 def current_trace() -> Any:
     """The JAX trace that operations go to now; outside of all transforms, the one that runs them."""
-    with jex_core.take_current_trace() as trace:
+    with _core.take_current_trace() as trace:
         return trace
 
 
 @contextlib.contextmanager
 def outside_trace(outer: Any) -> Iterator[Any]:
     """Compute in the trace ``outer`` while an inner one is at work; gives the inner one."""
-    with jex_core.take_current_trace() as trace, jex_core.set_current_trace(outer):
+    with _core.take_current_trace() as trace, _core.set_current_trace(outer):
         yield trace
 
 
@@ -127,7 +127,7 @@ def is_tracing() -> bool:
 
     Under ``jax.grad`` and ``jax.vmap`` alone, Python runs once for each execution, which is not that.
     """
-    with jex_core.take_current_trace() as trace:
+    with _core.take_current_trace() as trace:
         while trace is not None:
             if type(trace).__name__ == "DynamicJaxprTrace":
                 return True
@@ -180,7 +180,7 @@ def no_cotangent(aval: Any) -> Any:
 
 def new_primitive(name: str) -> Any:
     """A JAX primitive with several results."""
-    p = jex_core.Primitive(name)
+    p = _core.Primitive(name)
     p.multiple_results = True
     return p
 
@@ -345,7 +345,7 @@ def bind_jaxpr(closed: Any) -> Any:
         trace = current_program()
         if trace is not None:
             return write_equations(trace, opened, values)
-        env = dict(zip(jaxpr.invars, values, strict=True))
+        env: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
         map_equations(jaxpr.eqns, env)
         return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
 
