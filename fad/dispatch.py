@@ -73,6 +73,7 @@ class State(threading.local):
     ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
     ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code follows].
     ``apart``: JAX traces the body of a Function now, apart from levels with an id up to this one.
+    ``batching``: a level batches a program that was traced before; what it draws was looked at then.
     """
 
     blocked = -1
@@ -87,6 +88,7 @@ class State(threading.local):
     compiling: bool = True
     body: Any = None
     apart = -1
+    batching: bool = False
 
 
 state = State()
@@ -277,6 +279,19 @@ def apart() -> Iterator[None]:
             yield
     finally:
         state.apart = before
+
+
+def batching(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f``, which batches a program, with ``state.batching``."""
+
+    def run(*values: Any) -> Any:
+        before, state.batching = state.batching, True
+        try:
+            return f(*values)
+        finally:
+            state.batching = before
+
+    return run
 
 
 def followed(t: Tensor) -> bool:

@@ -8,8 +8,8 @@ does. So such a draw leaves a mark in the program, and when the body has been tr
 the program which values differ between lanes (`check_draws`).
 
 The body of a Function, or of `checkpoint`, that meets tracers is traced by JAX, apart from the vmaps around
-(`fad.dispatch.apart`), and batched when a vmap comes to it. A key that its lanes share is refused then, or
-here if nothing that the call depends on differs; the numbers of lanes cannot be had there (`note_call`).
+(`fad.dispatch.apart`). It is marked and followed in the same way; the numbers of lanes cannot be had there
+(`note_call`).
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
             _refuse(refused[0])
 
 
-# Primitives that call bodies which are not in their parameters, and the names of those that draw, or "".
-CALLS: dict[Any, Callable[[Any], str]] = {}
+# Primitives with bodies that are not among their parameters: what gives the jaxpr of one that draws, or None.
+CALLS: dict[Any, Callable[[Any], Any]] = {}
 
 
 def draws(jaxpr: Any) -> bool:
@@ -173,7 +173,7 @@ def draws(jaxpr: Any) -> bool:
 def _marked(eqn: Any) -> bool:
     if eqn.primitive is draw_p or any(map(draws, inner_jaxprs(eqn.params))):
         return True
-    return eqn.primitive in CALLS and bool(CALLS[eqn.primitive](eqn))
+    return eqn.primitive in CALLS and CALLS[eqn.primitive](eqn) is not None
 
 
 def _follow(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
@@ -196,11 +196,11 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
         if refused is not None and not ins[0]:
             refused.append(f"fad.random.{eqn.params['name']}")
         return ins
-    if eqn.primitive in CALLS:  # where some of its operands differ, its batching rule looks
-        drawing = CALLS[eqn.primitive](eqn)
-        if refused is not None and drawing and not any(ins):
-            refused.append(drawing)
-        return [any(ins)] * len(eqn.outvars)
+    if eqn.primitive in CALLS:
+        body = CALLS[eqn.primitive](eqn)
+        if body is None:
+            return [any(ins)] * len(eqn.outvars)
+        return _follow(body, [*[False] * len(body.constvars), *ins], refused)
     special = {"scan": _scan, "while": _while, "cond": _cond}.get(eqn.primitive.name)
     if special is not None:
         return special(eqn.params, ins, refused)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from fad.avals import aval_of
 from fad.closures import checked_arrays, closure_error, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
-from fad.dispatch import apart
+from fad.dispatch import apart, state
 from fad.draws import CALLS, draws, note_call
 from fad.errors import RuleError
 from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
@@ -47,8 +47,8 @@ def is_traced(values: Sequence[Any]) -> bool:
 def call(rules: Rules, values: Sequence[Any]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     values = _vary([jnp.asarray(v) for v in values])
-    _, template, drawing = _abstract(rules, tuple([aval_of(v) for v in values]))
-    if drawing:
+    _, template, body = _abstract(rules, tuple([aval_of(v) for v in values]))
+    if body is not None:
         note_call(rules.name)
     return _primitive_for(rules).bind(*values, rules=rules), template
 
@@ -84,13 +84,13 @@ def _run(*values: Any, rules: Rules) -> list[Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template, bool]:
-    """Avals and structure of the outputs, and whether the body draws random numbers."""
+def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template, Any]:
+    """Avals and structure of the outputs, and the body's jaxpr if it draws random numbers, else None."""
     if isinstance(rules, LinearRules):
         operands = avals[len(rules.mask) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
-        return tangents, flat_template(len(tangents)), False
+        return tangents, flat_template(len(tangents)), None
     template: list[Template] = []
 
     def body(*values: Any) -> list[Any]:
@@ -102,7 +102,8 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
         closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
-    return list(closed.out_avals), template[0], draws(closed.jaxpr)
+    drawing = closed.jaxpr if draws(closed.jaxpr) else None
+    return list(closed.out_avals), template[0], drawing
 
 
 def _abstract_eval(*avals: Any, rules: Rules) -> list[Any]:
@@ -155,16 +156,15 @@ def _batch(
     if all([d is None for d in dims]):
         outs = primitive.bind(*values, rules=rules)
         return outs, [None] * len(outs)
-    batched = BatchedRules(rules, tuple(dims), axis_data.size, axis_data.name)
+    randomness = "same" if state.batching else "error"
+    batched = BatchedRules(rules, tuple(dims), axis_data.size, axis_data.name, randomness)
     outs = primitive.bind(*values, rules=batched)
     return outs, [0] * len(outs)
 
 
-def _drawing(eqn: Any) -> str:
-    """The name of what an equation calls, if it draws random numbers."""
-    rules = eqn.params["rules"]
-    drawing = _abstract(rules, tuple([v.aval for v in eqn.invars]))[2]
-    return rules.name if drawing else ""
+def _drawing(eqn: Any) -> Any:
+    """The body of what an equation calls, if it draws random numbers, else None."""
+    return _abstract(eqn.params["rules"], tuple([v.aval for v in eqn.invars]))[2]
 
 
 for _p in (call_p, linear_call_p):

@@ -13,7 +13,7 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
-from fad.dispatch import below
+from fad.dispatch import batching, below
 from fad.jaxapi import array_type, is_inexact, shaped_array
 from fad.residuals import Reach, Residuals, on_active, reach_of_jaxpr, reach_of_jvp, residuals_of
 
@@ -250,7 +250,7 @@ class Primitive:
 
     def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
         mapped = jax.vmap(self.flat, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name)
-        derived = Primitive(f"{self.name}_vmap", mapped, **self._options())
+        derived = Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
         derived.reach = self.reach
         return derived
 
@@ -289,7 +289,7 @@ class Primitive:
             derived.splits[len(outs) + len(tangents)] = shared
             return (*outs, *tangents)
 
-        derived = Primitive(f"{self.name}_vmap", mapped, **self._options())
+        derived = Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
         return derived
 
     # Reverse mode

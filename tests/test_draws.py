@@ -417,3 +417,32 @@ def test_functions_that_draw_nothing_are_traced_no_more_often() -> None:
     seen = len(traces)
     fad.vmap(fad.vmap(f))(jnp.ones((2, 4)), jnp.ones((2, 4)))
     assert seen <= 4 and len(traces) == seen  # by weak types and dtypes alone
+
+
+@pytest.mark.parametrize("name", ["function", "checkpoint"])
+def test_jacobians_of_compiled_functions_that_draw(name: str) -> None:
+    """All their passes share what the function drew."""
+    key = KEYS[0]
+    f = {
+        "function": lambda x: Scaled.apply(x, key),
+        "checkpoint": fad.checkpoint(lambda x: x * x * fad.random.normal(key)),
+    }[name]
+    x = jnp.arange(1.0, 4.0)
+    slope = 2 * jnp.diag(x) * jax.random.normal(key)
+    assert_close(fad.jacfwd(fad.jit(f))(x), slope)
+    assert_close(fad.jacrev(fad.jit(f))(x), slope)
+    hessian = fad.hessian(fad.jit(lambda x: fnp.sum(f(x))))(x)
+    assert_close(hessian, 2 * jnp.eye(3) * jax.random.normal(key))
+    assert_close(fad.vmap(fad.jit(f), randomness="same")(x), x * x * jax.random.normal(key))
+    with pytest.raises(LevelError, match=SHARED):
+        fad.vmap(fad.jit(f))(x)
+
+
+def test_which_argument_differs_is_known_inside_of_functions() -> None:
+    """A key that lanes share is refused, though another argument differs."""
+    with pytest.raises(LevelError, match=SHARED):
+        fad.vmap(fad.jit(Scaled.apply), (0, None))(jnp.ones(4), KEYS[0])
+    draws = jnp.stack([jax.random.normal(k) for k in KEYS])
+    assert_close(fad.vmap(fad.jit(Scaled.apply), (None, 0))(2.0, KEYS), 4.0 * draws)
+    with pytest.raises(LevelError, match="all lanes share"):  # under JAX's own vmap too
+        jax.vmap(Scaled.apply, (0, None))(jnp.ones(4), KEYS[0])
