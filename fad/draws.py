@@ -73,17 +73,17 @@ def bind_random(op: Any, args: Sequence[Any]) -> Any:
     """
     key = args[0]
     note_draw()
-    if state.apart >= 0:
-        key = bind(_marking(op.name), (key,))
+    marked = state.apart >= 0
     for level in drawing_levels():
         if level.randomness == "different":
-            key = bind(_FOLD_IN, (key, _lanes(level)))
+            key = bind(_FOLD_IN, (key, _lanes_inside(level)))
         elif level.randomness == "error":
             own = differs(key, level)
-            if own is None:
-                key = bind(_marking(op.name), (key,))
-            elif not own:
+            marked = marked or own is None
+            if own is False:
                 _refuse(f"fad.random.{op.name}")
+    if marked:
+        key = bind(_marking(op.name), (key,))
     return bind(op, [key, *args[1:]])
 
 
@@ -109,7 +109,7 @@ def note_call(name: str) -> None:
         )
 
 
-def _lanes(level: BatchLevel) -> Tensor:
+def _lanes_inside(level: BatchLevel) -> Tensor:
     """The numbers of the lanes, where what is computed with them belongs: in a body that is kept, if any."""
     lanes, body = lanes_of(level), state.body
     return lanes if body is None or body.id < level.id else new_tensor(body.lower(lanes), body)

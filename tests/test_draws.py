@@ -314,27 +314,20 @@ def test_the_numbers_of_lanes_do_not_reach_functions_in_compiled_code(name: str)
     f, x = COMPILED[name], jnp.ones(4)
     draws = jnp.stack([jax.random.normal(k) for k in KEYS])
     for dims, keys in (((0, 0), KEYS), ((0, None), KEYS[0])):
-        if (
-            name != "gradient in a scan"
-        ):  # which runs on what is there, with all that is known of it
-            with pytest.raises(LevelError, match="numbers of the lanes.*cannot reach it"):
-                fad.vmap(f, dims, randomness="different")(x, keys)
+        with pytest.raises(LevelError, match="numbers of the lanes.*cannot reach it"):
+            fad.vmap(f, dims, randomness="different")(x, keys)
     if name == "jit of a gradient":
         assert_close(fad.vmap(f)(x, KEYS), 2 * draws)
         assert_close(fad.vmap(f, randomness="same")(x, KEYS), 2 * draws)
         assert_close(fad.vmap(Scaled.apply)(x, KEYS), draws)
 
 
-def test_values_and_gradients_have_the_same_draws() -> None:
-    both = lambda x, key: fad.lax.map(lambda x: fad.value_and_grad(Scaled.apply)(x, key), x[None])
-    x = jnp.ones(4)
-    for randomness in ("error", "different"):
-        try:
-            value, slope = fad.vmap(both, randomness=randomness)(x, KEYS)
-        except LevelError:
-            assert randomness == "different"
-        else:
-            assert_close(slope, 2 * value)
+@pytest.mark.parametrize("randomness", ["error", "same"])
+def test_values_and_gradients_have_the_same_draws(randomness: str) -> None:
+    both = fad.vmap(COMPILED["gradient in a scan"], randomness=randomness)
+    value, slope = both(jnp.ones(4), KEYS)
+    assert_close(value[:, 0], jnp.stack([jax.random.normal(k) for k in KEYS]))
+    assert_close(slope, 2 * value)
 
 
 def test_calls_with_a_key_that_no_argument_makes_differ() -> None:
