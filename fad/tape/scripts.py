@@ -460,8 +460,9 @@ class Script:
         leaf = accumulator_of(a) if a._requires_grad else None  # it is in the meta of both handles
         handle = new_tensor(value, ROOT)
         handle._requires_grad = a._requires_grad
-        handle.meta = copy.copy(a.meta)
-        handle.meta.link = None  # a view would follow its base
+        if a.meta is not None:
+            handle.meta = copy.copy(a.meta)
+            handle.meta.link = None  # a view would follow its base
         return handle, version, leaf
 
     def _forget(self) -> None:
