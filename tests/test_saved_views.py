@@ -326,3 +326,15 @@ def test_a_base_that_is_written_to_is_not_kept_in_every_version():
             data[k + 1] = 1.0
     assert all([float(x) == float(x) for x in losses])
     assert bytes_alive() - before < 2 * 20 * X.nbytes
+
+
+def test_a_step_that_is_recorded_again_with_plain_operands():
+    """Operands that were neither viewed nor written to, nor need a gradient."""
+    data, w = fad.tensor(X[:4]), fad.tensor(X[:4], requires_grad=True)
+    for _ in range(8):
+        w.grad = None
+        y = fnp.sin(w) * data
+        loss, aside = fnp.sum(y * y), w * data
+        loss.backward()
+    (g,) = fad.autograd.grad(fnp.sum(aside), w)
+    np.testing.assert_allclose(g.array, X[:4])
