@@ -74,6 +74,14 @@ def calling(library: Library) -> Callable[[], Any]:
     return lambda: array(compiled(*inputs))
 
 
+def calling_tree(library: Library) -> Callable[[], Any]:
+    """The same with a pytree, as the parameters of a model are."""
+    _, inputs = on_values(library, SMALL_NET)
+    tree = [{"weight": x, "bias": x} for x in inputs[:6]]
+    compiled = jit(library)(lambda tree, x: tree[0]["weight"] + x)
+    return lambda: array(compiled(tree, inputs[6]))
+
+
 def lowering(workload: Workload, depth: int) -> Callable[[Library], Callable[[], Any]]:
     """Trace and lower; each call makes functions that no cache has seen."""
 
@@ -98,6 +106,7 @@ SCENARIOS: list[Scenario] = [
         for k, what in ((1, "jit(grad)"), (2, "jit(grad∘grad)"))
     ],
     Scenario("7 Tensor arguments", "call overhead of jit", calling, BOTH, {"jax": 1.5}),
+    Scenario("13 Tensors, 12 of them in a pytree", "call overhead of jit", calling_tree, BOTH, {}),
     Scenario(LONG.name, "trace and lower jit(grad)", lowering(LONG, 1), BOTH, {"jax": 0.6}),
     Scenario(LONG.name, "trace and lower jit(grad∘grad)", lowering(LONG, 2), BOTH, {"jax": 0.4}),
     Scenario(WAVES, "jit(grad), 400 steps", waves.running, BOTH, {"jax": 1.1}),

@@ -24,11 +24,12 @@ from fad import jaxapi, trees
 from fad.avals import aval_key, aval_of
 from fad.dispatch import bind, state
 from fad.draws import differs, note_draw
-from fad.errors import GradientError, describe
+from fad.errors import describe
 from fad.jaxapi import array_type
-from fad.levels import BatchLevel, batch_levels, lanes_of
+from fad.levels import batch_levels
+from fad.outer_values import Lanes, captured, found, is_traced
 from fad.primitive import Primitive
-from fad.runs import aval_number, give_away
+from fad.runs import give_away, something_waits
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
 from fad.staging import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
@@ -75,14 +76,16 @@ class _Entry:
         self.structure = structure
         self.seen = seen
         self.donating: Callable[..., Any] | None = None
-        if donated and not any([isinstance(x, _Lanes) for x in fixed]):
+        if donated and not any([isinstance(x, Lanes) for x in fixed]):
             at = tuple([len(fixed) + k for k in donated])
             self.donating = jax.jit(primitive.flat, donate_argnums=at)
 
-    @property
-    def is_pure(self) -> bool:
-        """Whether a call is no more than one run of the program on its arguments."""
-        return not self.fixed and not self.changed and self.primitive.jit
+
+class _NotQuick(Exception):
+    """A call must take the long way; ``always`` if this holds for all calls of the function."""
+
+    def __init__(self, always: bool) -> None:
+        self.always = always
 
 
 class Compiled:
@@ -95,8 +98,9 @@ class Compiled:
         self._name = getattr(f, "__name__", "jit")
         self._arguments = arguments
         self._entries = Cache()
-        # Programs, structures of several results, JAX's settings
-        self._direct: dict[Any, tuple[Callable[..., Any], trees.PyTreeDef | None, Any]] = {}
+        self._tables: dict[Any, Any] | None = {}  # of `jaxapi.call_table`; None if none would do
+        self._has_static = arguments.has_static
+        self._keeps = not arguments.donates
         self._draws = False  # whether it draws random numbers, as far as has been seen
         self._explains = explain
 
@@ -107,34 +111,132 @@ class Compiled:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bare = None if kwargs else _bare(args)
-        if bare is not None:
-            values, key, tensors = bare
-            direct = self._direct.get(key)
-            if direct is not None and direct[2] == jaxapi.trace_context():
-                call, structure, _ = direct
-                out = call(*values)
-                if structure is None:
-                    return new_tensor(out[0], ROOT) if tensors else out[0]
-                outs = list(out)
-                if tensors:
-                    outs = [new_tensor(o, ROOT) for o in outs]
-                return trees.unflatten(structure, outs)
+        tables = self._tables
+        modes = state.__dict__.get
+        if tables is None or anomaly.watch:
+            return self._run(args, kwargs)
+        key = _key_of(modes)
+        if key < 0:
+            return self._run(args, kwargs)
+        given: Sequence[Any] = args
+        named = kwargs
+        static: tuple[Any, ...] = ()
+        if self._has_static:
+            static, given, named = self._arguments.part(args, kwargs)
+        operands = []
+        plain = self._keeps
+        for a in given:
+            if type(a) is Tensor:
+                odd = a._requires_grad or a._level is not ROOT or a.meta is not None
+                if odd and _is_tracked(a):
+                    return self._run(args, kwargs)
+                a = a._value
+                key |= _TENSORS
+                if type(a) is not array_type:
+                    if type(a) is not Pending:
+                        return self._run(args, kwargs)
+                    a = a.value
+            elif type(a) is not array_type:
+                plain = False
+            operands.append(a)
+        if (
+            named or not plain
+        ) and something_waits():  # JAX takes arrays out of pytrees: that settles it
+            return self._run(args, kwargs)
+        table = tables.get((key, static) if static else key)
+        if table is None:
+            table = self._new_table(tables, key, static)
+        try:
+            out = table(*operands, **named) if named else table(*operands)
+        except _NotQuick as refused:
+            if refused.always:
+                self._tables = None
+            return self._run(args, kwargs)
+        except BaseException:
+            table._clear_cache()  # else JAX would ask for these arguments at every call
+            if jaxapi.checks_numbers():
+                return self._run(args, kwargs)  # which says what has no number
+            raise
+        if key & _TENSORS:
+            if type(out) is array_type:
+                return new_tensor(out, ROOT)
+            if type(out) is tuple:
+                return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
+        return out
+
+    def _new_table(self, tables: dict[Any, Any], key: int, static: tuple[Any, ...]) -> Any:
+        find = functools.partial(self._find, key, static)
+        table = jaxapi.call_table(self._name, find)
+        if len(tables) >= _TABLES:
+            tables.clear()
+        tables[(key, static) if static else key] = table
+        return table
+
+    def _find(
+        self, key: int, static: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Callable[..., Any], list[Any], list[Any], Callable[[Sequence[Any]], Any]]:
+        """What a call runs that `__call__` hands to JAX's table, in the form of `jaxapi.call_table`.
+
+        Raises:
+            _NotQuick: it takes more than to run one program on these arguments.
+        """
+        if not jaxapi.at_top_level() or jaxapi.checks_numbers():
+            raise _NotQuick(always=False)
+        tensors = bool(key & _TENSORS)
+        given = [new_tensor(a, ROOT) if tensors and type(a) is array_type else a for a in args]
+        count = len(jax.tree.leaves((given, kwargs)))
+        args, kwargs = self._arguments.whole(static, given, kwargs)
         leaves, rest, join = self._arguments.split(args, kwargs)
+        if not all(map(_is_bare, leaves)):
+            raise _NotQuick(always=False)
+        entry = self._entry(leaves, rest, join, args, kwargs)
+        simple = entry.primitive.jit and not entry.changed
+        if not simple or not all([type(x) is array_type for x in entry.fixed]):
+            raise _NotQuick(always=True)
+        if count != len(leaves):  # some are static unasked: functions, texts
+            raise _NotQuick(always=True)
+        values = [x.value if isinstance(x, Tensor) else x for x in leaves]
+        call = entry.primitive.call
+        if entry.donating is not None:
+            call = entry.donating
+            values = list(map(give_away, values))
+        wraps = any([isinstance(x, Tensor) for x in leaves])
+        if tensors and trees.is_flat(entry.structure):
+            wraps = False  # `__call__` does, in less time
+
+        def result(outs: Sequence[Any]) -> Any:
+            outs = [new_tensor(x, ROOT) for x in outs] if wraps else outs
+            return trees.unflatten(entry.structure, outs)
+
+        return call, entry.fixed, values, result
+
+    def _entry(
+        self,
+        leaves: list[Any],
+        rest: Any,
+        join: Callable[[Sequence[Any]], tuple[Any, Any]],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> _Entry:
+        """The program for these arguments, whose `Arguments.split` is given too."""
         key = (rest, aval_key(leaves), _surroundings())
         entry = self._entries.get((key, _lanes(leaves)) if self._draws else key)
-        if entry is None:
-            entry = self._trace(key, leaves, join, args, kwargs)
+        return self._trace(key, leaves, join, args, kwargs) if entry is None else entry
+
+    def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Any call."""
+        leaves, rest, join = self._arguments.split(args, kwargs)
+        entry = self._entry(leaves, rest, join, args, kwargs)
         if self._draws:
             note_draw()
         if entry.changed:
             check_written(leaves, entry.changed, "jit")
         if entry.donating is not None and state.body is None and all(map(_is_bare, leaves)):
             values = [give_away(x.value if isinstance(x, Tensor) else x) for x in leaves]
-            fixed = [x.value if isinstance(x, Tensor) else x for x in _found(entry.fixed)]
+            fixed = [x.value if isinstance(x, Tensor) else x for x in found(entry.fixed)]
             out = entry.donating(*fixed, *values)
         else:
-            fixed = _found(entry.fixed)
+            fixed = found(entry.fixed)
             given = leaves
             if entry.changed:  # what is saved of them is what they were
                 given = list(leaves)
@@ -149,11 +251,6 @@ class Compiled:
             count = len(outs) - len(entry.changed)
             write_back([leaves[k] for k in entry.changed], outs[count:], "jit")
             outs = outs[:count]
-        elif bare is not None and not self._arguments.declared and entry.is_pure:
-            if len(self._direct) >= _DIRECT:
-                self._direct.clear()
-            structure = None if entry.structure == trees.LEAF else entry.structure
-            self._direct[bare[1]] = entry.primitive.call, structure, jaxapi.trace_context()
         return trees.unflatten(entry.structure, outs)
 
     def _trace(
@@ -185,7 +282,7 @@ class Compiled:
         primitive, values, _ = stage(run, leaves, kept=True)
         self._draws = self._draws or found["level"].draws
         captures = values[: len(values) - len(leaves)]
-        fixed = [_captured(x) for x in captures]
+        fixed = [captured(x) for x in captures]
         donated = self._arguments.donated(args, kwargs) if self._arguments.donates else ()
         seen = self._describe(args, kwargs)
         entry = _Entry(primitive, fixed, found["structure"], seen, donated, found["changed"])
@@ -283,7 +380,8 @@ class Compiled:
     def clear_cache(self) -> None:
         """Forget every compiled program."""
         self._entries.clear()
-        self._direct.clear()
+        for table in (self._tables or {}).values():
+            table._clear_cache()
 
 
 def jit(
@@ -337,37 +435,29 @@ def jit(
     return decorate if f is None else decorate(f)
 
 
-_DIRECT = 256  # kept for each function
+_TENSORS, _NO_GRAD, _HOOKS = 1, 2, 4  # in the key of a table
+_TABLES = 256  # kept for each function
 
 
-def _bare(args: Sequence[Any]) -> tuple[list[Any], Any, bool] | None:
-    """Arrays, and untracked Tensors as theirs, with a key for the program beside JAX's settings, where
-    nothing is around the call; and whether there are Tensors among them.
+def _key_of(modes: Callable[..., Any]) -> int:
+    """What a trace can see of the modes of this thread; -1 where calls are looked at one by one.
 
-    This is the way of most calls, and the short one: there is nothing to flatten, to record or to
-    write back, so XLA's own call is most of the time.
+    ``modes`` is a lookup: a name that is not there has its default.
     """
-    modes = state.__dict__.get  # a name that is not there has its default
     if modes("levels") or modes("body") is not None or modes("inference") is not None:
-        return None
-    if anomaly.watch or modes("apart", -1) >= 0:
-        return None
-    values = []
-    tensors = False
-    for a in args:
-        if type(a) is Tensor:
-            if a._requires_grad or a.meta is not None or a._level is not ROOT:
-                return None
-            a = a._value
-            tensors = True
-        if type(a) is not array_type:
-            if type(a) is not Pending:
-                return None
-            a = a.value
-        values.append(a)
-    grad_mode = modes("blocked", -1), modes("floor", -1), bool(modes("saved_hooks"))
-    key = (*grad_mode, *[aval_number(v.aval) for v in values])
-    return values, key, tensors
+        return -1
+    if modes("apart", -1) >= 0:
+        return -1
+    key = 0 if modes("blocked", -1) == modes("floor", -1) else _NO_GRAD
+    return key | _HOOKS if modes("saved_hooks") else key
+
+
+def _is_tracked(t: Tensor) -> bool:
+    """Whether a graph or a level has ``t``; a view is brought up to date for that."""
+    meta = t.meta
+    if meta is not None and meta.link is not None:
+        meta.link.enter(t)
+    return t._requires_grad or t._level is not ROOT
 
 
 def _surroundings() -> tuple[Any, ...]:
@@ -445,69 +535,3 @@ def _untracked(x: Any) -> Any:
     if x.level is ROOT:
         return new_tensor(x.value, ROOT)
     return new_tensor(_struct(x), ROOT)
-
-
-class _Lanes:
-    """Stands for the lanes of a vmap around a call: that of this number, whichever it is."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def find(self) -> Tensor:
-        """The numbers of the lanes."""
-        return lanes_of(batch_levels()[self.number])
-
-
-class _Live:
-    """An untracked Tensor that compiled code closes over: each call reads what it is by then."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-    def find(self) -> Tensor:
-        """The Tensor; compiled code around this one closes over it in its turn.
-
-        Raises:
-            GradientError: it has come to be tracked.
-        """
-        x = self.tensor
-        if x.level is not ROOT or x.requires_grad:
-            raise _tracked_capture(x)
-        return x
-
-
-def is_traced(x: Any) -> bool:
-    """Whether ``x`` is part of a trace around this one, which compiled code must not outlive."""
-    if isinstance(x, Tensor):
-        return isinstance(x.level, StagedLevel) or isinstance(x.value, jax.core.Tracer)
-    return isinstance(x, jax.core.Tracer)
-
-
-def _found(fixed: Sequence[Any]) -> list[Any]:
-    return [x.find() if isinstance(x, (_Lanes, _Live)) else x for x in fixed]
-
-
-def _captured(x: Any) -> Any:
-    """What compiled code may keep of a value that it closes over."""
-    if not isinstance(x, Tensor):
-        return x
-    if isinstance(x.level, BatchLevel) and x is x.level.lanes:
-        return _Lanes(batch_levels().index(x.level))
-    if x.level is ROOT and not x.requires_grad:
-        return _Live(x)
-    if isinstance(x.level, StagedLevel):
-        return x
-    raise _tracked_capture(x)
-
-
-def _tracked_capture(x: Tensor) -> GradientError:
-    where = "the eager graph" if x.level is ROOT else repr(x.level)
-    return GradientError(
-        f"jit: the compiled function closes over a Tensor ({describe(x)}) that is tracked by "
-        f"{where}. Compiled code outlives this call, so it cannot hold on to it: pass the Tensor "
-        "as an argument, or use stop_gradient on it."
-    )

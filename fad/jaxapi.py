@@ -17,9 +17,13 @@ import numpy as np
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dtypes as _dtypes
+from jax._src import pjit as _pjit
 from jax._src import source_info_util as _source_info
+from jax._src import tree_util as _tree_util
 from jax._src.array import ArrayImpl as array_type
 from jax._src.interpreters import partial_eval as _partial_eval
+from jax._src.interpreters import pxla as _pxla
+from jax._src.lib import _jax
 from jax.interpreters import ad, batching, mlir
 
 __all__ = [
@@ -30,6 +34,7 @@ __all__ = [
     "array_type",
     "at_top_level",
     "batching",
+    "call_table",
     "current_trace",
     "evaluate_equation",
     "float0",
@@ -120,6 +125,49 @@ def _options_of_small_programs() -> dict[str, Any]:
 def jit_of_small(f: Callable[..., Any]) -> Any:
     """``jax.jit`` for a program of small arrays, which only runs at the top level."""
     return jax.jit(f, compiler_options=_options_of_small_programs())
+
+
+def call_table(name: str, find: Callable[..., Any]) -> Any:
+    """JAX's own table of compiled calls, for programs that something else has compiled.
+
+    ``table(*args, **kwargs)`` looks the call up as ``jax.jit`` does: by the structure of its arguments,
+    their avals and shardings, and JAX's settings. Where that is new, ``find(args, kwargs)`` gives a function
+    made by ``jax.jit``, arrays that go before the arguments, the leaves of the arguments, and what makes the
+    result of a flat list of outputs. What it raises goes out to the caller.
+    """
+
+    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        jitted, before, leaves, join = find(args, kwargs)
+        operands = (*before, *leaves)
+        params, flat = _pjit._infer_params(jitted._fun, jitted._jit_info, operands, {})
+        _, outs, _, flat, jaxpr, executable, profiler, constants = _pjit._run_python_pjit(
+            params, flat, jitted._fun, operands, {}
+        )
+        result = join(outs)
+        count = len(before)
+        found = _pjit._get_fastpath_data(
+            executable,
+            jax.tree.structure(result),
+            flat[count:],
+            outs,
+            jaxpr.effects,
+            jaxpr.consts,
+            profiler,
+            [*constants, *flat[:count]],
+        )
+        return result, found, False
+
+    return _jax.pjit(
+        name,
+        lambda *_: None,  # tables are told apart by it
+        miss,
+        (),
+        (),
+        _pxla.JitGlobalCppCacheKeys(),
+        _tree_util.dispatch_registry,
+        _pxla.cc_shard_arg,
+        _pjit._get_cpp_global_cache(False),
+    )
 
 
 def is_tracing() -> bool:

@@ -16,8 +16,9 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import followed, outlived, state
+from fad.dispatch import bodies, followed, outlived, state
 from fad.graph import accumulator_of
+from fad.jaxapi import array_type
 from fad.runs import give_away
 from fad.tape.record import ROOT
 from fad.tensor import Tensor, new_tensor
@@ -57,6 +58,10 @@ class TrackedTensor(Tensor):
 
 def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     """The one child of ``t``: its array, or where that would lose something a TrackedTensor."""
+    if t.meta is None and not t._requires_grad and t._level is ROOT and not bodies.traced:
+        value = t._value
+        if type(value) is array_type:  # most of them
+            return (give_away(value),), None
     bare = not t.requires_grad or ROOT.id <= state.blocked
     if t.level is ROOT and bare and not followed(t):
         return (give_away(t.value),), None
@@ -70,6 +75,8 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
 def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
     """The very Tensor that was flattened, or a new one around what took its child's place."""
     (child,) = children
+    if type(child) is array_type:
+        return new_tensor(child, ROOT)
     if isinstance(child, TrackedTensor):
         return child.origin
     return child if isinstance(child, Tensor) else new_tensor(child, ROOT)

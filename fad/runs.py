@@ -67,6 +67,7 @@ __all__ = [
     "is_plain",
     "may_wait",
     "settings_number",
+    "something_waits",
 ]
 
 LARGE = 1 << 14  # elements: an array of so many does not wait
@@ -425,6 +426,15 @@ def give_away(array: Any) -> Any:
     if run is not None and id(array) in run.places:
         run.finish()
     return array
+
+
+def something_waits() -> bool:
+    """Whether anything has only been written down by this thread, on the tape or in transforms."""
+    modes = state.__dict__.get
+    if modes("levels") or modes("script") is not None:
+        return True
+    run = modes("run")
+    return run is not None and bool(run.steps)
 
 
 def stop() -> None:

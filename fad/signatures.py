@@ -111,9 +111,9 @@ class Arguments:
         return bool(self.donated_nums or self.donated_names)
 
     @property
-    def declared(self) -> bool:
-        """Whether any argument is static or donated."""
-        return bool(self.nums or self.names or self.donates)
+    def has_static(self) -> bool:
+        """Whether any argument is static."""
+        return bool(self.nums or self.names)
 
     def split(
         self, args: Sequence[Any], kwargs: dict[str, Any]
@@ -132,6 +132,33 @@ class Arguments:
             return joined
 
         return [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d], key, join
+
+    def part(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], list[Any], dict[str, Any]]:
+        """Static arguments, hashable, and the arguments without them; None is where they stood."""
+        given, named = list(args), dict(kwargs)
+        static: list[Any] = []
+        for n in self.nums:
+            if n < len(given):
+                static.append((n, *self._hashable(given[n])))
+                given[n] = None
+        for name in self.names:
+            if name in named:
+                static.append((name, *self._hashable(named.pop(name))))
+        return tuple(static), given, named
+
+    def whole(
+        self, static: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments that `part` has taken apart."""
+        given, named = list(args), dict(kwargs)
+        for place, _, value in static:
+            if isinstance(place, int):
+                given[place] = value
+            else:
+                named[place] = value
+        return given, named
 
     def mark(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments, with those that are static kept from being taken for pytrees."""

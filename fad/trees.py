@@ -13,7 +13,15 @@ from fad.errors import StructureError, describe
 from fad.jaxapi import array_type
 from fad.tensor import Tensor
 
-__all__ = ["broadcast_prefix", "flatten", "is_leaf", "map_leaves", "path_names", "unflatten"]
+__all__ = [
+    "broadcast_prefix",
+    "flatten",
+    "is_flat",
+    "is_leaf",
+    "map_leaves",
+    "path_names",
+    "unflatten",
+]
 
 LEAF = tree_util.tree_structure(0)
 
@@ -40,6 +48,11 @@ def flatten(tree: Any) -> tuple[list[Any], PyTreeDef]:
 def _tuple_of(count: int) -> PyTreeDef:
     """The structure of a tuple of so many leaves."""
     return tree_util.tree_structure((0,) * count)
+
+
+def is_flat(structure: PyTreeDef) -> bool:
+    """Whether it is that of one leaf, or of a tuple of leaves."""
+    return structure == LEAF or structure == _tuple_of(structure.num_leaves)
 
 
 def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
