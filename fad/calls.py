@@ -34,7 +34,15 @@ from fad.rules import Rules, Saved
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.record import ROOT, RecordedNode, detached
-from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
+from fad.tape.saved import (
+    PackedValue,
+    check_versions,
+    pack,
+    raise_released,
+    raise_written,
+    unpack,
+    versions_of,
+)
 from fad.templates import Template
 from fad.tensor import Pending, Tensor, settled
 
@@ -146,21 +154,34 @@ class FunctionOp:
 
     def record(self, level: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """Evaluate at ``level`` and add a node; see `fad.tape.record`."""
-        args = [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
-        mask = [isinstance(a, Tensor) and a.requires_grad and a.level is level for a in args]
+        args = [jnp.asarray(a) if type(a) is np.ndarray else a for a in args]
+        mask = [isinstance(a, Tensor) and a._requires_grad and a._level is level for a in args]
         self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
         if level is ROOT:
             runs.begin()
         outs: tuple[Any, ...] = level.evaluate(self, args)
         values = [level.detach(a) for a in args]
         results = [detached(level, o) for o in outs]
+        self.leave_node(level, args, mask, outs, values, results)
+        return outs
+
+    def leave_node(
+        self,
+        level: Any,
+        args: Sequence[Any],
+        mask: list[bool],
+        outs: Sequence[Any],
+        values: Sequence[Any],
+        results: Sequence[Any],
+    ) -> None:
+        """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
         saved = self.saved
         if saved is None or not (saved.closed or _numbers_serve(values)):
             saved = self.rules.setup(values, results, self.template, mask)
         self.template = saved.template
         moving = self._moving(outs)
         if any(moving):
-            saved = self.rules.for_pullback(saved.at(values, results, saved.extras))
+            saved = self.rules.for_pullback(saved, values, results)
             dirty = self.template.aliases  # what is saved of those is what they were
             args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
             node = FunctionNode(level, self.rules, args, mask, saved)
@@ -168,8 +189,7 @@ class FunctionOp:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, moving, strict=True)):
                 if m:
-                    o._requires_grad, o.node, o.output_nr = True, node, k
-        return outs
+                    o._requires_grad, o._node, o._output_nr = True, node, k
 
 
 def is_plain(x: Any) -> bool:
@@ -203,7 +223,18 @@ class FunctionNode(RecordedNode):
     grad.
     """
 
-    __slots__ = ("args", "avals", "lock", "mask", "outputs", "packed", "rules", "saved", "versions")
+    __slots__ = (
+        "args",
+        "avals",
+        "lock",
+        "mask",
+        "outputs",
+        "packed",
+        "rules",
+        "saved",
+        "versions",
+        "written",
+    )
 
     def __init__(
         self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
@@ -220,6 +251,7 @@ class FunctionNode(RecordedNode):
         self.packed = bool(state.saved_hooks)
         self.saved: Saved | None = self._pack(saved) if self.packed else saved
         self.versions = versions_of(self.args)
+        self.written: tuple[int, int] | None = None  # as in `PrimitiveNode`
 
     def _pack(self, saved: Saved) -> Saved:
         """Send saved values through the hooks that are in force, and let go of the originals."""
@@ -265,6 +297,8 @@ class FunctionNode(RecordedNode):
             if saved is None:
                 raise_released(self)
             check_versions(self, self.args, self.versions)
+            if self.written is not None and not self.packed:
+                raise_written(self, self.written)
             wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
             args: Sequence[Any] = self.args
             if self.packed:
@@ -307,6 +341,11 @@ class FunctionNode(RecordedNode):
         t: Tensor = alias(self.level.lift(value))
         t._requires_grad, t.node, t.output_nr = True, node, output_nr
         return t
+
+    def output_written(self, output_nr: int, version: int) -> None:
+        saved = self.saved
+        if saved is not None and saved.outs[output_nr] is not None and self.written is None:
+            self.written = (output_nr, version)
 
     def release_variables(self) -> None:
         with _lock_of(self):

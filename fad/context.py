@@ -162,14 +162,21 @@ class Notes:
             return tuple([note(x) for x in items])
 
         record = ctx._record
+        attributes = vars(ctx)
         notes = Notes(
             note_saved(record.backward),
             None if record.forward is None else note_saved(record.forward),
             _map(note, ctx.saved_data) if ctx.saved_data else {},
-            _map(note, vars(ctx)) if vars(ctx) else {},
+            _map(note, attributes) if attributes else {},
             record.materialize,
         )
         return notes, extras, closed
+
+    @staticmethod
+    @functools.lru_cache(maxsize=1024)
+    def of_refs(refs: tuple[Ref, ...]) -> Notes:
+        """The notes of a body that has only saved these for backward."""
+        return Notes(refs, None, {}, {}, True)
 
     def context(
         self,
@@ -207,7 +214,8 @@ class Notes:
     def leaves(self) -> list[Any]:
         """All that was noted, one by one."""
         found: list[Any] = [*self.backward, *(self.forward or ())]
-        _map(found.append, (self.saved_data, self.attributes))
+        if self.saved_data or self.attributes:
+            _map(found.append, (self.saved_data, self.attributes))
         return found
 
 

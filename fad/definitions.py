@@ -31,12 +31,14 @@ class Signature:
 
     ``names`` are forward's parameters, without ctx. ``combined``: forward takes ctx. ``plain``: the
     number of parameters if all are positional, else -1. ``vjp``: the name under which there is a
-    vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one.
+    vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one. ``is_straight``: calls may go the
+    way of `fad.straight`.
     """
 
     __slots__ = (
         "combined",
         "has_setup",
+        "is_straight",
         "jvp",
         "names",
         "plain",
@@ -65,6 +67,9 @@ class Signature:
         known = {name: d for name, d in depths.items() if d is not None}
         self.vjp = min(known, key=lambda name: known[name]) if known else ""
         self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
+        self.is_straight = (
+            bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
+        )
         self.jvp = defines(cls, "jvp")
         self.vmap = defines(cls, "vmap")
         self.vmap_keywords = frozenset[str]()

@@ -206,9 +206,9 @@ class BatchedRules(Rules):
         outs = [_batched(level, o, 0) for o in saved.outs]
         return inner.at(self._inside(level, saved.values), outs, inner.extras)
 
-    def for_pullback(self, saved: Saved) -> Saved:
+    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
         notes: _BatchedNotes = saved.notes
-        inner = self.base.for_pullback(notes.inner.at(saved.values, saved.outs, saved.extras))
+        inner = self.base.for_pullback(notes.inner.at((), (), saved.extras), values, outs)
         return dataclasses.replace(
             saved,
             values=inner.values,

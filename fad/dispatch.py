@@ -68,6 +68,7 @@ class State(threading.local):
     ``inference``: in inference mode, where Tensors made are inference Tensors: the floor outside of
     it; else None.
     ``run``: the calls that wait, see `fad.runs`; None where nothing does.
+    ``short``: how many of the last runs of the eager tape were short, and operations since that ran at once.
     ``script``: what the eager tape writes down, see `fad.tape.scripts`.
     ``bodies_wait``: whether the body of a Function runs now, whose operations may wait.
     ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
@@ -83,6 +84,7 @@ class State(threading.local):
     saved_refused: str | None = None
     inference: int | None = None
     run: Any = None
+    short = 0
     script: Any = None
     bodies_wait: bool = False
     compiling: bool = True

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fad import straight
 from fad.calls import FunctionOp
 from fad.context import Context, VmapInfo
 from fad.definitions import RULES, Signature, arity, defines
@@ -99,18 +100,30 @@ class Function:
         signature = getattr(cls, "_signature", None)
         if signature is None:
             raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
+        if signature.is_straight and not kwargs and len(args) == signature.plain:
+            found = straight.call(cls, args)
+            if type(found) is Tensor:
+                return found
+            if found is not None:
+                op, outs = found
+                return _result(cls.__name__, op, outs, args)
         bound, keywords = signature.bind(cls.__name__, args, kwargs)
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
         arrays, template = Template.split(bound, leaves)
         operands = [jnp.asarray(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, template, keywords))
-        outs: Sequence[Any] = list(map(settled, bind(op, operands)))
-        if op.template.aliases:
-            outs = _write_back(cls.__name__, op.template, arrays, outs)
-        for k, i, chain in op.template.views:
-            if isinstance(arrays[i], Tensor):
-                attach_chain(outs[k], arrays[i], chain, k)
-        return op.template.join(outs)
+        outs = list(map(settled, bind(op, operands)))
+        return _result(cls.__name__, op, outs, arrays)
+
+
+def _result(name: str, op: FunctionOp, outs: Sequence[Any], arrays: Sequence[Any]) -> Any:
+    """What a call returns, from its outputs."""
+    if op.template.aliases:
+        outs = _write_back(name, op.template, arrays, outs)
+    for k, i, chain in op.template.views:
+        if isinstance(arrays[i], Tensor):
+            attach_chain(outs[k], arrays[i], chain, k)
+    return op.template.join(outs)
 
 
 _NUMBERS = (*ARRAYS, float, complex)

@@ -71,16 +71,16 @@ class JaxRules(UserRules):
         extras = _listed(bind(plan.setup, [*values, *outs])) if plan.extras else []
         return plan.saved(values, outs, extras)
 
-    def for_pullback(self, saved: Saved) -> Saved:
+    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
         plan: _Plan = saved.notes
         if not saved.closed:  # the body may have to run again
-            return saved
+            return saved.at(values, outs, saved.extras)
         if not self.signature.vjp and not self.signature.jvp:
-            return Rules.for_pullback(self, saved)
+            return Rules.for_pullback(self, saved, values, outs)
         inputs, outputs = plan.reads["vjp" if self.signature.vjp else "jvp"]
         return saved.at(
-            [v if i in inputs else None for i, v in enumerate(saved.values)],
-            [o if k in outputs else None for k, o in enumerate(saved.outs)],
+            [v if i in inputs else None for i, v in enumerate(values)],
+            [o if k in outputs else None for k, o in enumerate(outs)],
             (),
         )
 

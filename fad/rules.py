@@ -118,9 +118,9 @@ class Rules:
         """
         raise NotImplementedError
 
-    def for_pullback(self, saved: Saved) -> Saved:
-        """``saved`` without what `pullback` does not read."""
-        return saved.at(saved.values, [None] * len(saved.outs), saved.extras)
+    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+        """``saved`` for the call with these inputs and outputs, without what `pullback` does not read."""
+        return saved.at(values, [None] * len(outs), saved.extras)
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         """Gradients of the inputs (those that ``need`` says; others may be None)."""

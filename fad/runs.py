@@ -21,6 +21,8 @@ What keeps this the same as running each operation at once:
   none, so a whole ``fad.grad`` becomes one program from its inputs to its gradients.
 * A run of the eager tape goes on until something reads a value, or until something is recorded after a
   backward pass: a step of training (loss, ``backward()``, the update of small parameters) is one program.
+  Where values are read after every few operations, as in a loop ``while loss.item() > 1e-3``, waiting gains
+  nothing; so when some runs in turn have been `SHORT`, operations run at once for a while.
 * Nothing waits under settings of JAX that hold for a block (a precision, 64-bit types, a device); what
   waits when such a block begins runs outside of it, on a thread without settings of its own. Arrays
   on other devices than the default one, traced ones, and large ones (for which XLA's own time
@@ -73,6 +75,11 @@ __all__ = [
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
 HEAVY = 1 << 21  # elements of all operands
+SHORT = (
+    4  # steps: to run them at once takes no longer than to write them down and run them together
+)
+STREAK = 4  # runs of the eager tape in turn that were short
+TRIED_AFTER = 256  # operations
 CAPACITY = 512  # structures remembered
 SAVED_PER_STEP = 5e-6  # seconds that a compiled run saves, for each step
 
@@ -228,6 +235,9 @@ class Run:
         full = len(run.steps) >= LONGEST or run.weight > HEAVY
         if full or run.done or jaxapi.trace_context() != run.context:
             run.finish()
+            if run.tape and _are_short():
+                state.run = None
+                return op.execute(list(map(settled, args)))
             run = Run(run.tape)
             state.run = run if state.compiling else None
         if not run.settings or state.run is None or jaxapi.checks_numbers():
@@ -350,6 +360,8 @@ class Run:
         self.done = True
         if not self.steps:
             return
+        if self.tape:
+            state.short = 0 if len(self.steps) > SHORT else state.short + 1
         self._as_outside(self._compute)
 
     def _compute(self) -> None:
@@ -400,11 +412,23 @@ def begin() -> None:
     """Let what the eager tape records from here on wait; what waited for an ended pass is run."""
     run = state.run
     if run is None:
-        if state.compiling:
+        if state.compiling and not _are_short():
             state.run = Run(tape=True)
     elif run.ended:
         run.finish()
         state.run = Run(tape=True)
+
+
+def _are_short() -> bool:
+    """Whether the last runs of the eager tape were so short that what is recorded now runs at once.
+
+    After a while it is tried again.
+    """
+    short = state.short
+    if short < STREAK or budget.impatient:
+        return False
+    state.short = short + 1 if short < STREAK + TRIED_AFTER else STREAK - 1
+    return True
 
 
 def end() -> None:
@@ -443,6 +467,7 @@ def stop() -> None:
     if run is not None and run.tape:
         run.finish()
         state.run = None
+    state.short = 0
 
 
 _usual: set[Any] = set()

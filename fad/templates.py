@@ -13,7 +13,7 @@ from fad import trees
 from fad.errors import RuleError, describe
 from fad.tensor import Tensor
 
-__all__ = ["HOLE", "SCALARS", "Template", "flat_template", "is_array"]
+__all__ = ["HOLE", "SCALARS", "SINGLE", "Template", "flat_template", "is_array"]
 
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.inexact)
 SCALARS = (*ARRAYS, np.generic, float, complex)
@@ -110,8 +110,8 @@ class Template:
     @staticmethod
     def split(tree: Any, kinds: tuple[type, ...] = ARRAYS) -> tuple[list[Any], Template]:
         """The arrays of ``tree`` (its leaves of these ``kinds``), in order, and what is left."""
-        if isinstance(tree, kinds):
-            return [tree], _SINGLE
+        if type(tree) is Tensor or isinstance(tree, kinds):
+            return [tree], SINGLE
         if type(tree) is tuple and all([isinstance(x, kinds) for x in tree]):
             return list(tree), flat_template(len(tree))
         leaves, structure = jax.tree_util.tree_flatten(tree, is_leaf=_is_leaf)
@@ -138,14 +138,14 @@ class Template:
     def join(self, arrays: Sequence[Any]) -> Any:
         """The tree with ``arrays`` in it."""
         if self.flat:
-            return arrays[0] if self is _SINGLE else tuple(arrays)
+            return arrays[0] if self is SINGLE else tuple(arrays)
         it = iter(arrays)
         return self.structure.unflatten([next(it) if x is HOLE else x.value for x in self.leaves])
 
     def join_only(self, arrays: Sequence[Any]) -> Any:
         """The tree with ``arrays`` in it and None for all else."""
         if self.flat:
-            return arrays[0] if self is _SINGLE else tuple(arrays)
+            return arrays[0] if self is SINGLE else tuple(arrays)
         it = iter(arrays)
         return self.structure.unflatten([next(it) if x is HOLE else None for x in self.leaves])
 
@@ -160,7 +160,7 @@ class Template:
 
     def any_of(self, flags: Sequence[Any]) -> tuple[bool, ...]:
         """For each child of the root, whether one of the flags of its arrays is true."""
-        if self.flat and self is not _SINGLE:
+        if self.flat and self is not SINGLE:
             return tuple(map(bool, flags))
         it = iter(flags)
         if self.structure.num_leaves == self.structure.num_nodes - 1:
@@ -218,8 +218,8 @@ def _match(structure: Any, tree: Any, found: list[Any]) -> bool:
     return all([_match(c, g, found) for c, g in zip(children, given, strict=True)])
 
 
-_SINGLE = Template(trees.LEAF, (HOLE,))
-_SINGLE.flat = True
+SINGLE = Template(trees.LEAF, (HOLE,))
+SINGLE.flat = True
 
 
 @functools.lru_cache(maxsize=256)

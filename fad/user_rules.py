@@ -15,7 +15,7 @@ from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
 from fad.definitions import RULES, Signature, defines
 from fad.errors import GradientError, HostValueError, RuleError, describe
 from fad.graph import alias
-from fad.jaxapi import is_inexact, zeros
+from fad.jaxapi import array_type, is_inexact, zeros
 from fad.levels import BatchLevel
 from fad.returned import batched_outputs, check_value, gradients, lowered
 from fad.rules import (
@@ -26,9 +26,9 @@ from fad.rules import (
     transpose_pullback,
     transpose_pushforward,
 )
-from fad.tape.record import as_tensor
+from fad.tape.record import ROOT, as_tensor
 from fad.templates import SCALARS, Template, is_array
-from fad.tensor import Tensor
+from fad.tensor import Tensor, new_tensor
 from fad.views.making import chain_from
 
 __all__ = ["HOST_ERRORS", "UserRules"]
@@ -104,18 +104,36 @@ class UserRules(Rules):
         self, values: Sequence[Any], needs: Sequence[bool] | None, with_setup: bool
     ) -> tuple[list[Any], Template, Saved | None]:
         """Run forward on handles of its own, and setup_context unless nothing would come of it."""
-        handles = [self.wrap(alias(v)) for v in values]
+        handles = [
+            new_tensor(v, ROOT) if type(v) is array_type else self.wrap(alias(v)) for v in values
+        ]
         before = [_value(h) for h in handles]
         ctx = self._context(values, needs)
-        outs, template = Template.split(self.call_forward(ctx, handles), SCALARS)
+        output = self.call_forward(ctx, handles)
+        return self.collect(ctx, values, handles, before, output, with_setup)
+
+    def collect(
+        self,
+        ctx: Context,
+        values: Sequence[Any],
+        handles: list[Any],
+        before: Sequence[Any],
+        output: Any,
+        with_setup: bool = True,
+    ) -> tuple[list[Any], Template, Saved | None]:
+        """What comes of forward's output: arrays, the structure around them, what is left for the rules.
+
+        ``before`` are the values of ``handles`` when forward was called.
+        """
+        outs, template = Template.split(output, SCALARS)
         template = template.viewing(_views(outs, handles))
         arrays = [o if isinstance(o, (Tensor, jax.Array)) else jnp.asarray(o) for o in outs]
         kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
         if not with_setup and len(kept) == len(handles):
             return arrays, template, None
-        tensors = [self.wrap(o) for o in arrays]
+        tensors = [o if type(o) is Tensor else self.wrap(o) for o in arrays]
         self._call_setup(ctx, handles, template.join(tensors))
-        saved = self._save(ctx, handles, kept, (outs, tensors), values, arrays, template)
+        saved = self.save(ctx, handles, kept, (outs, tensors), values, arrays, template)
         return arrays, saved.template, saved
 
     def setup(
@@ -138,7 +156,7 @@ class UserRules(Rules):
                 if not self.signature.combined:
                     handles[i] = tensors[k]
         self._call_setup(ctx, handles, template.join(tensors))
-        return self._save(ctx, handles, kept, (again, tensors), values, outs, template)
+        return self.save(ctx, handles, kept, (again, tensors), values, outs, template)
 
     def _context(self, values: Sequence[Any], needs: Sequence[bool] | None) -> Context:
         flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
@@ -152,7 +170,7 @@ class UserRules(Rules):
         except HOST_ERRORS as error:
             raise self.host_error("setup_context", error, handles) from error
 
-    def _save(
+    def save(
         self,
         ctx: Context,
         handles: Sequence[Any],
@@ -211,24 +229,24 @@ class UserRules(Rules):
 
     # Differentiating
 
-    def for_pullback(self, saved: Saved) -> Saved:
+    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
         notes: Notes | None = saved.notes
         if notes is None:
-            return saved.at(saved.values, [None] * len(saved.outs), ())
+            return saved.at(values, [None] * len(outs), ())
         if self.signature.vjp:
             notes = notes.without_forward()
         if not saved.closed:  # the body may have to run again
-            kept = saved.at(saved.values, saved.outs, saved.extras)
+            kept = saved.at(values, outs, saved.extras)
         else:
-            values: list[Any] = [None] * len(saved.values)
-            outs: list[Any] = [None] * len(saved.outs)
+            read_values: list[Any] = [None] * len(values)
+            read_outs: list[Any] = [None] * len(outs)
             for x in notes.leaves():
-                if isinstance(x, Ref):
+                if type(x) is Ref:
                     if x.kind == INPUT:
-                        values[x.at] = saved.values[x.at]
+                        read_values[x.at] = values[x.at]
                     else:
-                        outs[x.at] = saved.outs[x.at]
-            kept = saved.at(values, outs, ())
+                        read_outs[x.at] = outs[x.at]
+            kept = saved.at(read_values, read_outs, ())
         kept.notes = notes
         return kept
 
@@ -394,7 +412,7 @@ def _views(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
     """Which outputs of a body are views of its inputs, or inputs as they are."""
     found = []
     for k, o in enumerate(outs):
-        if isinstance(o, Tensor):
+        if isinstance(o, Tensor) and (o.meta is not None or any([o is h for h in handles])):
             known = chain_from(o, handles)
             if known is not None:
                 found.append((k, *known))
@@ -411,4 +429,6 @@ def _is_batched(x: Any) -> bool:
 
 def _value(x: Any) -> Any:
     """What an in-place change of ``x`` replaces."""
+    if type(x) is Tensor and x.meta is None:
+        return x._value
     return x.inner if isinstance(x, Tensor) else x

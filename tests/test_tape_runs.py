@@ -513,3 +513,61 @@ def test_a_run_does_not_keep_much():
         w * x
     del x
     assert sum(r() is not None for r in seen) <= runs.HEAVY // runs.LARGE + 2
+
+
+def test_values_that_are_read_after_every_few_operations_are_computed_at_once():
+    w = variable()
+
+    def read_once():
+        return float((fnp.sin(w) * 0.5).sum())
+
+    expected = float(np.sum(np.sin(X) * 0.5))
+    for _ in range(runs.STREAK + 2):
+        assert read_once() == pytest.approx(expected, rel=1e-6)
+    y = fnp.sin(w) * 0.5
+    assert not waits(y)
+    assert state.run is None
+    y.sum().backward()
+    same(w.grad, np.cos(X) * 0.5)
+
+
+def test_short_runs_are_tried_again_and_long_ones_wait(without_scripts):
+    w = variable()
+
+    def long(w):
+        y = w
+        for _ in range(runs.SHORT + 2):
+            y = fnp.sin(y)
+        return y
+
+    for _ in range(runs.STREAK + 1):
+        float(fnp.sin(w).sum())
+    assert not waits(long(w))
+    for _ in range(runs.TRIED_AFTER):
+        y = fnp.sin(w)
+    for _ in range(3):  # the first may begin in the middle
+        y = long(w)
+        float(y.sum())
+    assert waits(long(w))
+    for _ in range(runs.STREAK - 1):  # a few short ones among long ones change nothing
+        float(fnp.sin(w).sum())
+        float(long(w).sum())
+    assert waits(long(w))
+
+
+def test_short_runs_in_one_thread_say_nothing_of_another():
+    w = variable()
+    for _ in range(runs.STREAK + 2):
+        float(fnp.sin(w).sum())
+    seen = []
+
+    def work():
+        v = variable()
+        fnp.sin(v) * 2.0
+        seen.append(waits(fnp.sin(v)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]
+    assert not waits(fnp.sin(w))

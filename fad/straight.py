@@ -1,0 +1,165 @@
+"""Calls of Functions on the eager tape by the short way.
+
+NOTE [straight calls]
+
+A call of a Function is an operation like any other: it is bound, goes down through the levels, and each
+makes its own of it (see `fad.calls`). Most calls of eager code meet the tape and nothing else, save inputs
+and outputs, and return one Tensor. Such a call is done here from top to bottom in one function: handles,
+forward, setup_context, node. As soon as something turns out to be otherwise, what has been done so far is
+handed to the general code, which goes on from there: bodies run once in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fad import runs
+from fad.calls import FunctionNode, FunctionOp
+from fad.closures import checked_arrays
+from fad.context import INPUT, OUTPUT, Context, Notes, Ref, ref
+from fad.dispatch import bodies, state
+from fad.jaxapi import array_type, is_inexact
+from fad.rules import Saved
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.record import ROOT
+from fad.templates import SINGLE, flat_template
+from fad.tensor import Pending, Tensor, new_tensor
+from fad.user_rules import HOST_ERRORS, UserRules
+
+__all__ = ["call"]
+
+
+def call(cls: Any, args: Sequence[Any]) -> Any:
+    """``cls.apply(*args)``.
+
+    Returns:
+        The Tensor; or an operation that has run and its outputs, where there is more to be done with them; or
+        None if this is not such a call, and nothing has been done.
+    """
+    modes = state.__dict__.get  # a name that is not there has its default
+    if modes("levels") or modes("script") is not None or modes("blocked", -1) >= 0:
+        return None
+    if modes("saved_hooks") or bodies.traced or anomaly.watch or anomaly.on:
+        return None
+    mask: list[bool] = []
+    values: list[Any] = []
+    handles: list[Any] = []
+    for a in args:
+        if type(a) is Tensor:
+            meta = a.meta
+            if a._level is not ROOT or (meta is not None and meta.link is not None):
+                return None
+            mask.append(a._requires_grad)
+            a = a._value
+        else:
+            mask.append(False)
+        if type(a) is not array_type and type(a) is not Pending:
+            return None
+        values.append(a)
+        handles.append(new_tensor(a, ROOT))
+    if True not in mask:
+        return None
+
+    rules = UserRules(cls, flat_template(len(args)))
+    ctx = Context(tuple(mask))
+    runs.begin()
+    before, state.bodies_wait = state.bodies_wait, state.run is not None
+    try:
+        out = _forward(rules, ctx, handles)
+        if not _is_simple(out, handles, values):
+            outs, template, saved = rules.collect(ctx, values, handles, list(values), out)
+            return _general(rules, args, mask, values, outs, template, saved)
+        if rules.signature.has_setup:
+            try:
+                cls.setup_context(ctx, tuple(handles), out)
+            except HOST_ERRORS as error:
+                raise rules.host_error("setup_context", error, handles) from error
+        refs = _refs(ctx, handles, out) if _is_simple(out, handles, values) else None
+        if refs is None:
+            kept = dict(enumerate(handles))
+            saved = rules.save(ctx, handles, kept, ([out],), values, [out], SINGLE)
+            return _general(rules, args, mask, values, [out], saved.template, saved)
+    finally:
+        state.bodies_wait = before
+
+    result = out._value
+    read: list[Any] = [None] * len(values)
+    read_result = None
+    for r in refs:
+        if r.kind == INPUT:
+            read[r.at] = values[r.at]
+        else:
+            read_result = result
+    saved = Saved(
+        read,
+        [read_result],
+        SINGLE,
+        [v.aval for v in values],
+        [result.aval],
+        Notes.of_refs(refs),
+    )
+    t = new_tensor(result, ROOT)
+    t._requires_grad = True
+    t._node = FunctionNode(ROOT, rules, args, mask, saved)
+    return t
+
+
+def _forward(rules: UserRules, ctx: Context, handles: Sequence[Any]) -> Any:
+    cls = rules.cls
+    try:
+        return cls.forward(ctx, *handles) if rules.signature.combined else cls.forward(*handles)
+    except HOST_ERRORS as error:
+        raise rules.host_error("forward", error, handles) from error
+
+
+def _is_simple(out: Any, handles: Sequence[Any], values: Sequence[Any]) -> bool:
+    """Whether the output is a Tensor of its own that has a derivative, and no input was written to."""
+    if type(out) is not Tensor or out.meta is not None or out._level is not ROOT:
+        return False
+    value = out._value
+    if out._requires_grad or (type(value) is not array_type and type(value) is not Pending):
+        return False
+    for h, v in zip(handles, values, strict=True):
+        if h is out or h.meta is not None or h._value is not v:
+            return False
+    return is_inexact(value.aval.dtype)
+
+
+def _refs(ctx: Context, handles: Sequence[Any], out: Any) -> tuple[Ref, ...] | None:
+    """What was saved for backward; None if more was kept than inputs and the output, or anything marked."""
+    record = ctx._record
+    if record.forward is not None or record.dirty or record.non_differentiable:
+        return None
+    if not record.materialize or ctx.saved_data or vars(ctx):
+        return None
+    refs: list[Ref] = []
+    for x in record.backward:
+        if x is out:
+            refs.append(ref(OUTPUT, 0))
+            continue
+        for i, h in enumerate(handles):
+            if x is h:
+                refs.append(ref(INPUT, i))
+                break
+        else:
+            return None
+    return tuple(refs)
+
+
+def _general(
+    rules: UserRules,
+    args: Sequence[Any],
+    mask: list[bool],
+    values: Sequence[Any],
+    outs: Sequence[Any],
+    template: Any,
+    saved: Saved | None,
+) -> tuple[FunctionOp, list[Any]]:
+    """Record a call of which not everything is simple."""
+    op = FunctionOp(rules)
+    op.needs, op.template, op.saved = mask, template, saved
+    results = checked_arrays(rules, outs)
+    tensors = [new_tensor(x, ROOT) for x in results]
+    op.leave_node(ROOT, args, mask, tensors, values, results)
+    return op, tensors
