@@ -39,7 +39,6 @@ from fad.tape.saved import (
     check_versions,
     pack,
     raise_released,
-    raise_written,
     unpack,
     versions_of,
 )
@@ -233,7 +232,6 @@ class FunctionNode(RecordedNode):
         "rules",
         "saved",
         "versions",
-        "written",
     )
 
     def __init__(
@@ -251,7 +249,6 @@ class FunctionNode(RecordedNode):
         self.packed = bool(state.saved_hooks)
         self.saved: Saved | None = self._pack(saved) if self.packed else saved
         self.versions = versions_of(self.args)
-        self.written: tuple[int, int] | None = None  # as in `PrimitiveNode`
 
     def _pack(self, saved: Saved) -> Saved:
         """Send saved values through the hooks that are in force, and let go of the originals."""
@@ -297,8 +294,6 @@ class FunctionNode(RecordedNode):
             if saved is None:
                 raise_released(self)
             check_versions(self, self.args, self.versions)
-            if self.written is not None and not self.packed:
-                raise_written(self, self.written)
             wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
             args: Sequence[Any] = self.args
             if self.packed:
@@ -341,11 +336,6 @@ class FunctionNode(RecordedNode):
         t: Tensor = alias(self.level.lift(value))
         t._requires_grad, t.node, t.output_nr = True, node, output_nr
         return t
-
-    def output_written(self, output_nr: int, version: int) -> None:
-        saved = self.saved
-        if saved is not None and saved.outs[output_nr] is not None and self.written is None:
-            self.written = (output_nr, version)
 
     def release_variables(self) -> None:
         with _lock_of(self):

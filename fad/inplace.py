@@ -32,7 +32,7 @@ from fad.levels import BatchLevel
 from fad.primitive import Primitive
 from fad.pytree import TrackedTensor
 from fad.stopping import stopped
-from fad.tape.record import RecordedNode, as_tensor
+from fad.tape.record import PrimitiveNode, as_tensor
 from fad.tensor import Tensor, storage_of
 from fad.views.chains import Step, form_of, numbers_of, same_chain
 from fad.views.creation import Creation, check_creation
@@ -247,7 +247,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
     version = storage.version + 1
     for t in (root, *[p() for p in storage.peers]):
         node = None if t is None else t.node
-        if isinstance(node, RecordedNode):
+        if isinstance(node, PrimitiveNode):
             node.output_written(t.output_nr, version)  # type: ignore[union-attr]
     if new.level is root.level and new.level.id <= state.blocked:
         set_value(root, new)

@@ -265,14 +265,13 @@ def test_zeros_that_are_not_made(ways):
 
 
 def test_saved_values_that_are_written_to_later():
-    for target, message in ((0, "modified by an inplace operation"), (1, "modified")):
-        x, y = leaf(), leaf(Y)
-        a = y * 1.0
-        out = Product.apply(x, a)
-        with fad.no_grad():
-            (a, out)[target].mul_(2.0)
-        with pytest.raises(GradientError, match=message):
-            out.sum().backward()
+    x, y = leaf(), leaf(Y)
+    a = y * 1.0
+    out = Product.apply(x, a)
+    with fad.no_grad():
+        a.mul_(2.0)
+    with pytest.raises(GradientError, match="modified by an inplace operation"):
+        out.sum().backward()
 
 
 def test_a_freed_graph_and_a_kept_one():

@@ -86,9 +86,6 @@ class RecordedNode(Node):
         """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
         return ()
 
-    def output_written(self, output_nr: int, version: int) -> None:
-        """Note that an output was changed in place; without it the backward pass cannot be right."""
-
 
 def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
     """Gradients for every edge, from gradients for those that are needed alone."""
@@ -231,6 +228,7 @@ class PrimitiveNode(RecordedNode):
         return [v for v in values if not isinstance(v, PackedValue)]
 
     def output_written(self, output_nr: int, version: int) -> None:
+        """Note that an output was changed in place; without it the backward pass cannot be right."""
         if output_nr in self.plan.kept_outputs and self.written is None:
             self.written = (output_nr, version)
 
