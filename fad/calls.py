@@ -26,13 +26,14 @@ import numpy as np
 from fad import native, runs
 from fad.closures import checked_arrays, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
-from fad.dispatch import Level, bind, bodies, constants, outlived, state
+from fad.dispatch import Level, apart, bind, bodies, constants, outlived, state
 from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
 from fad.rules import Rules, Saved
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
+from fad.tape.layouts import Part
 from fad.tape.record import ROOT, RecordedNode, detached
 from fad.tape.saved import (
     PackedValue,
@@ -314,6 +315,33 @@ class FunctionNode(RecordedNode):
                 return grads
             return [None if g is None else level.detach(outlived(g)) for g in grads]
 
+    def part(self) -> Part | None:
+        """What a compiled pass takes of it, where its rule is traceable."""
+        saved = self.saved
+        if saved is None or self.packed or self.extra is not None or not self.is_traceable:
+            return None
+        key = self.rules.notes_key(saved)
+        if key is None or versions_of(self.args) != self.versions:
+            return None
+        rules, mask, without = self.rules, self.mask, saved.at((), (), ())
+        counts = [[x is not None for x in xs] for xs in (saved.values, saved.outs, saved.extras)]
+
+        def pull(
+            operands: Sequence[Any], cotangents: Sequence[Any], need: Sequence[bool]
+        ) -> Sequence[Any]:
+            rest = iter(operands)
+            inner = without.at(*[[next(rest) if c else None for c in cs] for cs in counts])
+            wanted = [n and m for n, m in zip(need, mask, strict=True)]
+            with apart():
+                grads = rules.pullback(inner, cotangents, wanted)
+                return [None if g is None else _array(rules, g) for g in grads]
+
+        return Part(
+            (rules, key, tuple(mask), *map(tuple, counts)),
+            [x for x in (*saved.values, *saved.outs, *saved.extras) if x is not None],
+            pull,
+        )
+
     def _tracked(self, saved: Saved, args: Sequence[Any]) -> Saved:
         """``saved`` with the history of each value."""
         outs = [
@@ -342,6 +370,10 @@ class FunctionNode(RecordedNode):
             self.saved = None
             self.args = []
             self.versions = None
+
+
+def _array(rules: Rules, x: Any) -> Any:
+    return jnp.asarray(settled(checked_arrays(rules, [x])[0]))
 
 
 _making_locks = threading.Lock()

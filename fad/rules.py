@@ -25,7 +25,7 @@ matter), vjp from jvp by transposing, both from the forward body by differentiat
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
 from fad.context import VmapInfo
@@ -121,6 +121,10 @@ class Rules:
     def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
         """``saved`` for the call with these inputs and outputs, without what `pullback` does not read."""
         return saved.at(values, [None] * len(outs), saved.extras)
+
+    def notes_key(self, saved: Saved) -> Hashable | None:
+        """What `pullback` depends on beside the rules and the saved numbers; None if that is unknown."""
+        return None
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         """Gradients of the inputs (those that ``need`` says; others may be None)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -249,6 +249,16 @@ class UserRules(Rules):
             kept = saved.at(read_values, read_outs, ())
         kept.notes = notes
         return kept
+
+    def notes_key(self, saved: Saved) -> Hashable | None:
+        notes: Notes | None = saved.notes
+        if notes is None or notes.saved_data or notes.attributes:
+            return None
+        kept = (*notes.backward, *(notes.forward or ()))
+        if not all([x is None or type(x) is Ref for x in kept]):
+            return None
+        avals = (*saved.in_avals, *saved.out_avals)
+        return notes.backward, notes.forward, notes.materialize, saved.template, avals
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         if self.signature.vjp:

@@ -1275,7 +1275,8 @@ def test_jax_rules_bodies_get_arrays_and_are_compiled_once():
     }
     for name, (ours, theirs) in transforms.items():
         expected = theirs(X, Y)
-        assert_close(ours(X, Y), expected)
+        for _ in range(6):  # the backward pass is compiled as a whole when it has come back
+            assert_close(ours(X, Y), expected)
         before = dict(Counted.runs)
         for k in range(3):
             ours(X + k, Y - k)

@@ -2,12 +2,13 @@
 
 NOTE [compiled backward]
 
-Where nobody can look inside a backward pass (no hooks, no anomaly mode, no Python rules, no packed
-values, not itself being recorded), its nodes are numbered, latest first, and the plans and edges of
-all of them make a key. The first passes with a key run node by node. When it keeps coming back, the
-pass becomes a Primitive of (saved values, cotangents): it is traced once, compiled by XLA, and *bound*,
-one level below the graph, like any other call. An outer transform sees one operation, with derived
-rules of its own.
+Where nobody can look inside a backward pass (no hooks, no anomaly mode, no rules in Python but those that
+are marked as traceable, no packed values, not itself being recorded), its nodes are numbered, latest first,
+and the plans and edges of all of them make a key. The first passes with a key run node by node. When it
+keeps coming back, the pass becomes a Primitive of (saved values, cotangents): it is traced once, compiled
+by XLA, and *bound*, one level below the graph, like any other call. An outer transform sees one operation,
+with derived rules of its own; in it, a call of a Function has the rules that it has in any code that JAX
+traces (`fad.native`).
 
 Inside of a transform the pass waits with the operations before it, and is compiled together with them
 (see `fad.runs`); the budget for compiling is one for both.
@@ -20,7 +21,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+import jax
+
 from fad import runs
+from fad.avals import aval_of, struct_of
 from fad.dispatch import below, settle_levels, state
 from fad.graph import Node
 from fad.primitive import Primitive
@@ -28,7 +32,7 @@ from fad.structures import Structure, Structures, budget
 from fad.tape import paths, scripts
 from fad.tape.donation import large_gradients, may_donate, run_donating
 from fad.tape.layouts import Layout, layout_of
-from fad.tape.record import ROOT, PrimitiveNode
+from fad.tape.record import ROOT, PrimitiveNode, spread
 from fad.tape.saved import SavedView
 
 __all__ = ["Pass", "cache_info", "clear_cache", "compiled", "prepare"]
@@ -177,12 +181,16 @@ def prepare(
             if values is None:  # another thread has just run the pass, and freed it
                 return None
             operands += _operands(values) if node.has_views else values
+        elif node in layout.parts:
+            operands += layout.parts[node].operands
     entry = _structures.seen(layout.key)
     fresh = entry.program is None
     if fresh:
         if entry.refused or not budget.allows(entry.count):
             return None
-        _build(entry, layout, starts)
+        _build(entry, layout, starts, [*operands, *[ct for _, ct in roots]])
+        if entry.refused:
+            return None
     elif keep_graph:
         layout.keep(starts, captures)
     operands += [ct for _, ct in roots]
@@ -211,55 +219,92 @@ def _opening(values: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
     return opening
 
 
-def _build(entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]]) -> None:
+def _pull_of(node: PrimitiveNode) -> Callable[..., Sequence[Any]]:
+    """What a node does in a pass, in the form of `Part.pull`."""
+    assert node.values is not None
+    plan = node.plan
+    opening = _opening(node.values) if node.has_views else list
+
+    def pull(operands: Sequence[Any], cts: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
+        given = None if plan.single else tuple([c is not None for c in cts])
+        wanted = tuple([n for n, m in zip(need, plan.mask, strict=True) if m])
+        vjp = plan.vjp(given, wanted).flat
+        return spread(vjp(*opening(operands), *[c for c in cts if c is not None]), need)
+
+    return pull
+
+
+def _build(
+    entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]], operands: Sequence[Any]
+) -> None:
     """Write the pass as a function of saved values and cotangents; plain data, no nodes kept."""
     order, captures, index = layout.order, layout.captures, layout.index()
-    steps: list[tuple[int, Any, int, Any, tuple[tuple[int, int] | None, ...]]] = []
+    steps: list[tuple[int, Any, int, tuple[tuple[int, int] | None, ...]]] = []
     for i, node in enumerate(order):
         if type(node) is PrimitiveNode:
-            assert node.values is not None
-            edges = tuple([None if e is None else (index[e[0]], e[1]) for e in node.edges])
-            opening = _opening(node.values) if node.has_views else list
-            steps.append((i, node.plan, len(_operands(node.values)), opening, edges))
+            pull, count = _pull_of(node), len(_operands(node.values or ()))
+        elif node in layout.parts:
+            part = layout.parts[node]
+            pull, count = part.pull, len(part.operands)
+        else:
+            continue
+        edges = tuple([None if e is None else (index[e[0]], e[1]) for e in node.edges])
+        steps.append((i, pull, count, edges))
     widths = [node.num_inputs for node in order]
     starts = [(index[n], nr) for n, nr in roots]
     ends = [(index.get(n), nr) for n, nr in captures]
     saved = sum(s[2] for s in steps)
+    leads = [False] * len(order)  # to what is asked for
+    for j, _ in ends:
+        if j is not None:
+            leads[j] = True
+    for i, _, _, edges in reversed(steps):
+        leads[i] = leads[i] or any([e is not None and leads[e[0]] for e in edges])
 
-    def backward(*operands: Any) -> tuple[Any, ...]:
+    def run(*operands: Any) -> list[Any]:
         slots: list[list[Any]] = [[None] * w for w in widths]
         for (i, nr), ct in zip(starts, operands[saved:], strict=True):
             slots[i][nr] = ct if slots[i][nr] is None else slots[i][nr] + ct
         at = 0
-        for i, plan, count, opening, edges in steps:
-            values = opening(operands[at : at + count])
+        for i, pull, count, edges in steps:
+            values = operands[at : at + count]
             at += count
             cts = slots[i]
-            if all([c is None for c in cts]):
+            need = [e is not None and leads[e[0]] for e in edges]
+            if all([c is None for c in cts]) or not any(need):
                 continue
-            given = None if plan.single else tuple([c is not None for c in cts])
-            need = tuple([e is not None for e, m in zip(edges, plan.mask, strict=True) if m])
-            grads = iter(plan.vjp(given, need).flat(*values, *[c for c in cts if c is not None]))
-            for edge in edges:
-                if edge is not None:
-                    g = next(grads)
+            grads = pull(values, cts, need)
+            for edge, g in zip(edges, grads, strict=True):
+                if edge is not None and g is not None:
                     j, nr = edge
                     slots[j][nr] = g if slots[j][nr] is None else slots[j][nr] + g
-        return tuple([slots[j][nr] for j, nr in ends if j is not None and slots[j][nr] is not None])
+        return [None if j is None else slots[j][nr] for j, nr in ends]
 
-    # Which captures a gradient reaches follows from the structure alone.
+    def backward(*operands: Any) -> tuple[Any, ...]:
+        return tuple([x for x in run(*operands) if x is not None])
+
     reached = [[False] * w for w in widths]
     for i, nr in starts:
         reached[i][nr] = True
-    for i, _, _, _, edges in steps:
+    for i, _, _, edges in steps:
         if any(reached[i]):
             for edge in edges:
                 if edge is not None:
                     reached[edge[0]][edge[1]] = True
+    hits = [j is not None and reached[j][nr] for j, nr in ends]
+    if layout.parts:  # rules of users may return None; else it follows from the structure alone
+        found: list[Any] = []
+        try:
+            jax.eval_shape(
+                lambda *xs: found.extend(run(*xs)), *[struct_of(aval_of(x)) for x in operands]
+            )
+        except Exception:  # node by node, the error names its place
+            entry.refused = True
+            return
+        hits = [x is not None for x in found]
     count = 0
     wanted: list[int | None] = []
-    for j, nr in ends:
-        hit = j is not None and reached[j][nr]
+    for hit in hits:
         wanted.append(count if hit else None)
         count += hit
     entry.wanted = tuple(wanted)
@@ -267,5 +312,7 @@ def _build(entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]]) 
     if count == 0:
         entry.refused = True
         return
-    lazy = all([s[1].primitive.lazy for s in steps])
+    lazy = not layout.parts and all(
+        [node.plan.primitive.lazy for node in order if type(node) is PrimitiveNode]
+    )
     entry.program = Primitive("backward", backward, lazy=lazy, hot=True)

@@ -11,29 +11,54 @@ for the garbage collector.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import dataclasses
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import Any
 
 from fad.graph import AccumulateGrad, Node
-from fad.tape.record import PrimitiveNode
+from fad.tape.record import PrimitiveNode, RecordedNode
 from fad.tape.saved import SavedView, versions_of
 
-__all__ = ["Layout", "layout_of"]
+__all__ = ["Layout", "Part", "layout_of"]
 
 LARGEST = 1500  # nodes in one compiled pass
 
 Edges = Sequence[tuple[Node, int]]
 
 
+@dataclasses.dataclass(slots=True)
+class Part:
+    """What a node that is not of a Primitive adds to a compiled pass.
+
+    ``key`` says all of it but the values, ``operands``, which are arrays and Tensors. ``pull``, which is
+    traced, makes gradients for the edges, None for zero, of operands, cotangents, and for which edges they
+    are wanted; it holds no values.
+    """
+
+    key: Hashable
+    operands: list[Any]
+    pull: Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
+
+
 class Layout:
-    """The nodes of a pass in their order, latest first, where its gradients go, and a key for its program."""
+    """The nodes of a pass in their order, latest first, where its gradients go, and a key for its program.
 
-    __slots__ = ("captures", "key", "order")
+    ``parts`` are those of nodes that are not of Primitives.
+    """
 
-    def __init__(self, order: list[Node], captures: Edges, key: tuple[Any, ...]) -> None:
+    __slots__ = ("captures", "key", "order", "parts")
+
+    def __init__(
+        self,
+        order: list[Node],
+        captures: Edges,
+        key: tuple[Any, ...],
+        parts: dict[Node, Part] | None = None,
+    ) -> None:
         self.order = order
         self.captures = captures
         self.key = key
+        self.parts = parts or {}
 
     def index(self) -> dict[Node, int]:
         """The number of each node."""
@@ -41,7 +66,7 @@ class Layout:
 
     def keep(self, roots: Edges, captures: Edges | None) -> None:
         """Leave it for the next pass from and to the same, if this is the second one."""
-        if len(roots) != 1:
+        if len(roots) != 1 or self.parts:
             return
         root, nr = roots[0]
         if type(root) is not PrimitiveNode or type(root.layout) is _Kept:
@@ -94,7 +119,8 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
                 return known
             root.layout = None  # type: ignore[attr-defined]
     leaves = () if captures is None else {node for node, _ in captures}
-    order = _in_order([node for node, _ in roots], leaves)
+    parts: dict[Node, Part] = {}
+    order = _in_order([node for node, _ in roots], leaves, parts)
     if order is None:
         return None
     if captures is None:
@@ -108,12 +134,15 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
         key += (index.get(node, -1), nr)
     key.append(-7)
     for i, node in enumerate(order):
-        if type(node) is not PrimitiveNode:
+        if type(node) is PrimitiveNode:
+            key.append(node.plan.id)
+            if node.has_views:
+                key += [v.operation if type(v) is SavedView else 0 for v in node.values or ()]
+        elif node in parts:
+            key.append(parts[node].key)
+        else:
             key.append(-3)
             continue
-        key.append(node.plan.id)
-        if node.has_views:
-            key += [v.operation if type(v) is SavedView else 0 for v in node.values or ()]
         for edge in node.edges:
             if edge is None:
                 key.append(-1)
@@ -123,18 +152,23 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
                 return None  # numbers from several threads, or set by hand: not an order
             key.append(after)
             key.append(edge[1])
-    return Layout(order, captures, tuple(key))
+    return Layout(order, captures, tuple(key), parts)
 
 
-def _in_order(roots: Sequence[Node], leaves: Container[Node]) -> list[Node] | None:
-    """The nodes of a pass, latest first; None if it cannot be compiled."""
+def _in_order(
+    roots: Sequence[Node], leaves: Container[Node], parts: dict[Node, Part]
+) -> list[Node] | None:
+    """The nodes of a pass, latest first, with their parts; None if it cannot be compiled."""
     seen = dict.fromkeys(roots)  # in order: ties in sequence numbers must fall the same each time
     stack = list(seen)
     while stack:
         node = stack.pop()
         if not _is_plain(node):
-            return None
-        if type(node) is PrimitiveNode and (node.plan.from_inputs or node in leaves):
+            part = node.part() if isinstance(node, RecordedNode) and node not in leaves else None
+            if part is None:
+                return None
+            parts[node] = part
+        elif type(node) is PrimitiveNode and (node.plan.from_inputs or node in leaves):
             return None
         for edge in node.edges:
             if edge is not None and edge[0] not in seen:

@@ -86,6 +86,10 @@ class RecordedNode(Node):
         """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
         return ()
 
+    def part(self) -> Any:
+        """A `fad.tape.layouts.Part`, which stands for `run` in a compiled pass; None if nothing may."""
+        return None
+
 
 def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
     """Gradients for every edge, from gradients for those that are needed alone."""
