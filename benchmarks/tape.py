@@ -117,9 +117,63 @@ def through(library: Library) -> Callable[[], Any]:
     return call
 
 
+class Squash(fad.Function):
+    """tanh, scale and shift, with a rule that may be compiled."""
+
+    is_traceable = True
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return fnp.tanh(x) * 1.1 + 0.1
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Any) -> Any:
+        t = (ctx.saved_tensors[0] - 0.1) / 1.1
+        return g * (1.0 - t * t) * 1.1
+
+
+class TorchSquash(torch.autograd.Function):
+    """The same in PyTorch."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return torch.tanh(x) * 1.1 + 0.1
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        t = (ctx.saved_tensors[0] - 0.1) / 1.1
+        return g * (1.0 - t * t) * 1.1
+
+
+def layers(library: Library) -> Callable[[], Any]:
+    """A step of the small net, its layers' nonlinearity a Function."""
+    squash = {"fad": Squash, "torch": TorchSquash}[library.name].apply
+    inputs = leaves(library, SMALL_NET)
+
+    def call() -> Any:
+        for x in inputs:
+            x.grad = None
+        x = inputs[0]
+        for weight in inputs[1:]:
+            x = squash(library.numpy.matmul(weight, x))
+        library.numpy.sum(x).backward()
+        return tuple(array(library, x.grad) for x in inputs)
+
+    return call
+
+
 SCENARIOS: list[Scenario] = [
     *backward(SMALL_NET),
     *backward(CHAIN),
     Scenario(PAIR.name, "apply, tracked", apply, ("fad", "torch"), BOUND),
     Scenario(PAIR.name, "apply, sum, .backward()", through, ("fad", "torch")),
+    Scenario(SMALL_NET.name, "tape: 6 Functions, .backward()", layers, ("fad", "torch")),
 ]
