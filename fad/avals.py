@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from fad.jaxapi import shaped_array
 
 __all__ = ["SCALARS", "aval_key", "aval_of", "constant", "struct_of", "with_constants"]
 
+LARGEST = float(np.finfo(np.float32).max)
 SCALARS: dict[type, Any] = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
-
 
 _constants: dict[Any, Any] = {}
 _CONSTANTS = 4096  # kept
@@ -36,7 +37,8 @@ def constant(x: Any) -> Any:
     if found is None:
         if x != x or jaxapi.is_tracing():
             return x
-        found = jnp.asarray(x)
+        # `device_put` compiles nothing; it warns where a number is too large for 32 bits.
+        found = jnp.asarray(x) if LARGEST < abs(x) < math.inf else jax.device_put(x)
         if len(_constants) >= _CONSTANTS:
             _constants.clear()
         _constants[key] = found
