@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,10 +83,17 @@ class _Entry:
 
 
 class _NotQuick(Exception):
-    """A call must take the long way; ``always`` if this holds for all calls of the function."""
+    """A call must take the long way; ``always``: as all calls of the function; ``tracked``: a graph or a
+    level has something in its pytrees.
+    """
 
-    def __init__(self, always: bool) -> None:
+    def __init__(self, always: bool = False, tracked: bool = False) -> None:
         self.always = always
+        self.tracked = tracked
+
+
+def _refuse() -> None:
+    raise _NotQuick
 
 
 class Compiled:
@@ -100,6 +108,7 @@ class Compiled:
         self._entries = Cache()
         self._tables: dict[Any, Any] | None = {}  # of `jaxapi.call_table`; None if none would do
         self._has_static = arguments.has_static
+        self._refused = 0  # calls that were
         self._keeps = not arguments.donates
         self._draws = False  # whether it draws random numbers, as far as has been seen
         self._explains = explain
@@ -111,6 +120,8 @@ class Compiled:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # The short way, which most calls take: JAX itself flattens the arguments, finds the program and runs
+        # it. There is nothing around such a call, and no graph has its arguments; or nothing is recorded.
         tables = self._tables
         modes = state.__dict__.get
         if tables is None or anomaly.watch:
@@ -125,13 +136,14 @@ class Compiled:
             static, given, named = self._arguments.part(args, kwargs)
         operands = []
         plain = self._keeps
+        tensors = 0
         for a in given:
             if type(a) is Tensor:
-                odd = a._requires_grad or a._level is not ROOT or a.meta is not None
-                if odd and _is_tracked(a):
+                usual = a.meta is None and a._level is ROOT and not a._requires_grad
+                if not usual and not _may_take(a, key):
                     return self._run(args, kwargs)
                 a = a._value
-                key |= _TENSORS
+                tensors = _TENSORS
                 if type(a) is not array_type:
                     if type(a) is not Pending:
                         return self._run(args, kwargs)
@@ -139,73 +151,95 @@ class Compiled:
             elif type(a) is not array_type:
                 plain = False
             operands.append(a)
-        if (
-            named or not plain
-        ) and something_waits():  # JAX takes arrays out of pytrees: that settles it
+        if (named or not plain) and not self._may_flatten(key):
             return self._run(args, kwargs)
+        key |= tensors
         table = tables.get((key, static) if static else key)
         if table is None:
             table = self._new_table(tables, key, static)
         try:
             out = table(*operands, **named) if named else table(*operands)
         except _NotQuick as refused:
+            table._clear_cache()  # else JAX would ask for these arguments at every call
+            self._refused += refused.tracked
             if refused.always:
                 self._tables = None
-            return self._run(args, kwargs)
         except BaseException:
-            table._clear_cache()  # else JAX would ask for these arguments at every call
-            if jaxapi.checks_numbers():
-                return self._run(args, kwargs)  # which says what has no number
-            raise
-        if key & _TENSORS:
-            if type(out) is array_type:
-                return new_tensor(out, ROOT)
-            if type(out) is tuple:
-                return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
-        return out
+            table._clear_cache()
+            if not jaxapi.checks_numbers():
+                raise
+        else:
+            if tensors:
+                if type(out) is array_type:
+                    return new_tensor(out, ROOT)
+                if type(out) is tuple:
+                    return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
+            return out
+        return self._run(args, kwargs)  # which says what has no number, where JAX checks that
+
+    def _may_flatten(self, key: int) -> bool:
+        """Whether JAX may take arrays out of pytrees, and memory that is donated."""
+        if something_waits() or self._refused > _REFUSALS:
+            return False
+        return (
+            self._keeps or not key & _NO_GRAD
+        )  # where nothing is recorded, it would not know what a graph has
 
     def _new_table(self, tables: dict[Any, Any], key: int, static: tuple[Any, ...]) -> Any:
-        find = functools.partial(self._find, key, static)
-        table = jaxapi.call_table(self._name, find)
+        owner = weakref.ref(self)  # a function that is dropped is freed at once
+
+        def find(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+            compiled = owner()
+            assert compiled is not None
+            return compiled._find(key, static, args, kwargs)
+
+        def forgotten() -> None:
+            compiled = owner()
+            assert compiled is not None
+            compiled._tables = None
+
         if len(tables) >= _TABLES:
             tables.clear()
+        table = jaxapi.call_table(self._name, find, _refuse, forgotten)
         tables[(key, static) if static else key] = table
         return table
 
     def _find(
         self, key: int, static: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Callable[..., Any], list[Any], list[Any], Callable[[Sequence[Any]], Any]]:
-        """What a call runs that `__call__` hands to JAX's table, in the form of `jaxapi.call_table`.
+        """What a call of JAX's table runs, in the form of `jaxapi.call_table`.
 
         Raises:
-            _NotQuick: it takes more than to run one program on these arguments.
+            _NotQuick: it takes more than to run a program that is there on these arguments.
         """
         if not jaxapi.at_top_level() or jaxapi.checks_numbers():
-            raise _NotQuick(always=False)
+            raise _NotQuick
         tensors = bool(key & _TENSORS)
         given = [new_tensor(a, ROOT) if tensors and type(a) is array_type else a for a in args]
         count = len(jax.tree.leaves((given, kwargs)))
         args, kwargs = self._arguments.whole(static, given, kwargs)
-        leaves, rest, join = self._arguments.split(args, kwargs)
-        if not all(map(_is_bare, leaves)):
-            raise _NotQuick(always=False)
-        entry = self._entry(leaves, rest, join, args, kwargs)
-        simple = entry.primitive.jit and not entry.changed
-        if not simple or not all([type(x) is array_type for x in entry.fixed]):
-            raise _NotQuick(always=True)
+        leaves, rest, _ = self._arguments.split(args, kwargs)
+        if not all([_is_bare(x, bool(key & _NO_GRAD)) for x in leaves]):
+            raise _NotQuick(tracked=True)
         if count != len(leaves):  # some are static unasked: functions, texts
+            raise _NotQuick(always=True)
+        entry = self._entries.get(self._key_for(leaves, rest))
+        if entry is None:  # the first such call; what is traced may call this function again
+            raise _NotQuick
+        simple = entry.primitive.jit and not entry.changed and not entry.primitive.asks_host
+        if not simple or not all([type(x) is array_type for x in entry.fixed]):
             raise _NotQuick(always=True)
         values = [x.value if isinstance(x, Tensor) else x for x in leaves]
         call = entry.primitive.call
         if entry.donating is not None:
             call = entry.donating
             values = list(map(give_away, values))
-        wraps = any([isinstance(x, Tensor) for x in leaves])
-        if tensors and trees.is_flat(entry.structure):
-            wraps = False  # `__call__` does, in less time
+        wraps = tensors or any([isinstance(x, Tensor) for x in leaves])
 
         def result(outs: Sequence[Any]) -> Any:
-            outs = [new_tensor(x, ROOT) for x in outs] if wraps else outs
+            flat = trees.is_flat(entry.structure) and all([type(x) is array_type for x in outs])
+            if wraps and not (tensors and flat):  # those `_quick` makes, in less time
+                outs = [new_tensor(x, ROOT) for x in outs]
             return trees.unflatten(entry.structure, outs)
 
         return call, entry.fixed, values, result
@@ -219,9 +253,15 @@ class Compiled:
         kwargs: dict[str, Any],
     ) -> _Entry:
         """The program for these arguments, whose `Arguments.split` is given too."""
-        key = (rest, aval_key(leaves), _surroundings())
-        entry = self._entries.get((key, _lanes(leaves)) if self._draws else key)
-        return self._trace(key, leaves, join, args, kwargs) if entry is None else entry
+        entry = self._entries.get(self._key_for(leaves, rest))
+        return self._trace(leaves, rest, join, args, kwargs) if entry is None else entry
+
+    def _key_for(self, leaves: list[Any], rest: Any) -> tuple[Any, ...]:
+        return (rest, aval_key(leaves), _surroundings(), *self._drawing(leaves))
+
+    def _drawing(self, leaves: list[Any]) -> tuple[Any, ...]:
+        """What else is in the key of a function that draws random numbers."""
+        return (_lanes(leaves),) if self._draws else ()
 
     def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Any call."""
@@ -255,14 +295,14 @@ class Compiled:
 
     def _trace(
         self,
-        key: Any,
         leaves: list[Any],
+        rest: Any,
         join: Callable[[Sequence[Any]], tuple[Any, Any]],
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> _Entry:
         f = self.__wrapped__
-
+        key = (rest, aval_key(leaves), _surroundings())
         found: dict[str, Any] = {}
 
         def body(*args: Any, **kwargs: Any) -> list[Any]:
@@ -287,7 +327,7 @@ class Compiled:
         seen = self._describe(args, kwargs)
         entry = _Entry(primitive, fixed, found["structure"], seen, donated, found["changed"])
         if not any([is_traced(x) for x in captures]):
-            self._entries.put((key, _lanes(leaves)) if self._draws else key, entry)
+            self._entries.put((*key, *self._drawing(leaves)), entry)
         return entry
 
     # Why a call traces again
@@ -380,8 +420,8 @@ class Compiled:
     def clear_cache(self) -> None:
         """Forget every compiled program."""
         self._entries.clear()
-        for table in (self._tables or {}).values():
-            table._clear_cache()
+        self._tables = {}
+        self._refused = 0
 
 
 def jit(
@@ -437,6 +477,7 @@ def jit(
 
 _TENSORS, _NO_GRAD, _HOOKS = 1, 2, 4  # in the key of a table
 _TABLES = 256  # kept for each function
+_REFUSALS = 16  # by which time it is plain that calls with pytrees do not belong there
 
 
 def _key_of(modes: Callable[..., Any]) -> int:
@@ -452,12 +493,12 @@ def _key_of(modes: Callable[..., Any]) -> int:
     return key | _HOOKS if modes("saved_hooks") else key
 
 
-def _is_tracked(t: Tensor) -> bool:
-    """Whether a graph or a level has ``t``; a view is brought up to date for that."""
+def _may_take(t: Tensor, key: int) -> bool:
+    """Whether ``t``, brought up to date, goes into a call as its array."""
     meta = t.meta
     if meta is not None and meta.link is not None:
         meta.link.enter(t)
-    return t._requires_grad or t._level is not ROOT
+    return t._level is ROOT and not (t._requires_grad and not key & _NO_GRAD)
 
 
 def _surroundings() -> tuple[Any, ...]:
@@ -512,10 +553,12 @@ def _describe_leaf(x: Any) -> str:
     return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}"
 
 
-def _is_bare(x: Any) -> bool:
-    """Whether nothing tracks ``x``, so that its memory may be given away."""
+def _is_bare(x: Any, unrecorded: bool = False) -> bool:
+    """Whether nothing tracks ``x``, so that its memory may be given away; or if ``unrecorded``, what is
+    computed of it.
+    """
     if isinstance(x, Tensor):
-        if x.level is not ROOT or x.requires_grad:
+        if x.level is not ROOT or (x.requires_grad and not unrecorded):
             return False
         x = x.value
     return not isinstance(x, jax.core.Tracer)

@@ -32,6 +32,7 @@ __all__ = [
     "Literal",
     "ad",
     "array_type",
+    "asks_host",
     "at_top_level",
     "batching",
     "call_table",
@@ -127,13 +128,31 @@ def jit_of_small(f: Callable[..., Any]) -> Any:
     return jax.jit(f, compiler_options=_options_of_small_programs())
 
 
-def call_table(name: str, find: Callable[..., Any]) -> Any:
+def asks_host(jaxpr: Any) -> bool:
+    """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
+    return bool(jaxpr.effects) or any(
+        [
+            "callback" in eqn.primitive.name or any(map(asks_host, inner_jaxprs(eqn.params)))
+            for eqn in jaxpr.eqns
+        ]
+    )
+
+
+def call_table(
+    name: str,
+    find: Callable[..., Any],
+    disabled: Callable[[], Any],
+    forgotten: Callable[[], None],
+) -> Any:
     """JAX's own table of compiled calls, for programs that something else has compiled.
 
     ``table(*args, **kwargs)`` looks the call up as ``jax.jit`` does: by the structure of its arguments,
     their avals and shardings, and JAX's settings. Where that is new, ``find(args, kwargs)`` gives a function
     made by ``jax.jit``, arrays that go before the arguments, the leaves of the arguments, and what makes the
-    result of a flat list of outputs. What it raises goes out to the caller.
+    result of a flat list of outputs. What it raises goes out to the caller; JAX then asks again at each call
+    that is alike, until the table is cleared (``table._clear_cache()``).
+    ``disabled()`` is called instead under ``jax.disable_jit``, and ``forgotten()`` after a call
+    that JAX will not remember.
     """
 
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
@@ -155,11 +174,13 @@ def call_table(name: str, find: Callable[..., Any]) -> Any:
             profiler,
             [*constants, *flat[:count]],
         )
+        if found is None:
+            forgotten()
         return result, found, False
 
     return _jax.pjit(
         name,
-        lambda *_: None,  # tables are told apart by it
+        lambda *args, **kwargs: disabled(),  # tables are told apart by it, too
         miss,
         (),
         (),

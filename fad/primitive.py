@@ -55,6 +55,7 @@ class Primitive:
         "_structures",
         "_tangents",
         "_written",
+        "asks_host",
         "call",
         "collective",
         "flat",
@@ -95,6 +96,7 @@ class Primitive:
         self.planner = planner
         self.positions = positions
         self.jit = jit
+        self.asks_host = False  # as far as `fad.staging` has seen
         self.collective = collective
         self._structures: dict[int, Any] = {}
         self.primals = 0

@@ -235,7 +235,7 @@ class Run:
         full = len(run.steps) >= LONGEST or run.weight > HEAVY
         if full or run.done or jaxapi.trace_context() != run.context:
             run.finish()
-            if run.tape and _are_short():
+            if run.tape and not state.levels and _are_short():
                 state.run = None
                 return op.execute(list(map(settled, args)))
             run = Run(run.tape)

@@ -175,6 +175,7 @@ def _primitive_for(closed: Any, name: str, collective: bool) -> Primitive:
             return known
         run = jaxapi.bind_jaxpr(closed)
         primitive = Primitive(name, lambda *values: tuple(run(*values)), collective=collective)
+        primitive.asks_host = jaxapi.asks_host(closed.jaxpr)
         _primitives[key] = primitive
         if len(_primitives) > _CACHED:
             _primitives.popitem(last=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import gc
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
@@ -23,20 +25,25 @@ X = jnp.array([0.3, -0.5, 0.7])
 Point = collections.namedtuple("Point", "x y")
 
 
-@pytest.fixture
-def short(monkeypatch):
-    """Calls a function, and fails where it does not go the short way."""
+@contextmanager
+def only_short():
+    """A block in which calls fail that do not go the short way."""
 
     def refuse(*_):
         raise AssertionError("the long way")
 
-    def call(f, *args, **kwargs):
-        with monkeypatch.context() as patch:
-            patch.setattr(Compiled, "_run", refuse)
-            patch.setattr(jaxapi._pjit, "_infer_params", refuse)  # what JAX's table does not know
-            return f(*args, **kwargs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compiled, "_run", refuse)
+        patch.setattr(jaxapi._pjit, "_infer_params", refuse)  # what JAX's table does not know
+        yield
 
-    return call
+
+def short(f, *args, **kwargs):
+    """The result of a call that has been made before."""
+    f(*args, **kwargs)  # the first call traces, the second one is noted
+    f(*args, **kwargs)
+    with only_short():
+        return f(*args, **kwargs)
 
 
 def leaves(tree):
@@ -59,7 +66,7 @@ TREES = {
 
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("kind", ["tensors", "arrays"])
-def test_structures_go_in_and_come_out(name, kind, short):
+def test_structures_go_in_and_come_out(name, kind):
     f, make = TREES[name]
     args = make(fad.tensor if kind == "tensors" else lambda x: x)
     compiled = fad.jit(f)
@@ -77,7 +84,7 @@ def test_structures_go_in_and_come_out(name, kind, short):
     assert_close(bare, expected)
 
 
-def test_one_tensor_among_arrays_and_numbers_makes_tensors(short):
+def test_one_tensor_among_arrays_and_numbers_makes_tensors():
     f = fad.jit(lambda x, y, k, *, shift=0.0: x * k + y + shift)
     for args in ((fad.tensor(X), X, 2.0), (X, fad.tensor(X), 3), (X, np.ones(3, np.float32), 2.0)):
         f(*args, shift=1.0)
@@ -86,7 +93,7 @@ def test_one_tensor_among_arrays_and_numbers_makes_tensors(short):
         assert_close(out, np.asarray(X) * args[2] + np.asarray(fad.numpy.asarray(args[1])) + 2.0)
 
 
-def test_numbers_are_weak_and_are_no_constants(short):
+def test_numbers_are_weak_and_are_no_constants():
     f = fad.jit(lambda x, k: x * k)
     half = jnp.ones(3, jnp.float16)
     assert f(half, 2.0).dtype == jnp.float16
@@ -100,7 +107,7 @@ def test_numbers_are_weak_and_are_no_constants(short):
     assert short(f, half, 2.0).dtype == jnp.float16
 
 
-def test_a_constant_array_is_handed_on(short):
+def test_a_constant_array_is_handed_on():
     data = jnp.arange(3.0)
     f = fad.jit(lambda p, x: p["w"] * data + x)
     w = {"w": fad.tensor(X)}
@@ -130,7 +137,7 @@ def test_arguments_that_are_written_to_are_so_for_the_caller():
         assert_close(x, 2 * X)
 
 
-def test_what_is_static_unasked(short):
+def test_what_is_static_unasked():
     f = fad.jit(lambda x, mode, g=None: fnp.sin(x) if mode == "sin" else g(x))
     for _ in range(2):
         assert_close(f(X, "sin"), jnp.sin(X))
@@ -138,7 +145,7 @@ def test_what_is_static_unasked(short):
         assert_close(f(X, "cos", g=fnp.tan), jnp.tan(X))
 
 
-def test_static_arguments(short):
+def test_static_arguments():
     f = fad.jit(lambda x, n, *, m=1: x**n + m, static_argnums=1, static_argnames="m")
     for n, m in ((2, 1), (3, 1), (2, 5)):
         f(X, n, m=m)
@@ -170,7 +177,7 @@ def test_methods():
         assert_close(three(fad.tensor(X)), 3 * X)
 
 
-def test_tracked_and_untracked_arguments_take_turns(short):
+def test_tracked_and_untracked_arguments_take_turns():
     f = fad.jit(lambda p, x: (p["w"] * x).sum())
     for _ in range(3):
         p = {"w": fad.tensor(X, requires_grad=True)}
@@ -185,7 +192,7 @@ def test_tracked_and_untracked_arguments_take_turns(short):
     assert_close(short(f, {"w": fad.tensor(X)}, X), X @ X)
 
 
-def test_modes_of_the_thread(short):
+def test_modes_of_the_thread():
     f = fad.jit(lambda x: x * (2.0 if fad.is_grad_enabled() else 3.0))
     x = fad.tensor(X)
     for _ in range(2):
@@ -201,7 +208,7 @@ def test_modes_of_the_thread(short):
     assert_close(short(f, x), 2 * X)
 
 
-def test_in_a_trace_of_jax_and_out_of_it(short):
+def test_in_a_trace_of_jax_and_out_of_it():
     f = fad.jit(lambda p: {"y": p["x"] * 2})
 
     @jax.jit
@@ -216,7 +223,7 @@ def test_in_a_trace_of_jax_and_out_of_it(short):
     assert_close(jax.vmap(lambda x: f({"x": x})["y"])(X), 2 * X)
 
 
-def test_an_error_in_a_trace_and_then_none(short):
+def test_an_error_in_a_trace_and_then_none():
     fails = True
 
     def f(x):
@@ -233,7 +240,7 @@ def test_an_error_in_a_trace_and_then_none(short):
     assert_close(short(compiled, X), 2 * X)
 
 
-def test_an_array_that_was_deleted(short):
+def test_an_array_that_was_deleted():
     f = fad.jit(lambda x: x + 1)
     f(X)
     gone = jnp.array(X)
@@ -260,7 +267,7 @@ def test_settings_of_jax():
         assert ("HIGHEST" in text) == (precision == "highest")
 
 
-def test_donated_arguments_and_what_waits_for_them(short):
+def test_donated_arguments_and_what_waits_for_them():
     f = fad.jit(lambda p, x: {"w": p["w"] + x}, donate_argnums=0)
     p = {"w": fad.tensor(X)}
     for k in range(4):
@@ -268,7 +275,9 @@ def test_donated_arguments_and_what_waits_for_them(short):
         p = f(p, X)
         assert_close(p["w"], X * (k + 2))
         assert old.array.is_deleted()
-    p = short(f, p, X)
+    with only_short():
+        p = f(p, X)
+    assert_close(p["w"], 6 * X)
 
     w = fad.tensor(X, requires_grad=True)
     g = fad.jit(lambda x: x * 2, donate_argnums=0)
@@ -279,7 +288,7 @@ def test_donated_arguments_and_what_waits_for_them(short):
         assert_close(loss, X @ (X + 1))
 
 
-def test_views_and_values_that_wait(short):
+def test_views_and_values_that_wait():
     f = fad.jit(lambda x, p: x * 2 + p[0])
     base = fad.tensor(jnp.zeros((2, 3)))
     row = base[1]
@@ -304,7 +313,7 @@ def test_threads_that_call_for_the_first_time_at_once():
             assert_close(y, jnp.sin(X) * X * k)
 
 
-def test_caches_are_cleared(short):
+def test_caches_are_cleared():
     traces = []
 
     @fad.jit
@@ -348,3 +357,137 @@ def test_a_body_does_not_take_what_leaks_for_its_own():
     f(X), f(X)
     with pytest.raises(LevelError):
         kept[0] + 1
+
+
+def test_without_jit():
+    f = fad.jit(lambda x, k=1.0: x * 2 * k)
+    for _ in range(3):
+        with jax.disable_jit():
+            assert_close(f(X), 2 * X)
+            assert_close(f(x=fad.tensor(X), k=2.0), 4 * X)
+        assert_close(f(X), 2 * X)
+    assert_close(short(f, X), 2 * X)
+
+
+def test_what_a_graph_has_keeps_its_memory_in_a_pytree_too():
+    f = fad.jit(lambda p: {"w": p["w"] * 2}, donate_argnums=0)
+    w = leaf = fad.tensor(X, requires_grad=True)
+    y = (w * w).sum()
+    for _ in range(3):
+        with fad.no_grad():
+            f({"w": fad.tensor(X + 0.0)})
+            assert_close(f({"w": w})["w"], 2 * X)
+        f({"w": fad.tensor(X + 0.0)})
+        assert_close(f({"w": w})["w"], 2 * X)
+    y.backward()
+    assert_close(leaf.grad, 2 * X)
+
+
+def test_keys_of_random_numbers_go_in_and_come_out():
+    make = fad.jit(lambda seed: fad.random.key(seed))
+    both = fad.jit(lambda seed, x: (x, fad.random.split(fad.random.key(seed))))
+    use = fad.jit(lambda key, p: fad.random.normal(key, (3,)) * p["w"])
+    seed, p = fad.tensor(3), {"w": fad.tensor(X)}
+    for _ in range(3):
+        assert isinstance(make(seed), fad.Tensor)
+        assert [type(x) for x in both(seed, fad.tensor(X))] == [fad.Tensor] * 2
+        assert isinstance(both(jnp.int32(3), X)[1], jax.Array)
+        expected = jax.random.normal(jax.random.key(3), (3,)) * X
+        assert_close(use(make(seed), p), expected)
+        assert_close(use(jax.random.key(3), p), expected)
+    assert_close(short(use, jax.random.key(3), p), expected)
+
+
+def test_errors_of_bodies_have_no_other_context():
+    f = fad.jit(lambda p: p["a"] @ fnp.ones(7))
+    for requires_grad in (True, False):
+        with pytest.raises(Exception) as caught:
+            f({"a": fad.tensor(X, requires_grad=requires_grad)})
+        assert "_NotQuick" not in repr(caught.value.__context__)
+        assert "_NotQuick" not in repr(caught.value.__cause__)
+
+
+def test_parameters_that_require_grad_where_nothing_is_recorded():
+    f = fad.jit(lambda p, x: p["w"] * x)
+    p = {"w": fad.tensor(X, requires_grad=True)}
+    for _ in range(2):
+        assert f(p, X).requires_grad
+        with fad.no_grad():
+            assert not f(p, X).requires_grad
+            assert_close(short(f, p, X), X * X)
+            assert_close(short(f, p, p["w"]), X * X)
+            assert_close(short(f, {"w": fad.tensor(X)}, X), X * X)
+
+
+def test_shapes_without_end_do_not_end_the_short_way():
+    f = fad.jit(lambda p: p["w"] * 2)
+    for n in range(1, 40):
+        f({"w": jnp.ones(n)})
+    assert_close(short(f, {"w": X}), 2 * X)
+
+
+def test_a_function_that_is_dropped_is_freed_at_once():
+    gc.collect()
+    gc.disable()
+    try:
+        alive = []
+        for k in range(3):
+            data = jnp.ones(4) + k
+            f = fad.jit(lambda x, data=data: (x * data).sum())
+            for _ in range(3):
+                f(fad.tensor(1.0))
+            alive.append(weakref.ref(f))
+            del f
+        assert [r() for r in alive] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_clearing_lets_go_of_static_arguments():
+    class Static:
+        pass
+
+    f = fad.jit(lambda x, k: x * 2, static_argnums=1)
+    static = Static()
+    for _ in range(3):
+        f(X, static)
+    alive = weakref.ref(static)
+    del static
+    f.clear_cache()
+    gc.collect()
+    assert alive() is None
+
+
+def test_clearing_while_others_call():
+    f = fad.jit(lambda x, k: x * k, static_argnums=1)
+    done = threading.Event()
+
+    def clear():
+        while not done.is_set():
+            f.clear_cache()
+
+    thread = threading.Thread(target=clear)
+    thread.start()
+    try:
+        for k in range(60):
+            assert_close(f(X, k % 7), X * (k % 7))
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_body_whose_thread_calls_the_same_function():
+    results = []
+
+    def body(x):
+        if not results:
+            results.append(None)
+            thread = threading.Thread(target=lambda: results.append(f(X)))
+            thread.start()
+            thread.join(60)
+            assert not thread.is_alive()
+        return x * 2
+
+    f = fad.jit(body)
+    assert_close(f(X), 2 * X)
+    assert_close(results[1], 2 * X)

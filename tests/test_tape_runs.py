@@ -571,3 +571,22 @@ def test_short_runs_in_one_thread_say_nothing_of_another():
     thread.join()
     assert seen == [True]
     assert not waits(fnp.sin(w))
+
+
+def test_transforms_after_short_runs_wait_as_ever():
+    w = variable()
+    for _ in range(runs.STREAK + 2):
+        float(((w * 2) + 1).sum())
+    waited = []
+
+    def f(x):
+        y = x
+        for _ in range(8):
+            y = fnp.sin(y) * 0.5
+        waited.append(state.run is not None and len(state.run.steps) > 0)
+        return y.sum()
+
+    fad.vmap(f)(np.stack([X, X]))
+    for _ in range(3):
+        fad.vmap(f)(np.stack([X, X]))
+    assert waited[1:] == [True] * 3

@@ -15,7 +15,7 @@ from fad.levels import BatchLevel, JvpLevel
 from fad.runs import give_away
 from fad.staging import StagedLevel
 from fad.tape.record import ROOT
-from fad.tensor import Tensor, settled
+from fad.tensor import Pending, Tensor
 
 __all__ = ["MEMBERS", "is_tracked", "peel"]
 
@@ -80,7 +80,9 @@ def _array(self: Tensor) -> Any:
     Inside ``grad`` and ``jvp`` it is the primal value, without its derivatives.
     """
     if self._level is ROOT and self.meta is None:
-        value = settled(self._value)
+        value = self._value
+        if type(value) is Pending:
+            value = value.value
         if type(value) is array_type:  # mostly: nothing is around it
             return give_away(value)
     _constant(self, "array")
