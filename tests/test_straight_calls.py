@@ -13,6 +13,7 @@ import fad
 import fad.numpy as fnp
 from fad import Function, straight
 from fad.errors import GradientError, RuleError
+from fad.tape.record import RootLevel
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 0.2, -1.0])
@@ -24,7 +25,11 @@ def leaf(x=X):
 
 @pytest.fixture
 def ways(monkeypatch):
-    """Which way calls went: the short one to its end ("straight"), or from there to the general one."""
+    """Which way calls went: the short one to its end ("straight"), or from there to the general one.
+
+    Steps are recorded operation by operation, however often they have come.
+    """
+    monkeypatch.setattr(RootLevel, "begin_step", staticmethod(lambda op, args, plan: None))
     found = []
     original = straight.call
 
