@@ -181,9 +181,8 @@ class Compiled:
         """Whether JAX may take arrays out of pytrees, and memory that is donated."""
         if something_waits() or self._refused > _REFUSALS:
             return False
-        return (
-            self._keeps or not key & _NO_GRAD
-        )  # where nothing is recorded, it would not know what a graph has
+        # Where nothing is recorded, it is given the arrays of what a graph has, too.
+        return self._keeps or not key & _NO_GRAD
 
     def _new_table(self, tables: dict[Any, Any], key: int, static: tuple[Any, ...]) -> Any:
         owner = weakref.ref(self)  # a function that is dropped is freed at once
@@ -238,7 +237,7 @@ class Compiled:
 
         def result(outs: Sequence[Any]) -> Any:
             flat = trees.is_flat(entry.structure) and all([type(x) is array_type for x in outs])
-            if wraps and not (tensors and flat):  # those `_quick` makes, in less time
+            if wraps and not (tensors and flat):  # those `__call__` makes, in less time
                 outs = [new_tensor(x, ROOT) for x in outs]
             return trees.unflatten(entry.structure, outs)
 
