@@ -27,6 +27,7 @@ from fad import native, runs
 from fad.closures import checked_arrays, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
 from fad.dispatch import Level, apart, bind, bodies, constants, outlived, state
+from fad.errors import RuleError, describe
 from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
@@ -44,9 +45,9 @@ from fad.tape.saved import (
     versions_of,
 )
 from fad.templates import Template
-from fad.tensor import Pending, Tensor, settled
+from fad.tensor import Pending, Tensor, settled, version_of
 
-__all__ = ["FunctionNode", "FunctionOp", "is_plain"]
+__all__ = ["FunctionNode", "FunctionOp", "check_unchanged", "is_plain"]
 
 
 class FunctionOp:
@@ -159,7 +160,9 @@ class FunctionOp:
         self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
         if level is ROOT:
             runs.begin()
+        versions = [_version(a) for a in args]
         outs: tuple[Any, ...] = level.evaluate(self, args)
+        check_unchanged(self.rules, args, versions)
         values = [level.detach(a) for a in args]
         results = [detached(level, o) for o in outs]
         self.leave_node(level, args, mask, outs, values, results)
@@ -190,6 +193,26 @@ class FunctionOp:
             for k, (o, m) in enumerate(zip(outs, moving, strict=True)):
                 if m:
                     o._requires_grad, o._node, o._output_nr = True, node, k
+
+
+def _version(x: Any) -> int:
+    return version_of(x) if isinstance(x, Tensor) else 0
+
+
+def check_unchanged(rules: Rules, args: Sequence[Any], versions: Sequence[int]) -> None:
+    """Refuse a body that has changed an argument of its call itself, not the handle that it was given.
+
+    Raises:
+        RuleError: it has.
+    """
+    for i, (a, version) in enumerate(zip(args, versions, strict=True)):
+        if _version(a) != version:
+            raise RuleError(
+                f"{rules.name}: a body changed the Tensor that is argument {i} of this call "
+                f"({describe(a)}) in place, through a variable of an outer scope; what it means for the "
+                "derivative is unknown. Change the handle that forward is given, and say so with "
+                "ctx.mark_dirty."
+            )
 
 
 def is_plain(x: Any) -> bool:

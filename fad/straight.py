@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fad import runs
-from fad.calls import FunctionNode, FunctionOp
+from fad.calls import FunctionNode, FunctionOp, check_unchanged
 from fad.closures import checked_arrays
 from fad.context import INPUT, OUTPUT, Context, Notes, Ref, ref
 from fad.dispatch import bodies, state
@@ -43,6 +43,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     if modes("saved_hooks") or bodies.traced or anomaly.watch or anomaly.on:
         return None
     mask: list[bool] = []
+    versions: list[int] = []
     values: list[Any] = []
     handles: list[Any] = []
     for a in args:
@@ -51,9 +52,11 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
             if a._level is not ROOT or (meta is not None and meta.link is not None):
                 return None
             mask.append(a._requires_grad)
+            versions.append(0 if meta is None else meta.storage.version)
             a = a._value
         else:
             mask.append(False)
+            versions.append(0)
         if type(a) is not array_type and type(a) is not Pending:
             return None
         values.append(a)
@@ -69,6 +72,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
         out = _forward(rules, ctx, handles)
         if not _is_simple(out, handles, values):
             outs, template, saved = rules.collect(ctx, values, handles, list(values), out)
+            check_unchanged(rules, args, versions)
             return _general(rules, args, mask, values, outs, template, saved)
         if rules.signature.has_setup:
             try:
@@ -79,9 +83,11 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
         if refs is None:
             kept = dict(enumerate(handles))
             saved = rules.save(ctx, handles, kept, ([out],), values, [out], SINGLE)
+            check_unchanged(rules, args, versions)
             return _general(rules, args, mask, values, [out], saved.template, saved)
     finally:
         state.bodies_wait = before
+    check_unchanged(rules, args, versions)
 
     result = out._value
     read: list[Any] = [None] * len(values)

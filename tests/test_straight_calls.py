@@ -374,3 +374,28 @@ def test_a_host_value_under_a_trace_is_an_error_of_the_body():
     cls = variant("Host", forward=host)
     with pytest.raises(RuleError, match=r"Host\.forward needs concrete values"):
         fad.jit(lambda x: cls.apply(x, x))(X)
+
+
+@pytest.mark.parametrize("extra", [False, True])
+def test_a_body_that_changes_the_argument_itself_is_refused(extra):
+    z = leaf() * 1.0
+
+    def forward(x, y):
+        with fad.no_grad():
+            z.mul_(2.0)
+        return x * fnp.exp(y)
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(inputs[1], output)
+        if extra:
+            ctx.note = 1
+
+    cls = variant("Outside", forward=forward, setup_context=setup)
+    with pytest.raises(RuleError, match=r"Outside: a body changed the Tensor that is argument 0"):
+        cls.apply(z, Y)
+    with pytest.raises(RuleError, match="argument 1"):
+        fad.grad(lambda x: cls.apply(x, z).sum())(X)
+    other = leaf() * 1.0
+    cls.apply(
+        other, Y
+    ).sum().backward()  # it is not among the arguments: that is the body's own affair
