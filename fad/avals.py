@@ -38,7 +38,8 @@ def constant(x: Any) -> Any:
         if x != x or jaxapi.is_tracing():
             return x
         # `device_put` compiles nothing; it warns where a number is too large for 32 bits.
-        found = jnp.asarray(x) if LARGEST < abs(x) < math.inf else jax.device_put(x)
+        large = any([LARGEST < abs(p) < math.inf for p in (x.real, x.imag)])
+        found = jnp.asarray(x) if large else jax.device_put(x)
         if len(_constants) >= _CONSTANTS:
             _constants.clear()
         _constants[key] = found

@@ -27,6 +27,7 @@ from fad import native, runs
 from fad.closures import checked_arrays, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
 from fad.dispatch import Level, apart, bind, bodies, constants, outlived, state
+from fad.draws import draws
 from fad.errors import RuleError, describe
 from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
@@ -363,6 +364,9 @@ class FunctionNode(RecordedNode):
             (rules, key, tuple(mask), *map(tuple, counts)),
             [x for x in (*saved.values, *saved.outs, *saved.extras) if x is not None],
             pull,
+            lambda jaxpr: (
+                not draws(jaxpr)
+            ),  # the lanes of a vmap may have to draw numbers of their own
         )
 
     def _tracked(self, saved: Saved, args: Sequence[Any]) -> Saved:

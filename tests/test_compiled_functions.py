@@ -14,7 +14,7 @@ from helpers import assert_close
 import fad
 import fad.numpy as fnp
 from fad import Function
-from fad.errors import GradientError
+from fad.errors import GradientError, LevelError
 from fad.tape import compiled as compiled_passes
 
 X = jnp.array([0.3, -0.5, 0.7])
@@ -344,3 +344,40 @@ def test_programs_hold_no_values():
     assert hits() > 0
     gc.collect()
     assert all(r() is None for r in kept)
+
+
+def test_rules_that_draw_random_numbers_run_node_by_node():
+    class Drop(Function):
+        is_traceable = True
+
+        @staticmethod
+        def forward(x, key):
+            return x * fad.random.normal(key, x.shape)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def vjp(ctx, g):
+            x, key = ctx.saved_tensors
+            return g * fad.random.normal(key, x.shape), None
+
+    class Late(Drop):
+        @staticmethod
+        def forward(x, key):
+            return x * 1.0
+
+    key, batch = jax.random.key(0), jnp.stack([X, X])
+    for _ in range(TIMES):
+        for randomness, same in (("same", True), ("different", False)):
+            value, slope = fad.vmap(
+                fad.value_and_grad(lambda x: Drop.apply(x, key).sum()), randomness=randomness
+            )(batch)
+            assert_close((slope * batch).sum(1), value)
+            assert bool(jnp.allclose(slope[0], slope[1])) is same
+        with pytest.raises(LevelError, match="a key that all lanes share"):
+            fad.vmap(fad.grad(lambda x: Late.apply(x, key).sum()))(batch)
+        assert_close(
+            fad.grad(lambda x: Late.apply(x, key).sum())(X), jax.random.normal(key, X.shape)
+        )

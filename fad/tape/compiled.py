@@ -294,11 +294,17 @@ def _build(
     hits = [j is not None and reached[j][nr] for j, nr in ends]
     if layout.parts:  # rules of users may return None; else it follows from the structure alone
         found: list[Any] = []
+
+        def traced(*operands: Any) -> list[Any]:
+            found[:] = run(*operands)
+            return [x for x in found if x is not None]
+
         try:
-            jax.eval_shape(
-                lambda *xs: found.extend(run(*xs)), *[struct_of(aval_of(x)) for x in operands]
-            )
+            closed = jax.make_jaxpr(traced)(*[struct_of(aval_of(x)) for x in operands])
         except Exception:  # node by node, the error names its place
+            entry.refused = True
+            return
+        if not all([part.allows(closed.jaxpr) for part in layout.parts.values()]):
             entry.refused = True
             return
         hits = [x is not None for x in found]

@@ -32,12 +32,14 @@ class Part:
 
     ``key`` says all of it but the values, ``operands``, which are arrays and Tensors. ``pull``, which is
     traced, makes gradients for the edges, None for zero, of operands, cotangents, and for which edges they
-    are wanted; it holds no values.
+    are wanted; it holds no values. ``allows`` says of the jaxpr of the whole pass whether it means the same
+    as the node.
     """
 
     key: Hashable
     operands: list[Any]
     pull: Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
+    allows: Callable[[Any], bool]
 
 
 class Layout:
