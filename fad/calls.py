@@ -37,14 +37,7 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.layouts import Part
 from fad.tape.record import ROOT, RecordedNode, detached
-from fad.tape.saved import (
-    PackedValue,
-    check_versions,
-    pack,
-    raise_released,
-    unpack,
-    versions_of,
-)
+from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
 from fad.templates import Template
 from fad.tensor import Pending, Tensor, settled, version_of
 
@@ -247,17 +240,7 @@ class FunctionNode(RecordedNode):
     grad.
     """
 
-    __slots__ = (
-        "args",
-        "avals",
-        "lock",
-        "mask",
-        "outputs",
-        "packed",
-        "rules",
-        "saved",
-        "versions",
-    )
+    __slots__ = ("args", "avals", "lock", "mask", "outputs", "packed", "rules", "saved", "versions")
 
     def __init__(
         self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
@@ -364,9 +347,7 @@ class FunctionNode(RecordedNode):
             (rules, key, tuple(mask), *map(tuple, counts)),
             [x for x in (*saved.values, *saved.outs, *saved.extras) if x is not None],
             pull,
-            lambda jaxpr: (
-                not draws(jaxpr)
-            ),  # the lanes of a vmap may have to draw numbers of their own
+            _draws_nothing,
         )
 
     def _tracked(self, saved: Saved, args: Sequence[Any]) -> Saved:
@@ -397,6 +378,11 @@ class FunctionNode(RecordedNode):
             self.saved = None
             self.args = []
             self.versions = None
+
+
+def _draws_nothing(jaxpr: Any) -> bool:
+    """Whether a program draws no random numbers: each lane of a vmap may have to draw its own."""
+    return not draws(jaxpr)
 
 
 def _array(rules: Rules, x: Any) -> Any:

@@ -28,7 +28,7 @@ from fad.draws import differs, note_draw
 from fad.errors import describe
 from fad.jaxapi import array_type
 from fad.levels import batch_levels
-from fad.outer_values import Lanes, captured, found, is_traced
+from fad.outer_values import Lanes, captured, is_traced, values_now
 from fad.primitive import Primitive
 from fad.runs import give_away, something_waits
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
@@ -272,10 +272,10 @@ class Compiled:
             check_written(leaves, entry.changed, "jit")
         if entry.donating is not None and state.body is None and all(map(_is_bare, leaves)):
             values = [give_away(x.value if isinstance(x, Tensor) else x) for x in leaves]
-            fixed = [x.value if isinstance(x, Tensor) else x for x in found(entry.fixed)]
+            fixed = [x.value if isinstance(x, Tensor) else x for x in values_now(entry.fixed)]
             out = entry.donating(*fixed, *values)
         else:
-            fixed = found(entry.fixed)
+            fixed = values_now(entry.fixed)
             given = leaves
             if entry.changed:  # what is saved of them is what they were
                 given = list(leaves)

@@ -13,7 +13,7 @@ from fad.staging import StagedLevel
 from fad.tape.record import ROOT
 from fad.tensor import Tensor
 
-__all__ = ["Lanes", "Live", "captured", "found", "is_traced"]
+__all__ = ["Lanes", "Live", "captured", "is_traced", "values_now"]
 
 
 class Lanes:
@@ -56,7 +56,8 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, jax.core.Tracer)
 
 
-def found(fixed: Sequence[Any]) -> list[Any]:
+def values_now(fixed: Sequence[Any]) -> list[Any]:
+    """What stands at each call for the values that `captured` made."""
     return [x.find() if isinstance(x, (Lanes, Live)) else x for x in fixed]
 
 

@@ -75,9 +75,7 @@ __all__ = [
 LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
 HEAVY = 1 << 21  # elements of all operands
-SHORT = (
-    4  # steps: to run them at once takes no longer than to write them down and run them together
-)
+SHORT = 4  # steps: to run them at once takes no longer than to write them down and run together
 STREAK = 4  # runs of the eager tape in turn that were short
 TRIED_AFTER = 256  # operations
 CAPACITY = 512  # structures remembered
