@@ -232,3 +232,20 @@ class TakeAndCount(fad.Function):
     def jvp(ctx, x_t, i_t):
         assert i_t is None
         return x_t[ctx.saved_tensors[1]], None, None
+
+
+class TimesExp(fad.Function):
+    """x exp(y), with a vjp rule that reads an input and the output."""
+
+    @staticmethod
+    def forward(x, y):
+        return x * fnp.exp(y)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[1], output)
+
+    @staticmethod
+    def vjp(ctx, g):
+        y, out = ctx.saved_tensors
+        return g * fnp.exp(y), g * out
