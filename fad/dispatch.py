@@ -186,6 +186,10 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
             if type(a) is Pending:
                 waits = True
                 continue
+            if type(a._aux) is tuple:  # not recorded yet, see `fad.tape.scripts`
+                out = a._aux[1].follow(op, args)
+                if out is not None:
+                    return out
             meta = a.meta
             if meta is not None and meta.link is not None:
                 meta.link.enter(a)
@@ -206,6 +210,10 @@ def below(op: Any, args: Sequence[Any]) -> Any:
         if isinstance(a, Tensor):
             if type(a) is Pending:
                 continue
+            if type(a._aux) is tuple:
+                out = a._aux[1].follow(op, args)
+                if out is not None:
+                    return out
             meta = a.meta
             if meta is not None and meta.link is not None:
                 meta.link.enter(a)

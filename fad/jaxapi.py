@@ -37,6 +37,8 @@ __all__ = [
     "batching",
     "call_table",
     "current_trace",
+    "debug_infs",
+    "debug_nans",
     "evaluate_equation",
     "float0",
     "inner_jaxprs",
@@ -196,6 +198,8 @@ def is_tracing() -> bool:
 
     Under ``jax.grad`` and ``jax.vmap`` alone, Python runs once for each execution, which is not that.
     """
+    if at_top_level():
+        return False
     with _core.take_current_trace() as trace:
         while trace is not None:
             if type(trace).__name__ == "DynamicJaxprTrace":
@@ -218,14 +222,19 @@ is_committed: Callable[[Any], bool] = operator.attrgetter(
 )  # to its device, by the user
 
 
+# Settings of JAX; their ``value`` is the one in this thread, now.
+debug_nans = _config.debug_nans
+debug_infs = _config.debug_infs
+
+
 def checks_numbers() -> bool:
     """Whether JAX looks at the result of each operation for NaN or infinity."""
-    return bool(_config.debug_nans.value or _config.debug_infs.value)
+    return bool(debug_nans.value or debug_infs.value)
 
 
 def x64_enabled() -> bool:
     """Whether 64-bit types are on, in this thread, now."""
-    return bool(jax.config.read("jax_enable_x64"))
+    return bool(_config.enable_x64.value)
 
 
 def varying_axes(aval: Any) -> frozenset[Any]:

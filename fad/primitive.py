@@ -41,6 +41,8 @@ class Primitive:
         positions: some of its arguments are positions in an array. Where they are numbers, code that
             is traced has them as constants; run eagerly, they are arguments of what is compiled.
 
+    ``plain`` is the function of `fad.namespace` that leads to it where arrays and numbers alone are given, by
+    position.
     ``reach`` says which outputs have a derivative in the masked inputs; None is all that are floating
     or complex. See NOTE [what a derived vjp saves].
     """
@@ -64,6 +66,7 @@ class Primitive:
         "jit",
         "lazy",
         "name",
+        "plain",
         "planner",
         "positions",
         "primals",
@@ -89,6 +92,7 @@ class Primitive:
         self.name = name
         self.fn = fn
         self.lazy = lazy and jit
+        self.plain: Any = None
         self.hot = hot
         self.small = small
         # The avals of its outputs for those of its arguments; False where it must not wait.

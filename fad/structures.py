@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from sys import getrefcount
 from typing import Any
 
-__all__ = ["Structure", "Structures", "budget", "held", "impatient"]
+__all__ = ["Structure", "Structures", "budget", "held", "impatient", "places_of_held"]
 
 REPEATS = 2  # times that something comes back before it is compiled
 ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled code has saved so far
@@ -131,6 +131,11 @@ class Structures:
 def held(values: Sequence[Any]) -> tuple[bool, ...]:
     """Which of the values somebody holds, besides the one list or tuple that they are in."""
     return tuple([count > _ALONE for count in _references(values)])
+
+
+def places_of_held(values: Sequence[Any]) -> list[int]:
+    """The places of the values that somebody holds, besides the one list or tuple that they are in."""
+    return [k for k, count in enumerate(_references(values)) if count > _ALONE]
 
 
 def _references(values: Sequence[Any]) -> list[int]:

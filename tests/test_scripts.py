@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import random
 import sys
 import threading
 import weakref
@@ -1208,30 +1209,84 @@ def test_an_interrupt_at_any_line_of_a_step():
         same(w.grad, 1.0 - jnp.tanh(W) ** 2)
 
 
+@pytest.mark.parametrize("met", [True, False])
+def test_another_thread_reads_at_any_line_of_what_is_written(met):
+    """``met``: the operand of the operation that is being written was there before."""
+    w, other = fad.tensor(W, requires_grad=True), fad.asarray(ONES * 3.0)
+
+    def run(stop):
+        count = 0
+        found = []
+
+        def trace(frame, event, arg):
+            nonlocal count
+            if frame.f_code.co_filename == scripts.__file__ and event == "line":
+                count += 1
+                if count == stop:
+                    sys.settrace(None)
+                    reader = threading.Thread(target=lambda: found.append(y.detach().array))
+                    reader.start()
+                    reader.join(0.05)  # it may have to wait for the operation
+            return trace
+
+        w.grad = None
+        y = fnp.tanh(w * other) if met else fnp.tanh(w * 3.0)
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            z = y * other
+        finally:
+            sys.settrace(before)
+        loss = (z + y).sum()
+        loss.backward()
+        slope = 1.0 - jnp.tanh(W * 3.0) ** 2
+        same(w.grad, 12.0 * slope)
+        same(loss.array, (4.0 * jnp.tanh(W * 3.0)).sum())
+        for value in found:
+            same(value, jnp.tanh(W * 3.0))
+        return count
+
+    for _ in range(2 * TIMES):
+        lines = run(0)
+    assert hits() > 0 and lines > 20
+    for stop in range(1, lines + 1):
+        run(stop)
+        run(0)
+
+
 def test_threads_that_read_what_is_being_written():
     w = fad.tensor(W, requires_grad=True)
     latest, failures = [None], []
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     done = threading.Event()
+    draw = random.Random(0)
 
     def read():
+        seen = None
         while not done.is_set():
             y = latest[0]
             try:
-                if y is not None:
+                if y is not None and y is not seen:
+                    for _ in range(
+                        draw.randrange(300)
+                    ):  # somewhere in the middle of what comes after it
+                        pass
                     np.testing.assert_allclose(y.detach().array, np.tanh(W), rtol=1e-5)
+                    seen = y
             except BaseException as error:
                 failures.append(error)
 
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        for _ in range(150):
+        for _ in range(400):
             w.grad = None
-            y = latest[0] = fnp.tanh(w * ONES)
-            (y * 2.0 + w).sum().backward()
-            same(w.grad, 3.0 - 2.0 * jnp.tanh(W) ** 2)
+            y = z = latest[0] = fnp.tanh(w * ONES)
+            for _ in range(20):
+                z = z + w
+            (y * 2.0 + z - y).sum().backward()
+            same(w.grad, 22.0 - 2.0 * jnp.tanh(W) ** 2)
     finally:
         done.set()
         reader.join()
@@ -1388,3 +1443,39 @@ def test_tables_of_avals_that_begin_anew(monkeypatch):
     assert runs.aval_number(X.aval) == runs.aval_number((X + 1.0).aval) > 0
     large = jnp.zeros(runs.LARGE + 1)
     assert runs.aval_number(large.aval) == runs.aval_number((large + 1.0).aval) < 0
+
+
+def test_what_an_inner_transform_computes_with_is_not_taken_for_an_operand():
+    w, rows = fad.tensor([1.0, 2.0, 3.0, 4.0]), jnp.stack([X, X + 1.0])
+
+    def f(x, inside):
+        y = fnp.sin(x)
+        if inside:
+            return fnp.sum(fad.vmap(lambda row: fnp.sum(y * row))(rows))
+        return fnp.sum(y * w)
+
+    g = fad.grad(f)
+    for inside in (False,) * TIMES + (True, False) * TIMES:
+        expected = jnp.cos(X) * (rows.sum(0) if inside else w.array)
+        np.testing.assert_allclose(g(X, inside), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "first", [2.0, 2, X, fad.tensor([3.0, 1.0, 2.0, 4.0]), np.ones(4)], ids=repr
+)
+@pytest.mark.parametrize(
+    "second", [2.0, 2, X, fad.tensor([3.0, 1.0, 2.0, 4.0]), np.ones(4)], ids=repr
+)
+def test_operands_of_one_kind_are_not_taken_for_those_of_another(first, second):
+    """A Python int as exponent is part of the operation, an array is not."""
+
+    def f(x, p):
+        return fnp.sum(fnp.sin(x) * p + fnp.power(fnp.cos(x), p))
+
+    g = fad.grad(f)
+    expected = {}
+    with fad.autograd.compiled(False):
+        for k, p in enumerate((first, second)):
+            expected[k] = g(X - 1.2, p)
+    for k in (0,) * TIMES + (1, 0) * TIMES:
+        same(g(X - 1.2, (first, second)[k]), expected[k])

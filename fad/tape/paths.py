@@ -35,19 +35,32 @@ Pull = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Any]], list[Any]]
 class State:
     """What was written down up to here: an operation, after those of the state before.
 
-    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for operand k; ``routed`` says
-    through which of them a gradient goes on. ``avals`` and
-    ``tracked`` are of its outputs: whether they require grad. ``size`` is the number of all outputs so far.
-    ``ends`` has what is known of scripts that
-    ended here, by what was asked for.
+    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for operand k; ``marks`` says which
+    of these were new, by a number for what they were. ``routed`` says through which a gradient goes on.
+    ``avals`` and ``tracked`` are of its outputs: whether they require grad. ``size`` is the number of all
+    outputs so far. ``ends`` has what is known of scripts that ended here, by what was asked for.
+    ``likely`` is the state that came after this one the last time.
     """
 
-    __slots__ = ("avals", "ends", "next", "op", "refs", "routed", "single", "size", "tracked")
+    __slots__ = (
+        "avals",
+        "ends",
+        "likely",
+        "marks",
+        "next",
+        "op",
+        "refs",
+        "routed",
+        "single",
+        "size",
+        "tracked",
+    )
 
     def __init__(
         self,
         op: Any,
         refs: tuple[int, ...],
+        marks: tuple[int, ...],
         routed: Sequence[bool],
         avals: Any,
         tracked: Any,
@@ -56,12 +69,14 @@ class State:
     ) -> None:
         self.op = op
         self.refs = refs
+        self.marks = marks
         self.routed = routed
         self.avals = avals
         self.tracked = tracked
         self.single = single
         self.size = size
         self.next: dict[Any, State] = {}
+        self.likely: State | None = None
         self.ends: dict[Any, End] = {}
 
 
@@ -74,7 +89,7 @@ class Root(State):
     __slots__ = ("begun", "code", "vain")
 
     def __init__(self, code: Any) -> None:
-        super().__init__(None, (), (), (), (), True, 0)
+        super().__init__(None, (), (), (), (), (), True, 0)
         self.code = code
         self.begun = 0
         self.vain = 0
@@ -91,15 +106,17 @@ class Root(State):
 class End:
     """How often a script has ended in the same way, and the Primitive made of it.
 
-    ``passed``: the outputs of operations that its backward pass goes through.
+    ``passed``: the outputs of operations that its backward pass goes through. ``results``: how many gradients
+    it has, 0 if there is none for some input.
     """
 
-    __slots__ = ("count", "passed", "program", "refused")
+    __slots__ = ("count", "passed", "program", "refused", "results")
 
     def __init__(self) -> None:
         self.count = 0
         self.passed: frozenset[int] = frozenset()
         self.program: Primitive | None = None
+        self.results = 0
         self.refused = False
 
 

@@ -51,10 +51,10 @@ from fad import jaxapi, runs
 from fad.avals import SCALARS, constant
 from fad.dispatch import below, bodies, state, undisturbed
 from fad.graph import accumulator_of
-from fad.jaxapi import array_type, x64_enabled
+from fad.jaxapi import array_type, debug_infs, debug_nans, trace_context, x64_enabled
 from fad.primitive import Primitive
 from fad.runs import aval_number
-from fad.structures import budget, held
+from fad.structures import budget, held, places_of_held
 from fad.tape import paths
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.paths import End, Pull, Root, State, grow, passed_of, program_of, root_of
@@ -84,7 +84,7 @@ def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | Non
         return None
     script = level.script = Script(level, root, context, settings)
     for v, aval in zip(variables, avals, strict=True):
-        script.meet(v, v._value, aval)
+        script.begin(v, aval)
     return script
 
 
@@ -109,7 +109,7 @@ def _surroundings() -> tuple[Any, int]:
     """The context of JAX and the number of its settings; the number is 0 where nothing is written down."""
     if not state.compiling or not _quiet() or jaxapi.is_tracing():
         return None, 0
-    context = jaxapi.trace_context()
+    context = trace_context()
     return context, runs.settings_number(context)
 
 
@@ -150,11 +150,14 @@ def _known_aval(value: Any) -> Any:
     return aval if type(value) is Pending or runs.may_wait(value) else None
 
 
-# What a script has met: the argument, its value one level down, its aval, and its version then.
-_Operand = tuple[Any, Any, Any, int]
+# What a script has met: the argument, its value one level down, its aval, its version then, and its mark.
+_Operand = tuple[Any, Any, Any, int, int]
 
-# In keys, before the place of a new operand: this, + 2 * the number of its aval, + whether it is tracked.
+# The mark of an operand: this, + 16 * the number of its aval, + 2 * that of its type, + whether it is tracked.
+# In keys it stands before the place of a new one.
 _NEW = 1 << 40
+_TYPES = {kind: 2 * k for k, kind in enumerate((Tensor, array_type, *SCALARS))}
+_OTHER = 2 * len(_TYPES)
 
 
 class Script:
@@ -162,7 +165,7 @@ class Script:
 
     ``met`` are its operands; those that require grad at ``level`` are the inputs of the transform, which
     come first, or leaves on the tape. ``cells`` are the outputs, in order; ``places`` finds operands and
-    outputs by their `id`. ``modes`` are the grad mode in which it is written.
+    outputs by their `id`. ``blocked`` and ``floor`` are the grad mode in which it is written.
     ``done``: nothing more is written. ``played``: how many operations have been recorded since.
     ``ran``: it has run as one operation; with the numbers of the outputs that the backward pass went out
     from, and whether it frees what it goes through. ``kept`` are then the cells that somebody holds.
@@ -172,14 +175,15 @@ class Script:
     """
 
     __slots__ = (
+        "blocked",
         "cells",
         "context",
         "done",
+        "floor",
         "kept",
         "level",
         "lock",
         "met",
-        "modes",
         "owner",
         "path",
         "places",
@@ -197,7 +201,8 @@ class Script:
         self.owner = threading.get_ident()
         self.context = context
         self.settings = settings
-        self.modes = (state.blocked, state.floor)
+        self.blocked = state.blocked
+        self.floor = state.floor
         self.root = root
         self.state: State = root
         self.path: list[State] = []
@@ -227,23 +232,69 @@ class Script:
             return out
 
     def _may_write(self, op: Any) -> bool:
-        modes = state.__dict__.get  # a name that is not there has its default
         return (
             type(op) is Primitive
             and op.lazy
             and not op.collective
-            and not self.done
-            and (modes("blocked", -1), modes("floor", -1)) == self.modes
+            and len(self.path) < LONGEST
+            and self._goes_on()
+        )
+
+    def _goes_on(self) -> bool:
+        """Whether this thread still writes it, in the modes and settings in which it has begun."""
+        modes = state.__dict__.get  # a name that is not there has its default
+        return (
+            not self.done
+            and modes("blocked", -1) == self.blocked
+            and modes("floor", -1) == self.floor
             and not modes("saved_hooks")
             and modes("inference") is None
             and modes("compiling", True)
             and not anomaly.watch
             and not bodies.traced
-            and len(self.path) < LONGEST
             and self.owner == threading.get_ident()
-            and self.context == jaxapi.trace_context()
-            and not jaxapi.checks_numbers()
+            and self.context == trace_context()
+            and not (debug_nans.value or debug_infs.value)
         )
+
+    def follow(self, op: Any, args: Sequence[Any]) -> Any:
+        """`write`, if the operation is the one that came next the last time; else None, and nothing is done."""
+        before = self.state
+        step = before.likely
+        if step is None or step.op is not op or len(args) != len(step.refs):
+            return None
+        places, count = self.places, len(self.met)
+        fresh: list[_Operand] | None = None
+        for a, place, mark in zip(args, step.refs, step.marks):
+            if places.get(id(a)) != place:
+                if not mark:
+                    return None
+                if fresh is None:
+                    fresh = []
+                found = self._look(a)
+                if found is None or found[4] != mark or ~place != count + len(fresh):
+                    return None
+                fresh.append(found)
+        level = self.level
+        if (state.script if level is ROOT else level.script) is not self or not self._goes_on():
+            return None
+        cells, path = self.cells, self.path
+        out = blank_tensor(level, step.avals[0], self, step.tracked[0], 0)
+        if self.state is not before or len(cells) != before.size or len(self.met) != count:
+            return None  # a finalizer has written or read something, or an interrupt came before
+        if fresh is not None:
+            with self.lock:
+                for found in () if self.done else fresh:
+                    self._meet(found)
+        if self.done:
+            return None
+        # Another thread may begin to play this at any line: it finds the operation with all that it needs, or
+        # does not find it, and then it is not written down.
+        places[id(out)] = len(cells)
+        cells.append(out)
+        path.append(step)
+        self.state = step
+        return None if self.done else out
 
     def _write(self, op: Primitive, args: Sequence[Any]) -> Any:
         before = self.state
@@ -257,7 +308,7 @@ class Script:
                 if place is None or self.done:
                     return None
                 if ~place >= count:
-                    key.append(_NEW + 2 * aval_number(met[~place][2]) + self._tracks(a))
+                    key.append(met[~place][4])
             key.append(place)
         if self.state is not before:
             return None  # a finalizer has written or read something
@@ -281,42 +332,65 @@ class Script:
             places[id(t)] = len(cells) - 1
         self.path.append(step)
         self.state = step
+        before.likely = step if step.single else None
         return out
 
     def _take(self, a: Any) -> int | None:
         """The place of an argument that was not met before; None if nothing can be known of it."""
-        kind = type(a)
-        value = a
-        if kind is Tensor:
-            level, meta = a._level, a.meta
-            if meta is not None and meta.storage.version < 0:
-                return None  # made in inference mode: recording it is an error
-            if level is ROOT and (self.level is ROOT or not a._requires_grad):
-                if a._requires_grad and (a._node is not None or _is_view(a)):
-                    return None
-                value = a._value
-            elif level is self.level:
-                return None
-        elif kind in SCALARS:
-            value = constant(a)
-            place = self.places.get(id(value))
+        if type(a) in SCALARS:
+            place = self.places.get(id(constant(a)))
             if place is not None:
                 self.scalars.append(a)
                 self.places[id(a)] = place
                 return place
         elif isinstance(a, np.ndarray):
-            value = a = jnp.array(a)  # it may be changed before it is used again
-        aval = _known_aval(value)
-        return None if aval is None else self.meet(a, value, aval)
+            a = jnp.array(a)  # it may be changed before it is used again
+        found = self._look(a)
+        return None if found is None else self._meet(found)
 
-    def meet(self, a: Any, value: Any, aval: Any) -> int:
+    def _look(self, a: Any) -> _Operand | None:
+        """What is known of a new operand; None if it cannot be one."""
+        kind = type(a)
+        value, version, tracked = a, 0, False
+        if kind is Tensor:
+            level, meta = a._level, a.meta
+            if meta is not None:
+                version = meta.storage.version
+                if version < 0:
+                    return None  # made in inference mode: recording it is an error
+            if level is ROOT and (self.level is ROOT or not a._requires_grad):
+                tracked = a._requires_grad
+                if tracked and (a._node is not None or _is_view(a)):
+                    return None
+                value = a._value
+            elif level.id >= self.level.id:
+                return None  # of this script it would be a cell; of an inner level, the call is that one's
+        elif kind in SCALARS:
+            value = constant(a)
+        if type(value) is not array_type:
+            aval = _known_aval(value)
+            if aval is None:
+                return None
+        elif runs.may_wait(value):
+            aval = value.aval
+        else:
+            return None
+        mark = _NEW + 16 * aval_number(aval) + _TYPES.get(kind, _OTHER) + tracked
+        return a, value, aval, version, mark
+
+    def _meet(self, operand: _Operand) -> int:
         """The place of an operand that is new."""
+        a, value, _, _, mark = operand
         place = ~len(self.met)
-        self.met.append((a, value, aval, _version(a)))
+        self.met.append(operand)
         self.places[id(a)] = place
-        if not self._tracks(a):
+        if not mark & 1:
             self.places[id(value)] = place
         return place
+
+    def begin(self, variable: Tensor, aval: Any) -> None:
+        """Meet an input of the transform."""
+        self._meet((variable, variable._value, aval, 0, _NEW + 16 * aval_number(aval) + 1))
 
     def _tracks(self, a: Any) -> bool:
         """Whether an operand requires grad at the level of the script."""
@@ -324,12 +398,14 @@ class Script:
 
     def inputs(self) -> list[int]:
         """The numbers of the operands that require grad at the level of the script."""
-        tracks = self._tracks
-        return [k for k, m in enumerate(self.met) if tracks(m[0])]
+        return [k for k, m in enumerate(self.met) if m[4] & 1]
 
     def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> State | None:
         """The state after an operation that never came next before; None if it was not seen before."""
         refs = tuple([r for r in at[1:] if r < _NEW])
+        marks = tuple(
+            [m if k and m >= _NEW else 0 for k, m in enumerate(at[:-1]) if at[k + 1] < _NEW]
+        )
         avals, mask, key = [], [], []
         numbers = False
         for a, r in zip(args, refs, strict=True):
@@ -360,7 +436,7 @@ class Script:
         if any([a.size > runs.LARGE for a in outs]):
             return None
         before = self.state
-        step = State(op, refs, routed, outs, tracks, single, before.size + len(outs))
+        step = State(op, refs, marks, routed, outs, tracks, single, before.size + len(outs))
         grow()
         return before.next.setdefault(at, step)
 
@@ -373,7 +449,7 @@ class Script:
                 return
             self.done = self.playing = True
             try:
-                if self.context != jaxapi.trace_context() or jaxapi.is_tracing():
+                if self.context != trace_context() or jaxapi.is_tracing():
                     runs.elsewhere(self._play)
                 else:
                     self._play()
@@ -384,7 +460,7 @@ class Script:
 
     def _play(self) -> None:
         with undisturbed("run", "script", "levels", "compiling"):
-            state.blocked, state.floor = self.modes
+            state.blocked, state.floor = self.blocked, self.floor
             if self.level is ROOT:
                 state.script = self  # which is done: no other one begins
             if self.ran is None:
@@ -450,7 +526,7 @@ class Script:
         If it was changed in place since, by another thread, or after the step had run as one operation,
         that is another handle of its storage, with the value of then. Where no value was kept, any will do.
         """
-        a, value, aval, version = self.met[k]
+        a, value, aval, version, _ = self.met[k]
         if value is None:
             value = jnp.zeros(aval.shape, aval.dtype)
         elif type(a) is not Tensor or a._level is not ROOT or _version(a) == version:
@@ -508,17 +584,17 @@ class Script:
             if not all([_is_untouched(self.met[k][0]) for k in inputs]):
                 return None
             outs.clear()
-            kept = {k for k, h in enumerate(held(self.cells)) if h}
+            kept = places_of_held(self.cells)
             outs += [self.cells[k] for k in ends]
             if values:
-                kept.update(ends)
-            known = self._known(ends, sorted(kept), inputs, pull, asked)
+                kept = sorted({*kept, *ends})
+            known = self._known(ends, kept, inputs, pull, asked)
             if known is None:
                 return None
-            end, found = known
+            end, grads, rest = known
             self.root.vain = 0
             paths.tree.hits += 1
-            for k, value in zip(sorted(kept), found[1], strict=True):
+            for k, value in zip(kept, rest, strict=True):
                 cell = self.cells[k]
                 cell._value = value
                 if cell._requires_grad:
@@ -535,18 +611,21 @@ class Script:
             elif frees and end.passed.issuperset(self.kept):
                 # Their nodes are freed, or have saved nothing: no number will be asked for any more.
                 self.met = [
-                    (a if k in inputs else None, None, aval, version)
-                    for k, (a, _, aval, version) in enumerate(self.met)
+                    (a if k in inputs else None, None, aval, version, mark)
+                    for k, (a, _, aval, version, mark) in enumerate(self.met)
                 ]
-            return list(found[0])
+            return list(grads)
 
     def _is_as_it_was(self) -> bool:
         """Whether modes and settings are those in which it was written, and no operand has changed."""
+        for a, _, _, version, _ in self.met:
+            if type(a) is Tensor and a.meta is not None and a.meta.storage.version != version:
+                return False
         return (
             _quiet()
-            and (state.blocked, state.floor) == self.modes
-            and self.context == jaxapi.trace_context()
-            and all([_version(a) == version for a, _, _, version in self.met])
+            and state.blocked == self.blocked
+            and state.floor == self.floor
+            and self.context == trace_context()
         )
 
     def _known(
@@ -556,8 +635,8 @@ class Script:
         inputs: list[int],
         pull: Pull,
         asked: tuple[Any, ...],
-    ) -> tuple[End, Any] | None:
-        """What is known of this end, and the results of its Primitive, with the values held; or None."""
+    ) -> tuple[End, Sequence[Any], Sequence[Any]] | None:
+        """What is known of this end, the results of its Primitive, and the values held; or None."""
         key = (tuple(held), tuple(ends), tuple(inputs), *asked)
         end = self.state.ends.get(key)
         if end is None:
@@ -567,7 +646,11 @@ class Script:
         program = end.program
         if program is not None:
             budget.saved += SAVED_PER_STEP * len(self.path)
-            return end, program.unflatten(self._bind(program))
+            found = self._bind(program)
+            count = end.results
+            if count:
+                return end, found[:count], found[count:]
+            return end, *program.unflatten(found)
         if end.refused or not budget.allows(end.count):
             return None
         began = time.perf_counter()
@@ -580,9 +663,11 @@ class Script:
         finally:
             budget.spent += time.perf_counter() - began
         end.passed = passed_of(self.path, ends)
+        results, rest = program.unflatten(found)
+        end.results = 0 if None in results else len(results)
         end.program = program
         paths.tree.compiled += 1
-        return end, program.unflatten(found)
+        return end, results, rest
 
     def _bind(self, program: Primitive) -> Any:
         """Run a Primitive of the operands one level down."""

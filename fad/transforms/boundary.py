@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
+from fad.avals import SCALARS
 from fad.dispatch import followed, outlived
 from fad.errors import LevelError, StructureError, describe
 from fad.inplace import become, check_writable
 from fad.jaxapi import array_type, is_inexact
 from fad.tape.record import ROOT, as_tensor
-from fad.tensor import Tensor
+from fad.tensor import Tensor, new_tensor
 from fad.views.making import shares
 
 __all__ = [
@@ -41,6 +42,11 @@ def is_array(x: Any) -> bool:
 
 def enter(tree: Any) -> Any:
     """``tree`` with its arrays as Tensors. Python scalars stay what they are."""
+    kind = type(tree)
+    if kind is array_type:
+        return new_tensor(tree, ROOT)
+    if kind is Tensor or kind in SCALARS:
+        return tree
     return trees.map_leaves(
         lambda x: as_tensor(x) if isinstance(x, (jax.Array, np.ndarray)) else x, tree
     )
@@ -48,8 +54,14 @@ def enter(tree: Any) -> Any:
 
 def has_tensor(tree: Any) -> bool:
     """Whether there is a Tensor among the leaves, so that results are Tensors too."""
-    if type(tree) is tuple:
-        return any([has_tensor(x) for x in tree if type(x) is not array_type])
+    kind = type(tree)
+    if kind is tuple:
+        for x in tree:
+            if type(x) is not array_type and has_tensor(x):
+                return True
+        return False
+    if kind in SCALARS or (kind is dict and not tree):
+        return False
     return any(isinstance(x, Tensor) for x in trees.flatten(tree)[0])
 
 
@@ -92,7 +104,9 @@ def differentiable_leaves(
     leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
     values = []
     for k, x in enumerate(leaves):
-        if isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
+        if type(x) is array_type and is_inexact(x.dtype):
+            values.append(x)
+        elif isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
             values.append(lower(x))
         else:
             values.append(_differentiable(x, who, names_of(nums, args)[k]))
@@ -118,6 +132,8 @@ def _differentiable(leaf: Any, who: str, where: str) -> Any:
 
 def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
     """``argnums`` as positions from the left, checked."""
+    if type(argnums) is int and 0 <= argnums < count:
+        return (argnums,)
     single = isinstance(argnums, (int, np.integer)) and not isinstance(argnums, bool)
     nums = (argnums,) if single else argnums
     if not isinstance(nums, (tuple, list)) or not all(
@@ -140,7 +156,7 @@ def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
 
 def substitute(args: Sequence[Any], nums: Sequence[int], new: Sequence[Any]) -> list[Any]:
     """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
-    chosen = dict(zip(nums, new, strict=True))
+    chosen = dict(zip(nums, new))
     return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
 
 

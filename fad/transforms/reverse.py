@@ -133,6 +133,10 @@ def _gradients(
 
 def _check_scalar(out: Any, who: str) -> None:
     """Refuse an output that is not a real scalar."""
+    if type(out) is Tensor:
+        aval = out.aval
+        if aval.shape == () and aval.dtype.kind == "f":
+            return
     if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int)):
         raise GradientError(
             f"{who}: the function must return a real scalar, got {describe(out)}. Reduce the output "
