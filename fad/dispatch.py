@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
+from fad.structures import Attempts
 from fad.tensor import Pending, Tensor, level_began, new_tensor, settled
 
 __all__ = [
@@ -68,7 +69,8 @@ class State(threading.local):
     ``inference``: in inference mode, where Tensors made are inference Tensors: the floor outside of
     it; else None.
     ``run``: the calls that wait, see `fad.runs`; None where nothing does.
-    ``short``: how many of the last runs of the eager tape were short, and operations since that ran at once.
+    ``tape_waits``, ``waits``: whether it pays that operations wait, on the eager tape and in transforms.
+    ``passes``: whether it pays to look for the structure of backward passes.
     ``script``: what the eager tape writes down, see `fad.tape.scripts`.
     ``bodies_wait``: whether the body of a Function runs now, whose operations may wait.
     ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
@@ -84,13 +86,17 @@ class State(threading.local):
     saved_refused: str | None = None
     inference: int | None = None
     run: Any = None
-    short = 0
     script: Any = None
     bodies_wait: bool = False
     compiling: bool = True
     body: Any = None
     apart = -1
     batching: bool = False
+
+    def __init__(self) -> None:  # in each thread
+        self.tape_waits = Attempts(limit=512, rest=256)
+        self.waits = Attempts(limit=512, rest=256)
+        self.passes = Attempts(limit=8, rest=8)
 
 
 state = State()

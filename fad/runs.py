@@ -21,8 +21,9 @@ What keeps this the same as running each operation at once:
   none, so a whole ``fad.grad`` becomes one program from its inputs to its gradients.
 * A run of the eager tape goes on until something reads a value, or until something is recorded after a
   backward pass: a step of training (loss, ``backward()``, the update of small parameters) is one program.
-  Where values are read after every few operations, as in a loop ``while loss.item() > 1e-3``, waiting gains
-  nothing; so when some runs in turn have been `SHORT`, operations run at once for a while.
+* Where values are read after every few operations, as in a loop ``while loss.item() > 1e-3``, or where the
+  structure is always a new one, waiting gains nothing; so when it has lost more than it gained for some time,
+  operations run at once for a while (`Attempts`; `_gain`).
 * Nothing waits under settings of JAX that hold for a block (a precision, 64-bit types, a device); what
   waits when such a block begins runs outside of it, on a thread without settings of its own. Arrays
   on other devices than the default one, traced ones, and large ones (for which XLA's own time
@@ -55,7 +56,7 @@ from fad.errors import LevelError
 from fad.fusion import fuse, step_by_step
 from fad.jaxapi import array_type, is_committed
 from fad.primitive import Primitive
-from fad.structures import Structures, budget, held
+from fad.structures import Structure, Structures, budget, held
 from fad.tensor import Pending, Tensor, settled
 
 __all__ = [
@@ -76,8 +77,9 @@ LARGE = 1 << 14  # elements: an array of so many does not wait
 LONGEST = 512  # steps
 HEAVY = 1 << 21  # elements of all operands
 SHORT = 4  # steps: to run them at once takes no longer than to write them down and run together
-STREAK = 4  # runs of the eager tape in turn that were short
-TRIED_AFTER = 256  # operations
+EVEN = 8  # steps: a compiled run of so many takes as long as to run them at once
+MOST = 128  # what one run may lose, in operations: four such in turn, and operations run at once for a while
+TRANSFORM = 32  # operations, for which a transform counts whose operations run at once
 CAPACITY = 512  # structures remembered
 SAVED_PER_STEP = 5e-6  # seconds that a compiled run saves, for each step
 
@@ -118,8 +120,10 @@ def cache_info() -> dict[str, int]:
 
 
 def clear_cache() -> None:
-    """Forget all structures and what was compiled of them."""
+    """Forget all structures and what was compiled of them; and in this thread, what waiting has gained."""
     _structures.clear()
+    state.tape_waits.reset()
+    state.waits.reset()
 
 
 class _Settings:
@@ -192,6 +196,7 @@ class Run:
         "context",
         "done",
         "ended",
+        "gain",
         "hot",
         "operands",
         "owner",
@@ -218,6 +223,7 @@ class Run:
         self.places: dict[int, int] = {}
         self.scalars: list[Any] = []
         self.weight = 0
+        self.gain = 0
 
     def is_idle(self) -> bool:
         """Whether nothing waits, nor will after the transform that is running."""
@@ -233,7 +239,7 @@ class Run:
         full = len(run.steps) >= LONGEST or run.weight > HEAVY
         if full or run.done or jaxapi.trace_context() != run.context:
             run.finish()
-            if run.tape and not state.levels and _are_short():
+            if _rests(run.tape and not state.levels):
                 state.run = None
                 return op.execute(list(map(settled, args)))
             run = Run(run.tape)
@@ -358,14 +364,16 @@ class Run:
         self.done = True
         if not self.steps:
             return
-        if self.tape:
-            state.short = 0 if len(self.steps) > SHORT else state.short + 1
         self._as_outside(self._compute)
+        if self.gain:
+            (state.tape_waits if self.tape else state.waits).note(self.gain)
 
     def _compute(self) -> None:
         cells = self.cells
         in_use = held(cells)
         changed = jaxapi.trace_context() != self.context  # for good, by jax.config.update
+        if self.tape and len(self.steps) <= SHORT:
+            self.gain = -MOST
         values: Any = () if not any(in_use) else None
         if values is None and len(self.steps) > 1 and not changed and not jaxapi.checks_numbers():
             values = self._compiled(in_use)
@@ -387,6 +395,8 @@ class Run:
         steps, operands = self.steps, self.operands
         entry = _structures.seen((self.settings, tuple(steps), in_use, tuple(self.avals)))
         found: list[Any]
+        if not self.gain:
+            self.gain = _gain(entry, len(steps))
         if entry.program is not None:
             _structures.ran(SAVED_PER_STEP * len(steps))
             found = entry.program(*operands)
@@ -406,27 +416,34 @@ class Run:
         return found
 
 
+def _gain(entry: Structure, steps: int) -> int:
+    """What it has gained that a run has waited, in the time of so many operations."""
+    if entry.program is not None:
+        return min(steps - EVEN, MOST)
+    comes_back = entry.count > 1 and not entry.refused
+    return 0 if comes_back else -min(4 + steps // 2, MOST)
+
+
 def begin() -> None:
     """Let what the eager tape records from here on wait; what waited for an ended pass is run."""
     run = state.run
     if run is None:
-        if state.compiling and not _are_short():
+        if state.compiling and not _rests(True):
             state.run = Run(tape=True)
     elif run.ended:
         run.finish()
-        state.run = Run(tape=True)
+        state.run = None if _rests(True) else Run(tape=True)
 
 
-def _are_short() -> bool:
-    """Whether the last runs of the eager tape were so short that what is recorded now runs at once.
+def enter() -> None:
+    """Let operations wait in a transform that begins."""
+    if state.run is None and state.compiling and not _rests(False):
+        state.run = Run()
 
-    After a while it is tried again.
-    """
-    short = state.short
-    if short < STREAK or budget.impatient:
-        return False
-    state.short = short + 1 if short < STREAK + TRIED_AFTER else STREAK - 1
-    return True
+
+def _rests(tape: bool) -> bool:
+    """Whether operations run at once now, since waiting has lost time."""
+    return state.tape_waits.rests() if tape else state.waits.rests(TRANSFORM)
 
 
 def end() -> None:
@@ -465,7 +482,6 @@ def stop() -> None:
     if run is not None and run.tape:
         run.finish()
         state.run = None
-    state.short = 0
 
 
 _usual: set[Any] = set()

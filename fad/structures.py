@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from sys import getrefcount
 from typing import Any
 
-__all__ = ["Structure", "Structures", "budget", "held", "impatient", "places_of_held"]
+__all__ = ["Attempts", "Structure", "Structures", "budget", "held", "impatient", "places_of_held"]
 
 REPEATS = 2  # times that something comes back before it is compiled
 ALLOWANCE = 5.0  # seconds of compiling, beyond what compiled code has saved so far
@@ -126,6 +126,45 @@ class Structures:
         with self._lock:
             self._found.clear()
             self._hits = 0
+
+
+class Attempts:
+    """Whether to try now what pays only for structures that come back.
+
+    Each attempt is noted with what it has gained, below zero if it has lost. Once the sum has fallen to
+    ``-limit`` there are none for ``rest`` (in whatever `rests` counts), and for longer after each one more
+    that loses; one that gains begins anew.
+    """
+
+    __slots__ = ("limit", "losses", "rest", "resting", "sum")
+
+    def __init__(self, limit: int, rest: int) -> None:
+        self.limit = limit
+        self.rest = rest
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was noted."""
+        self.sum = 0
+        self.losses = 0
+        self.resting = 0
+
+    def rests(self, count: int = 1) -> bool:
+        """Whether to do without this time, which counts for so many."""
+        if self.resting <= 0 or budget.impatient:
+            return False
+        self.resting -= count
+        return True
+
+    def note(self, gain: int) -> None:
+        """Add what an attempt has gained."""
+        if gain > 0 and self.losses:
+            self.reset()
+        self.sum = min(self.sum + gain, self.limit)
+        if gain < 0 and self.sum <= -self.limit:
+            self.sum = -self.limit
+            self.resting = self.rest << min(self.losses, 3)
+            self.losses += 1
 
 
 def held(values: Sequence[Any]) -> tuple[bool, ...]:

@@ -51,7 +51,6 @@ def modes() -> dict[str, Any]:
     found = {name: getattr(state, name) for name in fad.dispatch.STATE_NAMES}
     if found["run"] is not None and found["run"].tape:  # nobody can tell
         found["run"] = None
-    del found["short"]  # nor that
     return {
         **found,
         "grad mode": fad.is_grad_enabled(),

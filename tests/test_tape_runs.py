@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import random
 import sys
 import threading
 import weakref
@@ -21,6 +22,7 @@ from fad.dispatch import state
 from fad.tape.record import RootLevel
 from fad.tensor import Pending
 
+STREAK = state.tape_waits.limit // runs.MOST  # runs in turn that lose the most
 X = np.array([0.3, -0.7, 1.1], np.float32)
 TIMES = 5  # enough for a structure to be compiled
 
@@ -522,7 +524,7 @@ def test_values_that_are_read_after_every_few_operations_are_computed_at_once():
         return float((fnp.sin(w) * 0.5).sum())
 
     expected = float(np.sum(np.sin(X) * 0.5))
-    for _ in range(runs.STREAK + 2):
+    for _ in range(STREAK + 2):
         assert read_once() == pytest.approx(expected, rel=1e-6)
     y = fnp.sin(w) * 0.5
     assert not waits(y)
@@ -536,28 +538,106 @@ def test_short_runs_are_tried_again_and_long_ones_wait(without_scripts):
 
     def long(w):
         y = w
-        for _ in range(runs.SHORT + 2):
+        for _ in range(runs.EVEN + 2):
             y = fnp.sin(y)
         return y
 
-    for _ in range(runs.STREAK + 1):
+    for _ in range(STREAK + 1):
         float(fnp.sin(w).sum())
     assert not waits(long(w))
-    for _ in range(runs.TRIED_AFTER):
+    for _ in range(state.tape_waits.rest):
         y = fnp.sin(w)
-    for _ in range(3):  # the first may begin in the middle
+    for _ in range(1000):  # until it has been tried as often as it takes to be compiled
         y = long(w)
+        found = waits(y) and not state.tape_waits.losses
         float(y.sum())
+        if found:
+            break
     assert waits(long(w))
-    for _ in range(runs.STREAK - 1):  # a few short ones among long ones change nothing
+    for _ in range(STREAK - 1):  # a few short ones among long ones change nothing
         float(fnp.sin(w).sum())
         float(long(w).sum())
     assert waits(long(w))
 
 
+def _structures(count):
+    """So many loops of which none is like another one."""
+    draw = random.Random(0)
+    for _ in range(count):
+        steps = [draw.choice([fnp.sin, fnp.tanh, fnp.exp, fnp.negative]) for _ in range(24)]
+
+        def loop(x, steps=steps):
+            for step in steps:
+                x = step(x) * 0.5
+            return x.sum()
+
+        yield loop
+
+
+def test_structures_that_are_always_new_wait_more_and_more_rarely(without_scripts):
+    def step(loop):
+        w = variable()
+        loss = loop(w)
+        waited = waits(loss)
+        loss.backward()
+        with fad.autograd.compiled(False):
+            same(w.grad, fad.grad(loop)(X))
+        return waited
+
+    waited = [step(loop) for loop in _structures(60)]
+    assert waited[0] and sum(waited[-20:]) <= 2
+    repeated = next(_structures(1))
+    for _ in range(400):
+        waited = step(repeated)
+        if waited and not state.tape_waits.losses:
+            break
+    assert step(repeated)
+
+
+def test_transforms_whose_structure_is_always_new_wait_more_and_more_rarely():
+    def waited(loop):
+        seen = []
+
+        def f(x):
+            y = loop(x)
+            seen.append(state.run is not None)
+            return y
+
+        same(fad.vmap(f)(np.stack([X, X]))[1], loop(fad.tensor(X)))
+        return seen[0]
+
+    found = [waited(loop) for loop in _structures(60)]
+    assert found[0] and sum(found[-20:]) <= 2
+    repeated = next(_structures(1))
+    for _ in range(400):
+        if waited(repeated) and not state.waits.losses:
+            break
+    assert waited(repeated)
+
+
+def test_passes_whose_structure_is_always_new_are_looked_at_more_and_more_rarely(without_scripts):
+    from fad.tape import compiled
+
+    def hits():
+        return compiled._structures.info()["hits"]
+
+    for loop in _structures(60):
+        w = variable()
+        loop(w).backward()
+    assert state.passes.resting > 0
+    repeated = next(_structures(1))
+    before = hits()
+    for _ in range(200):
+        w = variable()
+        repeated(w).backward()
+    assert hits() > before + 20
+    with fad.autograd.compiled(False):
+        same(w.grad, fad.grad(repeated)(X))
+
+
 def test_short_runs_in_one_thread_say_nothing_of_another():
     w = variable()
-    for _ in range(runs.STREAK + 2):
+    for _ in range(STREAK + 2):
         float(fnp.sin(w).sum())
     seen = []
 
@@ -575,7 +655,7 @@ def test_short_runs_in_one_thread_say_nothing_of_another():
 
 def test_transforms_after_short_runs_wait_as_ever():
     w = variable()
-    for _ in range(runs.STREAK + 2):
+    for _ in range(STREAK + 2):
         float(((w * 2) + 1).sum())
     waited = []
 

@@ -99,6 +99,7 @@ def cache_info() -> dict[str, int]:
 def clear_cache() -> None:
     """Forget all structures and compiled passes."""
     _structures.clear()
+    state.passes.reset()
     runs.clear_cache()
     paths.clear_cache()
     budget.reset()
@@ -170,6 +171,8 @@ def prepare(
     """The pass from ``roots`` to ``captures`` (None: to all leaves), or None to run it node by node."""
     if not state.compiling or any([scripts.is_traced(ct) for _, ct in roots]):
         return None  # what is traced is compiled whole anyway
+    if state.passes.rests():
+        return None  # structures were new for some time
     starts = [e for e, _ in roots]
     layout = layout_of(starts, captures)
     if layout is None:
@@ -185,6 +188,8 @@ def prepare(
             operands += layout.parts[node].operands
     entry = _structures.seen(layout.key)
     fresh = entry.program is None
+    if not fresh or entry.count == 1 or entry.refused:
+        state.passes.note(-1 if fresh else state.passes.limit)
     if fresh:
         if entry.refused or not budget.allows(entry.count):
             return None

@@ -367,8 +367,8 @@ class RecordingLevel(Level):
         super().__enter__()
         if not self.waits:
             state.run = None
-        elif state.run is None and state.compiling:
-            state.run = runs.Run()
+        else:
+            runs.enter()
         return self
 
     def __exit__(self, *exc: object) -> None:

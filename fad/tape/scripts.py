@@ -153,8 +153,8 @@ def _known_aval(value: Any) -> Any:
 # What a script has met: the argument, its value one level down, its aval, its version then, and its mark.
 _Operand = tuple[Any, Any, Any, int, int]
 
-# The mark of an operand: this, + 16 * the number of its aval, + 2 * that of its type, + whether it is tracked.
-# In keys it stands before the place of a new one.
+# The mark of an operand: this, + 16 * the number of its aval, + 2 * that of its type, + whether it is
+# tracked. In keys it stands before the place of a new one.
 _NEW = 1 << 40
 _TYPES = {kind: 2 * k for k, kind in enumerate((Tensor, array_type, *SCALARS))}
 _OTHER = 2 * len(_TYPES)
@@ -258,7 +258,7 @@ class Script:
         )
 
     def follow(self, op: Any, args: Sequence[Any]) -> Any:
-        """`write`, if the operation is the one that came next the last time; else None, and nothing is done."""
+        """`write`, if the operation is the one that came next the last time; else None, with nothing done."""
         before = self.state
         step = before.likely
         if step is None or step.op is not op or len(args) != len(step.refs):

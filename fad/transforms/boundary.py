@@ -56,10 +56,7 @@ def has_tensor(tree: Any) -> bool:
     """Whether there is a Tensor among the leaves, so that results are Tensors too."""
     kind = type(tree)
     if kind is tuple:
-        for x in tree:
-            if type(x) is not array_type and has_tensor(x):
-                return True
-        return False
+        return any([has_tensor(x) for x in tree if type(x) is not array_type])
     if kind in SCALARS or (kind is dict and not tree):
         return False
     return any(isinstance(x, Tensor) for x in trees.flatten(tree)[0])
