@@ -199,8 +199,8 @@ def check_unchanged(rules: Rules, args: Sequence[Any], versions: Sequence[int]) 
     Raises:
         RuleError: it has.
     """
-    for i, (a, version) in enumerate(zip(args, versions, strict=True)):
-        if _version(a) != version:
+    for i, (a, version) in enumerate(zip(args, versions)):
+        if isinstance(a, Tensor) and version_of(a) != version:
             raise RuleError(
                 f"{rules.name}: a body changed the Tensor that is argument {i} of this call "
                 f"({describe(a)}) in place, through a variable of an outer scope; what it means for the "
@@ -245,14 +245,12 @@ class FunctionNode(RecordedNode):
     def __init__(
         self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
     ) -> None:
-        self._start(
-            level, [gradient_edge(a) if m else None for a, m in zip(args, mask, strict=True)]
-        )
+        self._start(level, [gradient_edge(a) if m else None for a, m in zip(args, mask)])
         self.rules = rules
         self.mask = mask
         self.outputs = len(saved.outs)
         self.avals = saved.out_avals
-        self.args = [None if v is None else a for a, v in zip(args, saved.values, strict=True)]
+        self.args = [None if v is None else a for a, v in zip(args, saved.values)]
         self.lock: threading.RLock | None = None
         self.packed = bool(state.saved_hooks)
         self.saved: Saved | None = self._pack(saved) if self.packed else saved

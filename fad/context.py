@@ -11,6 +11,7 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from fad.errors import describe
+from fad.tensor import Tensor
 
 __all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref"]
 
@@ -93,6 +94,8 @@ class Context:
 
 def _check_saved(method: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
     for k, x in enumerate(values):
+        if isinstance(x, Tensor):  # whose dtype it takes longer to ask for
+            continue
         if x is not None and not hasattr(x, "dtype") and not isinstance(x, (int, float, complex)):
             raise TypeError(
                 f"ctx.{method}: argument {k} must be a Tensor, an array, a number or None, got "
@@ -174,8 +177,9 @@ class Notes:
 
     @staticmethod
     @functools.lru_cache(maxsize=1024)
-    def of_refs(refs: tuple[Ref, ...]) -> Notes:
-        """The notes of a body that has only saved these for backward."""
+    def of_places(places: tuple[int, ...]) -> Notes:
+        """The notes of a body that has only saved these for backward: inputs, or -1 for its one output."""
+        refs = tuple([ref(OUTPUT, 0) if p < 0 else ref(INPUT, p) for p in places])
         return Notes(refs, None, {}, {}, True)
 
     def context(

@@ -520,7 +520,7 @@ class AccumulateGrad(Node):
 
 def accumulator_of(t: Tensor) -> AccumulateGrad:
     """The AccumulateGrad node of a leaf; the same one as long as anything holds it."""
-    meta = meta_of(t)
+    meta = t.meta or meta_of(t)
     node = None if meta.accumulator is None else meta.accumulator()
     if node is None:
         with _making:  # graphs of several threads must end in the same node

@@ -17,7 +17,7 @@ from typing import Any
 from fad import runs
 from fad.calls import FunctionNode, FunctionOp, check_unchanged
 from fad.closures import checked_arrays
-from fad.context import INPUT, OUTPUT, Context, Notes, Ref, ref
+from fad.context import Context, Notes
 from fad.dispatch import bodies, state
 from fad.jaxapi import array_type, is_inexact
 from fad.rules import Saved
@@ -79,8 +79,8 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
                 cls.setup_context(ctx, tuple(handles), out)
             except HOST_ERRORS as error:
                 raise rules.host_error("setup_context", error, handles) from error
-        refs = _refs(ctx, handles, out) if _is_simple(out, handles, values) else None
-        if refs is None:
+        places = _places(ctx, handles, out) if _is_simple(out, handles, values) else None
+        if places is None:
             kept = dict(enumerate(handles))
             saved = rules.save(ctx, handles, kept, ([out],), values, [out], SINGLE)
             check_unchanged(rules, args, versions)
@@ -92,18 +92,18 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     result = out._value
     read: list[Any] = [None] * len(values)
     read_result = None
-    for r in refs:
-        if r.kind == INPUT:
-            read[r.at] = values[r.at]
-        else:
+    for p in places:
+        if p < 0:
             read_result = result
+        else:
+            read[p] = values[p]
     saved = Saved(
         read,
         [read_result],
         SINGLE,
         [v.aval for v in values],
         [result.aval],
-        Notes.of_refs(refs),
+        Notes.of_places(places),
     )
     t = new_tensor(result, ROOT)
     t._requires_grad = True
@@ -126,31 +126,31 @@ def _is_simple(out: Any, handles: Sequence[Any], values: Sequence[Any]) -> bool:
     value = out._value
     if out._requires_grad or (type(value) is not array_type and type(value) is not Pending):
         return False
-    for h, v in zip(handles, values, strict=True):
+    for h, v in zip(handles, values):
         if h is out or h.meta is not None or h._value is not v:
             return False
     return is_inexact(value.aval.dtype)
 
 
-def _refs(ctx: Context, handles: Sequence[Any], out: Any) -> tuple[Ref, ...] | None:
-    """What was saved for backward; None if more was kept than inputs and the output, or anything marked."""
+def _places(ctx: Context, handles: Sequence[Any], out: Any) -> tuple[int, ...] | None:
+    """What was saved for backward: numbers of inputs, -1 for the output; None if there is more to it."""
     record = ctx._record
     if record.forward is not None or record.dirty or record.non_differentiable:
         return None
     if not record.materialize or ctx.saved_data or vars(ctx):
         return None
-    refs: list[Ref] = []
+    places: list[int] = []
     for x in record.backward:
         if x is out:
-            refs.append(ref(OUTPUT, 0))
+            places.append(-1)
             continue
         for i, h in enumerate(handles):
             if x is h:
-                refs.append(ref(INPUT, i))
+                places.append(i)
                 break
         else:
             return None
-    return tuple(refs)
+    return tuple(places)
 
 
 def _general(

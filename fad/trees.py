@@ -23,6 +23,7 @@ __all__ = [
     "unflatten",
 ]
 
+_ARRAYS = (Tensor, array_type)
 LEAF = tree_util.tree_structure(0)
 
 
@@ -33,11 +34,11 @@ def is_leaf(x: Any) -> bool:
 
 def flatten(tree: Any) -> tuple[list[Any], PyTreeDef]:
     """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree."""
-    if isinstance(tree, (Tensor, array_type)):
+    if isinstance(tree, _ARRAYS):
         return [tree], LEAF
     if type(tree) is tuple:
         for x in tree:
-            if not isinstance(x, (Tensor, array_type)):
+            if not isinstance(x, _ARRAYS):
                 break
         else:
             return list(tree), _tuple_of(len(tree))
@@ -67,7 +68,7 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
 def map_leaves(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure)."""
     if not rest:
-        if isinstance(tree, (Tensor, array_type)):
+        if isinstance(tree, _ARRAYS):
             return f(tree)
         if type(tree) is tuple:
             return tuple([map_leaves(f, x) for x in tree])
@@ -91,6 +92,12 @@ def broadcast_prefix(prefix: Any, tree: Any, who: str, of: str = "argument") -> 
         StructureError: ``prefix`` is not a prefix of ``tree``; the message begins with ``who``, and
             calls the parts of the tree by the word ``of``.
     """
+    if prefix is None or type(prefix) is int:
+        return [prefix] * len(flatten(tree)[0])
+    if type(prefix) is tuple and type(tree) is tuple and len(prefix) == len(tree):
+        pairs = zip(prefix, tree)
+        if all([(p is None or type(p) is int) and isinstance(x, _ARRAYS) for p, x in pairs]):
+            return list(prefix)
     result: list[Any] = []
 
     def add(dim: Any, subtree: Any) -> None:

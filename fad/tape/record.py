@@ -437,6 +437,30 @@ class RootLevel(GradLevel):
     # Begins a script of the tape, or gives None; it needs what comes later in the order of imports.
     begin_step: ClassVar[Callable[[Primitive, Sequence[Any], VjpPlan], Any]]
 
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        # Of what nothing tracks, with nothing on: the one thing that most of eager code does.
+        if not anomaly.watch and not bodies.traced:
+            values = []
+            pending = False
+            for a in args:
+                if isinstance(a, Tensor):
+                    if a._requires_grad:
+                        return super().process(op, args)
+                    if type(a) is Tensor:
+                        a = a._value
+                    pending = pending or type(a) is Pending
+                values.append(a)
+            modes = state.__dict__.get  # a name that is not there has its default
+            if modes("inference") is None:
+                if pending or modes("bodies_wait") or modes("levels"):
+                    out = at_the_bottom(op, values)
+                else:
+                    out = op.execute(values)
+                if type(out) is tuple:
+                    return tuple([new_tensor(o, self) for o in out])
+                return new_tensor(out, self)
+        return super().process(op, args)
+
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         binder = below if state.bodies_wait or state.levels else bind
         out = binder(

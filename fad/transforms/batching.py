@@ -22,7 +22,6 @@ from fad.transforms.boundary import (
     check_callable,
     check_written,
     enter,
-    has_tensor,
     leave,
     lower,
     was_written,
@@ -81,15 +80,13 @@ def vmap(
 
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = trees.flatten((args, kwargs))
-        dims = [
-            *trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims"),
-            *[0] * len(trees.flatten(kwargs)[0]),
-        ]
+        leaves, structure = trees.flatten((args, kwargs) if kwargs else args)
+        dims = trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims")
+        dims += [0] * (len(leaves) - len(dims))  # for those of kwargs
         values, dims, size = batch_inputs(
             leaves, dims, axis_size, lambda: argument_names(args, kwargs)
         )
-        tensors = has_tensor(leaves)
+        tensors = any([isinstance(x, Tensor) for x in leaves])
         apart = _shared_with_mapped(leaves, dims)
 
         def run(chunk: list[Any], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
@@ -104,11 +101,14 @@ def vmap(
                     else enter(v)
                     for k, (v, d) in enumerate(zip(chunk, dims, strict=True))
                 ]
-                new_args, new_kwargs = trees.unflatten(structure, inside)
-                outs, out_structure = trees.flatten(f(*new_args, **new_kwargs))
-                targets = trees.broadcast_prefix(
-                    out_dims, trees.unflatten(out_structure, outs), "vmap: out_dims", "output"
-                )
+                called = trees.unflatten(structure, inside)
+                if kwargs:
+                    out = f(*called[0], **called[1])
+                else:
+                    out = f(*called)
+                outs, out_structure = trees.flatten(out)
+                targets = trees.broadcast_prefix(out_dims, out, "vmap: out_dims", "output")
+                del out
                 targets = [
                     out_dim_of(o, d, k) for k, (o, d) in enumerate(zip(outs, targets, strict=True))
                 ]
