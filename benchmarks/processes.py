@@ -112,9 +112,13 @@ make = lambda a: torch.tensor(a, requires_grad=True)
 
 
 def peak(library: Library) -> Callable[[], float]:
-    """How much more memory the process has at most while steps run with large arrays (on Linux)."""
+    """How much more memory the process has at most while steps run with large arrays (on Linux).
+
+    Steps with such arrays have run before: code is compiled, which takes some 25 MB of its own.
+    """
     code = f"""
 from __future__ import annotations
+import gc
 from pathlib import Path
 from typing import Any
 import numpy as np
@@ -130,7 +134,8 @@ def step(columns):
         for w in weights:
             float(xp.sum(w.grad))
             w.grad = None
-step(8)
+step(32768)
+gc.collect()
 def status(field):  # in kB
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(field)).split()[1])
