@@ -1479,3 +1479,20 @@ def test_operands_of_one_kind_are_not_taken_for_those_of_another(first, second):
             expected[k] = g(X - 1.2, p)
     for k in (0,) * TIMES + (1, 0) * TIMES:
         same(g(X - 1.2, (first, second)[k]), expected[k])
+
+
+def test_one_leaf_for_two_operands():
+    """A weight that is used twice is one input, also where two different ones came before."""
+    x = fad.tensor(X, requires_grad=True)
+
+    def gradients(tied):
+        a = fad.tensor(X + 1.0, requires_grad=True)
+        b = a if tied else fad.tensor(X + 2.0, requires_grad=True)
+        loss = ((x * 2.0) * a * b).sum()
+        return fad.autograd.grad(loss, [x, a] if tied else [x, a, b])
+
+    for tied in (False,) * TIMES + (True, True, False) * TIMES:
+        second = X + (1.0 if tied else 2.0)
+        expected = [2.0 * (X + 1.0) * second, 2.0 * X * second * (2.0 if tied else 1.0)]
+        for ours, theirs in zip(gradients(tied), expected, strict=False):
+            np.testing.assert_allclose(ours.array, theirs, rtol=1e-5)

@@ -266,8 +266,9 @@ class Script:
         places, count = self.places, len(self.met)
         fresh: list[_Operand] | None = None
         for a, place, mark in zip(args, step.refs, step.marks):
-            if places.get(id(a)) != place:
-                if not mark:
+            known = places.get(id(a))
+            if known != place:
+                if known is not None or not mark:
                     return None
                 if fresh is None:
                     fresh = []
