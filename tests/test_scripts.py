@@ -1481,14 +1481,16 @@ def test_operands_of_one_kind_are_not_taken_for_those_of_another(first, second):
         same(g(X - 1.2, (first, second)[k]), expected[k])
 
 
-def test_one_leaf_for_two_operands():
+@pytest.mark.parametrize("at_once", [False, True])
+def test_one_leaf_for_two_operands(at_once):
     """A weight that is used twice is one input, also where two different ones came before."""
     x = fad.tensor(X, requires_grad=True)
 
     def gradients(tied):
         a = fad.tensor(X + 1.0, requires_grad=True)
         b = a if tied else fad.tensor(X + 2.0, requires_grad=True)
-        loss = ((x * 2.0) * a * b).sum()
+        y = x * 2.0
+        loss = fnp.einsum("i,i,i", y, a, b) if at_once else (y * a * b).sum()
         return fad.autograd.grad(loss, [x, a] if tied else [x, a, b])
 
     for tied in (False,) * TIMES + (True, True, False) * TIMES:

@@ -272,6 +272,8 @@ class Script:
                     return None
                 if fresh is None:
                     fresh = []
+                elif any([f[0] is a for f in fresh]):
+                    return None
                 found = self._look(a)
                 if found is None or found[4] != mark or ~place != count + len(fresh):
                     return None
