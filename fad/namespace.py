@@ -400,7 +400,7 @@ class Op:
             return
         if route.plain:
             if all(k is LEAF for k in keys):
-                if self.binder is bind:
+                if self.binder is bind and len(kinds) == len(values):  # by position alone
                     primitive.plain = self.function
                 _remember(self.routes, kinds, primitive, ROUTES)
             return
@@ -448,7 +448,10 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
                     script = a._aux[1]
                     step = script.state.likely
                     if step is not None and step.op.plain is function:
-                        out = script.follow(step.op, args)
+                        try:
+                            out = script.follow(step.op, args)
+                        except _RECOVERABLE:
+                            return call(args, kwargs, binder)
                         if out is not None:
                             return out
         values: Any = args

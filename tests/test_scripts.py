@@ -1498,3 +1498,168 @@ def test_one_leaf_for_two_operands(at_once):
         expected = [2.0 * (X + 1.0) * second, 2.0 * X * second * (2.0 if tied else 1.0)]
         for ours, theirs in zip(gradients(tied), expected, strict=False):
             np.testing.assert_allclose(ours.array, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (lambda y: y.sum(initial=1), lambda y: y.sum(1)),
+        (lambda y: fnp.max(y, initial=1), lambda y: fnp.max(y, 1)),
+        (lambda y: fnp.clip(y, max=3.0), lambda y: fnp.clip(y, 3.0)),
+        (lambda y: y.clip(max=3.0), lambda y: y.clip(3.0)),
+        (lambda y: y - 2.0, lambda y: 2.0 - y),
+        (lambda y: fnp.add(y, 3), lambda y: fnp.subtract(y, 3)),
+        (lambda y: fnp.power(y, 2), lambda y: fnp.power(y, 2.0)),
+    ],
+)
+@pytest.mark.parametrize("swap", [False, True])
+def test_calls_of_one_form_are_not_taken_for_those_of_another(first, second, swap):
+    calls = (second, first) if swap else (first, second)
+    x = jnp.arange(6.0).reshape(2, 3)
+
+    def f(x, k):
+        z = calls[k](x * 2.0)
+        return (z * z).sum()
+
+    g = fad.value_and_grad(f)
+    with fad.autograd.compiled(False):
+        expected = [g(x, k) for k in (0, 1)]
+    for k in (0,) * TIMES + (1, 0) * TIMES:
+        same(g(x, k), expected[k])
+
+
+def _view_of(change):
+    base = fad.tensor([1.0, 2.0, 3.0, 4.0])
+    view = base[:3]
+    change(base)
+    return view
+
+
+def _alias(written):
+    base = fad.tensor([1.0, 2.0, 3.0])
+    other = base.detach()
+    (base, other)[written].mul_(3.0)
+    return (other, base)[written]
+
+
+def _poisoned(w):
+    base = fad.tensor([1.0, 2.0, 3.0, 4.0])
+    with fad.no_grad():
+        view = base[:3]
+    base.mul_(w)
+    return view
+
+
+BEHIND = {
+    "view": lambda w: _view_of(lambda base: base.add_(10.0)),
+    "history": lambda w: _view_of(lambda base: base.mul_(w)),
+    "detached": lambda w: _alias(0),
+    "base of detached": lambda w: _alias(1),
+    "poisoned": _poisoned,
+}
+
+
+@pytest.mark.parametrize("kind", BEHIND)
+@pytest.mark.parametrize("on_tape", [False, True])
+def test_operands_are_brought_up_to_date(kind, on_tape):
+    x = fad.tensor(X[:3], requires_grad=True)
+    w = fad.tensor(2.0, requires_grad=True)
+
+    def g(x, v):
+        z = x * 2.0 * v
+        return (z * z).sum()
+
+    def run(v):
+        try:
+            if not on_tape:
+                grads = fad.grad(lambda x: g(x, v))(X[:3])
+                if not isinstance(grads, fad.Tensor):
+                    return [grads]
+                return [grads.detach(), *fad.autograd.grad(grads.sum(), w)]
+            loss = g(x, v)
+            asked = fad.autograd.grad(loss, [x, w], materialize_grads=True)
+            return [loss.detach(), *asked]
+        except GradientError as error:
+            return [str(error)]
+
+    with fad.autograd.compiled(False):
+        expected = run(BEHIND[kind](w)), run(fad.tensor([1.0, 2.0, 3.0]))
+    assert (type(expected[0][0]) is str) == (kind == "poisoned")
+    for behind in (False,) * TIMES + (True, False) * TIMES:
+        found = run(BEHIND[kind](w) if behind else fad.tensor([1.0, 2.0, 3.0]))
+        if behind and kind == "poisoned":
+            assert found == expected[0]
+        else:
+            same(found, expected[0 if behind else 1])
+
+
+def test_numbers_that_are_too_large_are_refused_as_ever():
+    def f(x, n):
+        return (fnp.sin(x) + n).sum()
+
+    g = fad.grad(f)
+    for n in range(TIMES):
+        g(X, n)
+    messages = []
+    for mode in (True, False):
+        with fad.autograd.compiled(mode), pytest.raises(OverflowError) as caught:
+            g(X, 2**40)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def test_a_finalizer_while_operands_are_met(monkeypatch):
+    """The collector runs one that writes into the same script, between two lines."""
+
+    class Lock:
+        armed = False
+
+        def __init__(self):
+            self.lock = threading.RLock()
+
+        def __enter__(self):
+            self.lock.acquire()
+            if Lock.armed:
+                Lock.armed = False
+                gc.collect()
+
+        def __exit__(self, *exc):
+            self.lock.release()
+
+    def init(script, *args):
+        start(script, *args)
+        script.lock = Lock()
+
+    start = scripts.Script.__init__
+    monkeypatch.setattr(scripts.Script, "__init__", init)
+    side = []
+
+    class Finalized:
+        def __init__(self, y):
+            self.own, self.y = self, y
+
+        def __del__(self):
+            side.append(fnp.sin(self.y))
+
+    def f(x, c, d, finalizer):
+        y = x * 2.0
+        if finalizer:
+            Finalized(y)
+            Lock.armed = True
+        z = y * c
+        Lock.armed = False
+        return (z * d).sum()
+
+    g = fad.value_and_grad(f)
+    gc.disable()
+    try:
+        for _ in range(TIMES):
+            expected = g(X, X + 1.0, X + 2.0, False)
+        for _ in range(TIMES):
+            same(g(X, X + 1.0, X + 2.0, True), expected)
+            same(g(X, X + 1.0, X + 2.0, False), expected)
+    finally:
+        gc.enable()
+    assert len(side) == TIMES
+    for t in side:
+        same(t, jnp.sin(X * 2.0))

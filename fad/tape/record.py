@@ -443,12 +443,14 @@ class RootLevel(GradLevel):
             values = []
             pending = False
             for a in args:
-                if isinstance(a, Tensor):
+                if type(a) is Tensor:
                     if a._requires_grad:
                         return super().process(op, args)
-                    if type(a) is Tensor:
-                        a = a._value
-                    pending = pending or type(a) is Pending
+                    a = a._value
+                if isinstance(a, Tensor):
+                    if type(a) is not Pending:
+                        return super().process(op, args)
+                    pending = True
                 values.append(a)
             modes = state.__dict__.get  # a name that is not there has its default
             if modes("inference") is None:

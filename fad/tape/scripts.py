@@ -263,12 +263,15 @@ class Script:
         step = before.likely
         if step is None or step.op is not op or len(args) != len(step.refs):
             return None
-        places, count = self.places, len(self.met)
+        level = self.level
+        if (state.script if level is ROOT else level.script) is not self or not self._goes_on():
+            return None
+        places, cells, path, count = self.places, self.cells, self.path, len(self.met)
         fresh: list[_Operand] | None = None
         for a, place, mark in zip(args, step.refs, step.marks):
             known = places.get(id(a))
             if known != place:
-                if known is not None or not mark:
+                if known is not None or not mark or _is_behind(a):
                     return None
                 if fresh is None:
                     fresh = []
@@ -278,10 +281,6 @@ class Script:
                 if found is None or found[4] != mark or ~place != count + len(fresh):
                     return None
                 fresh.append(found)
-        level = self.level
-        if (state.script if level is ROOT else level.script) is not self or not self._goes_on():
-            return None
-        cells, path = self.cells, self.path
         out = blank_tensor(level, step.avals[0], self, step.tracked[0], 0)
         if self.state is not before or len(cells) != before.size or len(self.met) != count:
             return None  # a finalizer has written or read something, or an interrupt came before
@@ -289,6 +288,8 @@ class Script:
             with self.lock:
                 for found in () if self.done else fresh:
                     self._meet(found)
+            if self.state is not before:  # a finalizer again
+                self.play()
         if self.done:
             return None
         # Another thread may begin to play this at any line: it finds the operation with all that it needs, or
@@ -318,7 +319,7 @@ class Script:
         at = tuple(key)
         step = before.next.get(at)
         if step is None:
-            step = self._learn(op, args, at)
+            step = self._learn(before, op, args, at)
             if step is None:
                 return None
         cells, level = self.cells, self.level
@@ -403,7 +404,9 @@ class Script:
         """The numbers of the operands that require grad at the level of the script."""
         return [k for k, m in enumerate(self.met) if m[4] & 1]
 
-    def _learn(self, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]) -> State | None:
+    def _learn(
+        self, before: State, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]
+    ) -> State | None:
         """The state after an operation that never came next before; None if it was not seen before."""
         refs = tuple([r for r in at[1:] if r < _NEW])
         marks = tuple(
@@ -438,7 +441,6 @@ class Script:
             tracks, routed = (False,) * len(outs), mask
         if any([a.size > runs.LARGE for a in outs]):
             return None
-        before = self.state
         step = State(op, refs, marks, routed, outs, tracks, single, before.size + len(outs))
         grow()
         return before.next.setdefault(at, step)
@@ -687,6 +689,15 @@ def _is_view(t: Tensor) -> bool:
     meta = t.meta
     link = None if meta is None else meta.link
     return link is not None and (link.base is not None or link.seen != meta.storage.version)  # type: ignore[union-attr]
+
+
+def _is_behind(a: Any) -> bool:
+    """Whether an argument has to be brought up to date with what it is an alias of, or must not be used."""
+    meta = a.meta if isinstance(a, Tensor) else None
+    link = None if meta is None else meta.link
+    if link is None:
+        return False
+    return link.seen != meta.storage.version or link.poison is not None  # type: ignore[union-attr]
 
 
 def _version(a: Any) -> int:
