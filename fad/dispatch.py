@@ -94,9 +94,9 @@ class State(threading.local):
     batching: bool = False
 
     def __init__(self) -> None:  # in each thread
-        self.tape_waits = Attempts(limit=512, rest=256)
-        self.waits = Attempts(limit=512, rest=256)
-        self.passes = Attempts(limit=8, rest=8)
+        self.tape_waits = Attempts(limit=4096, rest=256, grace=512)
+        self.waits = Attempts(limit=4096, rest=256, grace=512)
+        self.passes = Attempts(limit=32, rest=8, grace=4)
 
 
 state = State()

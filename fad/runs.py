@@ -78,7 +78,8 @@ LONGEST = 512  # steps
 HEAVY = 1 << 21  # elements of all operands
 SHORT = 4  # steps: to run them at once takes no longer than to write them down and run together
 EVEN = 8  # steps: a compiled run of so many takes as long as to run them at once
-MOST = 128  # what one run may lose, in operations: four such in turn, and operations run at once for a while
+MOST = 256  # what one run may lose or gain, in operations
+IDLE = 512  # what one that is too short loses
 TRANSFORM = 32  # operations, for which a transform counts whose operations run at once
 CAPACITY = 512  # structures remembered
 SAVED_PER_STEP = 5e-6  # seconds that a compiled run saves, for each step
@@ -373,7 +374,7 @@ class Run:
         in_use = held(cells)
         changed = jaxapi.trace_context() != self.context  # for good, by jax.config.update
         if self.tape and len(self.steps) <= SHORT:
-            self.gain = -MOST
+            self.gain = -IDLE
         values: Any = () if not any(in_use) else None
         if values is None and len(self.steps) > 1 and not changed and not jaxapi.checks_numbers():
             values = self._compiled(in_use)

@@ -132,15 +132,16 @@ class Attempts:
     """Whether to try now what pays only for structures that come back.
 
     Each attempt is noted with what it has gained, below zero if it has lost. Once the sum has fallen to
-    ``-limit`` there are none for ``rest`` (in whatever `rests` counts), and for longer after each one more
-    that loses; one that gains begins anew.
+    ``-limit`` there are none for ``rest`` (in whatever `rests` counts). Then there are again; if they lose
+    ``grace``, a longer rest follows.
     """
 
-    __slots__ = ("limit", "losses", "rest", "resting", "sum")
+    __slots__ = ("grace", "limit", "losses", "rest", "resting", "sum")
 
-    def __init__(self, limit: int, rest: int) -> None:
+    def __init__(self, limit: int, rest: int, grace: int) -> None:
         self.limit = limit
         self.rest = rest
+        self.grace = grace
         self.reset()
 
     def reset(self) -> None:
@@ -158,13 +159,13 @@ class Attempts:
 
     def note(self, gain: int) -> None:
         """Add what an attempt has gained."""
-        if gain > 0 and self.losses:
-            self.reset()
         self.sum = min(self.sum + gain, self.limit)
-        if gain < 0 and self.sum <= -self.limit:
-            self.sum = -self.limit
+        if self.sum <= -self.limit:
+            self.sum = self.grace - self.limit
             self.resting = self.rest << min(self.losses, 3)
             self.losses += 1
+        elif self.sum > -self.limit // 2:
+            self.losses = 0
 
 
 def held(values: Sequence[Any]) -> tuple[bool, ...]:
