@@ -94,8 +94,8 @@ class State(threading.local):
     batching: bool = False
 
     def __init__(self) -> None:  # in each thread
-        self.tape_waits = Attempts(limit=4096, rest=256, grace=512)
-        self.waits = Attempts(limit=4096, rest=256, grace=512)
+        self.tape_waits = Attempts(limit=4096, rest=256, grace=256)
+        self.waits = Attempts(limit=4096, rest=256, grace=256)
         self.passes = Attempts(limit=32, rest=8, grace=4)
 
 

@@ -162,7 +162,7 @@ class Attempts:
         self.sum = min(self.sum + gain, self.limit)
         if self.sum <= -self.limit:
             self.sum = self.grace - self.limit
-            self.resting = self.rest << min(self.losses, 3)
+            self.resting = self.rest << min(self.losses, 4)
             self.losses += 1
         elif self.sum > -self.limit // 2:
             self.losses = 0
