@@ -29,7 +29,11 @@ until it is played, it holds on to what it has met: leaves of a step that nobody
 thread does something else.
 
 A script is a path in a tree of all that was written down so far, from a root for the avals of the inputs
-(`fad.tape.paths`): to go on costs one look into a dict, and the state at the end knows the Primitive.
+(`fad.tape.paths`): to go on costs one look into a dict, and the state at the end knows the Primitive. Most
+calls do what was done the last time: `bind`, and the functions of `fad.namespace`, ask the script of a cell
+that they are given (`Script.follow`), which compares the arguments with those that it expects, by their
+ids. It is asked before anybody has looked at levels and views, so it looks for itself: what is of an inner
+level, or behind what it is a view of, goes the usual way.
 Functions whose scripts come to nothing are written down more and more rarely.
 """
 
