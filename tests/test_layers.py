@@ -45,6 +45,7 @@ LAYERS = [
     "tape.saved",
     "tape.record",
     "tape.paths",
+    "tape.operands",
     "tape.scripts",
     "tape.leaves",
     "tape.hooks",

@@ -1335,7 +1335,7 @@ def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch)
     """The shape of the result is that of its own operand."""
     w, other = fad.tensor(X, requires_grad=True), fad.tensor(jnp.ones(2), requires_grad=True)
     wide = jnp.ones((3, 4))
-    known, armed = scripts._known_aval, []
+    known, armed = scripts.known_aval, []
 
     def interrupted(value):
         if armed and value is armed[0]:
@@ -1343,7 +1343,7 @@ def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch)
             fnp.sin(other)  # as the garbage collector may run it
         return known(value)
 
-    monkeypatch.setattr(scripts, "_known_aval", interrupted)
+    monkeypatch.setattr(scripts, "known_aval", interrupted)
 
     def step(a, again):
         h = fnp.sin(w)

@@ -29,9 +29,10 @@ from fad.dispatch import below, settle_levels, state
 from fad.graph import Node
 from fad.primitive import Primitive
 from fad.structures import Structure, Structures, budget
-from fad.tape import paths, scripts
+from fad.tape import paths
 from fad.tape.donation import large_gradients, may_donate, run_donating
 from fad.tape.layouts import Layout, layout_of
+from fad.tape.operands import is_traced
 from fad.tape.record import ROOT, PrimitiveNode, spread
 from fad.tape.saved import SavedView
 
@@ -169,7 +170,7 @@ def prepare(
     keep_graph: bool = False,
 ) -> Pass | None:
     """The pass from ``roots`` to ``captures`` (None: to all leaves), or None to run it node by node."""
-    if not state.compiling or any([scripts.is_traced(ct) for _, ct in roots]):
+    if not state.compiling or any([is_traced(ct) for _, ct in roots]):
         return None  # what is traced is compiled whole anyway
     if state.passes.rests():
         return None  # structures were new for some time

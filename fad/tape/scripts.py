@@ -47,7 +47,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -61,11 +60,12 @@ from fad.runs import aval_number
 from fad.structures import budget, held, places_of_held
 from fad.tape import paths
 from fad.tape.anomaly import mode as anomaly
+from fad.tape.operands import is_behind, is_untouched, is_view, known_aval, version_at
 from fad.tape.paths import End, Pull, Root, State, grow, passed_of, program_of, root_of
 from fad.tape.record import ROOT, GradLevel, PrimitiveNode, RootLevel
-from fad.tensor import Pending, Tensor, blank_tensor, new_tensor
+from fad.tensor import Tensor, blank_tensor, new_tensor
 
-__all__ = ["Script", "begin", "is_traced"]
+__all__ = ["Script", "begin"]
 
 LONGEST = 512  # operations in a script
 SAVED_PER_STEP = 15e-6  # seconds that a script which is one operation saves, for each of its own
@@ -78,7 +78,7 @@ def begin(level: GradLevel, variables: Sequence[Tensor], f: Any) -> Script | Non
         return None
     avals = []
     for v in variables:
-        aval = _known_aval(v._value)
+        aval = known_aval(v._value)
         if aval is None:
             return None
         avals.append(aval)
@@ -122,36 +122,6 @@ def _quiet() -> bool:
     return not (
         anomaly.watch or state.saved_hooks or state.inference is not None or jaxapi.checks_numbers()
     )
-
-
-def is_traced(x: Any) -> bool:
-    """Whether the value is being traced by JAX."""
-    while isinstance(x, Tensor) and type(x) is not Pending:
-        if _is_blank(x):
-            return False
-        x = x._value
-    return isinstance(x, jax.core.Tracer)
-
-
-def _is_blank(x: Tensor) -> bool:
-    """Whether a Tensor has no value yet, since what it comes from has only been written down."""
-    return type(x._aux) is tuple
-
-
-def _known_aval(value: Any) -> Any:
-    """The aval of a small value that is not being traced, at any level; else None."""
-    if type(value) is array_type:
-        return value.aval if runs.may_wait(value) else None
-    if not isinstance(value, Tensor):
-        return None
-    aval = value._level.aval(value)
-    if aval_number(aval) < 0:
-        return None
-    while type(value) is Tensor and value._level.alive:
-        if _is_blank(value):
-            return aval
-        value = value._value
-    return aval if type(value) is Pending or runs.may_wait(value) else None
 
 
 # What a script has met: the argument, its value one level down, its aval, its version then, and its mark.
@@ -275,7 +245,7 @@ class Script:
         for a, place, mark in zip(args, step.refs, step.marks):
             known = places.get(id(a))
             if known != place:
-                if known is not None or not mark or _is_behind(a):
+                if known is not None or not mark or is_behind(a):
                     return None
                 if fresh is None:
                     fresh = []
@@ -368,7 +338,7 @@ class Script:
                     return None  # made in inference mode: recording it is an error
             if level is ROOT and (self.level is ROOT or not a._requires_grad):
                 tracked = a._requires_grad
-                if tracked and (a._node is not None or _is_view(a)):
+                if tracked and (a._node is not None or is_view(a)):
                     return None
                 value = a._value
             elif level.id >= self.level.id:
@@ -376,7 +346,7 @@ class Script:
         elif kind in SCALARS:
             value = constant(a)
         if type(value) is not array_type:
-            aval = _known_aval(value)
+            aval = known_aval(value)
             if aval is None:
                 return None
         elif runs.may_wait(value):
@@ -538,7 +508,7 @@ class Script:
         a, value, aval, version, _ = self.met[k]
         if value is None:
             value = jnp.zeros(aval.shape, aval.dtype)
-        elif type(a) is not Tensor or a._level is not ROOT or _version(a) == version:
+        elif type(a) is not Tensor or a._level is not ROOT or version_at(a) == version:
             return a, version, None
         if a is None or a._level is not ROOT:
             return value if a is None else a, version, None
@@ -590,7 +560,7 @@ class Script:
             if min(ends) < 0 or len(self.cells) != self.state.size:
                 return None
             inputs = self.inputs()
-            if not all([_is_untouched(self.met[k][0]) for k in inputs]):
+            if not all([is_untouched(self.met[k][0]) for k in inputs]):
                 return None
             outs.clear()
             kept = places_of_held(self.cells)
@@ -686,37 +656,3 @@ class Script:
             if idle and all([type(x) is array_type for x in operands]):
                 return program.execute(operands)  # nothing is there to wait for
         return below(program, operands)
-
-
-def _is_view(t: Tensor) -> bool:
-    """Whether a Tensor takes its value from another one, or is out of date."""
-    meta = t.meta
-    link = None if meta is None else meta.link
-    return link is not None and (link.base is not None or link.seen != meta.storage.version)  # type: ignore[union-attr]
-
-
-def _is_behind(a: Any) -> bool:
-    """Whether an argument has to be brought up to date with what it is an alias of, or must not be used."""
-    meta = a.meta if isinstance(a, Tensor) else None
-    link = None if meta is None else meta.link
-    if link is None:
-        return False
-    return link.seen != meta.storage.version or link.poison is not None  # type: ignore[union-attr]
-
-
-def _version(a: Any) -> int:
-    """How often an operand was changed in place."""
-    return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
-
-
-def _is_untouched(variable: Tensor) -> bool:
-    """Whether an input has no hooks, and was not written to inside of a transform."""
-    meta = variable.meta
-    if meta is None:
-        return variable._requires_grad
-    if meta.hooks or meta.post_hooks or not variable._requires_grad:
-        return False
-    node = None if meta.accumulator is None else meta.accumulator()
-    if node is not None and (node.extra is not None or variable._level is not ROOT):
-        return False
-    return variable._level is ROOT or not meta.storage.version
