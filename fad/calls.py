@@ -200,7 +200,7 @@ def check_unchanged(rules: Rules, args: Sequence[Any], versions: Sequence[int]) 
         RuleError: it has.
     """
     for i, (a, version) in enumerate(zip(args, versions)):
-        if isinstance(a, Tensor) and version_of(a) != version:
+        if isinstance(a, Tensor) and a.meta is not None and a.meta.storage.version != version:
             raise RuleError(
                 f"{rules.name}: a body changed the Tensor that is argument {i} of this call "
                 f"({describe(a)}) in place, through a variable of an outer scope; what it means for the "

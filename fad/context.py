@@ -29,7 +29,6 @@ class VmapInfo:
     randomness: str
 
 
-@dataclasses.dataclass(slots=True)
 class _Record:
     """What the methods of a Context were told."""
 

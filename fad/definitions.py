@@ -32,7 +32,7 @@ class Signature:
     ``names`` are forward's parameters, without ctx. ``combined``: forward takes ctx. ``plain``: the
     number of parameters if all are positional, else -1. ``vjp``: the name under which there is a
     vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one. ``is_straight``: calls may go the
-    way of `fad.straight`.
+    way of `fad.straight`; ``straight``: the rules of such calls, once there has been one.
     """
 
     __slots__ = (
@@ -43,6 +43,7 @@ class Signature:
         "names",
         "plain",
         "signature",
+        "straight",
         "variadic",
         "vjp",
         "vjp_arity",
@@ -70,6 +71,7 @@ class Signature:
         self.is_straight = (
             bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
         )
+        self.straight: Any = None
         self.jvp = defines(cls, "jvp")
         self.vmap = defines(cls, "vmap")
         self.vmap_keywords = frozenset[str]()

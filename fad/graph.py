@@ -484,15 +484,16 @@ class AccumulateGrad(Node):
 
     __slots__ = ("variable",)
 
+    edges: Sequence[tuple[Node, int] | None] = ()
+    sequence_nr: int = 2**64 - 1
+    topology: int = 0
+
     # What it does needs operations, which come later in the order of imports: `fad.tape.leaves`.
     work: ClassVar[Callable[..., None]]
 
     def __init__(self, variable: Tensor) -> None:
-        self.level = variable.level
-        self.edges = ()
-        self.sequence_nr = 2**64 - 1
+        self.level = variable._level
         self.thread_id = running.id
-        self.topology = 0
         self.has_parent = False
         self.extra = None
         self.variable = variable
@@ -521,7 +522,8 @@ class AccumulateGrad(Node):
 def accumulator_of(t: Tensor) -> AccumulateGrad:
     """The AccumulateGrad node of a leaf; the same one as long as anything holds it."""
     meta = t.meta or meta_of(t)
-    node = None if meta.accumulator is None else meta.accumulator()
+    known = meta.accumulator
+    node = None if known is None else known()
     if node is None:
         with _making:  # graphs of several threads must end in the same node
             node = None if meta.accumulator is None else meta.accumulator()
@@ -536,7 +538,11 @@ def gradient_edge(t: Tensor) -> tuple[Node, int]:
     meta = t.meta
     if meta is not None and meta.link is not None:
         meta.link.sync_history(t)
-    return current_edge(t)
+    node = t._node
+    if node is None:
+        return accumulator_of(t), 0
+    node.has_parent = True
+    return node, t._output_nr
 
 
 def current_edge(t: Tensor) -> tuple[Node, int]:

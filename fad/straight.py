@@ -64,22 +64,28 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     if True not in mask:
         return None
 
-    rules = UserRules(cls, flat_template(len(args)))
+    signature = cls._signature
+    rules = signature.straight
+    if rules is None:
+        rules = signature.straight = UserRules(cls, flat_template(len(args)))
     ctx = Context(tuple(mask))
     runs.begin()
     before, state.bodies_wait = state.bodies_wait, state.run is not None
     try:
-        out = _forward(rules, ctx, handles)
+        try:
+            out = cls.forward(ctx, *handles) if signature.combined else cls.forward(*handles)
+        except HOST_ERRORS as error:
+            raise rules.host_error("forward", error, handles) from error
         if not _is_simple(out, handles, values):
             outs, template, saved = rules.collect(ctx, values, handles, list(values), out)
             check_unchanged(rules, args, versions)
             return _general(rules, args, mask, values, outs, template, saved)
-        if rules.signature.has_setup:
+        if signature.has_setup:
             try:
                 cls.setup_context(ctx, tuple(handles), out)
             except HOST_ERRORS as error:
                 raise rules.host_error("setup_context", error, handles) from error
-        places = _places(ctx, handles, out) if _is_simple(out, handles, values) else None
+        places = _places(ctx, handles, values, out)
         if places is None:
             kept = dict(enumerate(handles))
             saved = rules.save(ctx, handles, kept, ([out],), values, [out], SINGLE)
@@ -111,14 +117,6 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     return t
 
 
-def _forward(rules: UserRules, ctx: Context, handles: Sequence[Any]) -> Any:
-    cls = rules.cls
-    try:
-        return cls.forward(ctx, *handles) if rules.signature.combined else cls.forward(*handles)
-    except HOST_ERRORS as error:
-        raise rules.host_error("forward", error, handles) from error
-
-
 def _is_simple(out: Any, handles: Sequence[Any], values: Sequence[Any]) -> bool:
     """Whether the output is a Tensor of its own that has a derivative, and no input was written to."""
     if type(out) is not Tensor or out.meta is not None or out._level is not ROOT:
@@ -132,12 +130,19 @@ def _is_simple(out: Any, handles: Sequence[Any], values: Sequence[Any]) -> bool:
     return is_inexact(value.aval.dtype)
 
 
-def _places(ctx: Context, handles: Sequence[Any], out: Any) -> tuple[int, ...] | None:
+def _places(
+    ctx: Context, handles: Sequence[Any], values: Sequence[Any], out: Any
+) -> tuple[int, ...] | None:
     """What was saved for backward: numbers of inputs, -1 for the output; None if there is more to it."""
+    if out.meta is not None or out._requires_grad:
+        return None
+    for h, v in zip(handles, values):
+        if h.meta is not None or h._value is not v:
+            return None
     record = ctx._record
     if record.forward is not None or record.dirty or record.non_differentiable:
         return None
-    if not record.materialize or ctx.saved_data or vars(ctx):
+    if not record.materialize or ctx.saved_data or ctx.__dict__:
         return None
     places: list[int] = []
     for x in record.backward:
