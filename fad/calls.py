@@ -199,14 +199,18 @@ def check_unchanged(rules: Rules, args: Sequence[Any], versions: Sequence[int]) 
     Raises:
         RuleError: it has.
     """
-    for i, (a, version) in enumerate(zip(args, versions)):
+    for a, version in zip(args, versions):
         if isinstance(a, Tensor) and a.meta is not None and a.meta.storage.version != version:
             raise RuleError(
-                f"{rules.name}: a body changed the Tensor that is argument {i} of this call "
-                f"({describe(a)}) in place, through a variable of an outer scope; what it means for the "
-                "derivative is unknown. Change the handle that forward is given, and say so with "
+                f"{rules.name}: a body changed the Tensor that is argument {_place(a, args)} of this "
+                f"call ({describe(a)}) in place, through a variable of an outer scope; what it means for "
+                "the derivative is unknown. Change the handle that forward is given, and say so with "
                 "ctx.mark_dirty."
             )
+
+
+def _place(x: Any, args: Sequence[Any]) -> int:
+    return [a is x for a in args].index(True)
 
 
 def is_plain(x: Any) -> bool:
@@ -245,12 +249,17 @@ class FunctionNode(RecordedNode):
     def __init__(
         self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
     ) -> None:
-        self._start(level, [gradient_edge(a) if m else None for a, m in zip(args, mask)])
+        edges: list[tuple[Node, int] | None] = []
+        kept: list[Any] = []
+        for a, m, v in zip(args, mask, saved.values):
+            edges.append(gradient_edge(a) if m else None)
+            kept.append(None if v is None else a)
+        self._start(level, edges)
         self.rules = rules
         self.mask = mask
         self.outputs = len(saved.outs)
         self.avals = saved.out_avals
-        self.args = [None if v is None else a for a, v in zip(args, saved.values)]
+        self.args = kept
         self.lock: threading.RLock | None = None
         self.packed = bool(state.saved_hooks)
         self.saved: Saved | None = self._pack(saved) if self.packed else saved
@@ -318,7 +327,9 @@ class FunctionNode(RecordedNode):
                 state.bodies_wait = before
             if create_graph:
                 return grads
-            return [None if g is None else level.detach(outlived(g)) for g in grads]
+            return [
+                g if g is None or type(g) is Pending else level.detach(outlived(g)) for g in grads
+            ]
 
     def part(self) -> Part | None:
         """What a compiled pass takes of it, where its rule is traceable."""

@@ -92,9 +92,12 @@ class Context:
 
 
 def _check_saved(method: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    for x in values:
+        if type(x) is not Tensor:
+            break
+    else:  # whose dtypes it takes longer to ask for
+        return values
     for k, x in enumerate(values):
-        if isinstance(x, Tensor):  # whose dtype it takes longer to ask for
-            continue
         if x is not None and not hasattr(x, "dtype") and not isinstance(x, (int, float, complex)):
             raise TypeError(
                 f"ctx.{method}: argument {k} must be a Tensor, an array, a number or None, got "

@@ -512,6 +512,10 @@ class AccumulateGrad(Node):
     def _set_edges(self, edges: Sequence[tuple[Node, int] | None]) -> NoReturn:
         raise GradientError("AccumulateGrad: the end of a graph has no next edges")
 
+    @property
+    def num_inputs(self) -> int:
+        return 1
+
     def metadata_of_inputs(self) -> list[InputMetadata]:
         return [InputMetadata(self.variable.shape, self.variable.dtype, self._own_sharding())]
 

@@ -14,12 +14,12 @@ from fad import trees
 from fad.avals import aval_of
 from fad.dispatch import bind
 from fad.errors import RuleError, StructureError, describe
-from fad.jaxapi import is_inexact, varying_axes
+from fad.jaxapi import array_type, is_inexact, varying_axes
 from fad.levels import broadcast, move_axis
 from fad.primitive import Primitive
 from fad.tape.record import ROOT
 from fad.templates import HOLE, SCALARS, Template
-from fad.tensor import Tensor
+from fad.tensor import Pending, Tensor
 
 __all__ = ["batched_outputs", "check_value", "gradients", "lowered"]
 
@@ -101,6 +101,13 @@ def check_value(what: str, x: Any, aval: Any) -> Any:
     """A gradient or tangent that a rule returned, checked against its primal and cast to its dtype."""
     if x is None or not is_inexact(aval.dtype):
         return None
+    if type(x) is Tensor and x._level is ROOT and x.meta is None and not x._requires_grad:
+        value = x._value
+        if type(value) is array_type or type(value) is Pending:
+            found = value.aval
+            same = found.shape == aval.shape and found.dtype == aval.dtype
+            if same and not varying_axes(aval):
+                return value
     if isinstance(x, (float, int, complex, np.ndarray, np.generic)):
         x = jnp.asarray(x)
     if not isinstance(x, (Tensor, jax.Array)):

@@ -45,6 +45,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     mask: list[bool] = []
     versions: list[int] = []
     values: list[Any] = []
+    avals: list[Any] = []
     handles: list[Any] = []
     for a in args:
         if type(a) is Tensor:
@@ -60,6 +61,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
         if type(a) is not array_type and type(a) is not Pending:
             return None
         values.append(a)
+        avals.append(a.aval)
         handles.append(new_tensor(a, ROOT))
     if True not in mask:
         return None
@@ -107,7 +109,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
         read,
         [read_result],
         SINGLE,
-        [v.aval for v in values],
+        avals,
         [result.aval],
         Notes.of_places(places),
     )

@@ -151,6 +151,8 @@ class Template:
 
     def parts(self) -> list[Template]:
         """A Template for each child of the root."""
+        if self.flat and self is not SINGLE:
+            return [SINGLE] * len(self.leaves)
         result, start = [], 0
         for child in self.structure.children():
             stop = start + child.num_leaves
@@ -175,6 +177,8 @@ class Template:
         Raises:
             RuleError: it does not match; the message begins with ``what``.
         """
+        if self is SINGLE:
+            return [tree]
         found: list[Any] = []
         if not _match(self.structure, tree, found):
             raise RuleError(f"{what} must have the structure {self}, got {_shape_of(tree)}")

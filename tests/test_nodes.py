@@ -243,6 +243,34 @@ def test_gradients_are_checked_for_devices() -> None:
     assert s.grad.devices() == {DEVICES[0]}
 
 
+def test_gradients_that_wait_are_checked_for_devices() -> None:
+    class Elsewhere(fad.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return fad.asarray(jax.device_put(x.array, DEVICES[0]))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+        @staticmethod
+        def vjp(ctx: Any, g: Any) -> Any:
+            return g * 2.0
+
+    def step(x: Any) -> Any:
+        fnp.sum(Elsewhere.apply(x) * 1.5).backward()
+        return x.grad
+
+    for _ in range(6):
+        assert step(leaf([1.0, 2.0])).tolist() == [3.0, 3.0]
+    far = fad.asarray(jax.device_put(jnp.ones(2), DEVICES[2])).requires_grad_()
+    with pytest.raises(GradientError, match="expected device cpu:2 but got cpu:0"):
+        step(far)
+    assert far.grad is None
+    scalar = fad.asarray(jax.device_put(jnp.ones(()), DEVICES[2])).requires_grad_()
+    assert step(scalar).devices() == {DEVICES[2]}
+
+
 def test_what_is_wanted_of_a_node() -> None:
     asked: list[Any] = []
 

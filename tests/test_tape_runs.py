@@ -142,6 +142,32 @@ def test_a_step_of_training_is_one_program(without_scripts):
     assert after["hits"] - before["hits"] >= 4
 
 
+def test_what_rules_compute_waits():
+    class Cube(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x * x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def vjp(ctx, g):
+            (x,) = ctx.saved_tensors
+            return 3.0 * g * x * x
+
+    def step():
+        x.grad = None
+        fnp.sum(Cube.apply(Cube.apply(x) * 0.5)).backward()
+
+    x = variable()
+    warm(step)
+    step()
+    assert waits(x.grad)
+    same(x.grad, 9 * 0.5**3 * x.array**8)
+
+
 def test_gradients_are_accumulated_and_hooks_run():
     w = variable()
     seen = []

@@ -502,7 +502,8 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     plan, and the values one level down; what is kept is picked out of those by position. A level that
     adds nothing but wrappers (``wraps``) is evaluated in place. The hot path does not flatten
     pytrees, does not trace, and asks no question twice; features that are off (hooks, anomaly mode,
-    versions) cost one look at an attribute each.
+    versions) cost one look at an attribute each. Its lists are made by loops: in Python 3.11 a
+    comprehension is a call of a function.
     """
     if level is ROOT and state.script is not None:
         out = state.script.write(op, args)
@@ -550,13 +551,17 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
         out = below(plan.forward, lower) if deep else at_the_bottom(plan.forward, lower)
         if plan.simple:
             result = new_tensor(out, level)
-            kept = plan.kept_inputs
-            values = [lower[i] for i in kept]
-            tensors = [args[i] for i in kept]
+            values: list[Any] = []
+            tensors: list[Any] = []
+            for i in plan.kept_inputs:
+                values.append(lower[i])
+                tensors.append(args[i])
             has_views = level is ROOT and keep_bases(tensors, values)
             if plan.kept_outputs:
                 values.append(out)
-            edges = [current_edge(a) if m else None for a, m in zip(args, plan.routed)]
+            edges: list[Any] = []
+            for a, m in zip(args, plan.routed):
+                edges.append(current_edge(a) if m else None)
             node = PrimitiveNode(level, edges, plan, tensors, values, has_views)
             if anomaly.on:
                 remember(node)

@@ -13,12 +13,14 @@ import numpy as np
 from fad.dispatch import bind, outlived
 from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, InputMetadata, Node, extra_of
+from fad.jaxapi import array_type
 from fad.primitive import Primitive
+from fad.runs import is_plain
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.leaves import accumulate
 from fad.tape.record import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
 from fad.tape.saved import raise_released
-from fad.tensor import Tensor, bottom
+from fad.tensor import Pending, Tensor, bottom
 
 __all__ = ["level_of", "reach_leaf", "release", "step"]
 
@@ -136,6 +138,8 @@ def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
         if g is None or edge is None:
             continue
         target, nr = edge
+        if type(target) is AccumulateGrad and _is_alike(g, target.variable):
+            continue
         known = target.metadata_of_inputs()
         if nr >= len(known) or known[nr].is_undefined:
             continue
@@ -154,6 +158,21 @@ def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
             g = _placed(node, i, g, expected)
         result[i] = g
     return result
+
+
+def _is_alike(g: Any, variable: Tensor) -> bool:
+    """Whether a gradient certainly has the shape, dtype and place of a leaf of level 0."""
+    meta, value = variable.meta, variable._value
+    if type(value) is not array_type or (meta is not None and meta.link is not None):
+        return False
+    aval = value.aval
+    if type(g) is Pending:
+        return (
+            g.aval.shape == aval.shape and g.aval.dtype == aval.dtype and is_plain(value.sharding)
+        )
+    if type(g) is not array_type:
+        return False
+    return g.shape == aval.shape and g.dtype == aval.dtype and g.sharding == value.sharding
 
 
 def _placed(node: Node, i: int, g: Any, expected: InputMetadata) -> Any:
