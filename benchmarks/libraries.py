@@ -44,7 +44,8 @@ class Library:
 def wait(result: Any) -> Any:
     """A result, once its arrays are there; of a single one at the least cost."""
     if isinstance(result, jax.Array):
-        return result.block_until_ready()  # a pytree that has to be looked through takes 1 µs longer
+        # To look for arrays in a pytree takes 1 µs longer.
+        return result.block_until_ready()
     return jax.block_until_ready(result)
 
 

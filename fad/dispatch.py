@@ -37,6 +37,7 @@ __all__ = [
     "constants",
     "followed",
     "last_level_id",
+    "play_step",
     "settle_levels",
     "state",
     "undisturbed",
@@ -192,8 +193,9 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
             if type(a) is Pending:
                 waits = True
                 continue
-            if type(a._aux) is tuple:  # not recorded yet, see `fad.tape.scripts`
-                out = a._aux[1].follow(op, args)
+            blank = a._aux
+            if type(blank) is tuple:  # not recorded yet, see `fad.tape.scripts`
+                out = blank[1].follow(op, args)
                 if out is not None:
                     return out
             meta = a.meta
@@ -216,8 +218,9 @@ def below(op: Any, args: Sequence[Any]) -> Any:
         if isinstance(a, Tensor):
             if type(a) is Pending:
                 continue
-            if type(a._aux) is tuple:
-                out = a._aux[1].follow(op, args)
+            blank = a._aux
+            if type(blank) is tuple:
+                out = blank[1].follow(op, args)
                 if out is not None:
                     return out
             meta = a.meta
@@ -334,8 +337,14 @@ def settle_levels() -> None:
     """Do what has only been written down so far by this thread, on the tape and in transforms."""
     for level in state.levels:
         level.play()
-    if state.script is not None:
-        state.script.play()
+    play_step()
+
+
+def play_step() -> None:
+    """Do what this thread has only written down so far of a step of the tape."""
+    script = state.script
+    if script is not None:
+        script.play()
 
 
 def active_levels() -> tuple[Level, ...]:

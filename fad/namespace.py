@@ -444,8 +444,9 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
     def function(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             for a in args:
-                if type(a) is Tensor and type(a._aux) is tuple:  # see `fad.tape.scripts`
-                    script = a._aux[1]
+                blank = a._aux if type(a) is Tensor else None
+                if type(blank) is tuple:  # see `fad.tape.scripts`
+                    script = blank[1]
                     step = script.state.likely
                     if step is not None and step.op.plain is function:
                         try:

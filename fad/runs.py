@@ -51,7 +51,7 @@ import numpy as np
 
 from fad import jaxapi
 from fad.avals import SCALARS, aval_of, constant, struct_of
-from fad.dispatch import Level, at_the_bottom, settle_levels, state
+from fad.dispatch import Level, settle_levels, state
 from fad.errors import LevelError
 from fad.fusion import fuse, step_by_step
 from fad.jaxapi import array_type, is_committed
@@ -188,7 +188,7 @@ class Run:
     numbers of operands by their `id`; ``scalars`` keeps alive those that stand for an operand.
     ``settings`` is the number of JAX's settings, 0 if nothing may wait under them. ``tape``: the eager tape
     began it, outside of all transforms; ``ended``: and a backward pass has come to its end since.
-    ``weight``: of how many elements its operands are.
+    ``weight``: of how many elements its operands are; ``size``: the number of steps.
     """
 
     __slots__ = (
@@ -204,6 +204,7 @@ class Run:
         "places",
         "scalars",
         "settings",
+        "size",
         "steps",
         "tape",
         "weight",
@@ -217,6 +218,7 @@ class Run:
         self.owner = threading.get_ident()
         self.context = jaxapi.trace_context()
         self.settings = _settings.number_of(self.context)
+        self.size = 0
         self.steps: list[tuple[Any, ...]] = []
         self.cells: list[Pending] = []
         self.operands: list[Any] = []
@@ -237,7 +239,7 @@ class Run:
         if not op.lazy:
             return op.execute(list(map(settled, args)))
         run = self
-        full = len(run.steps) >= LONGEST or run.weight > HEAVY
+        full = run.size >= LONGEST or run.weight > HEAVY
         if full or run.done or jaxapi.trace_context() != run.context:
             run.finish()
             if _rests(run.tape and not state.levels):
@@ -248,11 +250,16 @@ class Run:
         if not run.settings or state.run is None or jaxapi.checks_numbers():
             return op.execute(list(map(settled, args)))
         steps, operands, places = run.steps, run.operands, run.places
-        size, count, first = len(steps), len(operands), len(run.cells)
+        size, count, first = run.size, len(operands), len(run.cells)
         refs: list[Any] = [op, 1]
         key: list[Any] = []
-        fresh: list[Any] = []  # operands
-        scalars: list[tuple[Any, int]] = []
+        fresh: list[
+            Any
+        ] = []  # operands, their avals, and where they and numbers for them are found
+        fresh_avals: list[Any] = []
+        known: dict[int, int] = {}
+        scalars: list[Any] = []
+        weight = 0
         for a in args:
             if type(a) is Pending:
                 if a.run is run:
@@ -265,18 +272,23 @@ class Run:
                 array = constant(a) if type(a) in SCALARS else a
                 place = places.get(id(array))
                 if place is None:
-                    place = count + len(fresh)
-                    for k, other in enumerate(fresh):
-                        if other is array:
-                            place = count + k
-                    if place == count + len(fresh):
+                    place = known.get(id(array))
+                    if place is None:
                         if not may_wait(array):
                             return op.execute(list(map(settled, args)))
+                        place = known[id(array)] = count + len(fresh)
                         fresh.append(array)
+                        fresh_avals.append(array.aval)
+                        weight += math.prod(array.aval.shape)
+                    key.append(fresh_avals[place - count])
+                else:
+                    key.append(run.avals[place])
                 if array is not a:
-                    scalars.append((a, place))
+                    known[id(a)] = place
+                    scalars.append(a)
+            else:
+                key.append(run.avals[place])
             refs.append(~place)
-            key.append(run.avals[place] if place < count else fresh[place - count].aval)
         avals = op.shapes.get((run.settings, *key))
         if avals is None:
             if not op.hot or jaxapi.is_tracing():
@@ -290,35 +302,31 @@ class Run:
         else:
             outs = [_pending(run, first + k, a) for k, a in enumerate(avals)]
             refs[1] = len(outs)
-        step = tuple(refs)
-        if run.done or len(steps) != size or len(operands) != count:
-            return at_the_bottom(op, args)  # the garbage collector has run operations in between
+        step = [tuple(refs)]
+
+        # Here, finalizers get no turn: nothing is called, and no object made that is collected.
+        if run.done or run.size != size:  # one has run operations in between
+            return op.execute(list(map(settled, args)))
         try:
-            if fresh:
-                run._take(fresh)
-            for a, place in scalars:
-                run.scalars.append(a)
-                places[id(a)] = place
-            steps.append(step)
-            run.cells.extend(outs)
+            if known:
+                run.scalars += scalars
+                run.avals += fresh_avals
+                run.weight += weight
+                operands += fresh
+                places |= known
+            steps += step
+            run.cells += outs
+            run.size = size + 1
+
         except BaseException:  # an interrupt: as if it had come before the call
             run._forget(size, count, first)
             raise
         run.hot = run.hot or op.hot
         return outs[0] if single else tuple(outs)
 
-    def _take(self, arrays: Sequence[Any]) -> None:
-        """Add operands."""
-        operands, places = self.operands, self.places
-        for a in arrays:
-            aval = a.aval
-            self.avals.append(aval)
-            self.weight += math.prod(aval.shape)
-            operands.append(a)
-            places[id(a)] = len(operands) - 1
-
     def _forget(self, steps: int, operands: int, cells: int) -> None:
         """Let go of all but the first so many steps, operands and cells."""
+        self.size = steps
         del self.steps[steps:], self.cells[cells:], self.operands[operands:], self.avals[operands:]
         self.places = {at: place for at, place in self.places.items() if place < operands}
 

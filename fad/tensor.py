@@ -239,7 +239,7 @@ class Tensor(metaclass=_TensorType):
         if name in ("_value", "_node"):
             blank = self._aux
             if type(blank) is tuple:
-                blank[1].play()
+                blank[1].fill()
         return object.__getattribute__(self, name)
 
     @property

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from lines import at_turn_of_finalizers, before_line, interrupt
 
 import fad
 import fad.numpy as fnp
@@ -21,6 +22,8 @@ from fad.dispatch import settle_levels, state
 from fad.errors import GradientError
 from fad.structures import impatient
 from fad.tape import paths, scripts
+from fad.tape.record import RootLevel
+from fad.tensor import bottom, settled
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 TIMES = 6
@@ -504,27 +507,15 @@ def test_an_interrupt_at_any_line_leaves_scripts_right():
     def run(stop):
         count = 0
 
-        def trace(frame, event, arg):
-            nonlocal count
-            if frame.f_code.co_filename != scripts.__file__:
-                return None if event == "call" and "fad" not in frame.f_code.co_filename else trace
-            if event == "line":
-                count += 1
-                if count == stop:
-                    raise KeyboardInterrupt
-            return trace
-
         def f(x):
+            nonlocal count
             y = fnp.sin(x)
-            before = sys.gettrace()
             try:
-                sys.settrace(trace)
-                z = y * 2.0
+                with before_line(stop, {scripts.__file__}, interrupt) as lines:
+                    z = y * 2.0
             except KeyboardInterrupt:
-                sys.settrace(before)
                 z = y * 2.0
-            finally:
-                sys.settrace(before)
+            count = lines.count
             w = z * x
             return fnp.sum(w + z)
 
@@ -1177,26 +1168,12 @@ def test_an_interrupt_at_any_line_of_a_step():
         return loss.item()
 
     def run(stop):
-        count = 0
-
-        def trace(frame, event, arg):
-            nonlocal count
-            if frame.f_code.co_filename == scripts.__file__ and event == "line":
-                count += 1
-                if count == stop:
-                    sys.settrace(None)
-                    raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
         try:
-            step()
+            with before_line(stop, {scripts.__file__}, interrupt) as lines:
+                step()
         except KeyboardInterrupt:
             pass
-        finally:
-            sys.settrace(before)
-        return count
+        return lines.count
 
     for _ in range(2 * TIMES):
         expected = step()
@@ -1215,28 +1192,17 @@ def test_another_thread_reads_at_any_line_of_what_is_written(met):
     w, other = fad.tensor(W, requires_grad=True), fad.asarray(ONES * 3.0)
 
     def run(stop):
-        count = 0
         found = []
 
-        def trace(frame, event, arg):
-            nonlocal count
-            if frame.f_code.co_filename == scripts.__file__ and event == "line":
-                count += 1
-                if count == stop:
-                    sys.settrace(None)
-                    reader = threading.Thread(target=lambda: found.append(y.detach().array))
-                    reader.start()
-                    reader.join(0.05)  # it may have to wait for the operation
-            return trace
+        def read():
+            reader = threading.Thread(target=lambda: found.append(y.detach().array))
+            reader.start()
+            reader.join(0.05)  # it may have to wait for the operation
 
         w.grad = None
         y = fnp.tanh(w * other) if met else fnp.tanh(w * 3.0)
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
+        with before_line(stop, {scripts.__file__}, read) as lines:
             z = y * other
-        finally:
-            sys.settrace(before)
         loss = (z + y).sum()
         loss.backward()
         slope = 1.0 - jnp.tanh(W * 3.0) ** 2
@@ -1244,7 +1210,7 @@ def test_another_thread_reads_at_any_line_of_what_is_written(met):
         same(loss.array, (4.0 * jnp.tanh(W * 3.0)).sum())
         for value in found:
             same(value, jnp.tanh(W * 3.0))
-        return count
+        return lines.count
 
     for _ in range(2 * TIMES):
         lines = run(0)
@@ -1663,3 +1629,65 @@ def test_a_finalizer_while_operands_are_met(monkeypatch):
     assert len(side) == TIMES
     for t in side:
         same(t, jnp.sin(X * 2.0))
+
+
+FINALIZERS = {
+    "computes": lambda y: y * 1.25,
+    "writes down": lambda y: (y * y).sum(),
+    "reads": lambda y: np.asarray(settled(bottom(y))),
+}
+
+
+@pytest.mark.parametrize("what", FINALIZERS)
+@pytest.mark.parametrize("where", ["transform", "nested", "step", "without scripts"])
+@pytest.mark.sweep("part", range(48), sample=2)
+def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
+    """It computes with what is being written down, or reads it, in the middle of all that fad does."""
+    held, found = [], []
+    scales = [X + 1.0, X + 2.0]
+    w = fad.tensor(X, requires_grad=True)
+
+    def f(x):
+        y = x * 2.0
+        for c in scales:
+            held.append(y)
+            y = y * c + c
+        return (y * y).sum()
+
+    def step(x):
+        w.grad = None
+        loss = f(w * x)
+        loss.backward()
+        return loss.array, w.grad.array
+
+    if where == "without scripts":
+        monkeypatch.setattr(RootLevel, "begin_step", staticmethod(lambda op, args, plan: None))
+    program = {
+        "transform": fad.value_and_grad(f),
+        "nested": fad.grad(lambda x: (fad.grad(f)(x) * x).sum()),
+    }.get(where, step)
+
+    def finalizer():
+        if held:
+            found.append((len(held), FINALIZERS[what](held[-1])))
+
+    def run(place):
+        held.clear()
+        found.clear()
+        with at_turn_of_finalizers(place, finalizer) as turns:
+            result = program(X)
+        return result, turns.count
+
+    for _ in range(3 * TIMES):
+        expected, number = run(0)
+    assert number > 500 and (where == "without scripts" or hits() > 0)
+    first = X * X * 2.0 if program is step else X * 2.0
+    before = [first, first * scales[0] + scales[0]]
+    for place in range(1 + part, number + 1, 48):
+        same(run(place)[0], expected)
+        for k, y in found:
+            value, wanted = bottom(y), before[k - 1]
+            wanted = {"computes": wanted * 1.25, "reads": wanted}.get(what, (wanted * wanted).sum())
+            np.testing.assert_allclose(settled(value), wanted, rtol=1e-5)
+        for _ in range(2):
+            same(run(0)[0], expected)

@@ -6,7 +6,6 @@ import copy
 import gc
 import pickle
 import random
-import sys
 import threading
 import weakref
 
@@ -14,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from lines import before_line, interrupt
 
 import fad
 import fad.numpy as fnp
@@ -439,38 +439,22 @@ def test_an_interrupt_anywhere_in_a_call_leaves_the_run_as_it_was(without_script
     """An exception before each line of the writing down, as an interrupt would come."""
     w = variable()
     f = warm(lambda: [w * 2.0, w * 3.0, w + 1.0, w * w])
-    code = {runs.Run.call.__code__, runs.Run._take.__code__, runs._pending.__code__}
+    code = {runs.Run.call.__code__, runs._pending.__code__}
     reached = 0
-    for at in range(200):
+    for at in range(1, 200):
         runs.stop()
         kept = w + 1.0
-        count = 0
-
-        def trace(frame, event, arg, at=at):
-            nonlocal count
-            if frame.f_code not in code:
-                return None
-            if event == "line":
-                count += 1
-                if count > at:
-                    sys.settrace(None)
-                    raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
         try:
-            sys.settrace(trace)
-            w * 2.0
+            with before_line(at, code, interrupt) as lines:
+                w * 2.0
         except KeyboardInterrupt:
             reached += 1
-        finally:
-            sys.settrace(before)
         a, b, c, d = f()
         for ours, theirs in ((kept, X + 1), (d, X * X), (a, 2 * X), (c, X + 1), (b, 3 * X)):
             same(ours, theirs)
-        if count <= at:
+        if not lines.reached:
             break
-    assert 30 < reached < 200
+    assert 30 < reached < 199
 
 
 def test_operations_of_finalizers_in_the_middle_of_a_call(monkeypatch, without_scripts):

@@ -100,10 +100,10 @@ def _of_script(
         ):
             return None
     with script.lock:
-        leaves = [script.met[k][0] for k in script.inputs()]
+        leaves = script.leaves()
         if inputs is not None and {*map(id, inputs)} != {*map(id, leaves)}:
             return None
-        found = script.run(list(tensors), _of_leaves, values=True)
+        found = script.run(list(tensors), _of_leaves, leaves=leaves, values=True)
     return None if found is None else (leaves, found)
 
 

@@ -79,6 +79,14 @@ class State:
         self.likely: State | None = None
         self.ends: dict[Any, End] = {}
 
+    def end(self, key: Any) -> End:
+        """What is known of scripts that end here, of which this was asked."""
+        end = self.ends.get(key)
+        if end is None:
+            grow()
+            end = self.ends.setdefault(key, End())
+        return end
+
 
 class Root(State):
     """The beginning of scripts for inputs with the same avals, and how many in a row came to nothing.

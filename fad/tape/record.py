@@ -24,6 +24,7 @@ from fad.dispatch import (
     followed,
     map_tensors,
     outlived,
+    play_step,
     state,
 )
 from fad.errors import GradientError
@@ -343,8 +344,9 @@ class RecordingLevel(Level):
         self.script: Any = None  # see `fad.tape.scripts`
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
-        if self.script is not None:
-            out = self.script.write(op, args)
+        script = self.script
+        if script is not None:
+            out = script.write(op, args)
             if out is not None:
                 return out
         if anomaly.watch and running.watched is not True and running.watched is not op:
@@ -356,8 +358,8 @@ class RecordingLevel(Level):
                 if isinstance(a, Tensor) and a._requires_grad and a._level is self:
                     if type(op) is Primitive:
                         return record(self, op, args)
-                    if self is ROOT and state.script is not None:
-                        state.script.play()
+                    if self is ROOT:
+                        play_step()
                     return op.record(self, args)
         elif state.inference is not None:
             return mark_inference(self.evaluate(op, args))
@@ -373,14 +375,16 @@ class RecordingLevel(Level):
 
     def __exit__(self, *exc: object) -> None:
         try:
-            if self.script is not None:
-                self.script.leave()
+            script = self.script
+            if script is not None:
+                script.leave()
         finally:
             super().__exit__(*exc)
 
     def play(self) -> None:
-        if self.script is not None:
-            self.script.play()
+        script = self.script
+        if script is not None:
+            script.play()
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` without recording; outputs are Tensors of this level."""
@@ -505,10 +509,12 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     versions) cost one look at an attribute each. Its lists are made by loops: in Python 3.11 a
     comprehension is a call of a function.
     """
-    if level is ROOT and state.script is not None:
-        out = state.script.write(op, args)
-        if out is not None:
-            return out
+    if level is ROOT:
+        script = state.script
+        if script is not None:
+            out = script.write(op, args)
+            if out is not None:
+                return out
     mask: list[bool] = []
     key: list[Any] = []
     lower: list[Any] = []

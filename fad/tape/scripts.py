@@ -158,7 +158,7 @@ class Script:
         "level",
         "lock",
         "met",
-        "owner",
+        "modes",
         "path",
         "places",
         "played",
@@ -172,7 +172,7 @@ class Script:
 
     def __init__(self, level: GradLevel, root: Root, context: Any, settings: int) -> None:
         self.level = level
-        self.owner = threading.get_ident()
+        self.modes = state.__dict__
         self.context = context
         self.settings = settings
         self.blocked = state.blocked
@@ -216,17 +216,18 @@ class Script:
 
     def _goes_on(self) -> bool:
         """Whether this thread still writes it, in the modes and settings in which it has begun."""
-        modes = state.__dict__.get  # a name that is not there has its default
+        modes = state.__dict__
+        get = modes.get  # a name that is not there has its default
         return (
             not self.done
-            and modes("blocked", -1) == self.blocked
-            and modes("floor", -1) == self.floor
-            and not modes("saved_hooks")
-            and modes("inference") is None
-            and modes("compiling", True)
+            and get("blocked", -1) == self.blocked
+            and get("floor", -1) == self.floor
+            and not get("saved_hooks")
+            and get("inference") is None
+            and get("compiling", True)
             and not anomaly.watch
             and not bodies.traced
-            and self.owner == threading.get_ident()
+            and modes is self.modes
             and self.context == trace_context()
             and not (debug_nans.value or debug_infs.value)
         )
@@ -256,20 +257,26 @@ class Script:
                     return None
                 fresh.append(found)
         out = blank_tensor(level, step.avals[0], self, step.tracked[0], 0)
-        if self.state is not before or len(cells) != before.size or len(self.met) != count:
-            return None  # a finalizer has written or read something, or an interrupt came before
+        at = id(out)
         if fresh is not None:
             with self.lock:
-                for found in () if self.done else fresh:
+                if self.done or len(self.met) != count or self.state is not before:
+                    return None  # a finalizer has written or read something
+                for found in fresh:
                     self._meet(found)
             if self.state is not before:  # a finalizer again
                 self.play()
-        if self.done:
+        if len(cells) != before.size:
+            return None  # an interrupt has come before
+
+        # Here, finalizers get no turn: nothing is called, and no object made that is collected.
+        if self.done or self.state is not before:
             return None
-        # Another thread may begin to play this at any line: it finds the operation with all that it needs, or
-        # does not find it, and then it is not written down.
-        places[id(out)] = len(cells)
+        places[at] = before.size
         cells.append(out)
+
+        # Now one that writes finds too many cells, and plays. Another thread may do so at any line: it finds
+        # the operation with all that it needs, or does not find it, and then it is not written down.
         path.append(step)
         self.state = step
         return None if self.done else out
@@ -303,13 +310,20 @@ class Script:
         else:
             pairs = enumerate(zip(step.avals, step.tracked))
             out = outs = tuple([blank_tensor(level, a, self, t, k) for k, (a, t) in pairs])
-        if self.done or self.state is not before or len(cells) != before.size:
-            return None  # an interrupt, or a finalizer
-        for t in outs:
-            cells.append(t)
-            places[id(t)] = len(cells) - 1
-        self.path.append(step)
+        path, size = self.path, before.size
+        added = {id(t): size + k for k, t in enumerate(outs)}
+        places, steps = self.places, [step]
+        if len(cells) != size:
+            return None  # an interrupt
+
+        # Here, finalizers get no turn, as in `follow`.
+        if self.done or self.state is not before:
+            return None
+        places |= added
+        cells += outs
+        path += steps
         self.state = step
+
         before.likely = step if step.single else None
         return out
 
@@ -374,9 +388,9 @@ class Script:
         """Whether an operand requires grad at the level of the script."""
         return type(a) is Tensor and a._level is self.level and a._requires_grad
 
-    def inputs(self) -> list[int]:
-        """The numbers of the operands that require grad at the level of the script."""
-        return [k for k, m in enumerate(self.met) if m[4] & 1]
+    def leaves(self) -> list[Tensor]:
+        """The operands that require grad at the level of the script."""
+        return [m[0] for m in self.met if m[4] & 1]
 
     def _learn(
         self, before: State, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]
@@ -423,17 +437,23 @@ class Script:
 
     def play(self) -> None:
         """Record what has been written down, operation by operation."""
+        if not self.playing:
+            self.fill()
+
+    def fill(self) -> None:
+        """`play`, for somebody who needs what is not there: a finalizer, maybe, in the middle of playing."""
         with self.lock:
-            if self.playing or (self.done and not self.path):
+            if self.done and not self.path:
                 return
-            self.done = self.playing = True
+            self.done = True
+            before, self.playing = self.playing, True
             try:
                 if self.context != trace_context() or jaxapi.is_tracing():
                     runs.elsewhere(self._play)
                 else:
                     self._play()
             finally:
-                self.playing = False
+                self.playing = before
                 if state.script is self:
                     state.script = None
 
@@ -450,10 +470,14 @@ class Script:
 
     def _record(self, cells: list[Any]) -> None:
         """Give each cell its value and its node. An interrupt may stop this, and it goes on later."""
-        operands = [self._as_met(k) for k in range(len(self.met))]
-        while self.played < len(self.path):
-            step = self.path[self.played]
+        path = self.path
+        operands = list(map(self._as_met, self.met))
+        while self.path is path and self.played < len(path):
+            at = self.played
+            step = path[at]
             outs = self._outputs(step, cells, operands)
+            if self.path is not path or self.played != at:
+                continue  # a finalizer needed what comes of it, and has gone on
             for k, o in enumerate(outs, step.size - len(outs)):
                 cell = cells[k]
                 cell._requires_grad, cell._output_nr = o._requires_grad, o._output_nr
@@ -464,10 +488,14 @@ class Script:
 
     def _record_again(self, ends: list[int], frees: bool) -> None:
         """Make the nodes of a script that has run as one operation, and free those of its backward pass."""
-        operands = [self._as_met(k) for k in range(len(self.met))]
+        path = self.path
+        operands = list(map(self._as_met, self.met))
         cells: list[Any] = []
-        for step in self.path:
-            for o in self._outputs(step, cells, operands):
+        for step in path:
+            outs = self._outputs(step, cells, operands)
+            if self.path is not path:
+                return  # a finalizer needed a node, and has made all of them
+            for o in outs:
                 known = self.kept.get(len(cells))
                 cell = None if known is None else known()
                 if cell is not None:
@@ -499,13 +527,13 @@ class Script:
                 ]
         return outs
 
-    def _as_met(self, k: int) -> tuple[Any, int, Any]:
-        """Operand ``k`` as it was when it was met, its version, and what must be kept until it is used.
+    def _as_met(self, operand: _Operand) -> tuple[Any, int, Any]:
+        """An operand as it was when it was met, its version, and what must be kept until it is used.
 
         If it was changed in place since, by another thread, or after the step had run as one operation,
         that is another handle of its storage, with the value of then. Where no value was kept, any will do.
         """
-        a, value, aval, version, _ = self.met[k]
+        a, value, aval, version, _ = operand
         if value is None:
             value = jnp.zeros(aval.shape, aval.dtype)
         elif type(a) is not Tensor or a._level is not ROOT or version_at(a) == version:
@@ -540,7 +568,13 @@ class Script:
     # Running as one operation
 
     def run(
-        self, outs: list[Any], pull: Pull, *asked: Any, values: bool = False, frees: bool = True
+        self,
+        outs: list[Any],
+        pull: Pull,
+        *asked: Any,
+        leaves: Sequence[Tensor] | None = None,
+        values: bool = False,
+        frees: bool = True,
     ) -> list[Any] | None:
         """What ``pull(outs, variables, values)`` gives, as values one level down; None if it is not known.
 
@@ -550,6 +584,7 @@ class Script:
             pull: computes gradients of ``outs`` with respect to the inputs of the level, whose values
                 one level down are ``values``. It gives a list of such values.
             asked: what ``pull`` depends on, beside the arguments.
+            leaves: what the caller takes for the inputs.
             values: the values of ``outs`` are wanted too; else, the Tensors are of no more use.
             frees: the pass frees the graph that it goes through.
         """
@@ -557,31 +592,41 @@ class Script:
             if self.done or not self.path or not outs or not self._is_as_it_was():
                 return None
             ends = [self.places.get(id(o), -1) for o in outs]
-            if min(ends) < 0 or len(self.cells) != self.state.size:
+            at, cells, met, path = self.state, self.cells, self.met[:], self.path[:]
+            operands = [m[1] for m in met]
+            inputs = [k for k, m in enumerate(met) if m[4] & 1]
+            if min(ends) < 0 or len(cells) != at.size or self.done or self.state is not at:
                 return None
-            inputs = self.inputs()
-            if not all([is_untouched(self.met[k][0]) for k in inputs]):
+            if leaves is not None and [*map(id, leaves)] != [id(met[k][0]) for k in inputs]:
+                return None
+            if not all([is_untouched(met[k][0]) for k in inputs]):
                 return None
             outs.clear()
-            kept = places_of_held(self.cells)
-            outs += [self.cells[k] for k in ends]
+            kept = places_of_held(cells)
+            outs += [cells[k] for k in ends]
             if values:
                 kept = sorted({*kept, *ends})
-            known = self._known(ends, kept, inputs, pull, asked)
+            end = at.end((tuple(kept), tuple(ends), tuple(inputs), *asked))
+            known = self._known(end, path, operands, ends, kept, inputs, pull)
             if known is None:
                 return None
-            end, grads, rest = known
+
+            # Here, finalizers get no turn: what one has read or written so far is known.
+            if self.done or self.state is not at:
+                return None
+            self.done = True
+
+            grads, rest = known
             self.root.vain = 0
             paths.tree.hits += 1
             for k, value in zip(kept, rest, strict=True):
-                cell = self.cells[k]
+                cell = cells[k]
                 cell._value = value
                 if cell._requires_grad:
                     self.kept[k] = weakref.ref(cell)
                 else:
                     cell._node = cell._aux = None
             self.ran = (ends, frees)
-            self.done = True
             if state.script is self:
                 state.script = None
             self.cells, self.scalars, self.places = [], [], {}
@@ -609,48 +654,48 @@ class Script:
 
     def _known(
         self,
+        end: End,
+        path: Sequence[State],
+        operands: Sequence[Any],
         ends: list[int],
         held: Sequence[int],
         inputs: list[int],
         pull: Pull,
-        asked: tuple[Any, ...],
-    ) -> tuple[End, Sequence[Any], Sequence[Any]] | None:
-        """What is known of this end, the results of its Primitive, and the values held; or None."""
-        key = (tuple(held), tuple(ends), tuple(inputs), *asked)
-        end = self.state.ends.get(key)
-        if end is None:
-            grow()
-            end = self.state.ends.setdefault(key, End())
+    ) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """The results of the Primitive of this end, and the values held; None if there is none.
+
+        ``path`` and ``operands`` are those of the script: by now a finalizer may have gone on with it.
+        """
         end.count += 1
         program = end.program
         if program is not None:
-            budget.saved += SAVED_PER_STEP * len(self.path)
-            found = self._bind(program)
+            budget.saved += SAVED_PER_STEP * len(path)
+            found = self._bind(program, operands)
             count = end.results
             if count:
-                return end, found[:count], found[count:]
-            return end, *program.unflatten(found)
+                return found[:count], found[count:]
+            results, rest = program.unflatten(found)
+            return results, rest
         if end.refused or not budget.allows(end.count):
             return None
         began = time.perf_counter()
-        program = program_of(self.path, inputs, ends, held, pull)
+        program = program_of(path, inputs, ends, held, pull)
         try:
-            found = self._bind(program)
+            found = self._bind(program, operands)
         except Exception:  # whatever it is, playing raises it, or does without
             end.refused = True
             return None
         finally:
             budget.spent += time.perf_counter() - began
-        end.passed = passed_of(self.path, ends)
+        end.passed = passed_of(path, ends)
         results, rest = program.unflatten(found)
         end.results = 0 if None in results else len(results)
         end.program = program
         paths.tree.compiled += 1
-        return end, results, rest
+        return results, rest
 
-    def _bind(self, program: Primitive) -> Any:
+    def _bind(self, program: Primitive, operands: Sequence[Any]) -> Any:
         """Run a Primitive of the operands one level down."""
-        operands = [m[1] for m in self.met]
         if self.level is not ROOT and len(state.levels) == 1:
             idle = state.run is None or state.run.is_idle()
             if idle and all([type(x) is array_type for x in operands]):

@@ -1,0 +1,92 @@
+"""What may come in the middle of fad's code: an interrupt, another thread, a finalizer."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import fad
+
+FAD = str(Path(fad.__file__).parent)
+
+
+class Moments:
+    """How many moments there were; ``reached``: whether the one that was waited for has come."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.reached = False
+
+
+@contextmanager
+def before_line(number: int, places: Container[Any], act: Callable[[], Any]) -> Iterator[Moments]:
+    """A block in which ``act()`` is called before line ``number`` (from 1) of those that run in ``places``.
+
+    Arguments:
+        places: code objects, and names of files.
+    """
+    with _tracing(
+        number, act, "line", lambda code: code in places or code.co_filename in places
+    ) as m:
+        yield m
+
+
+@contextmanager
+def at_turn_of_finalizers(number: int, act: Callable[[], Any]) -> Iterator[Moments]:
+    """A block in which ``act()`` is called the ``number``-th time that fad's code lets finalizers run.
+
+    The garbage collector runs when an object is made that it looks after (until Python 3.11), or after calls
+    and jumps back (since then).
+    """
+    with _tracing(number, act, "opcode", lambda code: code.co_filename.startswith(FAD)) as moments:
+        yield moments
+
+
+@contextmanager
+def _tracing(
+    number: int, act: Callable[[], Any], kind: str, is_meant: Callable[[CodeType], bool]
+) -> Iterator[Moments]:
+    moments = Moments()
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        if not is_meant(frame.f_code):
+            return trace if event == "call" else None
+        frame.f_trace_opcodes = kind == "opcode"
+        if event == kind and (event == "line" or frame.f_lasti in turns(frame.f_code)):
+            moments.count += 1
+            if moments.count == number:
+                moments.reached = True
+                sys.settrace(None)
+                act()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield moments
+    finally:
+        sys.settrace(before)
+
+
+@functools.cache
+def turns(code: CodeType) -> frozenset[int]:
+    """The places in bytecode that finalizers may run before."""
+    found: set[int] = set()
+    for now, after in itertools.pairwise(dis.get_instructions(code)):
+        if now.opname.startswith("JUMP_BACKWARD"):
+            found.add(now.argval)
+        elif now.opname.startswith(("CALL", "BUILD_", "GET_ITER", "MAKE_FUNCTION", "RESUME")):
+            found.add(after.offset)
+    return frozenset(found)
+
+
+def interrupt() -> None:
+    """What an interrupt from the keyboard does."""
+    raise KeyboardInterrupt
