@@ -39,7 +39,6 @@ Functions whose scripts come to nothing are written down more and more rarely.
 
 from __future__ import annotations
 
-import copy
 import threading
 import time
 import types
@@ -53,17 +52,16 @@ import numpy as np
 from fad import jaxapi, runs
 from fad.avals import SCALARS, constant
 from fad.dispatch import below, bodies, state, undisturbed
-from fad.graph import accumulator_of
 from fad.jaxapi import array_type, debug_infs, debug_nans, trace_context, x64_enabled
 from fad.primitive import Primitive
 from fad.runs import aval_number
 from fad.structures import budget, held, places_of_held
 from fad.tape import paths
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.operands import is_behind, is_untouched, is_view, known_aval, version_at
+from fad.tape.operands import NEW, Operand, as_met, is_behind, is_untouched, known_aval, look
 from fad.tape.paths import End, Pull, Root, State, grow, passed_of, program_of, root_of
 from fad.tape.record import ROOT, GradLevel, PrimitiveNode, RootLevel
-from fad.tensor import Tensor, blank_tensor, new_tensor
+from fad.tensor import Tensor, blank_tensor
 
 __all__ = ["Script", "begin"]
 
@@ -124,16 +122,6 @@ def _quiet() -> bool:
     )
 
 
-# What a script has met: the argument, its value one level down, its aval, its version then, and its mark.
-_Operand = tuple[Any, Any, Any, int, int]
-
-# The mark of an operand: this, + 16 * the number of its aval, + 2 * that of its type, + whether it is
-# tracked. In keys it stands before the place of a new one.
-_NEW = 1 << 40
-_TYPES = {kind: 2 * k for k, kind in enumerate((Tensor, array_type, *SCALARS))}
-_OTHER = 2 * len(_TYPES)
-
-
 class Script:
     """What the function of one reverse transform, or one step of the eager tape, has done so far.
 
@@ -181,7 +169,7 @@ class Script:
         self.state: State = root
         self.path: list[State] = []
         self.cells: list[Tensor] = []
-        self.met: list[_Operand] = []
+        self.met: list[Operand] = []
         self.scalars: list[Any] = []  # so that their ids stay their own
         self.places: dict[int, int] = {}
         self.lock = threading.RLock()
@@ -242,7 +230,7 @@ class Script:
         if (state.script if level is ROOT else level.script) is not self or not self._goes_on():
             return None
         places, cells, path, count = self.places, self.cells, self.path, len(self.met)
-        fresh: list[_Operand] | None = None
+        fresh: list[Operand] | None = None
         for a, place, mark in zip(args, step.refs, step.marks):
             known = places.get(id(a))
             if known != place:
@@ -252,7 +240,7 @@ class Script:
                     fresh = []
                 elif any([f[0] is a for f in fresh]):
                     return None
-                found = self._look(a)
+                found = look(a, level)
                 if found is None or found[4] != mark or ~place != count + len(fresh):
                     return None
                 fresh.append(found)
@@ -337,40 +325,10 @@ class Script:
                 return place
         elif isinstance(a, np.ndarray):
             a = jnp.array(a)  # it may be changed before it is used again
-        found = self._look(a)
+        found = look(a, self.level)
         return None if found is None else self._meet(found)
 
-    def _look(self, a: Any) -> _Operand | None:
-        """What is known of a new operand; None if it cannot be one."""
-        kind = type(a)
-        value, version, tracked = a, 0, False
-        if kind is Tensor:
-            level, meta = a._level, a.meta
-            if meta is not None:
-                version = meta.storage.version
-                if version < 0:
-                    return None  # made in inference mode: recording it is an error
-            if level is ROOT and (self.level is ROOT or not a._requires_grad):
-                tracked = a._requires_grad
-                if tracked and (a._node is not None or is_view(a)):
-                    return None
-                value = a._value
-            elif level.id >= self.level.id:
-                return None  # of this script it would be a cell; of an inner level, the call is that one's
-        elif kind in SCALARS:
-            value = constant(a)
-        if type(value) is not array_type:
-            aval = known_aval(value)
-            if aval is None:
-                return None
-        elif runs.may_wait(value):
-            aval = value.aval
-        else:
-            return None
-        mark = _NEW + 16 * aval_number(aval) + _TYPES.get(kind, _OTHER) + tracked
-        return a, value, aval, version, mark
-
-    def _meet(self, operand: _Operand) -> int:
+    def _meet(self, operand: Operand) -> int:
         """The place of an operand that is new."""
         a, value, _, _, mark = operand
         place = ~len(self.met)
@@ -382,7 +340,7 @@ class Script:
 
     def begin(self, variable: Tensor, aval: Any) -> None:
         """Meet an input of the transform."""
-        self._meet((variable, variable._value, aval, 0, _NEW + 16 * aval_number(aval) + 1))
+        self._meet((variable, variable._value, aval, 0, NEW + 16 * aval_number(aval) + 1))
 
     def _tracks(self, a: Any) -> bool:
         """Whether an operand requires grad at the level of the script."""
@@ -396,9 +354,9 @@ class Script:
         self, before: State, op: Primitive, args: Sequence[Any], at: tuple[Any, ...]
     ) -> State | None:
         """The state after an operation that never came next before; None if it was not seen before."""
-        refs = tuple([r for r in at[1:] if r < _NEW])
+        refs = tuple([r for r in at[1:] if r < NEW])
         marks = tuple(
-            [m if k and m >= _NEW else 0 for k, m in enumerate(at[:-1]) if at[k + 1] < _NEW]
+            [m if k and m >= NEW else 0 for k, m in enumerate(at[:-1]) if at[k + 1] < NEW]
         )
         avals, mask, key = [], [], []
         numbers = False
@@ -471,7 +429,7 @@ class Script:
     def _record(self, cells: list[Any]) -> None:
         """Give each cell its value and its node. An interrupt may stop this, and it goes on later."""
         path = self.path
-        operands = list(map(self._as_met, self.met))
+        operands = list(map(as_met, self.met))
         while self.path is path and self.played < len(path):
             at = self.played
             step = path[at]
@@ -489,7 +447,7 @@ class Script:
     def _record_again(self, ends: list[int], frees: bool) -> None:
         """Make the nodes of a script that has run as one operation, and free those of its backward pass."""
         path = self.path
-        operands = list(map(self._as_met, self.met))
+        operands = list(map(as_met, self.met))
         cells: list[Any] = []
         for step in path:
             outs = self._outputs(step, cells, operands)
@@ -526,27 +484,6 @@ class Script:
                     versions.get(id(t), v) for t, v in zip(node.tensors, node.versions, strict=True)
                 ]
         return outs
-
-    def _as_met(self, operand: _Operand) -> tuple[Any, int, Any]:
-        """An operand as it was when it was met, its version, and what must be kept until it is used.
-
-        If it was changed in place since, by another thread, or after the step had run as one operation,
-        that is another handle of its storage, with the value of then. Where no value was kept, any will do.
-        """
-        a, value, aval, version, _ = operand
-        if value is None:
-            value = jnp.zeros(aval.shape, aval.dtype)
-        elif type(a) is not Tensor or a._level is not ROOT or version_at(a) == version:
-            return a, version, None
-        if a is None or a._level is not ROOT:
-            return value if a is None else a, version, None
-        leaf = accumulator_of(a) if a._requires_grad else None  # it is in the meta of both handles
-        handle = new_tensor(value, ROOT)
-        handle._requires_grad = a._requires_grad
-        if a.meta is not None:
-            handle.meta = copy.copy(a.meta)
-            handle.meta.link = None  # a view would follow its base
-        return handle, version, leaf
 
     def _forget(self) -> None:
         """Let go of everything: there are no cells any more that have no value, or no node."""
