@@ -97,9 +97,7 @@ class Function:
             RuleError: a body returned something of the wrong form, leaves JAX where it must not, or
                 closes over a value that a running transform tracks.
         """
-        signature = getattr(cls, "_signature", None)
-        if signature is None:
-            raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
+        signature = cls.__dict__.get("_signature") or _signature_of(cls)
         if signature.is_straight and not kwargs and len(args) == signature.plain:
             found = straight.call(cls, args)
             if type(found) is Tensor:
@@ -114,6 +112,18 @@ class Function:
         op = FunctionOp(kind(cls, template, keywords))
         outs = list(map(settled, bind(op, operands)))
         return _result(cls.__name__, op, outs, arrays)
+
+
+def _signature_of(cls: Any) -> Signature:
+    """The signature of a class that was not looked at when it was made.
+
+    It has no forward, or one of its bases has an ``__init_subclass__`` that does not call the next one.
+    """
+    _check_class(cls)
+    signature: Signature | None = cls.__dict__.get("_signature")
+    if signature is None:
+        raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
+    return signature
 
 
 def _result(name: str, op: FunctionOp, outs: Sequence[Any], arrays: Sequence[Any]) -> Any:

@@ -68,6 +68,7 @@ __all__ = [
     "clear_cache",
     "elsewhere",
     "is_plain",
+    "is_where_values_wait",
     "may_wait",
     "settings_number",
     "something_waits",
@@ -253,9 +254,8 @@ class Run:
         size, count, first = run.size, len(operands), len(run.cells)
         refs: list[Any] = [op, 1]
         key: list[Any] = []
-        fresh: list[
-            Any
-        ] = []  # operands, their avals, and where they and numbers for them are found
+        # New operands, their avals, and where they, and numbers for them, are found.
+        fresh: list[Any] = []
         fresh_avals: list[Any] = []
         known: dict[int, int] = {}
         scalars: list[Any] = []
@@ -499,6 +499,11 @@ _numbered: dict[int, tuple[Any, int]] = {}  # avals and their numbers, by `id` t
 _numbers: dict[Any, int] = {}
 _next_number = itertools.count(1)
 _KNOWN = 4096  # of each
+
+
+def is_where_values_wait(sharding: Any) -> bool:
+    """Whether all that waits is certainly on the devices of this sharding."""
+    return is_plain(sharding) and len(_usual) == 1
 
 
 def is_plain(sharding: Any) -> bool:

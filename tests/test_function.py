@@ -214,6 +214,56 @@ def test_a_function_is_called_by_apply_alone():
         Empty.apply(X)
 
 
+def test_classes_of_a_registry_have_rules_of_their_own():
+    """A base class that does not hand ``__init_subclass__`` on."""
+
+    names = []
+
+    class Registered(fad.Function):
+        def __init_subclass__(cls):
+            names.append(cls.__name__)
+
+        @staticmethod
+        def forward(x):
+            return x * 2.0
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 2.0
+
+    class Five(Registered):
+        @staticmethod
+        def forward(x, y):
+            return x * y
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 5.0, None
+
+    class Wrong(Registered):
+        @staticmethod
+        def vjp(ctx):
+            return None
+
+    for _ in range(2):
+        x = fad.tensor(3.0, requires_grad=True)
+        y = Registered.apply(x)
+        y.backward()
+        assert float(y.detach()) == 6.0 and float(x.grad) == 2.0
+        x.grad = None
+        y = Five.apply(x, fad.tensor(4.0))
+        assert y.grad_fn.name() == "FiveBackward"
+        y.backward()
+        assert float(y.detach()) == 12.0 and float(x.grad) == 5.0
+        assert float(fad.grad(Five.apply)(3.0, 4.0)) == 5.0
+    with pytest.raises(RuleError, match="Wrong.vjp"):
+        Wrong.apply(x)
+
+
 def layer(params, pair):
     hidden = params["w"] * pair.left + params["b"][0]
     return {"out": hidden, "rest": [pair.right * 2.0, None, "label", (hidden * hidden,)]}

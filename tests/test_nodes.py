@@ -11,7 +11,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad import autograd
+from fad import autograd, runs
 from fad.autograd import Edge, GradientEdge, Node
 from fad.errors import GradientError
 
@@ -269,6 +269,46 @@ def test_gradients_that_wait_are_checked_for_devices() -> None:
     assert far.grad is None
     scalar = fad.asarray(jax.device_put(jnp.ones(()), DEVICES[2])).requires_grad_()
     assert step(scalar).devices() == {DEVICES[2]}
+
+
+def test_gradients_that_wait_are_checked_where_the_default_device_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Values have waited on two devices, so that either may be where a gradient is."""
+    monkeypatch.setattr(runs, "_usual", set())
+    monkeypatch.setattr(runs, "_plain", {})
+
+    class Constant(fad.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * 2.0
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+        @staticmethod
+        def vjp(ctx: Any, g: Any) -> Any:
+            return here * 2.0 + 1.0
+
+    def step(x: Any) -> None:
+        for _ in range(3):
+            (fnp.sin(x * 2.0) * 2.0).sum().backward()
+            x.grad.tolist()
+
+    try:
+        jax.config.update("jax_default_device", DEVICES[1])
+        there = leaf([1.0, 2.0])
+        step(there)
+    finally:
+        jax.config.update("jax_default_device", None)
+    here = fad.tensor([1.0, 2.0])
+    step(leaf([1.0, 2.0]))
+    for _ in range(4):
+        there.grad = None
+        with pytest.raises(GradientError, match="expected device cpu:1 but got cpu:0"):
+            Constant.apply(there).sum().backward()
+        assert there.grad is None
 
 
 def test_what_is_wanted_of_a_node() -> None:

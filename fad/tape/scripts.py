@@ -394,7 +394,10 @@ class Script:
     # Playing
 
     def play(self) -> None:
-        """Record what has been written down, operation by operation."""
+        """Record what has been written down, operation by operation.
+
+        If that is being done, it is left to whoever does it: who needs a value waits for it in `fill`.
+        """
         if not self.playing:
             self.fill()
 
@@ -437,12 +440,15 @@ class Script:
             if self.path is not path or self.played != at:
                 continue  # a finalizer needed what comes of it, and has gone on
             for k, o in enumerate(outs, step.size - len(outs)):
+                if self.path is not path:
+                    break  # the same
                 cell = cells[k]
                 cell._requires_grad, cell._output_nr = o._requires_grad, o._output_nr
                 cell._node = o._node
                 cell._value = o._value
                 cell._aux = None
-            self.played += 1
+            if self.path is path:
+                self.played = at + 1
 
     def _record_again(self, ends: list[int], frees: bool) -> None:
         """Make the nodes of a script that has run as one operation, and free those of its backward pass."""
@@ -456,7 +462,7 @@ class Script:
             for o in outs:
                 known = self.kept.get(len(cells))
                 cell = None if known is None else known()
-                if cell is not None:
+                if cell is not None and self.path is path:
                     cell._node = o._node
                     cell._aux = None
                 cells.append(o if cell is None else cell)
@@ -547,23 +553,22 @@ class Script:
             known = self._known(end, path, operands, ends, kept, inputs, pull)
             if known is None:
                 return None
+            grads, rest = known
+            tracked = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
+            ran = (ends, frees)
+            for k, value in zip(kept, rest, strict=True):
+                cells[k]._value = value  # which it has in any case
+                if k not in tracked:
+                    cells[k]._node = cells[k]._aux = None
 
             # Here, finalizers get no turn: what one has read or written so far is known.
             if self.done or self.state is not at:
                 return None
+            self.kept, self.ran = tracked, ran
             self.done = True
 
-            grads, rest = known
             self.root.vain = 0
             paths.tree.hits += 1
-            for k, value in zip(kept, rest, strict=True):
-                cell = cells[k]
-                cell._value = value
-                if cell._requires_grad:
-                    self.kept[k] = weakref.ref(cell)
-                else:
-                    cell._node = cell._aux = None
-            self.ran = (ends, frees)
             if state.script is self:
                 state.script = None
             self.cells, self.scalars, self.places = [], [], {}
