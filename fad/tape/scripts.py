@@ -127,7 +127,8 @@ class Script:
 
     ``met`` are its operands; those that require grad at ``level`` are the inputs of the transform, which
     come first, or leaves on the tape. ``cells`` are the outputs, in order; ``places`` finds operands and
-    outputs by their `id`. ``blocked`` and ``floor`` are the grad mode in which it is written.
+    outputs by their `id`. ``blocked`` and ``floor`` are the grad mode in which it is written, ``modes``
+    all modes of the thread that writes it.
     ``done``: nothing more is written. ``played``: how many operations have been recorded since.
     ``ran``: it has run as one operation; with the numbers of the outputs that the backward pass went out
     from, and whether it frees what it goes through. ``kept`` are then the cells that somebody holds.
