@@ -542,11 +542,7 @@ def gradient_edge(t: Tensor) -> tuple[Node, int]:
     meta = t.meta
     if meta is not None and meta.link is not None:
         meta.link.sync_history(t)
-    node = t._node
-    if node is None:
-        return accumulator_of(t), 0
-    node.has_parent = True
-    return node, t._output_nr
+    return current_edge(t)
 
 
 def current_edge(t: Tensor) -> tuple[Node, int]:

@@ -119,9 +119,8 @@ def look(a: Any, own: GradLevel) -> Operand | None:
                 return None
             value = a._value
         elif level.id >= own.id:
-            return (
-                None  # of this script it would be a cell; of an inner level, the call is that one's
-            )
+            # Of this script it would be a cell; of an inner level, the call is that one's.
+            return None
     elif kind in SCALARS:
         value = constant(a)
     if type(value) is not array_type:
