@@ -24,8 +24,9 @@ class Library:
     """One library: its array functions, its transforms, and how to wait for a result.
 
     `grad`, `jvp`, `vmap` and `hessian` are called with positional arguments only, in the order that
-    the three libraries share: `vmap(f, in_dims, out_dims)`, `jvp(f, primals, tangents)`. Calls are made
-    inside of `around()`.
+    the three libraries share: `vmap(f, in_dims, out_dims)`, `jvp(f, primals, tangents)`. ``forward_ad``
+    has `dual_level`, `make_dual` and `unpack_dual`; JAX has no such thing. Calls are made inside of
+    `around()`.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Library:
     jvp: Callable[..., Any]
     vmap: Callable[..., Any]
     hessian: Callable[..., Any]
+    jacfwd: Callable[..., Any]
+    forward_ad: Any
     wait: Callable[[Any], Any]
     versions: Mapping[str, str]
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -58,6 +61,8 @@ FAD = Library(
     jvp=fad.jvp,
     vmap=fad.vmap,
     hessian=fad.hessian,
+    jacfwd=fad.jacfwd,
+    forward_ad=fad,
     wait=wait,
     versions={"fad": fad.__version__},
 )
@@ -70,6 +75,8 @@ TORCH = Library(
     jvp=torch.func.jvp,
     vmap=torch.func.vmap,
     hessian=torch.func.hessian,
+    jacfwd=torch.func.jacfwd,
+    forward_ad=torch.autograd.forward_ad,
     wait=lambda result: result,
     versions={"torch": torch.__version__},
 )
@@ -82,10 +89,12 @@ JAX = Library(
     jvp=jax.jvp,
     vmap=jax.vmap,
     hessian=jax.hessian,
+    jacfwd=jax.jacfwd,
+    forward_ad=None,
     wait=wait,
     versions={"jax": jax.__version__, "jaxlib": jaxlib.__version__},
 )
-# fad as it is without compiled passes and without operations that wait for each other.
+# fad without replay: operation by operation, and backward passes node by node.
 NODES = replace(
     FAD, name="nodes", title="fad node by node", around=lambda: fad.autograd.compiled(False)
 )

@@ -20,17 +20,20 @@ from benchmarks import models
 from benchmarks.libraries import Library
 from benchmarks.scenarios import Scenario, small_net
 
-__all__ = ["SCENARIOS", "run"]
+__all__ = ["SCENARIOS", "output", "run"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(code: str) -> float:
     """The number that a fresh process prints."""
-    unwanted = (
-        "JAX_COMPILATION_CACHE",
-        "PYTHONDONTWRITEBYTECODE",
-    )  # modules are compiled once, too
+    return float(output(code))
+
+
+def output(code: str) -> str:
+    """What a fresh process prints."""
+    # Modules are compiled once, too.
+    unwanted = ("JAX_COMPILATION_CACHE", "PYTHONDONTWRITEBYTECODE")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
     environment["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(
@@ -38,7 +41,7 @@ def run(code: str) -> float:
     )
     if done.returncode:
         raise RuntimeError(f"a process of the benchmarks failed:\n{done.stderr}")
-    return float(done.stdout)
+    return done.stdout
 
 
 IMPORTS = {"fad": "import fad", "jax": "import jax, jax.numpy"}

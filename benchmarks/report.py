@@ -43,9 +43,8 @@ def environment() -> dict[str, Any]:
     }
 
 
-FACTORS = {
-    "µs": 1e6
-}  # of what a table shows to what was measured; other units are shown as they are
+# Of what a table shows to what was measured, in seconds; other units are shown as they are.
+FACTORS = {"µs": 1e6, "ms": 1e3, "µs each": 1e6}
 
 
 def table(title: str, measurements: Sequence[Measurement], libraries: Sequence[str]) -> Table:
@@ -79,7 +78,16 @@ def amount(row: Measurement, name: str) -> str:
     if name not in row.fastest:
         return "-"
     value = row.fastest[name] * FACTORS.get(row.scenario.unit, 1.0)
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
+    text = f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
+    if name != "fad" or row.scenario.limit is None:
+        return text
+    return kept(text, row.scenario.limit, "fad" in row.missed)
+
+
+def kept(text: str, bound: float, missed: bool) -> str:
+    """A value with its bound behind it."""
+    colour, sign = ("red", ">") if missed else ("green", "≤")
+    return f"[{colour}]{text} {sign} {bound}[/]"
 
 
 def ratio(row: Measurement, other: str) -> str:
@@ -90,8 +98,7 @@ def ratio(row: Measurement, other: str) -> str:
     text = f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
     if other not in row.scenario.bounds:
         return text
-    colour, sign = ("red", ">") if other in row.missed else ("green", "≤")
-    return f"[{colour}]{text} {sign} {row.scenario.bounds[other]}[/]"
+    return kept(text, row.scenario.bounds[other], other in row.missed)
 
 
 def as_json(measurements: Sequence[Measurement]) -> dict[str, Any]:
@@ -103,12 +110,13 @@ def as_json(measurements: Sequence[Measurement]) -> dict[str, Any]:
             {
                 "work": row.scenario.work,
                 "what": row.scenario.what,
-                "unit": "s" if row.scenario.unit == "µs" else row.scenario.unit,
+                "unit": "s" if row.scenario.unit in FACTORS else row.scenario.unit,
                 "median": row.median,
                 "fastest": row.fastest,
                 "first call": row.first,
                 "ratios": {k: row.ratio(k) for k in row.median if k != "fad"},
                 "bounds": dict(row.scenario.bounds),
+                "limit": row.scenario.limit,
                 "missed": row.missed,
             }
             for row in measurements

@@ -37,8 +37,10 @@ class Scenario:
     """One row of the table.
 
     `build(library)` does what is not timed and returns the call that is; `bounds` are the largest
-    ratios of fad's time to another library's that the project accepts. Where ``unit`` is not "µs", the
-    call returns the number to compare itself. ``turns`` is how often it is called then.
+    ratios of fad's time to another library's that the project accepts, ``limit`` is the largest value of
+    fad's own. Where ``unit`` is not "µs", the call returns what is to be compared itself. ``turns`` is
+    how often it is called then; of numbers the least counts; ``summarize`` gets, for each library, what all
+    of its turns returned, and makes one number of it. What is ``long`` runs when asked for, or checked.
     """
 
     work: str
@@ -48,6 +50,9 @@ class Scenario:
     bounds: Mapping[str, float] = field(default_factory=dict)
     unit: str = "µs"
     turns: int = 1
+    limit: float | None = None
+    summarize: Callable[[Mapping[str, list[Any]]], dict[str, float]] | None = None
+    long: bool = False
 
     @property
     def name(self) -> str:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks import bridge, loops, memory, models, processes, tape, traced, transforms
+from benchmarks import (
+    bridge,
+    first_minute,
+    loops,
+    memory,
+    models,
+    processes,
+    tape,
+    traced,
+    transforms,
+)
 from benchmarks.scenarios import Scenario
 
 __all__ = ["ALL", "TABLES"]
@@ -16,6 +26,7 @@ TABLES: Mapping[str, Sequence[Scenario]] = {
     "other work": models.SCENARIOS,
     "loops that change": loops.SCENARIOS,
     "fresh processes": processes.SCENARIOS,
+    "the first minute": first_minute.SCENARIOS,
     "memory": memory.SCENARIOS,
 }
 ALL: Sequence[Scenario] = [scenario for rows in TABLES.values() for scenario in rows]

@@ -1,4 +1,4 @@
-"""Eager transforms of a `Workload`, nested: grad, grad∘grad, vmap∘grad, jvp∘grad, hessian."""
+"""Eager transforms of a `Workload`, nested: reverse, forward and batched ones."""
 
 from __future__ import annotations
 
@@ -52,12 +52,21 @@ def grad_of_grad(
     return lambda: again(x, *rest)
 
 
+def lanes(library: Library, x: Any) -> Any:
+    """``x`` with a different shift in each lane of a batch."""
+    shifts = np.linspace(-1.0, 1.0, BATCH, dtype=np.float32)
+    return library.asarray(np.asarray(x)[None] + shifts.reshape(-1, *[1] * x.ndim))
+
+
+def ones(library: Library, x: Any) -> Any:
+    return library.asarray(np.ones(tuple(x.shape), np.float32))
+
+
 def vmap_of_grad(
     library: Library, f: Callable[..., Any], x: Any, rest: list[Any]
 ) -> Callable[[], Any]:
     batched = library.vmap(library.grad(f), (0, *[None] * len(rest)))
-    shifts = np.linspace(-1.0, 1.0, BATCH, dtype=np.float32)
-    batch = library.asarray(np.asarray(x)[None] + shifts.reshape(-1, *[1] * x.ndim))
+    batch = lanes(library, x)
     return lambda: batched(batch, *rest)
 
 
@@ -65,7 +74,7 @@ def jvp_of_grad(
     library: Library, f: Callable[..., Any], x: Any, rest: list[Any]
 ) -> Callable[[], Any]:
     gradient = library.grad(f)
-    tangent = library.asarray(np.ones(tuple(x.shape), np.float32))
+    tangent = ones(library, x)
 
     def of_x(x: Any) -> Any:
         return gradient(x, *rest)
@@ -78,6 +87,62 @@ def hessian(library: Library, f: Callable[..., Any], x: Any, rest: list[Any]) ->
     return lambda: second(x, *rest)
 
 
+def vmap(library: Library, f: Callable[..., Any], x: Any, rest: list[Any]) -> Callable[[], Any]:
+    batched = library.vmap(f, (0, *[None] * len(rest)))
+    batch = lanes(library, x)
+    return lambda: batched(batch, *rest)
+
+
+def along(library: Library, f: Callable[..., Any], x: Any, rest: list[Any]) -> Callable[..., Any]:
+    """The value of ``f`` at a point, and its derivative along a vector of ones."""
+    tangent = ones(library, x)
+
+    def of_x(x: Any) -> Any:
+        return f(x, *rest)
+
+    return lambda x: library.jvp(of_x, (x,), (tangent,))
+
+
+def jvp(library: Library, f: Callable[..., Any], x: Any, rest: list[Any]) -> Callable[[], Any]:
+    derivative = along(library, f, x, rest)
+    return lambda: derivative(x)
+
+
+def vmap_of_jvp(
+    library: Library, f: Callable[..., Any], x: Any, rest: list[Any]
+) -> Callable[[], Any]:
+    batched = library.vmap(along(library, f, x, rest))
+    batch = lanes(library, x)
+    return lambda: batched(batch)
+
+
+def jvp_of_jvp(
+    library: Library, f: Callable[..., Any], x: Any, rest: list[Any]
+) -> Callable[[], Any]:
+    derivative = along(library, f, x, rest)
+    second = along(library, lambda x: derivative(x)[1], x, [])
+    return lambda: second(x)
+
+
+def jacfwd(library: Library, f: Callable[..., Any], x: Any, rest: list[Any]) -> Callable[[], Any]:
+    derivative = library.jacfwd(f)
+    return lambda: derivative(x, *rest)
+
+
+def dual_level(
+    library: Library, f: Callable[..., Any], x: Any, rest: list[Any]
+) -> Callable[[], Any]:
+    """One dual level; PyTorch refuses nested ones."""
+    forward_ad, tangent = library.forward_ad, ones(library, x)
+
+    def call() -> Any:
+        with forward_ad.dual_level():
+            value = f(forward_ad.make_dual(x, tangent), *rest)
+            return tuple(getattr(part, "array", part) for part in forward_ad.unpack_dual(value))
+
+    return call
+
+
 MAKE: dict[str, Make] = {
     "forward": forward,
     "grad": grad,
@@ -86,7 +151,22 @@ MAKE: dict[str, Make] = {
     "vmap∘grad": vmap_of_grad,
     "jvp∘grad": jvp_of_grad,
     "hessian": hessian,
+    "jvp": jvp,
+    "jvp∘jvp": jvp_of_jvp,
+    "vmap": vmap,
+    "vmap∘jvp": vmap_of_jvp,
+    "jacfwd": jacfwd,
+    "dual_level": dual_level,
 }
+REVERSE = (
+    "forward",
+    "grad",
+    "grad, all arguments",
+    "grad∘grad",
+    "vmap∘grad",
+    "jvp∘grad",
+    "hessian",
+)
 # The largest ratios that the project accepts.
 BOUNDS: dict[str, dict[str, float]] = {
     "forward": {"jax": 1.5},
@@ -97,11 +177,23 @@ BOUNDS: dict[str, dict[str, float]] = {
     "jvp∘grad": {"torch": 0.1, "jax": 0.05},
     "hessian": {"torch": 0.1, "jax": 0.05},
 }
+# Those of the small net, where they are other ones.
+SMALL_BOUNDS: dict[str, dict[str, float]] = {
+    **BOUNDS,
+    "grad": {"torch": 0.6, "jax": 0.05},
+    "vmap∘grad": {"torch": 0.5, "jax": 0.05},
+    "jvp": {"torch": 0.1},
+    "jvp∘jvp": {"torch": 0.05},
+    "vmap": {"torch": 1.0},
+    "vmap∘jvp": {"torch": 0.1},
+    "jacfwd": {"torch": 0.1},
+    "dual_level": {"torch": 0.17},
+}
 
 
 def derivatives(
     workload: Workload,
-    whats: tuple[str, ...] = tuple(MAKE),
+    whats: tuple[str, ...] = REVERSE,
     bounds: Mapping[str, Mapping[str, float]] = BOUNDS,
 ) -> Iterator[Scenario]:
     """The function itself and its eager derivatives with respect to `x`, or to all arguments."""
@@ -113,7 +205,11 @@ def derivatives(
             f, (x, *rest) = workload.on(library)
             return make(library, f, x, rest)
 
-        yield Scenario(workload.name, what, build, bounds=bounds.get(what, {}))
+        libraries = ("fad", "torch") if what == "dual_level" else ("fad", "torch", "jax")
+        yield Scenario(workload.name, what, build, libraries, bounds.get(what, {}))
 
 
-SCENARIOS: list[Scenario] = [*derivatives(SMALL_NET), *derivatives(CHAIN)]
+SCENARIOS: list[Scenario] = [
+    *derivatives(SMALL_NET, tuple(MAKE), SMALL_BOUNDS),
+    *derivatives(CHAIN),
+]

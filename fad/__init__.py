@@ -7,6 +7,7 @@ from fad import methods as methods
 from fad import nn as nn
 from fad import numpy as numpy
 from fad import random as random
+from fad import replay as _replay
 from fad import scipy as scipy
 from fad.bridge import from_jax as from_jax
 from fad.bridge import to_jax as to_jax
@@ -37,5 +38,7 @@ from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import value_and_grad as value_and_grad
 from fad.transforms.reverse import vjp as vjp
 from fad.views.making import stop_gradient as stop_gradient
+
+_replay.install()
 
 __version__ = "0.1.0"

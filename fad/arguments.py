@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.errors import describe
+from fad.keys import exact
 from fad.tensor import Tensor
 from fad.trees import is_leaf
 
@@ -333,10 +334,10 @@ def _freeze_other(value: Any, role: int, leaves: list[Any]) -> Any:
                 inside = _INSIDE[role]
                 return "tree", structure, *[freeze(v, inside, leaves) for v in children]
     try:
-        hash(value)
+        key = exact(value)
     except TypeError:
         raise Unhashable(value) from None
-    return type(value), value
+    return type(value), value, key
 
 
 def _dtype(value: type) -> Any:
@@ -345,7 +346,7 @@ def _dtype(value: type) -> Any:
         dtype = jnp.dtype(value)
     except TypeError:
         return None
-    return type(dtype), dtype
+    return type(dtype), dtype, exact(dtype)
 
 
 def thaw(key: Any, leaves: Iterator[Any]) -> Any:

@@ -32,7 +32,8 @@ def with_constants(values: Sequence[Any]) -> list[Any]:
 
 def constant(x: Any) -> Any:
     """A cached array, weakly typed, for a Python scalar; the scalar itself under a trace."""
-    key = (type(x), x or str(x), jaxapi.x64_enabled())  # 0.0 and -0.0 are equal
+    # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
+    key = (type(x), str(x) if not x or type(x) is complex else x, jaxapi.x64_enabled())
     found = _constants.get(key)
     if found is None:
         if x != x or jaxapi.is_tracing():

@@ -23,7 +23,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fad import native, runs
+from fad import native
 from fad.closures import checked_arrays, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
 from fad.dispatch import Level, apart, bind, bodies, constants, outlived, state
@@ -32,14 +32,14 @@ from fad.errors import RuleError, describe
 from fad.graph import InputMetadata, Node, alias, gradient_edge
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel
+from fad.replay_protocol import Part
 from fad.rules import Rules, Saved
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tape.layouts import Part
-from fad.tape.record import ROOT, RecordedNode, detached
+from fad.tape.record import RecordedNode, detached
 from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
 from fad.templates import Template
-from fad.tensor import Pending, Tensor, settled, version_of
+from fad.tensor import Tensor, version_of
 
 __all__ = ["FunctionNode", "FunctionOp", "check_unchanged", "is_plain"]
 
@@ -55,6 +55,7 @@ class FunctionOp:
 
     __slots__ = ("given", "needs", "rules", "saved", "template")
 
+    expands = False
     template: Template
 
     def __init__(self, rules: Rules, given: Saved | None = None) -> None:
@@ -75,25 +76,17 @@ class FunctionOp:
                 return self.execute(values)
         rules = self.rules
         self.saved = None
-        if not rules.waits:
-            values = list(map(settled, values))
         if native.is_traced(values):
             outs, self.template = native.call(rules, values)
             return tuple(outs)
         if self.given is not None and isinstance(rules, LinearRules):
             outs, self.template = rules.forward(values, self.given)
         else:
-            before = state.bodies_wait
-            state.bodies_wait = rules.waits and state.run is not None
-            try:
-                outs, self.template, self.saved = rules.run(values, self.needs)
-            finally:
-                state.bodies_wait = before
+            outs, self.template, self.saved = rules.run(values, self.needs)
         return tuple(checked_arrays(rules, outs))
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Outputs and their tangents (None is zero), by binding one level down."""
-        primals, tangents = list(map(settled, primals)), list(map(settled, tangents))
         self.needs = [is_inexact(p.dtype) for p in primals]
         outs = bind(self, primals)
         mask = tuple([t is not None for t in tangents])
@@ -133,7 +126,6 @@ class FunctionOp:
             self.rules, dims, level.batch_size, level.axis_name, level.randomness, level.first
         )
         inner = FunctionOp(rules)
-        values = list(map(settled, values))
         inner.needs = self.needs
         before = state.levels
         # The bodies run below this level, in one of their own: they draw random numbers and name
@@ -152,8 +144,6 @@ class FunctionOp:
         args = [jnp.asarray(a) if type(a) is np.ndarray else a for a in args]
         mask = [isinstance(a, Tensor) and a._requires_grad and a._level is level for a in args]
         self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
-        if level is ROOT:
-            runs.begin()
         versions = [_version(a) for a in args]
         outs: tuple[Any, ...] = level.evaluate(self, args)
         check_unchanged(self.rules, args, versions)
@@ -215,10 +205,10 @@ def _place(x: Any, args: Sequence[Any]) -> int:
 
 def is_plain(x: Any) -> bool:
     """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
-    while isinstance(x, Tensor) and type(x) is not Pending:
+    while isinstance(x, Tensor):
         if x.requires_grad or (x.aux is not None and not isinstance(x.level, BatchLevel)):
             return False
-        x = x.inner
+        x = x.value
     return not is_tracer(x)
 
 
@@ -229,10 +219,10 @@ def _numbers_serve(values: Sequence[Any]) -> bool:
 
 def _is_watched(x: Any) -> bool:
     """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
-    while isinstance(x, Tensor) and type(x) is not Pending:
+    while isinstance(x, Tensor):
         if x.level.kind == "checkpoint":
             return True
-        x = x.inner
+        x = x.value
     return False
 
 
@@ -301,9 +291,6 @@ class FunctionNode(RecordedNode):
     def run(
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
-        waits = self.rules.waits and state.run is not None
-        if not waits:
-            cotangents = list(map(settled, cotangents))
         with _lock_of(self):
             saved, level = self.saved, self.level
             if saved is None:
@@ -319,17 +306,10 @@ class FunctionNode(RecordedNode):
                 saved = saved.at(values, outs, [unpack(x, False) for x in saved.extras])
             if create_graph:
                 saved = self._tracked(saved, args)
-            before = state.bodies_wait
-            state.bodies_wait = waits
-            try:
-                grads = self.rules.pullback(saved, cotangents, wanted)
-            finally:
-                state.bodies_wait = before
+            grads = self.rules.pullback(saved, cotangents, wanted)
             if create_graph:
                 return grads
-            return [
-                g if g is None or type(g) is Pending else level.detach(outlived(g)) for g in grads
-            ]
+            return [None if g is None else level.detach(outlived(g)) for g in grads]
 
     def part(self) -> Part | None:
         """What a compiled pass takes of it, where its rule is traceable."""
@@ -395,7 +375,7 @@ def _draws_nothing(jaxpr: Any) -> bool:
 
 
 def _array(rules: Rules, x: Any) -> Any:
-    return jnp.asarray(settled(checked_arrays(rules, [x])[0]))
+    return jnp.asarray(checked_arrays(rules, [x])[0])
 
 
 _making_locks = threading.Lock()

@@ -34,7 +34,7 @@ def checked_arrays(rules: Rules, outs: Sequence[Any]) -> list[Any]:
         if isinstance(o, Tensor):
             if _is_tracked(o):
                 raise closure_error(rules, o, _is_tracked)
-            o = o.inner
+            o = o.value
         result.append(o)
     return result
 

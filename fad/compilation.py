@@ -23,20 +23,19 @@ import jax
 
 from fad import jaxapi, trees
 from fad.avals import aval_key, aval_of
-from fad.dispatch import bind, state
+from fad.dispatch import bind, flush, has_trace, state
 from fad.draws import differs, note_draw
 from fad.errors import describe
 from fad.jaxapi import array_type
 from fad.levels import batch_levels
 from fad.outer_values import Lanes, captured, is_traced, values_now
 from fad.primitive import Primitive
-from fad.runs import give_away, something_waits
 from fad.signatures import Arguments, Cache, Fixed, is_dynamic
 from fad.staging import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.tape.record import ROOT
-from fad.tensor import Pending, Tensor, new_tensor
+from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
     argument_names,
     check_written,
@@ -145,9 +144,7 @@ class Compiled:
                 a = a._value
                 tensors = _TENSORS
                 if type(a) is not array_type:
-                    if type(a) is not Pending:
-                        return self._run(args, kwargs)
-                    a = a.value
+                    return self._run(args, kwargs)
             elif type(a) is not array_type:
                 plain = False
             operands.append(a)
@@ -179,7 +176,7 @@ class Compiled:
 
     def _may_flatten(self, key: int) -> bool:
         """Whether JAX may take arrays out of pytrees, and memory that is donated."""
-        if something_waits() or self._refused > _REFUSALS:
+        if has_trace() or self._refused > _REFUSALS:
             return False
         # Where nothing is recorded, it is given the arrays of what a graph has, too.
         return self._keeps or not key & _NO_GRAD
@@ -232,7 +229,7 @@ class Compiled:
         call = entry.primitive.call
         if entry.donating is not None:
             call = entry.donating
-            values = list(map(give_away, values))
+            flush()
         wraps = tensors or any([isinstance(x, Tensor) for x in leaves])
 
         def result(outs: Sequence[Any]) -> Any:
@@ -271,7 +268,8 @@ class Compiled:
         if entry.changed:
             check_written(leaves, entry.changed, "jit")
         if entry.donating is not None and state.body is None and all(map(_is_bare, leaves)):
-            values = [give_away(x.value if isinstance(x, Tensor) else x) for x in leaves]
+            values = [x.value if isinstance(x, Tensor) else x for x in leaves]
+            flush()  # a trace may have them for inputs
             fixed = [x.value if isinstance(x, Tensor) else x for x in values_now(entry.fixed)]
             out = entry.donating(*fixed, *values)
         else:

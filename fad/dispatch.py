@@ -18,36 +18,37 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
-from fad.structures import Attempts
-from fad.tensor import Pending, Tensor, level_began, new_tensor, settled
+from fad.tensor import Tensor, level_began, new_tensor
 
 __all__ = [
     "Level",
     "Operation",
     "State",
     "active_levels",
-    "at_the_bottom",
-    "below",
     "bind",
     "bodies",
     "constants",
+    "flush",
     "followed",
+    "has_trace",
     "last_level_id",
-    "play_step",
-    "settle_levels",
     "state",
     "undisturbed",
 ]
 
 
 class Operation(Protocol):
-    """What `bind` can run: a Primitive, or a call of a Function."""
+    """What `bind` can run: a Primitive, a call of a Function, or a program.
+
+    ``expands``: it has no rules of its own; ``expand(args)`` binds what it consists of.
+    """
 
     name: str
+    expands: bool
 
     def execute(self, values: Sequence[Any]) -> Any:
         """Run on values that are no Tensors: one array, or a tuple of arrays."""
@@ -69,12 +70,9 @@ class State(threading.local):
     ``saved_refused``: why saved-value hooks may not be used now, or None.
     ``inference``: in inference mode, where Tensors made are inference Tensors: the floor outside of
     it; else None.
-    ``run``: the calls that wait, see `fad.runs`; None where nothing does.
-    ``tape_waits``, ``waits``: whether it pays that operations wait, on the eager tape and in transforms.
-    ``passes``: whether it pays to look for the structure of backward passes.
-    ``script``: what the eager tape writes down, see `fad.tape.scripts`.
-    ``bodies_wait``: whether the body of a Function runs now, whose operations may wait.
-    ``compiling``: whether backward passes and runs of calls whose structure repeats are compiled.
+    ``trace``: what the eager tape has deferred, a `fad.replay_protocol.Trace`; or None.
+    ``replaying``: whether what repeats is replayed.
+    ``exact``: a program is traced whose operations give the bits that they give alone.
     ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code follows].
     ``apart``: JAX traces the body of a Function now, apart from levels with an id up to this one.
     ``batching``: a level batches a program that was traced before; what it draws was looked at then.
@@ -86,18 +84,12 @@ class State(threading.local):
     saved_hooks: tuple[Any, ...] = ()
     saved_refused: str | None = None
     inference: int | None = None
-    run: Any = None
-    script: Any = None
-    bodies_wait: bool = False
-    compiling: bool = True
+    trace: Any = None
+    replaying: bool = True
+    exact: bool = False
     body: Any = None
     apart = -1
     batching: bool = False
-
-    def __init__(self) -> None:  # in each thread
-        self.tape_waits = Attempts(limit=4096, rest=256, grace=256)
-        self.waits = Attempts(limit=4096, rest=256, grace=256)
-        self.passes = Attempts(limit=32, rest=8, grace=4)
 
 
 state = State()
@@ -134,7 +126,7 @@ class Level:
         return f"{self.kind} level {self.id}" + ("" if self.alive else " (finished)")
 
     def __enter__(self) -> Self:
-        self._saved = (state.levels, state.blocked, state.floor, state.run)
+        self._saved = (state.levels, state.blocked, state.floor)
         state.levels = (*state.levels, self)
         if state.blocked != state.floor:  # recording is off here: it stays off inside
             state.blocked = self.id
@@ -142,9 +134,7 @@ class Level:
 
     def __exit__(self, *exc: object) -> None:
         self.alive = False
-        state.levels, state.blocked, state.floor, run = self._saved
-        if run is None or state.run is None:
-            state.run = run
+        state.levels, state.blocked, state.floor = self._saved
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` on arguments whose highest level is this one."""
@@ -154,8 +144,8 @@ class Level:
         """What a backward pass that is not itself recorded computes with, in place of ``x``."""
         raise NotImplementedError
 
-    def play(self) -> None:
-        """Do what has only been written down so far, see `fad.tape.scripts`."""
+    def flush(self) -> None:
+        """Record what its trace has deferred."""
 
     def lift(self, x: Any) -> Tensor:
         """``x`` as a Tensor of this level; a Tensor of a level inside of it stays what it is."""
@@ -167,13 +157,40 @@ class Level:
         """What a Tensor of this level stands for once the level has finished."""
         return t.value
 
-    def afterwards(self, op: Any, args: Sequence[Any], binder: Callable[..., Any]) -> Any:
+    def afterwards(self, op: Any, args: Sequence[Any]) -> Any:
         """`process`, once the level has finished."""
-        return binder(op, [outlived(a) for a in args])
+        return bind(op, [outlived(a) for a in args])
 
     def aval(self, t: Tensor) -> Any:
         """The shape and dtype a user sees, as JAX's abstract value."""
-        return t._value.aval
+        lazy = t._lazy
+        return t._value.aval if lazy is None else lazy.aval
+
+    # What a trace asks: a Tensor of this level as values one level down, and a level to compute with those.
+
+    def parts(self, t: Tensor) -> tuple[Any, ...]:
+        """What ``t``, a Tensor of this level, consists of one level down."""
+        return (t._value,)
+
+    def layout(self, t: Tensor) -> Hashable:
+        """What has to be known besides its parts to make ``t`` again."""
+        return None
+
+    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+        """A Tensor of this level."""
+        return new_tensor(parts[0], self)
+
+    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+        """The avals of the parts of a Tensor that users see as ``aval``."""
+        return (aval,)
+
+    def maker(self) -> Callable[[], Any]:
+        """What makes a new level that does the same; it does not refer to this one."""
+        raise NotImplementedError
+
+    def key(self) -> Hashable:
+        """What tells its kind of level: those with equal keys do the same."""
+        return self.kind
 
 
 def bind(op: Any, args: Sequence[Any]) -> Any:
@@ -187,17 +204,8 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
         An array or a tuple of arrays; Tensors of the highest level among ``args`` if it holds any.
     """
     top = None
-    waits = False
     for a in args:
         if isinstance(a, Tensor):
-            if type(a) is Pending:
-                waits = True
-                continue
-            blank = a._aux
-            if type(blank) is tuple:  # not recorded yet, see `fad.tape.scripts`
-                out = blank[1].follow(op, args)
-                if out is not None:
-                    return out
             meta = a.meta
             if meta is not None and meta.link is not None:
                 meta.link.enter(a)
@@ -205,43 +213,10 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
             if top is None or level.id > top.id:
                 top = level
     if top is None:
-        return at_the_bottom(op, args) if waits else op.execute(args)
+        return op.execute(args)
     if not top.alive:
-        return top.afterwards(op, args, bind)
+        return top.afterwards(op, args)
     return top.process(op, args)
-
-
-def below(op: Any, args: Sequence[Any]) -> Any:
-    """`bind`, for a level that runs ``op`` on the values of its Tensors: at the bottom it may wait."""
-    top = None
-    for a in args:
-        if isinstance(a, Tensor):
-            if type(a) is Pending:
-                continue
-            blank = a._aux
-            if type(blank) is tuple:
-                out = blank[1].follow(op, args)
-                if out is not None:
-                    return out
-            meta = a.meta
-            if meta is not None and meta.link is not None:
-                meta.link.enter(a)
-            level = a._level
-            if top is None or level.id > top.id:
-                top = level
-    if top is None:
-        return at_the_bottom(op, args)
-    if not top.alive:
-        return top.afterwards(op, args, below)
-    return top.process(op, args)
-
-
-def at_the_bottom(op: Any, args: Sequence[Any]) -> Any:
-    """Run ``op``, or let it wait, on arrays and values that wait."""
-    run = state.run
-    if run is not None:
-        return run.call(op, args)
-    return op.execute([settled(a) for a in args])
 
 
 def outlived(x: Any) -> Any:
@@ -333,18 +308,20 @@ def undisturbed(*kept: str) -> Iterator[None]:
                 setattr(state, name, mode)
 
 
-def settle_levels() -> None:
-    """Do what has only been written down so far by this thread, on the tape and in transforms."""
-    for level in state.levels:
-        level.play()
-    play_step()
+def flush() -> None:
+    """Record what traces of this thread have deferred, on the tape and in transforms."""
+    modes = state.__dict__.get  # a name that is not there has its default
+    for level in modes("levels", ()):
+        level.flush()
+    trace = modes("trace")
+    if trace is not None:
+        trace.materialize()
 
 
-def play_step() -> None:
-    """Do what this thread has only written down so far of a step of the tape."""
-    script = state.script
-    if script is not None:
-        script.play()
+def has_trace() -> bool:
+    """Whether this thread may have deferred operations, on the tape or in transforms."""
+    modes = state.__dict__.get
+    return bool(modes("levels")) or modes("trace") is not None
 
 
 def active_levels() -> tuple[Level, ...]:

@@ -25,7 +25,7 @@ from fad.errors import LevelError
 from fad.jaxapi import Literal, ad, batching, inner_jaxprs, mlir, new_primitive, scan_operands
 from fad.levels import BatchLevel, batch_levels, lanes_of
 from fad.primitive import Primitive
-from fad.tensor import Pending, Tensor, new_tensor
+from fad.tensor import Tensor, new_tensor
 
 __all__ = [
     "CALLS",
@@ -131,11 +131,11 @@ def drawing_levels() -> list[BatchLevel]:
 def differs(x: Any, level: Level) -> bool | None:
     """Whether a value differs between the lanes of a vmap; None for one of a body staged inside of it."""
     staged = False
-    while isinstance(x, Tensor) and type(x) is not Pending:
+    while isinstance(x, Tensor):
         if x.level is level:
             return x.aux is not None
         staged = staged or (x.level.kind == "staged" and x.level.id > level.id)
-        x = x.inner
+        x = x.value
     return None if staged and isinstance(x, jax.core.Tracer) else False
 
 

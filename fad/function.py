@@ -18,7 +18,7 @@ from fad.errors import RuleError
 from fad.inplace import become
 from fad.jax_rules import JaxRules
 from fad.templates import ARRAYS, Template
-from fad.tensor import Tensor, settled
+from fad.tensor import Tensor
 from fad.user_rules import UserRules
 from fad.views.making import attach_chain
 
@@ -110,7 +110,7 @@ class Function:
         arrays, template = Template.split(bound, leaves)
         operands = [jnp.asarray(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, template, keywords))
-        outs = list(map(settled, bind(op, operands)))
+        outs = list(bind(op, operands))
         return _result(cls.__name__, op, outs, arrays)
 
 

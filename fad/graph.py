@@ -15,7 +15,7 @@ import jax
 from fad.dispatch import outlived
 from fad.errors import GradientError, describe
 from fad.handles import RemovableHandle, refuse_in_traced_code
-from fad.tensor import Pending, Tensor, bottom, meta_of, new_tensor
+from fad.tensor import Tensor, bottom, meta_of, new_tensor
 
 __all__ = [
     "AccumulateGrad",
@@ -556,9 +556,9 @@ def current_edge(t: Tensor) -> tuple[Node, int]:
 
 def alias(x: Any) -> Any:
     """Another handle for the same value and the same place in the graph, to be changed in place."""
-    if not isinstance(x, Tensor) or type(x) is Pending:
+    if not isinstance(x, Tensor):
         return x
-    t = new_tensor(x.inner, x.level, x.aux)
+    t = new_tensor(x.value, x.level, x.aux)
     if x.requires_grad:
         t._requires_grad = True
         t.node, t.output_nr = gradient_edge(x)

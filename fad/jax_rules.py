@@ -41,7 +41,6 @@ class JaxRules(UserRules):
     __slots__ = ()
 
     kept_types: ClassVar[tuple[type, ...]] = (jax.Array,)
-    waits: ClassVar[bool] = False
 
     def wrap(self, x: Any) -> Any:
         return x

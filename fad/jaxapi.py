@@ -24,7 +24,10 @@ from jax._src.array import ArrayImpl as array_type
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.interpreters import ad, batching, mlir
+
+from fad.keys import exact
 
 __all__ = [
     "MINIMUM_JAX",
@@ -114,8 +117,13 @@ def _options_of_small_programs() -> dict[str, Any]:
     """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
 
     Where XLA schedules for concurrency, handing parts to other threads takes longer than computing them.
+    `barrier` keeps its operations apart.
     """
-    options: dict[str, Any] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+    options: dict[str, Any] = {
+        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+        # It would take the barriers between operations away, before XLA fuses them.
+        "xla_disable_hlo_passes": "cse_barrier_expander",
+    }
     if jax.default_backend() != "cpu":
         return {}
     try:
@@ -128,6 +136,62 @@ def _options_of_small_programs() -> dict[str, Any]:
 def jit_of_small(f: Callable[..., Any]) -> Any:
     """``jax.jit`` for a program of small arrays, which only runs at the top level."""
     return jax.jit(f, compiler_options=_options_of_small_programs())
+
+
+def barrier(values: Sequence[Any]) -> list[Any]:
+    """The same values, for an operation that XLA is to compile as it would alone.
+
+    It is compiled without what comes before and after it, on operands that lie in memory row by row.
+    """
+    plain = [
+        isinstance(v, jax.Array) and not jax.dtypes.issubdtype(v.dtype, jax.dtypes.extended)
+        for v in values
+    ]
+    rows = [
+        with_layout_constraint(v, Layout(tuple(range(v.ndim)))) if v.ndim > 1 else v
+        for v, p in zip(values, plain)
+        if p
+    ]
+    kept = iter(jax.lax.optimization_barrier(rows))
+    return [next(kept) if p else v for v, p in zip(values, plain)]
+
+
+def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:
+    """``f``, which returns a tuple, compiled for small arrays so that its operations, between which there are
+    barriers, give the bits that they give alone.
+
+    XLA would drop results that nothing reads, and fuse what is left of their operation in another way. So one
+    element of each of these is a result too.
+    """
+    closed = jax.make_jaxpr(f)(*avals)
+    unread = _unread(closed.jaxpr)
+    run = jaxpr_as_fun(closed)
+    if not unread:
+        return jit_of_small(lambda *values: tuple(run(*values)))
+    count = len(closed.jaxpr.outvars)
+    whole = closed.replace(jaxpr=closed.jaxpr.replace(outvars=[*closed.jaxpr.outvars, *unread]))
+    run = jaxpr_as_fun(whole)
+
+    def keeping(*values: Any) -> tuple[Any, ...]:
+        outs = run(*values)
+        read = [jax.numpy.ravel(x)[:1].real.astype(np.float32) for x in outs[count:]]
+        return (*outs[:count], jax.numpy.concatenate(read))
+
+    compiled = jit_of_small(keeping)
+    return lambda *values: compiled(*values)[:count]
+
+
+def _unread(jaxpr: Any) -> list[Any]:
+    """Results of barriers that nothing reads, where something reads others of the same barrier."""
+    live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
+    found = []
+    for eqn in reversed(jaxpr.eqns):
+        if live.isdisjoint(eqn.outvars):
+            continue
+        live.update([v for v in eqn.invars if not isinstance(v, Literal)])
+        if eqn.primitive.name == "optimization_barrier":
+            found += [v for v in eqn.outvars if v not in live and v.aval.size]
+    return found
 
 
 def asks_host(jaxpr: Any) -> bool:
@@ -235,6 +299,11 @@ def checks_numbers() -> bool:
 def x64_enabled() -> bool:
     """Whether 64-bit types are on, in this thread, now."""
     return bool(_config.enable_x64.value)
+
+
+def global_settings() -> dict[str, Any]:
+    """JAX's settings outside of all blocks, by name."""
+    return dict(jax.config.values)
 
 
 def varying_axes(aval: Any) -> frozenset[Any]:
@@ -393,10 +462,9 @@ def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
         if isinstance(p, (tuple, list)):
             return (type(p), tuple([param(x) for x in p]))
         try:
-            hash(p)
+            return exact(p)
         except TypeError:
             return (type(p), id(p))
-        return (type(p), p)
 
     key: list[Any] = []
     for v in (*jaxpr.constvars, *jaxpr.invars):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from fad.dispatch import below, bind, map_tensors, outlived, state
+from fad.dispatch import bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import mapped_aval
 from fad.primitive import Primitive
@@ -47,7 +47,7 @@ class JvpLevel(RecordingLevel):
                 primals.append(a)
                 tangents.append(None)
         if not moving:
-            return map_tensors(lambda o: new_tensor(o, self), below(op, primals))
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         out, out_t = op.jvp(primals, tangents)
         if type(out) is tuple:
             return tuple([new_tensor(o, self, t) for o, t in zip(out, out_t, strict=True)])
@@ -55,8 +55,23 @@ class JvpLevel(RecordingLevel):
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.inner, self, x.aux)
+            return new_tensor(x.value, self, x.aux)
         return x
+
+    def parts(self, t: Tensor) -> tuple[Any, ...]:
+        return (t._value,) if t._aux is None else (t._value, t._aux)
+
+    def layout(self, t: Tensor) -> Hashable:
+        return t._aux is not None
+
+    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+        return new_tensor(parts[0], self, parts[1] if layout else None)
+
+    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+        return (aval, aval) if layout else (aval,)
+
+    def maker(self) -> Callable[[], Any]:
+        return JvpLevel
 
     def dual(self, primal: Any, tangent: Any) -> Tensor:
         """A Tensor of this level."""
@@ -66,7 +81,7 @@ class JvpLevel(RecordingLevel):
         """Primal and tangent of ``x`` at this level; the tangent is None where it is zero."""
         x = outlived(x)
         if isinstance(x, Tensor) and x.level is self:
-            return x.inner, x.aux
+            return x.value, x.aux
         return x, None
 
 
@@ -107,7 +122,7 @@ class BatchLevel(RecordingLevel):
                 values.append(a)
                 dims.append(None)
         if not batched:
-            return map_tensors(lambda o: new_tensor(o, self), below(op, values))
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
         if type(op) is Primitive and op.primals and dims[: op.primals] == [None] * op.primals:
             outs, shared = op.batch_tangents(values, tuple(dims), self)
             return tuple(
@@ -118,10 +133,30 @@ class BatchLevel(RecordingLevel):
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.inner, self, x.aux)
+            return new_tensor(x.value, self, x.aux)
         return x
 
+    def layout(self, t: Tensor) -> Hashable:
+        return t._aux
+
+    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+        return new_tensor(parts[0], self, layout)
+
+    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+        return (aval,) if layout is None else (_with_dim(aval, layout, self.batch_size),)
+
+    def maker(self) -> Callable[[], Any]:
+        return functools.partial(
+            BatchLevel, self.batch_size, self.axis_name, self.randomness, self.first
+        )
+
+    def key(self) -> Hashable:
+        return self.kind, self.batch_size, self.axis_name, self.randomness, self.first
+
     def aval(self, t: Tensor) -> Any:
+        lazy = t._lazy
+        if lazy is not None:
+            return lazy.aval
         aval = t._value.aval
         return aval if t._aux is None else _without_dim(aval, t.aux)
 
@@ -136,7 +171,7 @@ class BatchLevel(RecordingLevel):
     def unwrap(self, x: Any, out_dim: int | None, who: str = "vmap") -> Any:
         """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
         x = outlived(x)
-        value, dim = (x.inner, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
+        value, dim = (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
         if out_dim is None:
             if dim is not None:
                 raise StructureError(
@@ -152,6 +187,11 @@ class BatchLevel(RecordingLevel):
 @functools.lru_cache(maxsize=4096)
 def _without_dim(aval: Any, dim: int) -> Any:
     return mapped_aval(aval.shape[dim], dim, aval)
+
+
+@functools.lru_cache(maxsize=4096)
+def _with_dim(aval: Any, dim: int, size: int) -> Any:
+    return aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -171,12 +211,12 @@ def _broadcast(size: int, dim: int) -> Primitive:
 
 def move_axis(x: Any, source: int, target: int) -> Any:
     """``x`` with dimension ``source`` moved to ``target``."""
-    return x if source == target else below(_move_axis(source, target), (x,))
+    return x if source == target else bind(_move_axis(source, target), (x,))
 
 
 def broadcast(x: Any, size: int, dim: int) -> Any:
     """``x`` repeated ``size`` times along a new dimension at ``dim``."""
-    return below(_broadcast(size, dim), (x,))
+    return bind(_broadcast(size, dim), (x,))
 
 
 def batch_levels() -> list[BatchLevel]:

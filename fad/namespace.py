@@ -12,9 +12,6 @@ types of its arguments and on its keywords. That pair is looked up in ``routes``
 either the Primitive itself (all arguments are leaves), or a `Route` that picks leaves and static
 values by position and finds the Primitive in one more lookup.
 
-Inside of scripts (see `fad.tape.scripts`) not even that: if the Primitive that came next the last time is the
-``plain`` one of this function, and the arguments are those that it had, then the call leads to it.
-
 A call without any array (``zeros((3,))``) is the twin's own business and goes straight to it.
 
 A function whose result's shape depends on data cannot be compiled. JAX says so when it is traced;
@@ -400,8 +397,6 @@ class Op:
             return
         if route.plain:
             if all(k is LEAF for k in keys):
-                if self.binder is bind and len(kinds) == len(values):  # by position alone
-                    primitive.plain = self.function
                 _remember(self.routes, kinds, primitive, ROUTES)
             return
         if self.routes.get(kinds) is not route:
@@ -442,19 +437,6 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
     routes, call = op.routes, op.call
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            for a in args:
-                blank = a._aux if type(a) is Tensor else None
-                if type(blank) is tuple:  # see `fad.tape.scripts`
-                    script = blank[1]
-                    step = script.state.likely
-                    if step is not None and step.op.plain is function:
-                        try:
-                            out = script.follow(step.op, args)
-                        except _RECOVERABLE:
-                            return call(args, kwargs, binder)
-                        if out is not None:
-                            return out
         values: Any = args
         if kwargs:
             if kwargs.get("out") is not None:

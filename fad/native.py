@@ -31,7 +31,6 @@ from fad.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_ax
 from fad.primitive import conjugate
 from fad.rules import Rules
 from fad.templates import Template, flat_template
-from fad.tensor import settled
 
 __all__ = ["call", "is_traced"]
 
@@ -77,7 +76,7 @@ def _primitive_for(rules: Rules) -> Any:
 def _run(*values: Any, rules: Rules) -> list[Any]:
     with apart():
         outs, _ = rules.forward(values)
-    outs = [jnp.asarray(settled(o)) for o in checked_arrays(rules, outs)]
+    outs = [jnp.asarray(o) for o in checked_arrays(rules, outs)]
     if is_traced(outs) and not is_traced(values):
         raise closure_error(rules, None, is_tracer)
     return outs
@@ -96,7 +95,7 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
     def body(*values: Any) -> list[Any]:
         outs, found = rules.forward(values)
         template[:] = [found]
-        return [jnp.asarray(settled(o)) for o in checked_arrays(rules, outs)]
+        return [jnp.asarray(o) for o in checked_arrays(rules, outs)]
 
     with apart():
         closed = jax.make_jaxpr(body)(*avals)
@@ -146,7 +145,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
         elif g is None:
             result.append(ad.Zero(v.aval))
         else:
-            result.append(conjugate(jnp.asarray(settled(checked_arrays(rules, [g])[0]))))
+            result.append(conjugate(jnp.asarray(checked_arrays(rules, [g])[0])))
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,16 +14,26 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
-from fad.dispatch import batching, below
+from fad.dispatch import batching, bind, state
 from fad.jaxapi import array_type, is_inexact, shaped_array
 from fad.residuals import Reach, Residuals, on_active, reach_of_jaxpr, reach_of_jvp, residuals_of
 
-__all__ = ["Primitive", "VjpPlan", "conjugate"]
+__all__ = ["Primitive", "VjpPlan", "conjugate", "forget_shapes"]
 
 
 def conjugate(x: Any) -> Any:
     """Complex conjugate; real values pass untouched."""
     return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
+
+
+_all: weakref.WeakSet[Primitive] = weakref.WeakSet()
+
+
+def forget_shapes() -> None:
+    """Let all Primitives forget what they know for the shapes and dtypes that they have met."""
+    for primitive in list(_all):
+        primitive._plans.clear()
+        primitive._written.clear()
 
 
 class Primitive:
@@ -35,21 +46,16 @@ class Primitive:
         jit: False for a function that needs concrete values, whose output shape depends on data.
         collective: it names a vmap axis, so that it cannot be traced outside of that vmap.
         planner: makes its `VjpPlan`, where the derived one is not the best.
-        lazy: it is pure and cheap to trace, so that calls on small arrays may wait, see `fad.runs`.
-        hot: its structure has come back often enough to be worth compiling.
-        small: it is of many operations on small arrays, see `jaxapi.jit_of_small`.
+        lazy: it is pure and cheap to trace, so that a trace may defer it.
         positions: some of its arguments are positions in an array. Where they are numbers, code that
             is traced has them as constants; run eagerly, they are arguments of what is compiled.
 
-    ``plain`` is the function of `fad.namespace` that leads to it where arrays and numbers alone are given, by
-    position.
     ``reach`` says which outputs have a derivative in the masked inputs; None is all that are floating
     or complex. See NOTE [what a derived vjp saves].
     """
 
     __slots__ = (
         "__weakref__",
-        "_alone",
         "_batched",
         "_full_vjps",
         "_jvps",
@@ -62,19 +68,17 @@ class Primitive:
         "collective",
         "flat",
         "fn",
-        "hot",
         "jit",
         "lazy",
         "name",
-        "plain",
         "planner",
         "positions",
         "primals",
         "reach",
-        "shapes",
-        "small",
         "splits",
     )
+
+    expands = False
 
     def __init__(
         self,
@@ -86,17 +90,10 @@ class Primitive:
         planner: Callable[..., VjpPlan] | None = None,
         positions: bool = False,
         lazy: bool = False,
-        hot: bool = False,
-        small: bool = False,
     ) -> None:
         self.name = name
         self.fn = fn
         self.lazy = lazy and jit
-        self.plain: Any = None
-        self.hot = hot
-        self.small = small
-        # The avals of its outputs for those of its arguments; False where it must not wait.
-        self.shapes: dict[Any, Any] = {}
         self.planner = planner
         self.positions = positions
         self.jit = jit
@@ -112,7 +109,6 @@ class Primitive:
         self._full_vjps: dict[Any, Primitive] = {}
         self._plans: dict[Any, VjpPlan] = {}
         self._written: dict[Any, Any] = {}
-        self._alone: Any = None  # compiled for calls from outside of all traces, if it is small
 
         def flat(*values: Any) -> Any:
             leaves, structure = trees.flatten(fn(*values))
@@ -121,6 +117,7 @@ class Primitive:
             self._structures[len(leaves)] = structure
             return tuple([x if isinstance(x, jax.Array) else jnp.asarray(x) for x in leaves])
 
+        _all.add(self)
         flat.__name__ = flat.__qualname__ = name
         self.flat = flat
         self.call = jax.jit(flat, inline=True) if jit else flat
@@ -135,13 +132,25 @@ class Primitive:
         for v in values:
             if type(v) is not array_type:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
-                    return self._write(values)
+                    return self._write_apart(values) if state.exact else self._write(values)
                 return self.call(*with_constants(values))
-        if self.small and jaxapi.at_top_level():
-            if self._alone is None:
-                self._alone = jaxapi.jit_of_small(self.flat)
-            return self._alone(*values)
+        if (
+            state.exact
+        ):  # what is traced has none but tracers: a finalizer computes in the middle of it
+            with jax.ensure_compile_time_eval():
+                return self.call(*values)
         return self.call(*values)
+
+    def _write_apart(self, values: Sequence[Any]) -> Any:
+        """`_write`, so that what XLA makes of it is what it makes of the operation alone.
+
+        There, two arguments are two arrays, even if they are the same one; none of them is known to be the
+        result of anything; and all results are computed, also those that nothing reads.
+        """
+        with jax.ensure_compile_time_eval():
+            values = with_constants(values)
+        out = self._write(jaxapi.barrier(values))
+        return tuple(jaxapi.barrier(out)) if type(out) is tuple else out
 
     def _write(self, values: Sequence[Any]) -> Any:
         """Run on tracers: write the equations that these avals lead to into the program being traced.
@@ -182,7 +191,7 @@ class Primitive:
 
     def weight(self) -> dict[str, Any]:
         """What is known of how costly it is."""
-        return {"lazy": self.lazy, "hot": self.hot, "small": self.small}
+        return {"lazy": self.lazy}
 
     # Forward mode
 
@@ -192,7 +201,7 @@ class Primitive:
         derived = self._jvps.get(mask)
         if derived is None:
             derived = self._jvps[mask] = self._derive_jvp(mask, outputs=True)
-        out = below(derived, [*primals, *[t for t in tangents if t is not None]])
+        out = bind(derived, [*primals, *[t for t in tangents if t is not None]])
         count = derived.splits[len(out)]
         if count < 0:
             return out[0], (out[1] if len(out) == 2 else None)
@@ -252,7 +261,7 @@ class Primitive:
         derived = self._batched.get(key)
         if derived is None:
             derived = self._batched[key] = self._derive_batched(*key)
-        return below(derived, values)
+        return bind(derived, values)
 
     def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
         mapped = jax.vmap(self.flat, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name)
@@ -272,7 +281,7 @@ class Primitive:
         derived = self._batched.get(key)
         if derived is None:
             derived = self._batched[key] = self._derive_batched_tangents(*key)
-        out = below(derived, values)
+        out = bind(derived, values)
         return out, derived.splits[len(out)]
 
     def _derive_batched_tangents(
@@ -412,7 +421,6 @@ class VjpPlan:
     ``from_inputs``: the vjp starts from all inputs.
     ``routed``: the masked inputs whose gradients go on from here.
     ``simple``: one output, which is differentiable, and no extras.
-    ``starts``: steps of the eager tape that come back begin with it, see `fad.tape.scripts`.
     """
 
     __slots__ = (
@@ -431,7 +439,6 @@ class VjpPlan:
         "routed",
         "simple",
         "single",
-        "starts",
     )
 
     differentiable: tuple[bool, ...] | None
@@ -452,7 +459,6 @@ class VjpPlan:
         self.mask = mask
         self.routed = mask
         self.simple = False
-        self.starts = False
         self.forward: Primitive = primitive
         self.extras = 0
         self.kept_inputs: tuple[int, ...] = tuple(range(count))

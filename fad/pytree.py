@@ -16,10 +16,9 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import bodies, followed, outlived, state
+from fad.dispatch import bodies, flush, followed, outlived, state
 from fad.graph import accumulator_of
 from fad.jaxapi import array_type
-from fad.runs import give_away
 from fad.tape.record import ROOT
 from fad.tensor import Tensor, new_tensor
 
@@ -51,6 +50,7 @@ class TrackedTensor(Tensor):
     _value = _of_origin("_value")
     _level = _of_origin("_level")
     _aux = _of_origin("_aux")
+    _lazy = _of_origin("_lazy")
     _requires_grad = _of_origin("_requires_grad")
     _output_nr = _of_origin("_output_nr")
     _node = _of_origin("_node", _node_of)
@@ -61,10 +61,13 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     if t.meta is None and not t._requires_grad and t._level is ROOT and not bodies.traced:
         value = t._value
         if type(value) is array_type:  # most of them
-            return (give_away(value),), None
+            flush()  # whoever takes it may donate it
+            return (value,), None
     bare = not t.requires_grad or ROOT.id <= state.blocked
     if t.level is ROOT and bare and not followed(t):
-        return (give_away(t.value),), None
+        value = t.value
+        flush()
+        return (value,), None
     if not t.level.alive:
         return _flatten_tensor(outlived(t))
     leaf: Any = object.__new__(TrackedTensor)

@@ -19,7 +19,7 @@ from fad.levels import broadcast, move_axis
 from fad.primitive import Primitive
 from fad.tape.record import ROOT
 from fad.templates import HOLE, SCALARS, Template
-from fad.tensor import Pending, Tensor
+from fad.tensor import Tensor
 
 __all__ = ["batched_outputs", "check_value", "gradients", "lowered"]
 
@@ -103,7 +103,7 @@ def check_value(what: str, x: Any, aval: Any) -> Any:
         return None
     if type(x) is Tensor and x._level is ROOT and x.meta is None and not x._requires_grad:
         value = x._value
-        if type(value) is array_type or type(value) is Pending:
+        if type(value) is array_type:
             found = value.aval
             same = found.shape == aval.shape and found.dtype == aval.dtype
             if same and not varying_axes(aval):
@@ -147,5 +147,5 @@ def _cast(dtype: Any, take_real: bool) -> Primitive:
 def lowered(x: Any) -> Any:
     """A Tensor without a level or a history as its array."""
     if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad:
-        return x.inner
+        return x.value
     return x

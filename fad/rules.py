@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from fad.context import VmapInfo
 from fad.jaxapi import is_inexact, zeros
@@ -86,9 +86,6 @@ class Rules:
     """
 
     name: str
-    waits: ClassVar[bool] = (
-        False  # its bodies compute with Tensors, whose values may wait (see `fad.runs`)
-    )
 
     @property
     def is_traceable(self) -> bool:

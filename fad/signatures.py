@@ -15,6 +15,7 @@ import numpy as np
 from fad import trees
 from fad.dispatch import outlived
 from fad.errors import StructureError, describe
+from fad.keys import exact
 from fad.tensor import Tensor
 
 __all__ = ["Arguments", "Cache", "Fixed", "is_dynamic"]
@@ -122,7 +123,7 @@ class Arguments:
         leaves, structure = trees.flatten(self.mark(args, kwargs))
         dynamic = [isinstance(x, _ARRAYS) for x in leaves]
         rest = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
-        key = (structure, tuple(dynamic), tuple([self._hashable(x) for x in rest]))
+        key = (structure, tuple(dynamic), tuple([self._key(x) for x in rest]))
 
         def join(arrays: Sequence[Any]) -> tuple[Any, Any]:
             it = iter(arrays)
@@ -141,11 +142,11 @@ class Arguments:
         static: list[Any] = []
         for n in self.nums:
             if n < len(given):
-                static.append((n, *self._hashable(given[n])))
+                static.append((n, Fixed(given[n], self._key(given[n]))))
                 given[n] = None
         for name in self.names:
             if name in named:
-                static.append((name, *self._hashable(named.pop(name))))
+                static.append((name, Fixed(named[name], self._key(named.pop(name)))))
         return tuple(static), given, named
 
     def whole(
@@ -153,11 +154,11 @@ class Arguments:
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments that `part` has taken apart."""
         given, named = list(args), dict(kwargs)
-        for place, _, value in static:
+        for place, fixed in static:
             if isinstance(place, int):
-                given[place] = value
+                given[place] = fixed.value
             else:
-                named[place] = value
+                named[place] = fixed.value
         return given, named
 
     def mark(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -177,25 +178,31 @@ class Arguments:
             flags += [donated for x in trees.flatten(tree)[0] if isinstance(x, _ARRAYS)]
         return [k for k, donated in enumerate(flags) if donated]
 
-    def _hashable(self, x: Any) -> Any:
+    def _key(self, x: Any) -> Any:
         value = x.value if isinstance(x, Fixed) else x
         try:
-            hash(value)
+            return exact(value)
         except TypeError:
             raise TypeError(
                 f"{self.who}: a static argument must be hashable, got {describe(value)}. Pass it as "
                 "arrays, as a tuple, or as an object with __hash__ and __eq__."
             ) from None
-        return (type(value), value)
 
 
 class Fixed:
-    """Keeps a static argument from being taken for a pytree."""
+    """Keeps a static argument from being taken for a pytree; equal to another of the same ``key``."""
 
-    __slots__ = ("value",)
+    __slots__ = ("key", "value")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, key: Any = None) -> None:
         self.value = value
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and bool(self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 def _resolve(

@@ -61,10 +61,9 @@ class StagedLevel(RecordingLevel):
     ``stand_ins`` are in the body what ``captures`` are outside. ``draws``: it draws random numbers.
     """
 
-    __slots__ = ("captures", "draws", "operands", "outer", "stand_ins", "trace")
+    __slots__ = ("captures", "draws", "jax_trace", "operands", "outer", "stand_ins")
 
     kind = "staged"
-    waits = False
 
     def __init__(self, operands: Sequence[Any], outer: Any) -> None:
         super().__init__()
@@ -73,10 +72,10 @@ class StagedLevel(RecordingLevel):
         self.captures = Captures()
         self.stand_ins: list[Any] = []
         self.draws = False
-        self.trace: Any = None
+        self.jax_trace: Any = None
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        with jaxapi.set_current_trace(self.trace):
+        with jaxapi.set_current_trace(self.jax_trace):
             out = op.execute([self.lower(a) for a in args])
         return map_tensors(lambda o: new_tensor(o, self), out)
 
@@ -236,14 +235,14 @@ def in_body(level: StagedLevel, f: Callable[..., Any]) -> Callable[..., Any]:
         inside, inside_kwargs = trees.map_leaves(
             lambda x: new_tensor(x, level) if isinstance(x, jax.Array) else x, (args, kwargs)
         )
-        before = level.trace
-        with jaxapi.outside_trace(level.outer) as level.trace:
+        before = level.jax_trace
+        with jaxapi.outside_trace(level.outer) as level.jax_trace:
             try:
                 out = f(*inside, **inside_kwargs)
-                with jaxapi.set_current_trace(level.trace):
+                with jaxapi.set_current_trace(level.jax_trace):
                     return trees.map_leaves(level.lower, out)
             finally:
-                level.trace = before
+                level.jax_trace = before
 
     body.__name__ = getattr(f, "__name__", "body")
     return body

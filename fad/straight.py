@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fad import runs
 from fad.calls import FunctionNode, FunctionOp, check_unchanged
 from fad.closures import checked_arrays
 from fad.context import Context, Notes
@@ -24,7 +23,7 @@ from fad.rules import Saved
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.record import ROOT
 from fad.templates import SINGLE, flat_template
-from fad.tensor import Pending, Tensor, new_tensor
+from fad.tensor import Tensor, new_tensor
 from fad.user_rules import HOST_ERRORS, UserRules
 
 __all__ = ["call"]
@@ -38,7 +37,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
         None if this is not such a call, and nothing has been done.
     """
     modes = state.__dict__.get  # a name that is not there has its default
-    if modes("levels") or modes("script") is not None or modes("blocked", -1) >= 0:
+    if modes("levels") or modes("trace") is not None or modes("blocked", -1) >= 0:
         return None
     if modes("saved_hooks") or bodies.traced or anomaly.watch or anomaly.on:
         return None
@@ -58,7 +57,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
         else:
             mask.append(False)
             versions.append(0)
-        if type(a) is not array_type and type(a) is not Pending:
+        if type(a) is not array_type:
             return None
         values.append(a)
         avals.append(a.aval)
@@ -71,30 +70,25 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     if rules is None:
         rules = signature.straight = UserRules(cls, flat_template(len(args)))
     ctx = Context(tuple(mask))
-    runs.begin()
-    before, state.bodies_wait = state.bodies_wait, state.run is not None
     try:
+        out = cls.forward(ctx, *handles) if signature.combined else cls.forward(*handles)
+    except HOST_ERRORS as error:
+        raise rules.host_error("forward", error, handles) from error
+    if not _is_simple(out, handles, values):
+        outs, template, saved = rules.collect(ctx, values, handles, list(values), out)
+        check_unchanged(rules, args, versions)
+        return _general(rules, args, mask, values, outs, template, saved)
+    if signature.has_setup:
         try:
-            out = cls.forward(ctx, *handles) if signature.combined else cls.forward(*handles)
+            cls.setup_context(ctx, tuple(handles), out)
         except HOST_ERRORS as error:
-            raise rules.host_error("forward", error, handles) from error
-        if not _is_simple(out, handles, values):
-            outs, template, saved = rules.collect(ctx, values, handles, list(values), out)
-            check_unchanged(rules, args, versions)
-            return _general(rules, args, mask, values, outs, template, saved)
-        if signature.has_setup:
-            try:
-                cls.setup_context(ctx, tuple(handles), out)
-            except HOST_ERRORS as error:
-                raise rules.host_error("setup_context", error, handles) from error
-        places = _places(ctx, handles, values, out)
-        if places is None:
-            kept = dict(enumerate(handles))
-            saved = rules.save(ctx, handles, kept, ([out],), values, [out], SINGLE)
-            check_unchanged(rules, args, versions)
-            return _general(rules, args, mask, values, [out], saved.template, saved)
-    finally:
-        state.bodies_wait = before
+            raise rules.host_error("setup_context", error, handles) from error
+    places = _places(ctx, handles, values, out)
+    if places is None:
+        kept = dict(enumerate(handles))
+        saved = rules.save(ctx, handles, kept, ([out],), values, [out], SINGLE)
+        check_unchanged(rules, args, versions)
+        return _general(rules, args, mask, values, [out], saved.template, saved)
     check_unchanged(rules, args, versions)
 
     result = out._value
@@ -124,7 +118,7 @@ def _is_simple(out: Any, handles: Sequence[Any], values: Sequence[Any]) -> bool:
     if type(out) is not Tensor or out.meta is not None or out._level is not ROOT:
         return False
     value = out._value
-    if out._requires_grad or (type(value) is not array_type and type(value) is not Pending):
+    if out._requires_grad or type(value) is not array_type:
         return False
     for h, v in zip(handles, values):
         if h is out or h.meta is not None or h._value is not v:

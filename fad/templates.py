@@ -11,6 +11,7 @@ import numpy as np
 
 from fad import trees
 from fad.errors import RuleError, describe
+from fad.keys import exact
 from fad.tensor import Tensor
 
 __all__ = ["HOLE", "SCALARS", "SINGLE", "Template", "flat_template", "is_array"]
@@ -37,7 +38,7 @@ HOLE = _Hole()
 
 
 class _Static:
-    """A static leaf. Equal to another of the same type and value; by identity if that raises."""
+    """A static leaf. Equal to another of the same key (see `exact`); by identity if it has none."""
 
     __slots__ = ("value",)
 
@@ -46,7 +47,7 @@ class _Static:
 
     def __hash__(self) -> int:
         try:
-            return hash((type(self.value), self.value))
+            return hash(exact(self.value))
         except TypeError:
             return id(self.value)
 
@@ -56,7 +57,7 @@ class _Static:
         if self.value is other.value:
             return True
         try:
-            return bool(self.value == other.value) and hash(self) == hash(other)
+            return bool(exact(self.value) == exact(other.value))
         except Exception:  # `==` is the leaf's own code, which may raise anything: not equal, then
             return False
 

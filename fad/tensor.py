@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from fad.graph import Node
 
 __all__ = [
+    "Lazy",
     "Meta",
-    "Pending",
     "Storage",
     "Tensor",
-    "blank_tensor",
     "bottom",
+    "lazy_tensor",
     "new_tensor",
-    "settled",
     "version_of",
 ]
 
@@ -91,6 +90,7 @@ class Tensor(metaclass=_TensorType):
     __slots__ = (
         "__weakref__",
         "_aux",
+        "_lazy",
         "_level",
         "_node",
         "_output_nr",
@@ -103,6 +103,7 @@ class Tensor(metaclass=_TensorType):
     _value: Any
     _level: Level
     _aux: Any
+    _lazy: Any  # a `Lazy` while `_value`, `_aux` or `_node` may be empty
     _requires_grad: bool
     _node: Node | None
     _output_nr: int
@@ -235,11 +236,9 @@ class Tensor(metaclass=_TensorType):
         )
 
     def __getattr__(self, name: str) -> Any:
-        """A slot that is empty: the Tensor is only written down so far, see `fad.tape.scripts`."""
-        if name in ("_value", "_node"):
-            blank = self._aux
-            if type(blank) is tuple:
-                blank[1].fill()
+        """An empty slot of a lazy Tensor: its trace is materialized, see `fad.replay_protocol`."""
+        if name in ("_value", "_aux", "_node") and self._lazy is not None:
+            self._lazy.trace.materialize()
         return object.__getattribute__(self, name)
 
     @property
@@ -248,20 +247,11 @@ class Tensor(metaclass=_TensorType):
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
-        value = self._value
-        return value.value if type(value) is Pending else value
+        return self._value
 
     @value.setter
     def value(self, value: Any) -> None:
         self._value = value
-
-    @property
-    def inner(self) -> Any:
-        """The value one level down, which may be one that waits."""
-        meta = self.meta
-        if meta is not None and meta.link is not None:
-            meta.link.sync(self)
-        return self._value
 
     @property
     def level(self) -> Level:
@@ -281,8 +271,7 @@ class Tensor(metaclass=_TensorType):
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
-        aux = self._aux
-        return None if type(aux) is tuple else aux
+        return self._aux
 
     @aux.setter
     def aux(self, aux: Any) -> None:
@@ -351,50 +340,15 @@ class Tensor(metaclass=_TensorType):
         return math.prod(self.shape)
 
 
-class Pending(Tensor):
-    """An array that has not been computed yet, below the levels of transforms; see `fad.runs`.
-
-    ``run`` is the run that will compute it, None once it is there.
-    """
-
-    __slots__ = ("aval", "index", "run")
-
-    aval: Any
-    index: int
-    run: Any
-    _level: Any = None
-    _aux: Any = None
-    _requires_grad: bool = False
-    _node = None
-    _output_nr = 0
-    born = -1
-    meta = None
-
-    @property  # type: ignore[misc]
-    def value(self) -> Any:
-        """The array."""
-        run = self.run
-        if run is not None:
-            run.settle(self)
-        return self._value
-
-    inner = value
-
-
-def settled(x: Any) -> Any:
-    """``x`` itself, or the array of a value that waits."""
-    return x.value if type(x) is Pending else x
-
-
 def version_of(t: Tensor) -> int:
     """How often the value was changed in place."""
     return 0 if t.meta is None else t.meta.storage.version
 
 
 def bottom(x: Any) -> Any:
-    """What is below all levels: an array, a JAX tracer, or a value that waits."""
-    while isinstance(x, Tensor) and type(x) is not Pending:
-        x = x.inner
+    """What is below all levels: an array or a JAX tracer."""
+    while isinstance(x, Tensor):
+        x = x.value
     return x
 
 
@@ -414,6 +368,7 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
     t._value = value
     t._level = level
     t._aux = aux
+    t._lazy = None
     t.born = _latest
     t._requires_grad = False
     t._node = None
@@ -422,16 +377,25 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
     return t
 
 
-def blank_tensor(
-    level: Level, aval: Any, script: Any, requires_grad: bool, output_nr: int
-) -> Tensor:
-    """A Tensor of ``level`` that gets its value and its node later, from ``script``; see `fad.tape.scripts`.
+class Lazy:
+    """What is known of a Tensor that has no value or no node yet: its aval, and its place in a trace.
 
-    Until then, what it has for ``aux`` are its aval and the script.
+    ``trace`` is what gives it the rest, ``place`` the number of the output in it.
     """
+
+    __slots__ = ("aval", "place", "trace")
+
+    def __init__(self, aval: Any, trace: Any, place: int) -> None:
+        self.aval = aval
+        self.trace = trace
+        self.place = place
+
+
+def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -> Tensor:
+    """A Tensor of ``level`` whose value and node are empty until its trace is materialized."""
     t: Tensor = _new(Tensor)
     t._level = level
-    t._aux = (aval, script)
+    t._lazy = lazy
     t.born = _latest
     t._requires_grad = requires_grad
     t._output_nr = output_nr

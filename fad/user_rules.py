@@ -225,7 +225,6 @@ class UserRules(Rules):
         return template.marked(tuple(aliases), frozenset([position[id(x)] for x in blocked]))
 
     kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
-    waits: ClassVar[bool] = True
 
     # Differentiating
 
@@ -441,4 +440,4 @@ def _value(x: Any) -> Any:
     """What an in-place change of ``x`` replaces."""
     if type(x) is Tensor and x.meta is None:
         return x._value
-    return x.inner if isinstance(x, Tensor) else x
+    return x.value if isinstance(x, Tensor) else x

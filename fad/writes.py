@@ -72,9 +72,9 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
 
 
 def _same_kind(v: Any, view: Any) -> Any:
-    """``v`` in the shape of the view, if it has the dtype of it; else None."""
-    if getattr(v, "dtype", None) != view.dtype or view.dtype == bool:
-        return None
+    """``v`` in the shape of the view, if it is an array of the dtype of it; else None."""
+    if not isinstance(v, jax.Array) or v.dtype != view.dtype or view.dtype == bool:
+        return None  # a number is none; in 64 bits JAX gives it a dtype, but no shape
     if v.shape == view.shape:
         return v
     fits = v.ndim <= view.ndim and all(

@@ -5,9 +5,13 @@
   long profile alone.
 - `--seed N` seeds the `rng` fixture, Python's and NumPy's global generators, and the samples.
   A failing test says which seed it ran with.
-- `--waiting` lets operations wait that were not seen before: most tests run each of them once.
+- `--replay off` runs them without replay, `--replay wait` with all programs compiled at first sight.
 - `@pytest.mark.sweep("name", values, sample=50)` is `parametrize` over a sample of `values`.
 - `@pytest.mark.full` is a test that only `--full` runs.
+- `JAX_ENABLE_X64=1` in the environment runs tests in 64 bits: the laws, random programs and compositions,
+  and what is written in place, are right in both.
+- `-m oracle` runs the comparisons with PyTorch alone: the tests that take the fixture `torch`, or whose
+  module has it.
 """
 
 from __future__ import annotations
@@ -60,10 +64,7 @@ import numpy as np
 import pytest
 
 import fad
-from fad import jaxapi, runs
-from fad.avals import struct_of
-from fad.primitive import Primitive
-from fad.structures import budget
+from fad.dispatch import State
 
 hypothesis.settings.register_profile(
     "ci",
@@ -85,47 +86,29 @@ hypothesis.settings.register_profile(
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fad")
     group.addoption("--full", action="store_true", help="whole sweeps and long hypothesis runs")
-    group.addoption("--waiting", action="store_true", help="operations wait at first sight")
+    group.addoption(
+        "--replay",
+        choices=("on", "off", "wait"),
+        default="on",
+        help="on: as users have it; off: nothing is replayed; wait: everything, at first sight",
+    )
     group.addoption("--seed", type=int, default=0, help="seed of random inputs and of samples")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     default = "full" if config.getoption("--full") else "ci"
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
-    if config.getoption("--waiting"):
-        _wait_at_first_sight()
-
-
-def _wait_at_first_sight() -> None:
-    first = runs.Run._first
-
-    def wait(self: runs.Run, op: Any, key: Any, args: Any) -> Any:
-        if jaxapi.is_tracing():
-            return first(self, op, key, args)
-        try:
-            out = jax.eval_shape(op.flat, *map(struct_of, key))
-        except Exception:  # something is wrong with it: running it says what
-            return first(self, op, key, args)
-        self._note(op, key, out)
-        return self.call(op, args)
-
-    runs.Run._first = wait  # type: ignore[method-assign]
-    # And what a transform's function does is one operation at first sight.
-    budget.impatient += 1
-
-    def plan(self: Primitive, mask: Any, avals: Any) -> Any:
-        try:
-            structs = [jax.ShapeDtypeStruct((), a) if isinstance(a, type) else a for a in avals]
-            return self.plan_of(mask, avals, [a for a in structs if not isinstance(a, bool)])
-        except Exception:  # something is wrong with it: running it says what
-            return None
-
-    Primitive.known_plan = plan  # type: ignore[method-assign]
+    replay = config.getoption("--replay")
+    if replay == "off":
+        State.replaying = False  # what a thread begins with
+    elif replay == "wait":
+        fad.autograd.compiled(wait=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     seed, full = config.getoption("--seed"), config.getoption("--full")
-    return f"fad {fad.__version__}, seed {seed}, {'whole' if full else 'sampled'} sweeps"
+    sweeps, replay = "whole" if full else "sampled", config.getoption("--replay")
+    return f"fad {fad.__version__}, seed {seed}, {sweeps} sweeps, replay {replay}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -140,7 +123,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(name, values, ids=mark.kwargs.get("ids"))
 
 
+# What says that something was replayed, and so has nothing to say with ``--replay off``.
+OF_REPLAY = """
+    test_compiled_functions.py test_donation.py test_finalizers.py test_interrupts.py test_kept_graphs.py
+    test_replay_bounds.py test_replay_laws.py test_replay_seam.py test_replay_tape.py test_replay_threads.py
+    test_same_bits.py test_traces.py test_what_is_called_again_runs_as_one_operation
+    test_what_goes_wrong_only_later_is_found docs/replay.md docs/how-a-call-travels.md docs/performance.md
+""".split()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--replay") == "off":
+        of_replay = pytest.mark.skip(reason="of replay")
+        for item in items:
+            if any([name in item.nodeid for name in OF_REPLAY]):
+                item.add_marker(of_replay)
+    for item in items:
+        if "torch" in item.fixturenames or hasattr(item.module, "torch"):  # type: ignore[attr-defined]
+            item.add_marker("oracle")
     if config.getoption("--full"):
         return
     skip = pytest.mark.skip(reason="runs only with --full")
@@ -190,6 +191,12 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     return np.random.default_rng(_seed(request))
 
 
+@pytest.fixture(scope="session")
+def torch() -> Any:
+    """PyTorch; a test that takes it is skipped where it is not installed."""
+    return pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
+
+
 @pytest.fixture
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether `--full` was given."""
@@ -206,6 +213,7 @@ def _seed_globals(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(autouse=True)
 def _no_leaks() -> Iterator[None]:
     """Fails a test that leaves a transform's level running or the grad mode changed."""
+    fad.dispatch.flush()  # a step that another test has begun
     before = (fad.dispatch.active_levels(), fad.is_grad_enabled())
     yield
     after = (fad.dispatch.active_levels(), fad.is_grad_enabled())

@@ -49,8 +49,7 @@ def modes() -> dict[str, Any]:
     """Every mode of this thread and of the process that a call must leave as it was."""
     state = fad.dispatch.state
     found = {name: getattr(state, name) for name in fad.dispatch.STATE_NAMES}
-    if found["run"] is not None and found["run"].tape:  # nobody can tell
-        found["run"] = None
+    found["trace"] = None  # of the eager tape: what is deferred cannot be told from what is not
     return {
         **found,
         "grad mode": fad.is_grad_enabled(),

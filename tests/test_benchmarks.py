@@ -10,15 +10,42 @@ import jax
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="the benchmarks compare with PyTorch (extra: oracle or bench)")
+pytest.importorskip("torch", reason="the benchmarks compare with PyTorch (extra: bench)")
 
+import fad
 from benchmarks import __main__ as program
-from benchmarks import bridge, growth, processes, report, suite, timing
+from benchmarks import (
+    bridge,
+    first_minute,
+    growth,
+    processes,
+    programs,
+    report,
+    suite,
+    timing,
+    torch_programs,
+)
 from benchmarks.libraries import LIBRARIES
 from benchmarks.scenarios import Scenario
 
+pytestmark = pytest.mark.oracle
 
-@pytest.mark.sweep("scenario", suite.ALL, sample=8, ids=lambda scenario: scenario.name)
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are short and are not waited for: what they compute is looked at, not their times."""
+    first_minute.forget()
+    for name, value in (("CALLS", 2), ("SETTLING", 0.0), ("SPENT", 0.0), ("NEW", (9,))):
+        monkeypatch.setattr(first_minute, name, value)
+    for module in (programs, torch_programs):
+        monkeypatch.setattr(module, "END", 0.4)
+    monkeypatch.setattr(programs, "STEPS", 3)
+
+
+SHORT = [scenario for scenario in suite.ALL if not scenario.long]
+
+
+@pytest.mark.sweep("scenario", SHORT, sample=8, ids=lambda scenario: scenario.name)
 def test_every_scenario_runs_and_the_libraries_agree(scenario: Scenario) -> None:
     results = {}
     for name in scenario.libraries:
@@ -26,8 +53,12 @@ def test_every_scenario_runs_and_the_libraries_agree(scenario: Scenario) -> None
             results[name] = scenario.build(LIBRARIES[name])()
     if scenario.unit == "µs":
         timing.check(scenario, results)
-    else:
+    elif scenario.summarize is None:
         assert min(results.values()) > 0.0
+    else:
+        assert np.min([np.min(found) for found in results.values()]) > 0.0
+        summary = scenario.summarize({name: [found] for name, found in results.items()})
+        assert np.all(np.isfinite(list(summary.values()))) and "fad" in summary
     assert set(scenario.bounds) < set(scenario.libraries)
 
 
@@ -48,9 +79,104 @@ def test_the_program_writes_what_it_measured(
     printed = capsys.readouterr().out
     assert "apply, tracked" in printed and "µs per operation" in printed
     written = json.loads(file.read_text())
-    assert written["measurements"][0]["what"] == "apply, tracked"
+    assert written["measurements"][0]["what"] == "apply, tracked, and read"
     assert {"environment", "growth", "statistic"} <= set(written)
     assert all(len(s["costs"]) == len(s["sizes"]) for s in written["growth"])
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_programs_compute_the_same_without_replay_and_in_pytorch(name: str) -> None:
+    replayed = programs.PROGRAMS[name]()
+    found = [replayed() for _ in range(3)]
+    with fad.autograd.compiled(False):
+        plain = programs.PROGRAMS[name]()
+        others = [[plain() for _ in range(3)]]
+    if name in torch_programs.PROGRAMS:
+        twin = torch_programs.PROGRAMS[name]()
+        others.append([twin() for _ in range(3)])
+    for other in others:
+        for ours, theirs in zip(timing.flat(found), timing.flat(other), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("how", first_minute.CHAINS)
+def test_chains_of_operations_compute_the_same_in_both_libraries(how: str) -> None:
+    ours, theirs = (first_minute.CHAINS[how](LIBRARIES[name], 7)() for name in ("fad", "torch"))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    x = np.ones(8, np.float32)
+    y = x * np.float32(0.9) + np.sin(x)
+    np.testing.assert_allclose(ours, (0.9 + np.cos(x)) * (0.9 + np.cos(y)), rtol=1e-5)
+
+
+def test_totals_and_pauses_are_of_medians_of_calls() -> None:
+    turns = {
+        "fad": [[9.0, 1.0, 4.0], [8.0, 2.0, 5.0], [9.0, 9.0, 5.0]],
+        "nodes": [[1.0, 1.0, 1.0]] * 3,
+    }
+    assert first_minute.total(turns) == {"fad": 16.0, "nodes": 3.0}
+    assert first_minute.longest_pause(turns) == {"fad": 4.0}  # the first call does not count
+    assert first_minute.longest_pause({"fad": turns["fad"]}) == {}
+    assert first_minute.median({"jax": [[1.0, 5.0], [3.0, 9.0, 4.0]]}) == {"jax": 4.0}
+    costs = {"fad": [(3.0, 1.0), (2.0, 4.0)]}
+    assert first_minute.least(costs) == {"fad": 2.0}
+    assert first_minute.growth(costs) == {"fad": 2.0}
+
+
+def test_rows_of_the_same_program_share_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[str, bool]] = []
+
+    def run(program: str, replay: bool) -> list[float]:
+        started.append((program, replay))
+        return [1.0, 1.0 + replay]
+
+    monkeypatch.setattr(first_minute, "in_a_process", run)
+    name = "adaptive solver"
+    rows = [scenario for scenario in first_minute.SCENARIOS if scenario.work == name][:2]
+    total, pause = (timing.measure(row, ["fad", "nodes"], 2, 0.0) for row in rows)
+    assert started == [(name, True), (name, False)] * 2
+    assert total.fastest == {"fad": 3.0, "nodes": 2.0} and total.missed == ["nodes"]
+    assert pause.fastest == {"fad": 1.0} and pause.missed == ["fad"]
+    assert first_minute.calls() == {name: {"fad": [1.0, 2.0], "nodes": [1.0, 1.0]}}
+    assert first_minute.table(first_minute.calls()).row_count == 2
+    assert report.amount(pause, "fad") == "[red]1.00 > 0.1[/]"
+    (written, _) = report.as_json([pause, total])["measurements"]
+    assert written["limit"] == 0.1 and written["missed"] == ["fad"]
+
+
+def test_a_process_says_how_long_each_call_took() -> None:
+    times = first_minute.in_a_process("adaptive solver", replay=False)
+    assert len(times) == first_minute.CALLS and min(times) > 0.0
+
+
+def test_settling_waits_until_nothing_more_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    waiting = [1, 1, 1]  # what is queued by the third call, each time that somebody looks
+
+    def cache_info() -> dict[str, int]:
+        queued = waiting.pop() if len(calls) == 3 and waiting else 0
+        return {"compiled": int(len(calls) > 2), "queued": queued}
+
+    monkeypatch.setattr(fad.autograd.compiled, "cache_info", cache_info)
+    assert timing.settle(lambda: calls.append(0))
+    assert len(calls) == 3 + timing.QUIET and not waiting
+    monkeypatch.setattr(fad.autograd.compiled, "cache_info", lambda: {"compiled": len(calls)})
+    assert not timing.settle(lambda: calls.append(0), limit=0.01)
+
+
+def test_long_rows_run_when_asked_for_and_a_table_by_its_title(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        program,
+        "measure",
+        lambda scenario, *rest: timing.Measurement(scenario, {"fad": 1.0}, {"fad": 1.0}, {}),
+    )
+    for words, long in (([], False), (["--long"], True), (["--check"], True)):
+        monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "the first minute", *words])
+        program.main()
+        printed = capsys.readouterr().out
+        assert "12,000 operations in a row" in printed and "small net" not in printed
+        assert ("100,000 operations in a row" in printed) is long
 
 
 def test_growth_is_the_ratio_of_costs() -> None:

@@ -16,7 +16,7 @@ import fad
 import fad.numpy as fnp
 from fad import Function
 from fad.errors import GradientError, LevelError
-from fad.tape import compiled as compiled_passes
+from fad.replay import passes
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 0.2, -1.0])
@@ -26,6 +26,8 @@ TIMES = 6  # enough for a pass to be compiled
 @pytest.fixture(autouse=True)
 def _fresh():
     fad.autograd.compiled.clear_cache()
+    with fad.autograd.compiled(wait=True):
+        yield
 
 
 def leaf(x=X):
@@ -34,7 +36,7 @@ def leaf(x=X):
 
 def hits():
     """How often a compiled backward pass has run."""
-    return compiled_passes._structures.info()["hits"]
+    return passes.structures.hits
 
 
 class ByJax(Function):

@@ -143,14 +143,14 @@ def linear_in_jax(names: Names) -> np.ndarray:
     return np.asarray(jax.jit(stack(plain_growth, names, "jax", LINEAR))(batched_input(names)))
 
 
-def check_factor(function: Any, names: Names) -> None:
+def check_factor(function: Any, names: Names, reference: Any = linear_in_jax) -> None:
     reverse, forward = FACTORS[function]
     modes = [LINEAR[n].mode for n in names]
     factor = reverse ** modes.count("reverse") * forward ** modes.count("forward")
     f = stack(lambda x: function.apply(x, WEIGHTS), names, "fad", LINEAR)
     AllGrowth.batches = 0
-    expected = linear_in_jax(tuple([n for t in names if (n := SAME_IN_JAX.get(t, t))]))
-    assert_close(f(batched_input(names)), (factor * expected).astype(np.float32))
+    expected = reference(tuple([n for t in names if (n := SAME_IN_JAX.get(t, t))]))
+    assert_close(f(batched_input(names)), (factor * expected).astype(expected.dtype))
     if function is AllGrowth and "vmap" in names:
         assert AllGrowth.batches, "the vmap rule did not run"
 
@@ -165,6 +165,14 @@ def test_the_users_rule_ran(names: Names) -> None:
 def test_the_users_rule_ran_in_long_sequences(names: Names, full: bool) -> None:
     for function in FACTORS if full else (AllGrowth, VjpGrowth):
         check_factor(function, names)
+
+
+@pytest.mark.sweep("names", SHORT, sample=4, ids=joined)
+def test_the_users_rule_ran_in_64_bits(names: Names) -> None:
+    """On inputs of 64 bits and weights of 32."""
+    with jax.enable_x64(True):
+        for function in FACTORS:
+            check_factor(function, names, linear_in_jax.__wrapped__)
 
 
 # A closure over the variable of an outer transform
@@ -238,7 +246,7 @@ def test_jacfwd_of_jacfwd_of_a_function_is_not_zero(kind: str) -> None:
     function = KINDS[kind]
     x, y = jnp.array([0.4, 0.9]), jnp.array([2.0, -1.0])
     got = fad.jacfwd(fad.jacfwd(lambda x: function.apply(x, y)))(x)
-    expected = np.zeros((2, 2, 2), np.float32)
+    expected = np.zeros((2, 2, 2), x.dtype)
     expected[0, 0, 0], expected[1, 1, 1] = -np.sin(0.4) * 2.0, np.sin(0.9)
     assert_close(got, expected)
 

@@ -65,6 +65,29 @@ def test_tools(tmp_path: Path, options: list[str], outcome: str) -> None:
     assert outcome in run.stdout.splitlines()[-1]
 
 
+def test_comparisons_with_pytorch_are_found(tmp_path: Path) -> None:
+    """By the fixture, and by the module; without PyTorch installed, too."""
+    shutil.copy(HERE / "conftest.py", tmp_path)
+    (tmp_path / "test_some.py").write_text("def test_a(torch): pass\ndef test_b(): pass\n")
+    (tmp_path / "test_all.py").write_text("torch = None\ndef test_c(): pass\n")
+    options = [
+        "-c",
+        HERE.parent / "pyproject.toml",
+        "-p",
+        "no:cacheprovider",
+        "--collect-only",
+        "-q",
+    ]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "-m", "oracle", tmp_path],
+        cwd=HERE.parent,
+        capture_output=True,
+        text=True,
+    )
+    found = [line.partition("::")[2] for line in run.stdout.splitlines() if "::" in line]
+    assert sorted(found) == ["test_a", "test_c"], run.stdout
+
+
 def test_eight_devices() -> None:
     assert jax.device_count() == 8 and jax.default_backend() == "cpu"
 

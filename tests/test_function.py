@@ -18,7 +18,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.dispatch import settle_levels
+from fad.dispatch import flush
 from fad.errors import GradientError, LevelError, RuleError
 from fad.once import once_differentiable
 from fad.tensor import storage_of
@@ -39,7 +39,7 @@ def leaf(x: Any) -> fad.Tensor:
 
 def write_(x: fad.Tensor, new: Any) -> fad.Tensor:
     """Change ``x`` in place, as an in-place method does."""
-    settle_levels()
+    flush()
     x.value, x.aux, x.level = new.value, new.aux, new.level
     x.requires_grad, x.node, x.output_nr = new.requires_grad, new.node, new.output_nr
     storage_of(x).version += 1

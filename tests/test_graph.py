@@ -387,9 +387,8 @@ def test_a_wide_fan_in() -> None:
     assert float(x.grad) == 999 * 500
 
 
-def test_the_benchmark_of_deep_chains_runs() -> None:
+def test_the_benchmark_of_deep_chains_runs(torch: Any) -> None:
     pytest.importorskip("rich", reason="the benchmark prints with rich (extra: bench)")
-    pytest.importorskip("torch", reason="the benchmarks tell torch's version (extra: bench)")
     deep = importlib.import_module("benchmarks.deep_chains")
     chains = [deep.measure(200), deep.measure(400)]
     assert [c.length for c in chains] == [200, 400] and chains[0].build > 0.0

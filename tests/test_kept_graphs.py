@@ -11,8 +11,7 @@ import pytest
 import fad
 import fad.numpy as fnp
 from fad.errors import GradientError
-from fad.structures import impatient
-from fad.tape import layouts
+from fad.replay import layouts
 
 X = np.array([0.3, -0.7, 1.1], np.float32)
 TIMES = 5  # enough for a pass to be compiled
@@ -21,7 +20,7 @@ TIMES = 5  # enough for a pass to be compiled
 @pytest.fixture(autouse=True)
 def _at_once():
     fad.autograd.compiled.clear_cache()
-    with impatient():
+    with fad.autograd.compiled(wait=True):
         yield
 
 

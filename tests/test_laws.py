@@ -268,6 +268,31 @@ def test_an_excuse_holds(name: str, request: pytest.FixtureRequest) -> None:
             assert any(raises_in_jax(name, args, two) for two in ORDERS[3:])
 
 
+@pytest.mark.sweep("name", NAMES, sample=6)
+def test_an_operation_on_data_of_both_widths(name: str, request: pytest.FixtureRequest) -> None:
+    """In 64 bits, of arguments every other one in 32: values and derivatives are JAX's, dtypes too."""
+    args = arguments(name, request.config.getoption("--seed"))
+    assert args is not None
+    with jax.enable_x64(True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, theirs = (on_arrays(found_in(root, name), args)[0] for root in (fad, jax))
+        arrays = [jnp.asarray(a) for a in on_arrays(None, args)[1]]
+        for first in (0, 1):
+            given = [a.astype(_of_width(a, (k + first) % 2)) for k, a in enumerate(arrays)]
+            for order in ((), ("vjp",), ("jvp",)):
+                try:
+                    apply_stack(IN_JAX, theirs, order)(*given)
+                except (NotImplementedError, TypeError, ValueError):
+                    continue  # JAX has no such derivative, or wants arguments of one dtype
+                assert_same_program(ours, theirs, *given, stacks=[order])
+
+
+def _of_width(a: Any, wide: int) -> Any:
+    """The dtype of ``a`` in 32 bits or in 64, where it has a derivative."""
+    kinds = {"f": ("float32", "float64"), "c": ("complex64", "complex128")}
+    return kinds[a.dtype.kind][wide] if a.dtype.kind in kinds else a.dtype
+
+
 FAD_FUNCTIONS = [*FUNCTIONS.values(), Swish, Cube]
 
 

@@ -407,9 +407,8 @@ class Body:
         return [g * c * self.factor, (h * c * c,)], g * a + 2.0 * h * b * c
 
 
-def test_the_same_body_in_torch() -> None:
+def test_the_same_body_in_torch(torch: Any) -> None:
     """PyTorch's own class cannot be called any more; its helpers run the body in a plain Function."""
-    torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
     helpers = torch.autograd.function
 
     class Run(Body):

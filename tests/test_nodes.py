@@ -11,9 +11,10 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad import autograd, runs
+from fad import autograd
 from fad.autograd import Edge, GradientEdge, Node
 from fad.errors import GradientError
+from fad.replay import settings
 
 DEVICES = jax.devices("cpu")
 
@@ -275,8 +276,8 @@ def test_gradients_that_wait_are_checked_where_the_default_device_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Values have waited on two devices, so that either may be where a gradient is."""
-    monkeypatch.setattr(runs, "_usual", set())
-    monkeypatch.setattr(runs, "_plain", {})
+    monkeypatch.setattr(settings, "_default", set())
+    monkeypatch.setattr(settings, "_placed", {})
 
     class Constant(fad.Function):
         @staticmethod

@@ -7,6 +7,7 @@ tolerance. What is called again and again runs in 32 bits. `python -m fad.testin
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import fad.numpy as fnp
 import fad.testing.fuzz
-from fad.tape import paths, scripts
+from fad.replay import states, trace
 from fad.testing.programs import IN_PLACE, MODES, OPS, Program, check_program
 from fad.testing.repeats import UPDATES, check_again, check_training, in_32_bits
 from fad.testing.stacks import IN_FAD, IN_JAX, apply_stack
@@ -49,24 +50,25 @@ def test_random_programs_under_jit_and_native_transforms(
 
 @settings(max_examples=FEW[PROFILE], suppress_health_check=CHECKS, phases=PHASES)
 @given(whole_programs())
-def test_gradients_of_random_programs_agree_with_pytorch(program: Program) -> None:
-    pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
+def test_gradients_of_random_programs_agree_with_pytorch(torch: Any, program: Program) -> None:
     fad.testing.fuzz.check_torch(program)
 
 
-@settings(max_examples=FEW[PROFILE] // 3, suppress_health_check=CHECKS, phases=PHASES)
+@pytest.mark.parametrize("x64", [False, True])
+@settings(max_examples=FEW[PROFILE] // 4, suppress_health_check=CHECKS, phases=PHASES)
 @given(whole_programs(), stacks(2))
 def test_random_programs_called_again_agree_with_jax(
-    program: Program, stack: tuple[str, ...]
+    x64: bool, program: Program, stack: tuple[str, ...]
 ) -> None:
-    assume(check_again(program, stack))
+    assume(check_again(program, stack, x64))
     assert is_idle()
 
 
-@settings(max_examples=FEW[PROFILE] // 3, suppress_health_check=CHECKS, phases=PHASES)
+@pytest.mark.parametrize("x64", [False, True])
+@settings(max_examples=FEW[PROFILE] // 4, suppress_health_check=CHECKS, phases=PHASES)
 @given(whole_programs())
-def test_training_of_random_programs_ends_where_jax_ends(program: Program) -> None:
-    assume(check_training(program))
+def test_training_of_random_programs_ends_where_jax_ends(x64: bool, program: Program) -> None:
+    assume(check_training(program, x64))
     assert is_idle()
 
 
@@ -92,37 +94,39 @@ SMOOTH = Program(
 )
 
 
+@pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("seed", range(len(UPDATES)))
-def test_what_is_called_again_runs_as_one_operation(seed: int) -> None:
+def test_what_is_called_again_runs_as_one_operation(seed: int, x64: bool) -> None:
     """Otherwise these checks say nothing about scripts; and seeds choose how parameters are updated."""
     program = dataclasses.replace(SMOOTH, seed=seed)
-    before = paths.cache_info()["hits"]
-    assert check_again(program, ("grad", "value_and_grad"))
-    between = paths.cache_info()["hits"]
-    assert between > before
-    assert check_training(program)
+    before = states.tree.hits
+    assert check_again(program, ("grad", "value_and_grad"), x64)
+    between = states.tree.hits
+    assert between > before or x64, fad.autograd.compiled.explain()
+    assert check_training(program, x64)
     retains = UPDATES[seed].__name__ == "_zeroed"  # a graph that is kept is recorded
-    assert (paths.cache_info()["hits"] > between) != retains
+    assert (states.tree.hits > between) != retains or x64
 
 
 @pytest.mark.parametrize("mode", ["again", "training"])
 def test_what_goes_wrong_only_later_is_found(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs as one operation is wrong, a call alone is right; and a failure is code that fails."""
-    made = scripts.program_of
+    made = trace.Trace._program
 
-    def wrong(path, inputs, ends, held, pull):
-        return made(
-            path, inputs, ends, held, lambda *v: [None if g is None else 1.1 * g for g in pull(*v)]
-        )
+    def wrong(self, path, inputs, ends, kept, variables, pull):
+        def larger(*values):
+            return [None if g is None else 1.1 * g for g in pull(*values)]
 
-    monkeypatch.setattr(scripts, "program_of", wrong)
-    paths.clear_cache()
+        return made(self, path, inputs, ends, kept, variables, pull and larger)
+
+    monkeypatch.setattr(trace.Trace, "_program", wrong)
+    fad.autograd.compiled.clear_cache()
     with pytest.raises(AssertionError, match=r"call \d.*expected") as found:
         fad.testing.fuzz._check(SMOOTH, ("grad",), mode)
     said = str(fad.testing.fuzz.Failure(SMOOTH, ("grad",), mode, found.value))
     with pytest.raises(AssertionError, match=r"call \d.*expected"):
         exec(said, {})
-    paths.clear_cache()
+    fad.autograd.compiled.clear_cache()
 
 
 def test_there_are_enough_kinds_of_steps() -> None:
@@ -158,9 +162,8 @@ def test_each_kind_of_write_alone(name: str) -> None:
         assert check_program(alone(name, option), ("vmap", "grad"))
 
 
-def test_writes_mean_in_jax_what_they_mean_in_pytorch() -> None:
+def test_writes_mean_in_jax_what_they_mean_in_pytorch(torch: Any) -> None:
     """Through a chain of views, and seen by another view."""
-    torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
     program = Program(
         floats=(((2, 3), "float64"), ((2,), "float64")),
         others=(),
@@ -217,9 +220,7 @@ def test_the_fuzzer_finds_shrinks_and_prints_a_fault(monkeypatch: pytest.MonkeyP
         fad.testing.fuzz.main(["--modes", "nonsense"])
 
 
-def test_a_difference_in_pytorch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
-
+def test_a_difference_in_pytorch_is_told(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(lib, x):
         return fnp.sin(2.0 * x) if lib is IN_FAD else lib.np.sin(x)
 

@@ -192,8 +192,7 @@ def test_numpy_reads_a_tensor_and_back():
         assert_close(back, jnp.asarray(np.asarray(source)))
 
 
-def test_torch_reads_a_tensor_and_back():
-    torch = pytest.importorskip("torch")
+def test_torch_reads_a_tensor_and_back(torch):
     x = x_()
     there = torch.from_dlpack(x)
     assert_close(there.numpy(), VALUES)

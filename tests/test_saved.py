@@ -15,10 +15,10 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad import autograd, runs
-from fad.dispatch import settle_levels
+from fad import autograd
+from fad.dispatch import flush
 from fad.errors import GradientError
-from fad.tensor import settled, storage_of
+from fad.tensor import storage_of
 
 
 def leaf(data: Any) -> fad.Tensor:
@@ -27,7 +27,7 @@ def leaf(data: Any) -> fad.Tensor:
 
 def write(t: fad.Tensor) -> None:
     """An in-place change, as far as versions are concerned."""
-    settle_levels()
+    flush()
     storage_of(t).version += 1
 
 
@@ -313,7 +313,7 @@ class Watched:
         while todo:
             node = todo.pop()
             self.nodes.append(weakref.ref(node))
-            for value in map(settled, getattr(node, "saved_values", tuple)()):
+            for value in getattr(node, "saved_values", tuple)():
                 if isinstance(value, jax.Array):
                     self.arrays.append(weakref.ref(value))
             for n, _ in node.next_functions:
@@ -322,8 +322,8 @@ class Watched:
                     todo.append(n)
 
     def alive(self) -> tuple[int, int]:
-        """How many nodes and arrays are alive. What waits runs first, and keeps what it reads so long."""
-        runs.stop()
+        """How many nodes and arrays are alive, once no trace refers to any."""
+        flush()
         return (
             sum(r() is not None for r in self.nodes),
             sum(r() is not None for r in self.arrays),
@@ -535,7 +535,6 @@ def test_training_steps_do_not_grow(full: bool) -> None:
 
     fad.autograd.compiled.clear_cache()  # what is compiled of it, is in the first steps
     steps(500)
-    runs.stop()
     gc.collect()
     objects, arrays = len(gc.get_objects()), len(jax.live_arrays())
     tracemalloc.start()
@@ -549,7 +548,6 @@ def test_training_steps_do_not_grow(full: bool) -> None:
     finally:
         tracemalloc.stop()
     steps(7_500 if not full else 50_000)
-    runs.stop()
     gc.collect()
     assert growth < 40_000, f"{growth} bytes in 2,000 steps"
     assert len(gc.get_objects()) - objects < 200

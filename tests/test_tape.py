@@ -660,8 +660,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_gradients_are_pytorchs(program: Callable[..., Any]) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+def test_gradients_are_pytorchs(torch: Any, program: Callable[..., Any]) -> None:
     mine = [leaf(v) for v in VALUES]
     theirs = [torch.tensor(v, requires_grad=True) for v in VALUES]
     y, t = program(fnp, *mine), program(torch, *theirs)

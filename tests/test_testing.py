@@ -88,9 +88,8 @@ def torch_scaled(torch: Any, reverse: float, forward_mode: float) -> Any:
 @pytest.mark.parametrize("factors", [(1.0, 1.0), (1.5, 1.0), (1.0, 1.5), (1.0 + 1e-5, 1.0)])
 @pytest.mark.parametrize("modes", [(True, False), (False, True), (True, True)])
 def test_gradcheck_says_what_pytorchs_says(
-    factors: tuple[float, float], modes: tuple[bool, bool], fast: bool
+    torch: Any, factors: tuple[float, float], modes: tuple[bool, bool], fast: bool
 ) -> None:
-    torch = pytest.importorskip("torch")
     backward, forward = modes
     options = {
         "check_backward_ad": backward,
@@ -104,8 +103,7 @@ def test_gradcheck_says_what_pytorchs_says(
     assert ours == theirs
 
 
-def test_the_message_of_gradcheck_is_pytorchs_and_more() -> None:
-    torch = pytest.importorskip("torch")
+def test_the_message_of_gradcheck_is_pytorchs_and_more(torch: Any) -> None:
     x = torch.tensor(X, requires_grad=True)
     with pytest.raises(RuntimeError) as theirs:
         torch.autograd.gradcheck(torch_scaled(torch, 1.5, 1.0), (x,))
@@ -228,9 +226,7 @@ def test_batched_gradients_are_compared_with_a_loop() -> None:
         gradcheck(OtherUnderVmap.apply, X, check_forward_ad=True, check_batched_forward_grad=True)
 
 
-def test_gradgradcheck_finds_what_is_wrong_at_second_order() -> None:
-    torch = pytest.importorskip("torch")
-
+def test_gradgradcheck_finds_what_is_wrong_at_second_order(torch: Any) -> None:
     class Detached(Sine):
         @staticmethod
         def vjp(ctx: Any, g: Any) -> Any:

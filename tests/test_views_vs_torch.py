@@ -17,7 +17,7 @@ import fad
 import fad.numpy as fnp
 from fad.errors import FadError
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
 
 FAD_ERRORS = (FadError, ValueError, TypeError)
 

@@ -5,6 +5,7 @@ C++ name. The table in docs/graph.md lists them all.
 """
 
 from fad.autograd import functional as functional
+from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
 from fad.graph import AccumulateGrad as AccumulateGrad
 from fad.graph import Edge as Edge
@@ -22,7 +23,6 @@ from fad.tape.building import create_gradient_edge as create_gradient_edge
 from fad.tape.building import current_node as current_node
 from fad.tape.building import get_gradient_edge as get_gradient_edge
 from fad.tape.building import set_history as set_history
-from fad.tape.compiled import compiled as compiled
 from fad.tape.engine import queue_callback as queue_callback
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode

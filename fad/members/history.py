@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fad.dispatch import followed, settle_levels, state
+from fad.dispatch import flush, followed, state
 from fad.errors import GradientError
 from fad.jaxapi import is_inexact
 from fad.tape import passes
@@ -89,7 +89,7 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. "
             "Make a normal Tensor of it first: x.clone()"
         )
-    settle_levels()
+    flush()
     if state.body is not None and self.level is ROOT and not followed(self):
         self.level = state.body  # so that what it meets in compiled code is recorded where it is
     self._requires_grad = bool(requires_grad)
@@ -97,7 +97,7 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
 
 def _set_requires_grad(self: Tensor, requires_grad: bool) -> None:
-    settle_levels()
+    flush()
     self._requires_grad = bool(requires_grad)
 
 

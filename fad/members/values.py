@@ -8,14 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.dispatch import outlived
+from fad.dispatch import flush, outlived
 from fad.errors import HostValueError, LevelError, TrackedValueError, describe
 from fad.jaxapi import array_type
 from fad.levels import BatchLevel, JvpLevel
-from fad.runs import give_away
 from fad.staging import StagedLevel
 from fad.tape.record import ROOT
-from fad.tensor import Pending, Tensor
+from fad.tensor import Tensor
 
 __all__ = ["MEMBERS", "is_tracked", "peel"]
 
@@ -81,12 +80,13 @@ def _array(self: Tensor) -> Any:
     """
     if self._level is ROOT and self.meta is None:
         value = self._value
-        if type(value) is Pending:
-            value = value.value
         if type(value) is array_type:  # mostly: nothing is around it
-            return give_away(value)
+            flush()  # the caller may donate it
+            return value
     _constant(self, "array")
-    return give_away(peel(self))
+    value = peel(self)
+    flush()
+    return value
 
 
 def _numpy(self: Tensor) -> np.ndarray:

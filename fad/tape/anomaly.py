@@ -10,7 +10,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from fad.dispatch import settle_levels
+from fad.dispatch import flush
 from fad.errors import GradientError
 from fad.graph import Node, running
 from fad.jaxapi import is_inexact
@@ -103,7 +103,7 @@ class detect_anomaly:
 
 
 def _set(on: bool, check_nan: bool) -> tuple[bool, bool]:
-    settle_levels()  # what came before is not watched
+    flush()  # what came before is not watched
     before = (mode.on, mode.check_nan)
     mode.on, mode.check_nan = on, check_nan
     mode.watch = on or mode.tracing
@@ -125,7 +125,7 @@ def emit_trace() -> Iterator[None]:
     >>> with fad.autograd.emit_trace():  # inside of jax.profiler.trace(directory)
     ...     (x * x).backward()
     """
-    settle_levels()
+    flush()
     before = mode.tracing
     mode.tracing = mode.watch = True
     try:

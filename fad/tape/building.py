@@ -13,7 +13,7 @@ from fad.errors import GradientError, describe
 from fad.graph import Edge, GradientEdge, Node, gradient_edge, running
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tensor import Tensor, new_tensor, settled
+from fad.tensor import Tensor, new_tensor
 
 __all__ = [
     "any_variable_requires_grad",
@@ -118,7 +118,7 @@ def _id(level: Any) -> int:
 def without_history(values: Sequence[Any], level: Any) -> list[Any]:
     """Values whose Tensors of ``level`` are not tracked there; what levels below track stays."""
     return [
-        new_tensor(v.inner, level, v.aux) if isinstance(v, Tensor) and v.level is level else v
+        new_tensor(v.value, level, v.aux) if isinstance(v, Tensor) and v.level is level else v
         for v in values
     ]
 
@@ -137,7 +137,7 @@ def pass_through(values: Sequence[Any], make: Callable[[list[Edge]], Node]) -> l
     if level is None:
         return list(values)
     at = [isinstance(v, Tensor) and v.level is level for v in values]
-    inner = [settled(v.inner) if a else v for v, a in zip(values, at, strict=True)]
+    inner = [v.value if a else v for v, a in zip(values, at, strict=True)]
     below = pass_through(inner, make)
     outs = [
         new_tensor(b, level, v.aux) if a else b for v, a, b in zip(values, at, below, strict=True)

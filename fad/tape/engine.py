@@ -9,11 +9,11 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import STATE_NAMES, below, state
+from fad.dispatch import STATE_NAMES, bind, state
 from fad.errors import GradientError
 from fad.graph import AccumulateGrad, Node, gradient_edge, running
 from fad.primitive import Primitive
-from fad.tape import compiled
+from fad.replay_protocol import seam
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import watched_node
 from fad.tape.hooks import call_tensor_hooks
@@ -101,10 +101,13 @@ def run(
     """
     if not create_graph and not anomaly.watch:
         ends = captures if targets is None else [(n, 0) for n in dict.fromkeys(targets)]
-        found = compiled.prepare(roots, ends, keep_graph)
-        grads = None if found is None else found.run(not keep_graph)
-        if found is not None and grads is not None:
-            return _finish_compiled(found, grads, captures is None, keep_graph)
+        found = seam.replay.backward(roots, ends, keep_graph)
+        if found is not None:
+            if captures is not None:
+                return [g for _, g in found]
+            for (node, _), g in found:
+                accumulate(node, g)
+            return []
     outer = running.task
     task = _Task(0 if outer is None else outer.depth + 1)
     if task.depth and task.depth % _THREAD_DEPTH == 0:
@@ -132,23 +135,9 @@ def pull_back(
     return run(roots, [gradient_edge(x) for x in inputs], keep_graph=keep_graph)
 
 
-def _finish_compiled(
-    found: compiled.Pass, grads: list[Any], to_leaves: bool, keep_graph: bool
-) -> list[Any]:
-    """What is left to do after a pass that ran as one call."""
-    if not keep_graph:
-        found.release()
-        found.remember_start()
-    if not to_leaves:
-        return grads
-    for (node, _), g in zip(found.captures, grads, strict=True):
-        accumulate(node, g)
-    return []
-
-
 def _in_thread(task: _Task, *args: Any) -> list[Any]:
     """Run a deeply nested pass on a thread of its own, with this thread's modes and levels."""
-    modes = {name: getattr(state, name) for name in STATE_NAMES if name not in ("run", "script")}
+    modes = {name: getattr(state, name) for name in STATE_NAMES if name != "trace"}
     result: list[Any] = []
     failure: list[BaseException] = []
 
@@ -267,7 +256,7 @@ def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> 
     elif nr >= len(slots):
         slots.extend([None] * (nr + 1 - len(slots)))
     if value is not None:
-        slots[nr] = value if slots[nr] is None else below(ADD, (slots[nr], value))
+        slots[nr] = value if slots[nr] is None else bind(ADD, (slots[nr], value))
 
 
 def _dependencies(

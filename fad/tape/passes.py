@@ -7,8 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad import runs
-from fad.dispatch import below, state
+from fad.dispatch import bind, state
 from fad.errors import GradientError
 from fad.graph import accumulator_of
 from fad.levels import BatchLevel
@@ -54,18 +53,16 @@ def backward(
     keep = create_graph if retain_graph is None else retain_graph
     tensors = as_list(tensors)
     if not keep and not create_graph and grad_tensors is None and inputs is None:
-        found = _of_script(tensors)
+        found = _of_trace(tensors)
         if found is not None:
             for t, g in zip(*found, strict=True):
                 if g is not None:
                     accumulate(accumulator_of(t), g)
-            runs.end()
             return
     cts = None if grad_tensors is None else as_list(grad_tensors)
     roots = roots_of(tensors, cts, create_graph, "backward()")
     if inputs is None:
         run(roots, None, create_graph=create_graph, keep_graph=keep)
-        runs.end()
         return
     inputs = as_list(inputs)
     if not inputs:
@@ -78,18 +75,17 @@ def backward(
         if isinstance(t, Tensor):
             retain_grad(t)
     run(roots, None, targets=targets, create_graph=create_graph, keep_graph=keep)
-    runs.end()
 
 
-def _of_script(
+def _of_trace(
     tensors: Sequence[Any], inputs: Sequence[Any] | None = None
 ) -> tuple[list[Any], list[Any]] | None:
     """The leaves of a step that has only been written down, and their gradients, if that is known.
 
     None if the step has to be recorded first, or if ``inputs`` are given and are not exactly its leaves.
     """
-    script = state.script
-    if script is None or not tensors:
+    trace = state.trace
+    if trace is None or not tensors:
         return None
     for t in tensors:
         if (
@@ -99,19 +95,19 @@ def _of_script(
             or not jnp.issubdtype(t.dtype, jnp.floating)
         ):
             return None
-    with script.lock:
-        leaves = script.leaves()
+    with trace.lock:
+        leaves = trace.leaves()
         if inputs is not None and {*map(id, inputs)} != {*map(id, leaves)}:
             return None
-        found = script.run(list(tensors), _of_leaves, leaves=leaves, values=True)
+        found = trace.finish(list(tensors), _of_leaves, leaves=leaves, values=True)
     return None if found is None else (leaves, found)
 
 
 def _of_leaves(
-    outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Any]
+    level: Any, outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Any]
 ) -> list[Any]:
     """Gradients of scalar outputs with respect to the leaves of a step; None where nothing arrives."""
-    seeds = [below(ONES_LIKE, (o.level.detach(o),)) for o in outs]
+    seeds = [bind(ONES_LIKE, (o.level.detach(o),)) for o in outs]
     return pull_back(outs, seeds, leaves)
 
 
@@ -186,7 +182,7 @@ def _grad(
     """`grad` of lists, once all options are decided."""
     found = None
     if not keep and not create_graph and cotangents is None:
-        found = _of_script(outputs, inputs)
+        found = _of_trace(outputs, inputs)
     if found is not None:
         of = {id(leaf): g for leaf, g in zip(*found, strict=True)}
         grads = [of[id(x)] for x in inputs]
@@ -195,8 +191,6 @@ def _grad(
         edges = edges_of(inputs, "autograd.grad()")
         check_levels(outputs, inputs)
         grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
-    if not create_graph:
-        runs.end()
     return [
         _finish(k, x, g, allow_unused, materialize)
         for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
@@ -215,7 +209,7 @@ def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> An
         return level.lift(g)
     if materialize:
         if isinstance(x, Tensor):
-            return level.lift(below(ZEROS_LIKE, (level.detach(x),)))
+            return level.lift(bind(ZEROS_LIKE, (level.detach(x),)))
         m = x.node.input_metadata(x.output_nr)
         return level.lift(jnp.zeros(m.shape, m.dtype))
     if not allow_unused:

@@ -6,31 +6,28 @@ dual or batched Tensor that requires grad is recorded at its level in the same w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import runs
 from fad.avals import SCALARS, aval_of
 from fad.dispatch import (
     Level,
-    at_the_bottom,
-    below,
     bind,
     bodies,
     followed,
     map_tensors,
     outlived,
-    play_step,
     state,
 )
 from fad.errors import GradientError
 from fad.graph import InputMetadata, Node, alias, current_edge, gradient_edge, running
 from fad.jaxapi import is_inexact, x64_enabled
 from fad.primitive import Primitive, VjpPlan
+from fad.replay_protocol import seam
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.grad_mode import mark_inference
@@ -47,7 +44,7 @@ from fad.tape.saved import (
     unpack,
     versions_of,
 )
-from fad.tensor import Pending, Tensor, bottom, new_tensor
+from fad.tensor import Tensor, bottom, new_tensor
 
 __all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor", "node_name"]
 
@@ -88,7 +85,7 @@ class RecordedNode(Node):
         return ()
 
     def part(self) -> Any:
-        """A `fad.tape.layouts.Part`, which stands for `run` in a compiled pass; None if nothing may."""
+        """A `fad.replay_protocol.Part`, which stands for `run` in a compiled pass; None if nothing may."""
         return None
 
 
@@ -128,7 +125,7 @@ class PrimitiveNode(RecordedNode):
         self._start(level, edges)
         self.plan = plan
         self.has_views = has_views  # whether there are `SavedView` among the values
-        self.layout: Any = None  # of the graph that ends here, see `fad.tape.layouts`
+        self.layout: Any = None  # of the graph that ends here, see `fad.replay`
         self.packed = False
         self.written: Any = None  # an output that it keeps and that was changed in place since
         self.tensors: list[Any] = tensors
@@ -204,8 +201,8 @@ class PrimitiveNode(RecordedNode):
         if create_graph and plan.extras:
             # Residuals have no history of their own: start again from the inputs.
             inputs = saved[: len(plan.mask)]
-            return below(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
-        return below(plan.vjp(given, wanted), [*saved, *cts])
+            return bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
+        return bind(plan.vjp(given, wanted), [*saved, *cts])
 
     def _tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Kept inputs and outputs as Tensors with their history."""
@@ -334,21 +331,22 @@ class RecordingLevel(Level):
     ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
     """
 
-    __slots__ = ("script",)
+    __slots__ = ("trace",)
 
     wraps = False
-    waits = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.script: Any = None  # see `fad.tape.scripts`
+        self.trace: Any = None  # what is deferred, see `fad.replay_protocol`
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
-        script = self.script
-        if script is not None:
-            out = script.write(op, args)
+        trace = self.trace
+        if trace is not None:
+            out = trace.append(op, args)
             if out is not None:
                 return out
+        if type(op) is not Primitive and op.expands:
+            return op.expand(args)
         if anomaly.watch and running.watched is not True and running.watched is not op:
             return watched_call(self, op, args, type(op) is Primitive)
         if bodies.traced and self is ROOT and any([_is_followed(a) for a in args]):
@@ -358,33 +356,23 @@ class RecordingLevel(Level):
                 if isinstance(a, Tensor) and a._requires_grad and a._level is self:
                     if type(op) is Primitive:
                         return record(self, op, args)
-                    if self is ROOT:
-                        play_step()
                     return op.record(self, args)
         elif state.inference is not None:
             return mark_inference(self.evaluate(op, args))
         return self.evaluate(op, args)
 
-    def __enter__(self) -> Any:
-        super().__enter__()
-        if not self.waits:
-            state.run = None
-        else:
-            runs.enter()
-        return self
-
     def __exit__(self, *exc: object) -> None:
         try:
-            script = self.script
-            if script is not None:
-                script.leave()
+            trace = self.trace
+            if trace is not None:
+                trace.close()
         finally:
             super().__exit__(*exc)
 
-    def play(self) -> None:
-        script = self.script
-        if script is not None:
-            script.play()
+    def flush(self) -> None:
+        trace = self.trace
+        if trace is not None:
+            trace.materialize()
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` without recording; outputs are Tensors of this level."""
@@ -408,7 +396,7 @@ class GradLevel(RecordingLevel):
         return self
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = below(
+        out = bind(
             op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
         )
         if type(out) is tuple:
@@ -417,12 +405,21 @@ class GradLevel(RecordingLevel):
 
     def detach(self, x: Any) -> Any:
         while isinstance(x, Tensor) and x.level is self:
-            x = x.inner
+            x = x.value
         return x
 
     def aval(self, t: Tensor) -> Any:
-        aux = t._aux
-        return t._value.aval if aux is None else aux[0]
+        lazy = t._lazy
+        return t._value.aval if lazy is None else lazy.aval
+
+    def layout(self, t: Tensor) -> Hashable:
+        return t._requires_grad
+
+    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+        return self.variable(parts[0]) if layout else new_tensor(parts[0], self)
+
+    def maker(self) -> Callable[[], Any]:
+        return GradLevel
 
     def variable(self, value: Any) -> Tensor:
         """A fresh input of this level, which requires grad."""
@@ -438,43 +435,38 @@ class RootLevel(GradLevel):
 
     kind = "eager"
 
-    # Begins a script of the tape, or gives None; it needs what comes later in the order of imports.
-    begin_step: ClassVar[Callable[[Primitive, Sequence[Any], VjpPlan], Any]]
-
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         # Of what nothing tracks, with nothing on: the one thing that most of eager code does.
         if not anomaly.watch and not bodies.traced:
             values = []
-            pending = False
             for a in args:
                 if type(a) is Tensor:
-                    if a._requires_grad:
-                        return super().process(op, args)
+                    if a._requires_grad or a._lazy is not None:
+                        return self._deferred(op, args)
                     a = a._value
                 if isinstance(a, Tensor):
-                    if type(a) is not Pending:
-                        return super().process(op, args)
-                    pending = True
+                    return self._deferred(op, args)
                 values.append(a)
-            modes = state.__dict__.get  # a name that is not there has its default
-            if modes("inference") is None:
-                if pending or modes("bodies_wait") or modes("levels"):
-                    out = at_the_bottom(op, values)
-                else:
-                    out = op.execute(values)
+            if state.__dict__.get("inference") is None:  # a name that is not there has its default
+                out = op.execute(values)
                 if type(out) is tuple:
                     return tuple([new_tensor(o, self) for o in out])
                 return new_tensor(out, self)
+        return self._deferred(op, args)
+
+    def _deferred(self, op: Any, args: Sequence[Any]) -> Any:
+        """`process`, for a step that may have a trace."""
+        trace = state.__dict__.get("trace")
+        if trace is not None:
+            out = trace.append(op, args)
+            if out is not None:
+                return out
         return super().process(op, args)
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        binder = below if state.bodies_wait or state.levels else bind
-        out = binder(
-            op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
-        )
-        if type(out) is tuple:
-            return tuple([new_tensor(o, self) for o in out])
-        return new_tensor(out, self)
+    def flush(self) -> None:
+        trace = state.trace
+        if trace is not None:
+            trace.materialize()
 
 
 ROOT = RootLevel()
@@ -487,7 +479,7 @@ def _is_followed(x: Any) -> bool:
 def as_tensor(x: Any) -> Tensor:
     """``x`` itself if it is a Tensor, else a Tensor of level 0 around it as a JAX array."""
     if isinstance(x, Tensor):
-        return new_tensor(x, ROOT) if type(x) is Pending else x
+        return x
     return new_tensor(x if isinstance(x, jax.Array) else jnp.asarray(x), ROOT)
 
 
@@ -509,12 +501,6 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     versions) cost one look at an attribute each. Its lists are made by loops: in Python 3.11 a
     comprehension is a call of a function.
     """
-    if level is ROOT:
-        script = state.script
-        if script is not None:
-            out = script.write(op, args)
-            if out is not None:
-                return out
     mask: list[bool] = []
     key: list[Any] = []
     lower: list[Any] = []
@@ -528,7 +514,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
                 key.append(value.aval if wraps else own.aval(a))
                 mask.append(a._requires_grad)
                 lower.append(value)
-                deep = deep or (isinstance(value, Tensor) and type(value) is not Pending)
+                deep = deep or isinstance(value, Tensor)
                 continue
             key.append(own.aval(a))
             if own is ROOT and not a._requires_grad and not followed(a):  # as good as its array
@@ -548,13 +534,11 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
         key.insert(0, x64_enabled())
     plan = op.plan_of(tuple(mask), tuple(key), args)
     if wraps:
-        if level is ROOT:
-            if plan.starts and state.script is None:
-                out = ROOT.begin_step(op, args, plan)
-                if out is not None:
-                    return out
-            runs.begin()
-        out = below(plan.forward, lower) if deep else at_the_bottom(plan.forward, lower)
+        if level is ROOT and state.trace is None:
+            out = seam.replay.open_step(op, args, plan)
+            if out is not None:
+                return out
+        out = bind(plan.forward, lower) if deep else plan.forward.execute(lower)
         if plan.simple:
             result = new_tensor(out, level)
             values: list[Any] = []

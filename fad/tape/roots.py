@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.dispatch import below, outlived
+from fad.dispatch import bind, outlived
 from fad.errors import GradientError, describe
 from fad.graph import Edge, GradientEdge, Node, gradient_edge
 from fad.tape.engine import ONES_LIKE
@@ -88,7 +88,7 @@ def _implicit(t: Any, expected: Any, who: str) -> Any:
             f"{expected.dtype}. Pass a gradient, or take a real part or absolute value."
         )
     if isinstance(t, Tensor):
-        return below(ONES_LIKE, (t.level.detach(t),))
+        return bind(ONES_LIKE, (t.level.detach(t),))
     return jnp.ones(expected.shape, expected.dtype)
 
 

@@ -17,13 +17,12 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from fad.dispatch import Level, at_the_bottom, outlived, state
+from fad.dispatch import Level, bind, outlived, state
 from fad.errors import GradientError, describe
 from fad.graph import Node
 from fad.handles import refuse_in_traced_code
 from fad.jaxapi import array_type
-from fad.structures import budget
-from fad.tensor import Meta, Pending, Tensor, bottom, new_tensor, version_of
+from fad.tensor import Meta, Tensor, bottom, new_tensor, version_of
 
 __all__ = [
     "PackedValue",
@@ -188,8 +187,6 @@ class SavedView:
             GradientError: the array of the base was given away.
         """
         base = self.value
-        if type(base) is Pending and base.run is None:
-            base = base._value
         if type(base) is array_type and base.is_deleted():
             raise GradientError(
                 f"a view ({self.dtype} {list(self.shape)}) that is saved for the backward pass is made again "
@@ -200,7 +197,7 @@ class SavedView:
 
     def opened(self) -> Any:
         """The value of the view."""
-        return at_the_bottom(self.operation, self.operands())
+        return bind(self.operation, self.operands())
 
     def tensor(self) -> Tensor:
         """The view: itself, or another handle with its place in the graph, if nobody holds it any more."""
@@ -222,9 +219,9 @@ def keep_bases(tensors: list[Any], values: list[Any]) -> bool:
     for k, t in enumerate(tensors):
         if isinstance(t, Tensor) and t.meta is not None and t.meta.link is not None:
             value = t._value
-            if type(value) not in (array_type, Pending):
+            if type(value) is not array_type:
                 continue
-            if value.aval.size < LARGE and not budget.impatient:
+            if value.aval.size < LARGE:
                 continue
             found = None if state.saved_hooks else t.meta.link.operation(t)
             if found is not None:
@@ -312,7 +309,7 @@ class PackedValue:
 def _bare(level: Level, value: Any) -> Tensor:
     """A Tensor of ``level`` without history, in a handle of its own."""
     if isinstance(value, Tensor) and value.level is level:
-        return new_tensor(value.inner, level, value.aux)
+        return new_tensor(value.value, level, value.aux)
     return new_tensor(value, level)
 
 

@@ -15,12 +15,11 @@ from fad.errors import GradientError, describe
 from fad.graph import AccumulateGrad, InputMetadata, Node, extra_of
 from fad.jaxapi import array_type
 from fad.primitive import Primitive
-from fad.runs import is_where_values_wait
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.leaves import accumulate
 from fad.tape.record import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
 from fad.tape.saved import raise_released
-from fad.tensor import Pending, Tensor, bottom
+from fad.tensor import Tensor, bottom
 
 __all__ = ["level_of", "reach_leaf", "release", "step"]
 
@@ -166,9 +165,6 @@ def _is_alike(g: Any, variable: Tensor) -> bool:
     if type(value) is not array_type or (meta is not None and meta.link is not None):
         return False
     aval = value.aval
-    if type(g) is Pending:
-        same = g.aval.shape == aval.shape and g.aval.dtype == aval.dtype
-        return same and is_where_values_wait(value.sharding)
     if type(g) is not array_type:
         return False
     return g.shape == aval.shape and g.dtype == aval.dtype and g.sharding == value.sharding

@@ -13,7 +13,7 @@ from fad.jaxapi import is_inexact
 from fad.tensor import Tensor
 from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack
 
-__all__ = ["assert_close", "assert_same_program", "bare", "difference"]
+__all__ = ["assert_close", "assert_same_program", "bare", "difference", "difference_in_bits"]
 
 STACKS: tuple[tuple[str, ...], ...] = (
     (),
@@ -62,6 +62,34 @@ def difference(actual: Any, expected: Any, rtol: float = 1e-4, atol: float = 1e-
         if where is not None:
             entry = f"entry [{', '.join(map(str, where))}] is " if where else ""
             return f"{at}{entry}{g[where]}, expected {w[where]}"
+    return None
+
+
+def difference_in_bits(actual: Any, expected: Any) -> str | None:
+    """What first differs between two trees, in words, where every bit counts; None if nothing does.
+
+    Zeros of different signs differ, and a NaN is as good as the same NaN only.
+
+    >>> print(difference_in_bits(np.float32([1.0, 0.0]), np.float32([1.0, -0.0])))
+    entry [1] is 0.0 (00000000), expected -0.0 (00000080)
+    >>> print(difference_in_bits(np.float32([np.nan]), np.float32([np.nan])))
+    None
+    """
+    got, want = bare(actual), bare(expected)
+    structure: Any = jax.tree.structure(got)
+    if structure != jax.tree.structure(want):
+        return f"structure {structure}, expected {jax.tree.structure(want)}"
+    for path, g, w in zip(
+        trees.path_names(want), jax.tree.leaves(got), jax.tree.leaves(want), strict=True
+    ):
+        at = f"{path}: " if path else ""
+        if (g.shape, g.dtype) != (w.shape, w.dtype):
+            return f"{at}{g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
+        for where in np.ndindex(g.shape):
+            a, b = g[where], w[where]
+            if a.tobytes() != b.tobytes():
+                entry = f"entry [{', '.join(map(str, where))}] is " if where else ""
+                return f"{at}{entry}{a} ({a.tobytes().hex()}), expected {b} ({b.tobytes().hex()})"
     return None
 
 

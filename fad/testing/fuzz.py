@@ -2,7 +2,9 @@
 
 ``python -m fad.testing.fuzz --minutes 10`` compares fad with JAX, eagerly, under ``fad.jit`` and
 ``jax.jit``, and under native JAX transforms; where PyTorch is installed, gradients with PyTorch's too.
-That is in 64 bits. In 32 bits, programs are called again and again, and trained by gradient descent.
+That is in 64 bits, with data of 32 bits among it. Programs are called again and again, and trained by
+gradient descent, in 32 bits and in a process of 64 bits; with ``--exact``, what is compiled must have the
+bits of what runs operation by operation.
 What fails is shrunk, and printed as code to paste. The exit code is the number of failures.
 """
 
@@ -22,7 +24,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from fad.tape.compiled import compiled
+from fad.autograd.compiled import compiled
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.testing.comparison import bare, difference
 from fad.testing.programs import MODES, Program, check_program
@@ -40,11 +42,14 @@ __all__ = ["Failure", "fuzz", "main"]
 
 # Where the checks are that are no modes of `check_program`; some are of a program without transforms.
 CHECKS = {
-    "again": ("repeats", "check_again"),
-    "torch": ("fuzz", "check_torch"),
-    "training": ("repeats", "check_training"),
+    "again": ("repeats", "check_again", ""),
+    "again64": ("repeats", "check_again", ", x64=True"),
+    "torch": ("fuzz", "check_torch", ""),
+    "training": ("repeats", "check_training", ""),
+    "training64": ("repeats", "check_training", ", x64=True"),
 }
-ALONE = ("torch", "training")
+ALONE = ("torch", "training", "training64")
+REPEATED = ("again", "again64", "training", "training64")
 EVERY = (*MODES, *CHECKS)
 
 
@@ -52,26 +57,32 @@ class Failure:
     """A shrunk failure: a program, a stack, a mode, and the error."""
 
     def __init__(
-        self, program: Program, stack: Sequence[str], mode: str, error: BaseException
+        self,
+        program: Program,
+        stack: Sequence[str],
+        mode: str,
+        error: BaseException,
+        exact: bool = False,
     ) -> None:
         self.program = program
         self.stack = tuple(stack)
         self.mode = mode
         self.error = error
+        self.exact = exact and mode in REPEATED
 
     def __str__(self) -> str:
         listing = "\n".join(f"#   {line}" for line in self.program.listing().splitlines())
         lines = str(self.error).strip().splitlines() or [""]
-        module, check = CHECKS.get(self.mode, ("programs", "check_program"))
+        module, check, option = CHECKS.get(self.mode, ("programs", "check_program", ""))
         stack = "" if self.mode in ALONE else f", {self.stack!r}"
-        mode = f", {self.mode!r}" if self.mode in MODES else ""
+        mode = f", {self.mode!r}" if self.mode in MODES else ", exact=True" if self.exact else ""
         return (
             f"# {type(self.error).__name__}: {lines[0]}\n"
             f"# under {' of '.join(reversed(self.stack)) or 'no transform'} ({self.mode}):\n"
             f"{listing}\n"
             f"from fad.testing.{module} import {check}\n"
             "from fad.testing.programs import Program\n\n"
-            f"{check}({self.program!r}{stack}{mode})\n"
+            f"{check}({self.program!r}{stack}{mode}{option})\n"
         )
 
     @property
@@ -100,7 +111,7 @@ def check_torch(program: Program) -> bool:
     Raises:
         AssertionError: the gradients differ.
 
-    >>> check_torch(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,)))
+    >>> check_torch(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,))) is (torch is not None)
     True
     """
     if torch is None or program.is_complex or program.tolerance() > 1e-6:
@@ -150,6 +161,7 @@ def fuzz(
     max_stack: int = 3,
     modes: Sequence[str] = EVERY,
     say: Any = print,
+    exact: bool = False,
 ) -> tuple[list[Failure], Counter[str]]:
     """Run random programs for some minutes.
 
@@ -158,8 +170,9 @@ def fuzz(
         seed: where to begin; the same seed gives the same programs.
         max_steps: the length of programs, at most.
         max_stack: how many transforms, at most.
-        modes: names of `fad.testing.programs.MODES`, and "again", "torch", "training".
+        modes: names of `fad.testing.programs.MODES`, and of `CHECKS`.
         say: what to call with each failure, as text.
+        exact: whether "again" and "training" also compare bits: compiled, and operation by operation.
 
     Returns:
         The failures, each once; and how many programs were compared, by mode.
@@ -173,7 +186,7 @@ def fuzz(
     counts: Counter[str] = Counter()
     rounds = 0
     while True:
-        failure = _round(seed, max_steps, max_stack, modes, counts)
+        failure = _round(seed, max_steps, max_stack, modes, counts, exact)
         if failure is not None and failure.key not in {f.key for f in failures}:
             failures.append(failure)
             say(str(failure))
@@ -191,7 +204,12 @@ ROUNDS = 8
 
 
 def _round(
-    seed: int, max_steps: int, max_stack: int, modes: Sequence[str], counts: Counter[str]
+    seed: int,
+    max_steps: int,
+    max_stack: int,
+    modes: Sequence[str],
+    counts: Counter[str],
+    exact: bool,
 ) -> Failure | None:
     """One run of hypothesis: some examples, and shrinking where one fails."""
     last: list[tuple[Program, tuple[str, ...], str]] = []
@@ -210,25 +228,25 @@ def _round(
     @hypothesis.given(whole_programs(max_steps), stacks(max_stack), st.sampled_from(sorted(modes)))
     def run(program: Program, stack: tuple[str, ...], mode: str) -> None:
         last[:] = [(program, stack, mode)]
-        compared = _check(program, stack, mode)
+        compared = _check(program, stack, mode, exact)
         counts[mode] += compared
         counts["skipped"] += not compared
 
     try:
         run()
     except Exception as error:  # whatever a program raises is a find
-        return Failure(*last[0], error)
+        return Failure(*last[0], error, exact)
     return None
 
 
-def _check(program: Program, stack: tuple[str, ...], mode: str) -> bool:
+def _check(program: Program, stack: tuple[str, ...], mode: str, exact: bool = False) -> bool:
     match mode:
         case "torch":
             return check_torch(program)
-        case "again":
-            return check_again(program, stack)
-        case "training":
-            return check_training(program)
+        case "again" | "again64":
+            return check_again(program, stack, x64=mode != "again", exact=exact)
+        case "training" | "training64":
+            return check_training(program, x64=mode != "training", exact=exact)
     return check_program(program, stack, mode)
 
 
@@ -245,9 +263,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-steps", type=int, default=6, help="the length of programs")
     parser.add_argument("--max-stack", type=int, default=3, help="how many transforms")
     parser.add_argument("--modes", nargs="+", default=EVERY, choices=EVERY)
+    parser.add_argument("--exact", action="store_true", help="again and training compare bits, too")
     given = parser.parse_args(argv)
     failures, counts = fuzz(
-        given.minutes, given.seed, given.max_steps, given.max_stack, given.modes
+        given.minutes,
+        given.seed,
+        given.max_steps,
+        given.max_stack,
+        given.modes,
+        exact=given.exact,
     )
     compared = ", ".join(f"{n} {mode}" for mode, n in sorted(counts.items()))
     print(f"{len(failures)} failures; compared {compared}")

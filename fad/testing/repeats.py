@@ -1,8 +1,9 @@
-"""Random programs again and again, in 32 bits: as training loops and debugging sessions run.
+"""Random programs again and again: as training loops and debugging sessions run.
 
-What comes back waits, is written down, and runs compiled (`fad.runs`, `fad.tape.scripts`), none of which
-happens in a block of 64-bit types, nor at the first call. So here each program runs several times, with
-everything compiled as soon as it may be, and something that looks into it now and then.
+What repeats is replayed (`fad.replay`), which never
+happens in a block of 64-bit types, nor at the first call. So here each program runs several times, in 32
+bits or in a process of 64 bits, with everything compiled as soon as it may be, and something that looks
+into it now and then. What is compiled gives the bits that the operations give one by one, see `check_bits`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -18,20 +20,37 @@ import jax.numpy as jnp
 
 import fad.numpy as fnp
 from fad import trees
+from fad.autograd.compiled import compiled
 from fad.errors import GradientError
+from fad.jaxapi import x64_enabled
 from fad.methods import asarray
-from fad.structures import impatient
 from fad.tape.grad_mode import no_grad
 from fad.tape.passes import grad
 from fad.tensor import Tensor
-from fad.testing.comparison import bare, difference
+from fad.testing.comparison import bare, difference, difference_in_bits
 from fad.testing.programs import OPS, Program
 from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, conjugated, leaves_of, weigh
 
-__all__ = ["check_again", "check_training", "in_32_bits"]
+__all__ = ["check_again", "check_bits", "check_training", "in_32_bits", "inputs_of"]
 
 TOLERANCE = 2e-3
 NARROW = {"float64": "float32", "complex128": "complex64"}
+
+
+def _with_bits(x64: bool, check: Callable[[], bool]) -> bool:
+    """A check with 64-bit types on for the whole process, as ``JAX_ENABLE_X64=1`` has it; or as it is.
+
+    In a thread of its own: what a check that fails leaves to be computed is not computed in other bits.
+    """
+    if not x64:
+        return check()
+    before = x64_enabled()
+    jax.config.update("jax_enable_x64", True)
+    try:
+        with ThreadPoolExecutor(1) as worker:
+            return worker.submit(check).result()
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 def in_32_bits(program: Program) -> Program:
@@ -133,12 +152,62 @@ class _Watch:
 BATCHED = frozenset({"vmap", "vmap_last", "jit", "linearize", "checkpoint"})
 
 
-def check_again(program: Program, names: Sequence[str] = ()) -> bool:
-    """Check that a program under transforms gives what JAX gives, at each of several calls, in 32 bits.
+# Which of the inputs each call gets; what is compiled for one serves the others.
+TURNS = (0, 0, 1, 0, 1, 0, 0)
+
+
+def check_bits(f: Callable[..., Any], *inputs: tuple[Any, ...]) -> None:
+    """Check that a function gives the same bits at each of several calls, compiled or one by one.
 
     Arguments:
-        program: what to run; numbers of 64 bits are narrowed.
+        f: a function of fad; it leaves its arguments as they are.
+        inputs: the arguments of some calls, those of the first in turn with the others.
+
+    Raises:
+        AssertionError: a result differs from what the operations give one by one. The message says at which
+            call, and where; or it raises something else.
+
+    >>> check_bits(lambda x: fnp.sin(x) * x, (jnp.ones(2),), (jnp.zeros(2),))
+    """
+    with compiled(False):
+        expected = [_outcome(f, given) for given in inputs]
+    with compiled(wait=True):
+        for call, turn in enumerate(TURNS, 1):
+            turn %= len(inputs)
+            got, error = _outcome(f, inputs[turn])
+            want, refusal = expected[turn]
+            if type(error) is not type(refusal):
+                raise AssertionError(f"call {call}: {error!r}, one by one {refusal!r}") from (
+                    error or refusal
+                )
+            found = difference_in_bits(got, want)
+            assert found is None, f"call {call}: {found}"
+
+
+def _outcome(f: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+    """What a call returns, or raises."""
+    try:
+        return bare(f(*given)), None
+    except GradientError as error:
+        return None, error
+
+
+def inputs_of(program: Program, count: int = 2) -> list[tuple[Any, Any]]:
+    """Inputs of several calls."""
+    return [dataclasses.replace(program, seed=program.seed + k).inputs() for k in range(count)]
+
+
+def check_again(
+    program: Program, names: Sequence[str] = (), x64: bool = False, exact: bool = False
+) -> bool:
+    """Check that a program under transforms gives what JAX gives, at each of several calls.
+
+    Arguments:
+        program: what to run.
         names: transforms of `fad.testing.stacks.TRANSFORMS`, the innermost first.
+        x64: whether 64-bit types are on for the process, and the program runs as it is, with what it has
+            of 32 bits; if not, its numbers are narrowed to 32 bits.
+        exact: whether the bits must also be those that the operations give one by one, see `check_bits`.
 
     Returns:
         Whether there was something to compare: JAX refuses some; some overflow, or are changed too much by
@@ -152,16 +221,20 @@ def check_again(program: Program, names: Sequence[str] = ()) -> bool:
     """
     if program.is_complex and {"jacrev", "jacfwd"} & set(names):
         return False
+    program = program if x64 else in_32_bits(program)
+    return _with_bits(x64, lambda: _check_again(program, names, exact))
+
+
+def _check_again(program: Program, names: Sequence[str], exact: bool) -> bool:
     expected = _expected(
         program, lambda p: apply_stack(IN_JAX, functools.partial(p.run, IN_JAX), names)(*p.inputs())
     )
     if expected is None:
         return False
-    program = in_32_bits(program)
     inside = program.run(IN_JAX, *program.inputs())
     watch = _Watch()
     f = apply_stack(IN_FAD, lambda x, n: watch.look(program.run(IN_FAD, x, n)), names)
-    with impatient():
+    with compiled(wait=True):
         for call in range(CALLS):
             watch.glance = glance_of(program, call)
             try:
@@ -175,14 +248,19 @@ def check_again(program: Program, names: Sequence[str] = ()) -> bool:
                 for kept in watch.kept:
                     _same(trees.map_leaves(_alone, kept), inside, call, "kept")
             watch.kept.clear()
+    if exact:
+        watch.glance = None
+        check_bits(f, *inputs_of(program))
     return True
 
 
-def check_training(program: Program) -> bool:
-    """Check that some steps of gradient descent on the eager tape end where JAX's end, in 32 bits.
+def check_training(program: Program, x64: bool = False, exact: bool = False) -> bool:
+    """Check that some steps of gradient descent on the eager tape end where JAX's end.
 
     Arguments:
         program: what to run; its floats are the parameters, and a weighed sum of its results the loss.
+        x64: as for `check_again`.
+        exact: whether each step must also end where it ends with the operations one by one, to the bit.
 
     Returns:
         Whether there was something to compare, as for `check_again`.
@@ -193,11 +271,15 @@ def check_training(program: Program) -> bool:
     >>> check_training(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,)))
     True
     """
+    program = program if x64 else in_32_bits(program)
+    return _with_bits(x64, lambda: _check_training(program, exact))
+
+
+def _check_training(program: Program, exact: bool) -> bool:
     expected = _expected(program, _trained_by_jax)
     if expected is None:
         return False
-    program = in_32_bits(program)
-    with impatient():
+    with compiled(wait=True):
         try:
             got = _trained(program)
         except GradientError as error:
@@ -208,6 +290,13 @@ def check_training(program: Program) -> bool:
         return False
     for step, (a, b) in enumerate(zip(got, expected, strict=True)):
         _same(a, b, step, glance_of(program, step % CALLS))
+    if exact:
+        with compiled(False):
+            alone = _trained(program)
+        assert alone is not None
+        for step, (a, b) in enumerate(zip(got, alone, strict=True)):
+            found = difference_in_bits(a, b)
+            assert found is None, f"step {step}: {found}"
     return True
 
 
@@ -301,10 +390,9 @@ UPDATES = (_in_place, _zeroed, _anew, _asked)
 
 
 def _expected(program: Program, reference: Callable[[Program], Any]) -> Any:
-    """What JAX gives in 32 bits; None where it is not near to what it gives in 64 bits."""
-    narrow = in_32_bits(program)
-    expected = reference(narrow)
-    if narrow.tolerance() > TOLERANCE:
+    """What JAX gives; None where it is not near to what it gives in 64 bits throughout."""
+    expected = reference(program)
+    if program.tolerance() > TOLERANCE:
         return None
     largest = max([float(jnp.max(jnp.abs(v), initial=0.0)) for v in leaves_of(expected)])
     if not largest < 1e6:  # or not a number

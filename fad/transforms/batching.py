@@ -16,6 +16,7 @@ from fad.dispatch import bind
 from fad.errors import LevelError, StructureError, describe
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
+from fad.replay_protocol import seam
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
     argument_names,
@@ -101,6 +102,8 @@ def vmap(
                     else enter(v)
                     for k, (v, d) in enumerate(zip(chunk, dims, strict=True))
                 ]
+                mapped = [x for x, d in zip(inside, dims, strict=True) if d is not None]
+                seam.replay.open(level, mapped, f)
                 called = trees.unflatten(structure, inside)
                 if kwargs:
                     out = f(*called[0], **called[1])

@@ -26,7 +26,7 @@ from fad import trees
 from fad.avals import aval_of
 from fad.calls import FunctionOp
 from fad.captures import Captures
-from fad.dispatch import below, bind, map_tensors, outlived, state
+from fad.dispatch import bind, map_tensors, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
@@ -56,12 +56,12 @@ class WatchLevel(RecordingLevel):
         self.replacements = replacements
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = below(op, [self.lower(a) for a in args])
+        out = bind(op, [self.lower(a) for a in args])
         return map_tensors(lambda o: new_tensor(o, self), out)
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.inner, self)
+            return new_tensor(x.value, self)
         return x
 
     def lower(self, x: Any) -> Any:
@@ -74,7 +74,7 @@ class WatchLevel(RecordingLevel):
         if not isinstance(x, Tensor):
             return x
         if x.level is self:
-            return x.inner
+            return x.value
         at = self.captures.position(x)
         if self.replacements is None:
             return x
@@ -214,5 +214,5 @@ def _is_tracked(x: Any) -> bool:
     while isinstance(x, Tensor):
         if x.requires_grad or x.aux is not None:
             return True
-        x = x.inner
+        x = x.value
     return isinstance(x, jax.core.Tracer)

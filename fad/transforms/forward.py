@@ -15,6 +15,7 @@ from fad.dispatch import bind, outlived, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import JvpLevel
+from fad.replay_protocol import seam
 from fad.tape.engine import ZEROS_LIKE
 from fad.tensor import Tensor
 from fad.transforms.boundary import (
@@ -74,6 +75,7 @@ def push_forward(
     tensors = has_tensor((primals, tangents))
     with JvpLevel() as level:
         duals = [level.dual(v, t) for v, t in zip(values, directions, strict=True)]
+        seam.replay.open(level, duals, f)
         out, aux = with_aux(f(*trees.unflatten(structure, duals)), has_aux, who)
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]
@@ -213,7 +215,13 @@ class dual_level:
     def __enter__(self) -> JvpLevel:
         level = _DualLevel()
         self.level.append(level)
-        return level.__enter__()
+        level.__enter__()
+        try:
+            seam.replay.open(level, (), None)
+        except BaseException:  # an interrupt: nobody would leave the level
+            self.__exit__()
+            raise
+        return level
 
     def __exit__(self, *exc: object) -> None:
         self.level.pop().__exit__(*exc)

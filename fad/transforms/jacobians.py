@@ -18,7 +18,7 @@ from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
-from fad.tape import scripts
+from fad.replay_protocol import seam
 from fad.tape.engine import ZEROS_LIKE, pull_back
 from fad.tape.record import GradLevel
 from fad.tensor import Tensor, new_tensor
@@ -74,7 +74,7 @@ def jacrev(
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            script = scripts.begin(level, variables, f)
+            seam.replay.open(level, variables, f)
             inside = trees.unflatten(structure, variables)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, "jacrev")
@@ -82,9 +82,12 @@ def jacrev(
             outs = _check_outputs(outs, "jacrev")
             del out
             rows_of = functools.partial(_rows, chunk_size)
-            rows = None if script is None else script.run(outs, rows_of, chunk_size, frees=False)
+            rows = None
+            trace = level.trace  # None if it has been materialized
+            if trace is not None:
+                rows = trace.finish(outs, rows_of, chunk_size, frees=False)
             if rows is None:
-                rows = rows_of(outs, variables, values)
+                rows = rows_of(level, outs, variables, values)
         width = len(values)
         blocks = [
             [_reshape(g, (*o.shape, *g.shape[1:])) for g in rows[k * width : (k + 1) * width]]
@@ -99,6 +102,7 @@ def jacrev(
 
 def _rows(
     chunk_size: int | None,
+    level: Any,
     outs: Sequence[Any],
     variables: Sequence[Tensor],
     values: Sequence[Any],
@@ -149,6 +153,7 @@ def jacfwd(
         def push(tangents: list[Any]) -> list[Any]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
+                seam.replay.open(level, duals, f)
                 inside = trees.unflatten(structure, duals)
                 out = f(*substitute(args, nums, inside), **enter(kwargs))
                 out, found["aux"] = with_aux(out, has_aux, "jacfwd")
@@ -290,7 +295,9 @@ def _over_basis(
     for start in range(0, max(size, 1), max(step, 1)):
         pieces = [b[start : start + step] if step < size else b for b in bases]
         with BatchLevel(pieces[0].shape[0], randomness="same") as level:
-            outs = run([new_tensor(b, level, 0) for b in pieces])
+            rows = [new_tensor(b, level, 0) for b in pieces]
+            seam.replay.open(level, rows, run)
+            outs = run(rows)
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
     if len(parts) == 1:
         return parts[0]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad import trees
-from fad.dispatch import below, map_tensors, outlived
+from fad.dispatch import bind, map_tensors, outlived
 from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
@@ -47,15 +47,15 @@ class LinearizeLevel(RecordingLevel):
         numbers: list[int | None] = []
         for a in args:
             if isinstance(a, Tensor) and a.level is self:
-                primals.append(a.inner)
+                primals.append(a.value)
                 numbers.append(a.aux)
             else:
                 primals.append(a)
                 numbers.append(None)
         mask = tuple([n is not None for n in numbers])
         if not any(mask):
-            return map_tensors(lambda o: new_tensor(o, self), below(op, primals))
-        out = below(op, primals)
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
+        out = bind(op, primals)
         outs = out if type(out) is tuple else (out,)
         tangent, operands, moving = op.linear(mask, primals, outs)
         results: list[Tensor] = []
@@ -72,14 +72,14 @@ class LinearizeLevel(RecordingLevel):
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.inner, self, x.aux)
+            return new_tensor(x.value, self, x.aux)
         return x
 
     def push(self, tangents: Sequence[Any]) -> dict[int, Any]:
         """Tangents of everything on the tape, from those of the inputs."""
         known: dict[int, Any] = dict(enumerate(tangents))
         for op, operands, numbers, produced in self.tape:
-            out = below(op, [*operands, *[known[n] for n in numbers]])
+            out = bind(op, [*operands, *[known[n] for n in numbers]])
             known.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
         return known
 

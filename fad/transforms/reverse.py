@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.dispatch import below
+from fad.dispatch import bind
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
-from fad.tape import scripts
+from fad.replay_protocol import seam
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
 from fad.tape.record import GradLevel
 from fad.tensor import Tensor
@@ -92,7 +92,8 @@ def gradient_function(
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            script = scripts.begin(level, variables, f) if variables else None
+            if variables:
+                seam.replay.open(level, variables, f)
             inside = trees.unflatten(structure, variables)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, who)
@@ -100,10 +101,13 @@ def gradient_function(
             outs = [out]
             del out
             grads = None
-            if script is not None:
-                grads = script.run(outs, _gradients, values=with_value)
+            trace = level.trace  # None if it has been materialized
+            if trace is not None:
+                grads = trace.finish(outs, _gradients, values=with_value)
             if grads is None:
-                grads = _gradients(outs, variables, values)
+                grads = _gradients(level, outs, variables, values)
+            pairs = zip(grads, values, strict=True)
+            grads = [bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in pairs]
         result = trees.unflatten(structure, grads)
         if not isinstance(argnums, (tuple, list)):
             result = result[0]
@@ -121,14 +125,14 @@ def gradient_function(
 
 
 def _gradients(
-    outs: Sequence[Any], variables: Sequence[Tensor], values: Sequence[Any]
+    level: Any, outs: Sequence[Any], variables: Sequence[Tensor], values: Sequence[Any]
 ) -> list[Any]:
-    """Gradients of the one output, a scalar, as values one level down."""
+    """Gradients of the one output, a scalar, as values one level down; None is zero."""
     (out,) = outs
     grads: Sequence[Any] = [None] * len(variables)
     if variables and isinstance(out, Tensor):
-        grads = pull_back([out], [below(ONES_LIKE, (out.level.detach(out),))], variables)
-    return [below(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)]
+        grads = pull_back([out], [bind(ONES_LIKE, (out.level.detach(out),))], variables)
+    return list(grads)
 
 
 def _check_scalar(out: Any, who: str) -> None:
@@ -193,7 +197,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         cts = cotangent_leaves(cotangent, out_structure, avals, "vjp_fn")
         grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
         grads = [
-            below(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)
+            bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)
         ]
         return leave(trees.unflatten(structure, grads), tensors or has_tensor(cotangent))
 

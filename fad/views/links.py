@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import bind, bodies, constants, followed, outlived, settle_levels, state
+from fad.dispatch import bind, bodies, constants, flush, followed, outlived, state
 from fad.errors import GradientError
 from fad.graph import alias, extra_of
 from fad.jaxapi import array_type
 from fad.primitive import Primitive
 from fad.tape.record import ROOT
-from fad.tensor import Pending, Tensor, new_tensor
+from fad.tensor import Tensor, new_tensor
 from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
 from fad.views.creation import Creation, forbidden
 from fad.views.grafting import graft
@@ -82,11 +82,7 @@ class Link:
         for each of many pieces there would be many.
         """
         base = self.base
-        if (
-            base is None
-            or base._level is not ROOT
-            or type(base._value) not in (array_type, Pending)
-        ):
+        if base is None or base._level is not ROOT or type(base._value) is not array_type:
             return None
         meta = base.meta
         if meta is None or meta.link is not None or meta.storage.version != self.seen:
@@ -183,12 +179,13 @@ def _is_plain(t: Any) -> bool:
 
 def set_state(t: Tensor, new: Tensor) -> None:
     """Let ``t`` be what ``new`` is."""
-    settle_levels()
+    flush()
     value, level, aux = new.value, new.level, new.aux
     requires_grad, node, output_nr = new.requires_grad, new.node, new.output_nr
     t._value = value
     t._level = level
     t._aux = aux
+    t._lazy = None
     t._requires_grad = requires_grad
     t._node = node
     t._output_nr = output_nr
@@ -196,11 +193,12 @@ def set_state(t: Tensor, new: Tensor) -> None:
 
 def set_value(t: Tensor, new: Tensor) -> None:
     """Let ``t`` have the value (and tangents, lanes, lower history) of ``new``, and keep its place."""
-    settle_levels()
+    flush()
     value, level, aux = new.value, new.level, new.aux
     t._value = value
     t._level = level
     t._aux = aux
+    t._lazy = None
 
 
 def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:

@@ -2,33 +2,33 @@
 
 NOTE [donation]
 
-A compiled pass is one program, and what it reads lives until it ends, where node by node each value would
-be let go of once it was used. So its peak of memory would be higher by its results. But XLA can write a
-result into the memory of an operand that was given away. So where a pass frees its graph and has large
-results, the nodes let go of what they have saved before it runs, not after. What nobody refers to then but
-the pass itself is given away, for a result of the same shape and dtype.
+A compiled pass is one program, and what it reads lives until it ends, where node by node each
+value would be let go of once it was used. So its peak of memory would be higher by its results.
+But XLA can write a result into the memory of an operand that was given away. So where a pass frees
+its graph and has large results, the nodes let go of what they have saved before it runs, not
+after. What nobody refers to then but the pass itself is given away, for a result of the same shape
+and dtype.
 
 Several arrays of JAX may share their memory (`jax.device_put` to where a value lies already, parts of an
-array): so it is counted which of all living arrays lie where. NumPy's views of an array are references that
-XLA knows of: it copies then.
+array): so it is counted which of all living arrays lie where. NumPy's views of an array are
+references that XLA knows of: it copies then.
 """
 
 from __future__ import annotations
 
 import collections
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
-from fad import jaxapi, runs
-from fad.avals import SCALARS, with_constants
+from fad import jaxapi
 from fad.graph import Node
 from fad.jaxapi import array_type
-from fad.structures import Structure, budget, held
-from fad.tensor import Pending, settled
+from fad.replay.modes import referenced
+from fad.replay.program import Program
+from fad.replay.settings import is_default_placement
 
 __all__ = ["Large", "large_gradients", "may_donate", "run_donating"]
 
@@ -57,65 +57,61 @@ def may_donate(operands: Sequence[Any]) -> bool:
         return False
     for v in operands:
         if type(v) is array_type:
-            if not runs.is_plain(v.sharding):
+            if not is_default_placement(v.sharding):
                 return False
-        elif type(v) is not Pending and type(v) not in SCALARS:
+        else:
             return False
     return True
 
 
-def run_donating(
-    entry: Structure, fresh: bool, release: Callable[[], None], operands: list[Any]
-) -> Any:
-    """The results of a pass; ``operands`` is emptied, after ``release`` has freed its graph.
-
-    One that is ``fresh`` is traced before: whatever that raises, nothing has been released then.
-    """
+def run_donating(entry: Any, release: Callable[[], None], operands: list[Any]) -> Any:
+    """The results of a compiled pass; ``operands`` is emptied, after ``release`` has freed its graph."""
     places: dict[int, int] = {}
     values: list[Any] = []
     index = []
-    for v in with_constants(list(map(settled, operands))):
+    for v in operands:
         index.append(places.setdefault(id(v), len(values)))
         if index[-1] == len(values):
             values.append(v)
         del v
-    flat, key = entry.program.flat, tuple(index)
+    run, key = entry.program.run, tuple(index)
 
     def program(*values: Any) -> Any:
-        return flat(*[values[k] for k in key])
+        return run(*[values[k] for k in key])
 
-    if fresh:
-        jax.eval_shape(program, *values)
     release()
     operands.clear()
     alone = _alone(entry.large, values)
     wanted = _donors(entry.large, values, alone)
     best, call = 0, None
     for given, known, made in entry.donating:
-        if known == key and alone.issuperset(given) and len(given) > best:
-            best, call = len(given), made
-    if best < len(wanted) and len(entry.donating) < PATTERNS and budget.allows(entry.count):
-        call = jax.jit(program, donate_argnums=wanted)
-        entry.donating.append((wanted, key, call))
-        began = time.perf_counter()
-        out = call(*values)
-        budget.spent += time.perf_counter() - began
-        return out
-    return entry.program.call(*[values[k] for k in key]) if call is None else call(*values)
+        if known == key and alone.issuperset(given) and len(given) > best and made.is_ready(values):
+            best, call = len(given), made.call
+    asked = any([given == wanted and known == key for given, known, _ in entry.donating])
+    if best < len(wanted) and not asked and len(entry.donating) < PATTERNS:
+        made = Program("a backward pass", program, small=False, donated=wanted)
+        entry.donating.append((wanted, key, made))
+        if made.is_ready(values):
+            call = made.call
+    if call is None:
+        return entry.program.call(*[values[k] for k in key])
+    return call(*values)
 
 
 def _alone(large: Sequence[Large], values: list[Any]) -> set[int]:
     """Numbers of the values that nobody else refers to, and that large results may be written into."""
     found = set()
-    for k, in_use in enumerate(held(values)):
-        v = values[k]
-        if not in_use and type(v) is array_type and (v.shape, v.dtype) in large:
+    in_use = set(referenced(values))
+    for k, v in enumerate(values):
+        if k not in in_use and type(v) is array_type and (v.shape, v.dtype) in large:
             found.add(k)
     if not found:
         return found
     used = collections.Counter(map(_address, jax.live_arrays()))
     return {
-        k for k in found if used[_address(values[k])] == 1 and runs.is_plain(values[k].sharding)
+        k
+        for k in found
+        if used[_address(values[k])] == 1 and is_default_placement(values[k].sharding)
     }
 
 

@@ -2,48 +2,34 @@
 
 NOTE [graphs that are kept]
 
-To look a graph over takes as long as to run its compiled pass. So the second pass from a root to the same
-ends leaves the layout at the root, if it keeps the graph. The next one has to compare what may have changed
-since: hooks, releases, writes, numbers; edges of nodes that others lead to cannot be changed. A layout refers
-to nodes that the root leads to, which live as long as the root anyway, and not to the root: nothing is left
-for the garbage collector.
+To look a graph over takes as long as to run its compiled pass. So the second pass from a root to
+the same ends leaves the layout at the root, if it keeps the graph. The next one has to compare
+what may have changed
+since: hooks, releases, writes, numbers; edges of nodes that others lead to cannot be changed. A
+layout refers to nodes that the root leads to, which live as long as the root anyway, and not to
+the root: nothing is left for the garbage collector.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from fad.graph import AccumulateGrad, Node
+from fad.replay_protocol import Part
 from fad.tape.record import PrimitiveNode, RecordedNode
 from fad.tape.saved import SavedView, versions_of
 
-__all__ = ["Layout", "Part", "layout_of"]
+__all__ = ["Layout", "layout_of"]
 
 LARGEST = 1500  # nodes in one compiled pass
 
 Edges = Sequence[tuple[Node, int]]
 
 
-@dataclasses.dataclass(slots=True)
-class Part:
-    """What a node that is not of a Primitive adds to a compiled pass.
-
-    ``key`` says all of it but the values, ``operands``, which are arrays and Tensors. ``pull``, which is
-    traced, makes gradients for the edges, None for zero, of operands, cotangents, and for which edges they
-    are wanted; it holds no values. ``allows`` says of the jaxpr of the whole pass whether it means the same
-    as the node.
-    """
-
-    key: Hashable
-    operands: list[Any]
-    pull: Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
-    allows: Callable[[Any], bool]
-
-
 class Layout:
-    """The nodes of a pass in their order, latest first, where its gradients go, and a key for its program.
+    """The nodes of a pass in their order, latest first, where its gradients go, and a key for its
+    program.
 
     ``parts`` are those of nodes that are not of Primitives.
     """

@@ -17,13 +17,13 @@ from lines import at_turn_of_finalizers, before_line, interrupt
 
 import fad
 import fad.numpy as fnp
-from fad import jaxapi, runs
-from fad.dispatch import settle_levels, state
+from fad import jaxapi
+from fad.dispatch import flush, state
 from fad.errors import GradientError
-from fad.structures import impatient
-from fad.tape import paths, scripts
-from fad.tape.record import RootLevel
-from fad.tensor import bottom, settled
+from fad.replay import inputs, settings, states
+from fad.replay import trace as traces
+from fad.replay.program import worker
+from fad.tensor import bottom
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 TIMES = 6
@@ -31,16 +31,14 @@ TIMES = 6
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    settle_levels()
-    runs.stop()
+    flush()
     fad.autograd.compiled.clear_cache()
     yield
-    settle_levels()
-    runs.stop()
+    flush()
 
 
 def hits():
-    return paths.cache_info()["hits"]
+    return states.tree.hits
 
 
 def same(ours, theirs):
@@ -140,7 +138,8 @@ def test_a_new_number_is_an_operand():
 
     for k in range(1, 2 * TIMES):
         same(g(k / 2), jnp.cos(X) * (k / 2))
-    assert paths.cache_info()["compiled"] == 1
+        worker.wait()
+    assert fad.autograd.compiled.cache_info()["compiled"] == 1
 
 
 def test_one_object_for_two_arguments_is_not_taken_for_two():
@@ -191,13 +190,13 @@ def test_structures_that_change_are_each_right_and_soon_not_written_down():
             x = jnp.sin(x)
         return x
 
-    whole = scripts.Script.__init__
+    whole = traces.Trace.__init__
     try:
-        scripts.Script.__init__ = lambda *args: tries.append(1) or whole(*args)
+        traces.Trace.__init__ = lambda *args: tries.append(1) or whole(*args)
         for n in range(1, 41):
             same(*run(n))
     finally:
-        scripts.Script.__init__ = whole
+        traces.Trace.__init__ = whole
     assert len(tries) < 20
     for _ in range(64):
         same(*run(3))
@@ -462,7 +461,7 @@ def test_under_the_tape():
 
 
 def test_large_arrays_are_not_written_down():
-    x = jnp.ones(2 * scripts.runs.LARGE)
+    x = jnp.ones(2 * settings.LARGE)
     for _ in range(TIMES):
         fad.grad(cube)(x)
     assert hits() == 0
@@ -511,7 +510,7 @@ def test_an_interrupt_at_any_line_leaves_scripts_right():
             nonlocal count
             y = fnp.sin(x)
             try:
-                with before_line(stop, {scripts.__file__}, interrupt) as lines:
+                with before_line(stop, {traces.__file__}, interrupt) as lines:
                     z = y * 2.0
             except KeyboardInterrupt:
                 z = y * 2.0
@@ -622,9 +621,9 @@ def test_gradients_that_are_asked_for():
     dw, db = jnp.cos(X) * (X + 1.0), jnp.sin(X)
     for _ in range(3 * TIMES):
         same(step(w, b), (dw, db))
-    for inputs, expected in (((b, w), (db, dw)), ((w, b, w), (dw, db, dw))):
+    for given, expected in (((b, w), (db, dw)), ((w, b, w), (dw, db, dw))):
         seen = hits()
-        same(step(*inputs), expected)
+        same(step(*given), expected)
         assert hits() > seen
     calls = []
     b.register_post_accumulate_grad_hook(lambda t: calls.append(t))
@@ -766,9 +765,9 @@ def test_a_leaf_that_is_donated_or_given_away():
         loss.backward()
         w.grad = None
     loss = fnp.sum(fnp.sin(w) * 2.0)
-    assert state.script is not None
+    assert state.trace is not None
     assert w.array is not None
-    assert state.script is None
+    assert state.trace is None
     loss.backward()
     same(w.grad, 2.0 * jnp.cos(X))
 
@@ -780,7 +779,7 @@ def test_a_step_that_another_thread_finishes():
         w.grad = None
     for finish in (lambda y: y.backward(), lambda y: fnp.sum(y * 1.0).backward()):
         loss = fnp.sum(fnp.sin(w) * 2.0)
-        assert state.script is not None
+        assert state.trace is not None
         t = threading.Thread(target=finish, args=(loss,))
         t.start()
         t.join()
@@ -797,7 +796,7 @@ def test_steps_that_are_given_up_do_no_harm():
         loss.backward()
         same(w.grad, 2.0 * jnp.cos(X))
         w.grad = None
-    for _ in range(2 * scripts.LONGEST):
+    for _ in range(2 * states.LONGEST):
         y = fnp.sin(w)
     same(y.detach(), jnp.sin(X))
 
@@ -827,7 +826,6 @@ def test_nothing_of_a_finished_step_is_kept():
         assert hits() > 0
         seen = weakref.ref(w)
         del w, loss
-        runs.stop()
         assert seen() is None
     finally:
         gc.enable()
@@ -1152,10 +1150,10 @@ def test_a_failure_does_not_end_a_script_for_good():
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(paths, "CAPACITY", 60)
+    monkeypatch.setattr(states, "CAPACITY", 60)
     for n in range(1, 80):
         fad.grad(lambda x: fnp.sum(fnp.sin(x)))(jnp.ones(n))
-        assert paths.tree.size <= 60 and len(paths.tree.roots) <= 60
+        assert states.tree.size <= 60 and len(states.tree.roots) <= 60
 
 
 def test_an_interrupt_at_any_line_of_a_step():
@@ -1169,7 +1167,7 @@ def test_an_interrupt_at_any_line_of_a_step():
 
     def run(stop):
         try:
-            with before_line(stop, {scripts.__file__}, interrupt) as lines:
+            with before_line(stop, {traces.__file__}, interrupt) as lines:
                 step()
         except KeyboardInterrupt:
             pass
@@ -1201,7 +1199,7 @@ def test_another_thread_reads_at_any_line_of_what_is_written(met):
 
         w.grad = None
         y = fnp.tanh(w * other) if met else fnp.tanh(w * 3.0)
-        with before_line(stop, {scripts.__file__}, read) as lines:
+        with before_line(stop, {traces.__file__}, read) as lines:
             z = y * other
         loss = (z + y).sum()
         loss.backward()
@@ -1272,8 +1270,7 @@ def test_losses_that_are_kept_do_not_keep_what_their_graphs_had_saved():
         batches.append(batch)
         w.grad = None
     assert hits() > 0
-    settle_levels()
-    runs.stop()
+    flush()
     assert [len(gc.get_referrers(batches[k])) for k in (-4, -3, -2)] == [1, 1, 1]  # the list
     for k, loss in enumerate(losses):
         np.testing.assert_allclose(loss.item(), np.tanh(W * k).sum(), rtol=1e-5)
@@ -1301,7 +1298,7 @@ def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch)
     """The shape of the result is that of its own operand."""
     w, other = fad.tensor(X, requires_grad=True), fad.tensor(jnp.ones(2), requires_grad=True)
     wide = jnp.ones((3, 4))
-    known, armed = scripts.known_aval, []
+    known, armed = inputs.small_aval, []
 
     def interrupted(value):
         if armed and value is armed[0]:
@@ -1309,7 +1306,7 @@ def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch)
             fnp.sin(other)  # as the garbage collector may run it
         return known(value)
 
-    monkeypatch.setattr(scripts, "known_aval", interrupted)
+    monkeypatch.setattr(inputs, "small_aval", interrupted)
 
     def step(a, again):
         h = fnp.sin(w)
@@ -1319,7 +1316,7 @@ def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch)
         (g,) = fad.autograd.grad(fnp.sum(y), w)
         return shape, g.array
 
-    with impatient():
+    with fad.autograd.compiled(wait=True):
         for again in (False, True):
             for _ in range(2 * TIMES):
                 for a in (X, wide):
@@ -1370,7 +1367,7 @@ def test_steps_inside_of_transforms_whose_gradients_are_asked_for():
 def test_programs_for_the_top_level_are_not_run_under_traces():
     """XLA's options hold for whole programs."""
     f = fad.grad(cube)
-    with impatient():
+    with fad.autograd.compiled(wait=True):
         for _ in range(TIMES):
             expected = f(X).array if isinstance(f(X), fad.Tensor) else f(X)
         constant = jax.jit(lambda y: jnp.sum(y) + jnp.sum(fad.to_jax(f)(X)))(X)
@@ -1396,19 +1393,22 @@ def test_a_version_of_xla_that_does_not_know_the_options(monkeypatch):
     assert float(jaxapi.jit_of_small(lambda x: x + 1.0)(1.0)) == 2.0
     monkeypatch.undo()
     jaxapi._options_of_small_programs.cache_clear()
-    assert set(jaxapi._options_of_small_programs()) <= {"xla_cpu_scheduler_type"}
+    assert set(jaxapi._options_of_small_programs()) <= {
+        "xla_cpu_scheduler_type",
+        "xla_disable_hlo_passes",
+    }
 
 
 def test_tables_of_avals_that_begin_anew(monkeypatch):
-    monkeypatch.setattr(runs, "_KNOWN", 3)
-    with impatient():
+    monkeypatch.setattr(settings, "_KNOWN", 3)
+    with fad.autograd.compiled(wait=True):
         for _ in range(TIMES):
             for n in range(1, 8):
                 x = jnp.ones((n,))
                 same(fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))(x), jnp.sin(x) + jnp.cos(x))
-    assert runs.aval_number(X.aval) == runs.aval_number((X + 1.0).aval) > 0
-    large = jnp.zeros(runs.LARGE + 1)
-    assert runs.aval_number(large.aval) == runs.aval_number((large + 1.0).aval) < 0
+    assert settings.aval_number(X.aval) == settings.aval_number((X + 1.0).aval) > 0
+    large = jnp.zeros(settings.LARGE + 1)
+    assert settings.aval_number(large.aval) == settings.aval_number((large + 1.0).aval) < 0
 
 
 def test_what_an_inner_transform_computes_with_is_not_taken_for_an_operand():
@@ -1577,27 +1577,14 @@ def test_numbers_that_are_too_large_are_refused_as_ever():
 def test_a_finalizer_while_operands_are_met(monkeypatch):
     """The collector runs one that writes into the same script, between two lines."""
 
-    class Lock:
-        armed = False
+    def add(trace, given):
+        if armed:
+            armed.clear()
+            gc.collect()
+        return added(trace, given)
 
-        def __init__(self):
-            self.lock = threading.RLock()
-
-        def __enter__(self):
-            self.lock.acquire()
-            if Lock.armed:
-                Lock.armed = False
-                gc.collect()
-
-        def __exit__(self, *exc):
-            self.lock.release()
-
-    def init(script, *args):
-        start(script, *args)
-        script.lock = Lock()
-
-    start = scripts.Script.__init__
-    monkeypatch.setattr(scripts.Script, "__init__", init)
+    added, armed = traces.Trace._add, []
+    monkeypatch.setattr(traces.Trace, "_add", add)
     side = []
 
     class Finalized:
@@ -1611,9 +1598,9 @@ def test_a_finalizer_while_operands_are_met(monkeypatch):
         y = x * 2.0
         if finalizer:
             Finalized(y)
-            Lock.armed = True
+            armed.append(1)
         z = y * c
-        Lock.armed = False
+        armed.clear()
         return (z * d).sum()
 
     g = fad.value_and_grad(f)
@@ -1634,7 +1621,7 @@ def test_a_finalizer_while_operands_are_met(monkeypatch):
 FINALIZERS = {
     "computes": lambda y: y * 1.25,
     "writes down": lambda y: (y * y).sum(),
-    "reads": lambda y: np.asarray(settled(bottom(y))),
+    "reads": lambda y: np.asarray(bottom(y)),
 }
 
 
@@ -1661,7 +1648,7 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
         return loss.array, w.grad.array
 
     if where == "without scripts":
-        monkeypatch.setattr(RootLevel, "begin_step", staticmethod(lambda op, args, plan: None))
+        monkeypatch.setattr(traces, "SEEN", 1 << 30)
     program = {
         "transform": fad.value_and_grad(f),
         "nested": fad.grad(lambda x: (fad.grad(f)(x) * x).sum()),
@@ -1688,6 +1675,6 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
         for k, y in found:
             value, wanted = bottom(y), before[k - 1]
             wanted = {"computes": wanted * 1.25, "reads": wanted}.get(what, (wanted * wanted).sum())
-            np.testing.assert_allclose(settled(value), wanted, rtol=1e-5)
+            np.testing.assert_allclose(value, wanted, rtol=1e-5)
         for _ in range(2):
             same(run(0)[0], expected)

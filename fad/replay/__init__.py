@@ -1,0 +1,66 @@
+"""Replay: what repeats runs as one program. Nothing but ``fad/__init__`` imports it.
+
+Operations go in, as the core hands them over (`fad.replay_protocol`); lazy Tensors and programs
+come out. Begin with NOTE [traces] in `fad.replay.trace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fad.primitive import forget_shapes
+from fad.replay import passes, states
+from fad.replay.modes import at_once
+from fad.replay.outcomes import forget_outcomes
+from fad.replay.program import worker
+from fad.replay.trace import explain, open_step, open_trace
+from fad.replay_protocol import seam
+
+__all__ = ["Engine", "install"]
+
+
+class Engine:
+    """See `fad.replay_protocol.Replay`."""
+
+    __slots__ = ()
+
+    def open(self, level: Any, inputs: Sequence[Any], function: Any) -> None:
+        open_trace(level, inputs, function)
+
+    def open_step(self, op: Any, args: Sequence[Any], plan: Any) -> Any:
+        return open_step(op, args, plan)
+
+    def backward(self, roots: Any, captures: Any, keep_graph: bool) -> Any:
+        return passes.backward(roots, captures, keep_graph)
+
+    def cache_info(self) -> dict[str, int]:
+        programs = [end.program for end in states.ends() if end.program is not None]
+        programs += [s.program for s in passes.structures.all() if s.program is not None]
+        return {
+            "structures": len(states.tree.roots) + len(passes.structures.all()),
+            "compiled": sum(p.call is not None for p in programs),
+            "hits": states.tree.hits + passes.structures.hits,
+            "queued": worker.busy,
+            "refused": sum(bool(p.refused) for p in programs),
+        }
+
+    def clear_cache(self) -> None:
+        worker.clear()
+        states.clear_cache()
+        passes.structures.clear()
+        passes.thread.attempts.reset()
+        forget_outcomes()
+        forget_shapes()
+
+    def compile_at_once(self, on: bool) -> None:
+        with at_once.lock:
+            at_once.count += 1 if on else -1
+
+    def explain(self) -> str:
+        return explain()
+
+
+def install() -> None:
+    """Put the engine behind the seam of the core."""
+    seam.replay = Engine()

@@ -1,0 +1,183 @@
+"""The inputs of traces: what is known of them, whether they can be used as they are, what they were."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import jax
+
+from fad import jaxapi
+from fad.avals import SCALARS, constant
+from fad.graph import accumulator_of
+from fad.jaxapi import array_type
+from fad.replay.settings import aval_number, is_small
+from fad.tape.record import ROOT
+from fad.tensor import Tensor, new_tensor
+
+__all__ = [
+    "FOREIGN",
+    "NEW",
+    "Input",
+    "as_captured",
+    "is_traced",
+    "is_untouched",
+    "look",
+    "small_aval",
+]
+
+# Guard codes of inputs: this, + 4096 * the number of the aval, + the number of the layout. In keys
+# of states the code of a new input stands before its place.
+NEW = 1 << 40
+
+FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
+_layouts: dict[Any, int] = {FOREIGN: 0}
+
+
+class Input(NamedTuple):
+    """An input of a trace: the argument, its parts one level down, and what the guard compares.
+
+    ``layout`` is that of `Level.layout`, or `FOREIGN`; ``version`` how often it had been changed
+    in place.
+    """
+
+    argument: Any
+    parts: tuple[Any, ...]
+    aval: Any
+    layout: Any
+    version: int
+    code: int
+
+
+def _code(aval: Any, layout: Any) -> int:
+    number = _layouts.get(layout)
+    if number is None:
+        if len(_layouts) >= 4096:
+            return -1
+        number = _layouts.setdefault(layout, len(_layouts))
+    return NEW + 4096 * aval_number(aval) + number
+
+
+def is_traced(x: Any) -> bool:
+    """Whether the value is being traced by JAX."""
+    while isinstance(x, Tensor):
+        if x._lazy is not None:
+            return False
+        x = x._value
+    return isinstance(x, jax.core.Tracer)
+
+
+def small_aval(value: Any) -> Any:
+    """The aval of a small value that is not being traced, at any level; else None."""
+    if type(value) is array_type:
+        return value.aval if is_small(value) else None
+    if not isinstance(value, Tensor):
+        return None
+    aval = value._level.aval(value)
+    if aval_number(aval) < 0:
+        return None
+    while type(value) is Tensor and value._level.alive:
+        if value._lazy is not None:
+            return aval
+        value = value._value
+    return aval if is_small(value) else None
+
+
+def _is_view(t: Tensor) -> bool:
+    """Whether a Tensor takes its value from another one, or is out of date."""
+    meta = t.meta
+    link = None if meta is None else meta.link
+    return link is not None and (link.base is not None or link.seen != meta.storage.version)  # type: ignore[union-attr]
+
+
+def version_at(a: Any) -> int:
+    """How often an input was changed in place."""
+    return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
+
+
+def is_untouched(variable: Tensor) -> bool:
+    """Whether an input that requires grad has no hooks, and was not written to inside of a transform."""
+    meta = variable.meta
+    if meta is None:
+        return variable._requires_grad
+    if meta.hooks or meta.post_hooks or not variable._requires_grad:
+        return False
+    node = None if meta.accumulator is None else meta.accumulator()
+    if node is not None and (node.extra is not None or variable._level is not ROOT):
+        return False
+    return variable._level is ROOT or not meta.storage.version
+
+
+def look(a: Any, own: Any, chain: Any = None) -> Input | None:
+    """What is known of a new input of a trace of the level ``own``; None if it cannot be one.
+
+    It may be an output of an earlier segment of the ``chain`` of that trace.
+    """
+    kind = type(a)
+    value, version, layout = a, 0, FOREIGN
+    if kind is Tensor:
+        level, meta = a._level, a.meta
+        if meta is not None:
+            version = meta.storage.version
+            if version < 0:
+                return None  # made in inference mode: recording it is an error
+        if level is own:
+            lazy = a._lazy
+            if lazy is not None:
+                if lazy.trace.chain is not chain or not a._requires_grad or _is_view(a):
+                    return None  # of another trace
+                return _own_input(a, own, version)
+            if own is ROOT or own.wraps:
+                if a._requires_grad and (a._node is not None or _is_view(a)):
+                    return None  # in the middle of a graph
+            elif a._requires_grad:
+                return None
+            if own is not ROOT or a._requires_grad:
+                return _own_input(a, own, version)
+            value = a._value
+        elif level is ROOT and not a._requires_grad:
+            value = a._value if a._lazy is None else a
+        elif level.id >= own.id:
+            return None  # of an inner level: the call is that one's
+    elif kind in SCALARS:
+        value = constant(a)
+    if type(value) is array_type:
+        if not is_small(value):
+            return None
+        aval = value.aval
+    else:
+        aval = small_aval(value)
+        if aval is None:
+            return None
+    return Input(a, (value,), aval, FOREIGN, version, _code(aval, layout))
+
+
+def _own_input(a: Tensor, own: Any, version: int) -> Input | None:
+    """`look`, for a Tensor of the level itself."""
+    parts = own.parts(a)
+    if any([small_aval(p) is None for p in parts]):
+        return None
+    layout, aval = own.layout(a), own.aval(a)
+    code = _code(aval, layout)
+    return None if code < NEW else Input(a, parts, aval, layout, version, code)
+
+
+def as_captured(given: Input) -> tuple[Any, int, Any]:
+    """An input as it was when it was captured, its version, and what must be kept until it is used.
+
+    If it was changed in place since, by another thread, or after the trace had run as one operation,
+    that is another handle of its storage, with the value of then. Where no value was kept, any will do.
+    """
+    a, version = given.argument, given.version
+    value = given.parts[0] if given.parts else jaxapi.zeros(given.aval)
+    if given.parts and (type(a) is not Tensor or a._level is not ROOT or version_at(a) == version):
+        return a, version, None
+    if a is None or a._level is not ROOT or a._node is not None:
+        return value if a is None else a, version, None
+    leaf = accumulator_of(a) if a._requires_grad else None  # it is in the meta of both handles
+    handle = new_tensor(value, ROOT)
+    handle._requires_grad = a._requires_grad
+    if a.meta is not None:
+        handle.meta = copy.copy(a.meta)
+        handle.meta.link = None  # a view would follow its base
+    return handle, version, leaf

@@ -1,0 +1,76 @@
+"""How eager replay is: whether programs compile at once; which values are referenced; backing off."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any
+
+__all__ = ["Attempts", "at_once", "referenced"]
+
+
+class _AtOnce:
+    """Whether everything is compiled as soon as its structure is known, in all threads (``count`` > 0)."""
+
+    __slots__ = ("count", "lock")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lock = threading.Lock()
+
+
+at_once = _AtOnce()
+
+
+class Attempts:
+    """Whether to try now what pays only for structures that repeat.
+
+    Each attempt is noted with what it has gained, below zero if it has lost. Once the sum has fallen to
+    ``-limit`` there are none for ``rest`` calls. Then there are again; if they lose ``grace``, a longer
+    pause follows.
+    """
+
+    __slots__ = ("grace", "limit", "losses", "pause", "rest", "sum")
+
+    def __init__(self, limit: int, rest: int, grace: int) -> None:
+        self.limit = limit
+        self.rest = rest
+        self.grace = grace
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was noted."""
+        self.sum = 0
+        self.losses = 0
+        self.pause = 0
+
+    def backs_off(self) -> bool:
+        """Whether to do without this time."""
+        if self.pause <= 0 or at_once.count:
+            return False
+        self.pause -= 1
+        return True
+
+    def note(self, gain: int) -> None:
+        """Add what an attempt has gained."""
+        self.sum = min(self.sum + gain, self.limit)
+        if self.sum <= -self.limit:
+            self.sum = self.grace - self.limit
+            self.pause = self.rest << min(self.losses, 4)
+            self.losses += 1
+        elif self.sum > -self.limit // 2:
+            self.losses = 0
+
+
+def referenced(values: Sequence[Any], containers: int = 1) -> list[int]:
+    """The places of the values that something refers to, besides so many lists or tuples."""
+    alone = _ALONE + containers - 1
+    return [k for k, count in enumerate(_references(values)) if count > alone]
+
+
+def _references(values: Sequence[Any]) -> list[int]:
+    return [getrefcount(v) for v in values]
+
+
+_ALONE = _references([object()])[0]

@@ -1,0 +1,86 @@
+"""What comes out of an operation at a level: avals and layouts, known before it is evaluated."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad.avals import struct_of
+from fad.dispatch import bind, state, undisturbed
+from fad.replay.inputs import FOREIGN
+from fad.replay.program import Known, Outcome, Program
+from fad.replay.settings import LARGE
+from fad.tape.record import PrimitiveNode
+
+__all__ = ["forget_outcomes", "outcome_of"]
+
+_MOST = 256  # outcomes remembered for each operation
+_outcomes: weakref.WeakKeyDictionary[Any, dict[Any, Outcome | None]] = weakref.WeakKeyDictionary()
+
+
+def forget_outcomes() -> None:
+    """Forget all."""
+    _outcomes.clear()
+
+
+def outcome_of(
+    level: Any, maker: Callable[[], Any], op: Any, args: Sequence[Known], key: Any
+) -> Outcome | None:
+    """What comes of ``op`` at a level like those that ``maker`` makes; None if that cannot be known.
+
+    It is evaluated on abstract values, once; what is wrong with it is said by the real evaluation. For
+    programs, which take longer, it is what came out when they were expanded.
+    """
+    if type(op) is Program:
+        known: Outcome | None = op.expanded.get((key, *args))
+        return known
+    table = _outcomes.get(op)
+    if table is None:
+        table = _outcomes.setdefault(op, {})
+    place = (key, *args)
+    if place in table:
+        return table[place]
+    found: list[Outcome] = []
+
+    def run(*values: Any) -> Any:
+        with undisturbed():
+            state.replaying = False
+            with maker() as own:
+                rest = iter(values)
+                given = []
+                for layout, aval in args:
+                    if layout is FOREIGN:
+                        given.append(next(rest))
+                    else:
+                        count = len(level.part_avals(aval, layout))
+                        given.append(own.from_parts([next(rest) for _ in range(count)], layout))
+                out = bind(op, given)
+                outs = out if type(out) is tuple else (out,)
+                routed = _routed(outs, len(args))
+                found.append(Outcome.of(own, outs, routed, type(out) is not tuple))
+                return [p for o in outs for p in own.parts(o)]
+
+    structs: list[Any] = []
+    for layout, aval in args:
+        structs += [aval] if layout is FOREIGN else level.part_avals(aval, layout)
+    try:
+        jax.eval_shape(run, *map(struct_of, structs))
+    except Exception:
+        return None
+    outcome = found[0] if all([a.size <= LARGE for a in found[0].avals]) else None
+    if len(table) >= _MOST:
+        table.clear()
+    table[place] = outcome
+    return outcome
+
+
+def _routed(outs: Sequence[Any], count: int) -> tuple[bool, ...]:
+    """Which arguments the edges of the outputs' node belong to."""
+    for o in outs:
+        node = o._node
+        if type(node) is PrimitiveNode and len(node.edges) == count:
+            return tuple([e is not None for e in node.edges])
+    return (False,) * count

@@ -1,0 +1,321 @@
+"""Whole backward passes as programs: a graph whose structure was seen before is one call.
+
+NOTE [compiled backward]
+
+Where nothing looks inside a backward pass (no hooks, no anomaly mode, no rules in Python but those that
+are marked as traceable, no packed values, not itself being recorded), its nodes are numbered,
+latest first, and the plans and edges of all of them make a key. The first passes with a key run
+node by node. When it repeats, the pass becomes a program of (saved values, cotangents), bound one
+level below the graph like any other call. In it, a call of a Function has the rules that it has in
+any code that JAX traces (`fad.native`).
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+
+from fad import jaxapi
+from fad.avals import aval_of, struct_of, with_constants
+from fad.dispatch import bind, state
+from fad.graph import Node
+from fad.jaxapi import array_type
+from fad.replay.donation import Large, large_gradients, may_donate, run_donating
+from fad.replay.inputs import is_traced
+from fad.replay.layouts import Layout, layout_of
+from fad.replay.modes import Attempts, at_once
+from fad.replay.program import Program
+from fad.replay.settings import is_default_placement, is_small, settings_number
+from fad.tape.leaves import ADD
+from fad.tape.record import PrimitiveNode, spread
+from fad.tape.saved import SavedView
+
+__all__ = ["Structures", "backward", "structures"]
+
+CAPACITY = 256  # structures remembered
+REPEATS = 4  # passes of one structure before a program is made of it: traces come first
+
+
+class Structure:
+    """What is known of a structure: how often it was seen, and the program made of it, or why
+    there is none.
+
+    ``wanted`` says which result is the gradient of each capture. ``large`` are the shapes and
+    dtypes of its large results, and ``donating`` the programs that are given operands for them.
+    """
+
+    __slots__ = ("count", "donating", "large", "program", "refused", "wanted")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.program: Program | None = None
+        self.wanted: tuple[int | None, ...] = ()
+        self.large: tuple[Large, ...] = ()
+        self.donating: list[Any] = []
+        self.refused = ""
+
+
+class Structures:
+    """A bounded table of structures, safe between threads; the one not seen for longest goes first."""
+
+    __slots__ = ("_capacity", "_found", "_lock", "hits")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._found: collections.OrderedDict[Hashable, Structure] = collections.OrderedDict()
+        self._lock = threading.Lock()
+        self.hits = 0
+
+    def seen(self, key: Hashable) -> Structure:
+        """The structure of ``key``, which has come once more."""
+        with self._lock:
+            found = self._found.get(key)
+            if found is None:
+                found = self._found[key] = Structure()
+                if len(self._found) > self._capacity:
+                    self._found.popitem(last=False)
+            else:
+                self._found.move_to_end(key)
+            found.count += 1
+            return found
+
+    def all(self) -> list[Structure]:
+        """All that are remembered."""
+        with self._lock:
+            return list(self._found.values())
+
+    def clear(self) -> None:
+        """Forget all structures, and what was compiled for them."""
+        with self._lock:
+            self._found.clear()
+            self.hits = 0
+
+
+structures = Structures(CAPACITY)
+
+
+class _Thread(threading.local):
+    """Whether it pays to look for the structure of passes, in each thread."""
+
+    def __init__(self) -> None:
+        self.attempts = Attempts(limit=32, rest=8, grace=4)
+
+
+thread = _Thread()
+
+
+def backward(
+    roots: Sequence[tuple[tuple[Node, int], Any]],
+    captures: Sequence[tuple[Node, int]] | None,
+    keep_graph: bool,
+) -> list[tuple[tuple[Node, int], Any]] | None:
+    """The pass from ``roots`` to ``captures`` (None: to all leaves): each with its gradient.
+
+    None if it has to run node by node.
+    """
+    if not state.replaying or any([is_traced(ct) for _, ct in roots]):
+        return None  # what is traced is compiled whole anyway
+    if jaxapi.checks_numbers() or not settings_number(jaxapi.trace_context()):
+        return None
+    if thread.attempts.backs_off():
+        return None  # structures were new for some time
+    starts = [e for e, _ in roots]
+    layout = layout_of(starts, captures)
+    if layout is None:
+        return None
+    operands: list[Any] = []
+    for node in layout.order:
+        if type(node) is PrimitiveNode:
+            values = node.values
+            if values is None:  # another thread has just run the pass, and freed it
+                return None
+            operands += _operands(values) if node.has_views else values
+        elif node in layout.parts:
+            operands += layout.parts[node].operands
+    operands = with_constants([*operands, *[ct for _, ct in roots]])
+    entry = structures.seen(layout.key)
+    fresh = entry.program is None
+    if not fresh or entry.count == 1 or entry.refused:
+        thread.attempts.note(-1 if fresh else thread.attempts.limit)
+    if fresh:
+        if entry.refused or not (entry.count >= REPEATS or at_once.count):
+            return None
+        _build(entry, layout, starts, operands)
+        if entry.refused:
+            return None
+    elif keep_graph:
+        layout.keep(starts, captures)
+    grads = _run(entry, layout, operands, not keep_graph)
+    if grads is None:
+        return None
+    if not keep_graph:
+        _release(layout)
+    return list(zip(layout.captures, grads, strict=True))
+
+
+def _run(entry: Structure, layout: Layout, operands: list[Any], frees: bool) -> list[Any] | None:
+    """Gradients for the captures; None if the pass has to run node by node.
+
+    ``frees``: its nodes let go of what they have saved when it has run.
+    """
+    program = entry.program
+    assert program is not None
+    plain = all([type(x) is array_type for x in operands])
+    if plain and not all([is_default_placement(x.sharding) for x in operands]):
+        return None
+    if layout.parts or not program.small:
+        if layout.parts and not plain:
+            return None
+        if plain and not program.is_ready(operands):
+            return None
+    try:
+        if frees and entry.large and program.call is not None and may_donate(operands):
+            out = run_donating(entry, lambda: _release(layout), operands)
+        else:
+            out = bind(program, operands)
+    except Exception as error:
+        if program.call is not None:
+            raise
+        entry.program, entry.refused = None, f"{type(error).__name__}: {error}"
+        return None
+    structures.hits += 1
+    return [None if k is None else out[k] for k in entry.wanted]
+
+
+def _release(layout: Layout) -> None:
+    """Free the graph."""
+    for node in layout.order:
+        node.release_variables()
+
+
+def _operands(values: Sequence[Any]) -> list[Any]:
+    """Saved values, with bases and numbers in the place of views."""
+    found: list[Any] = []
+    for v in values:
+        found += v.operands() if type(v) is SavedView else (v,)
+    return found
+
+
+def _opening(values: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
+    """What makes such saved values again, of `_operands`."""
+    ways = [(v.operation, len(v.numbers)) if type(v) is SavedView else None for v in values]
+
+    def opening(operands: Sequence[Any]) -> list[Any]:
+        rest = iter(operands)
+        return [
+            next(rest)
+            if way is None
+            else bind(way[0], [next(rest), *[next(rest) for _ in range(way[1])]])
+            for way in ways
+        ]
+
+    return opening
+
+
+def _pull_of(node: PrimitiveNode) -> Callable[..., Sequence[Any]]:
+    """What a node does in a pass, in the form of `Part.pull`."""
+    assert node.values is not None
+    plan = node.plan
+    opening = _opening(node.values) if node.has_views else list
+
+    def pull(operands: Sequence[Any], cts: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
+        given = None if plan.single else tuple([c is not None for c in cts])
+        wanted = tuple([n for n, m in zip(need, plan.mask, strict=True) if m])
+        saved = opening(operands)
+        return spread(
+            bind(plan.vjp(given, wanted), [*saved, *[c for c in cts if c is not None]]), need
+        )
+
+    return pull
+
+
+def _build(
+    entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]], operands: Sequence[Any]
+) -> None:
+    """Write the pass as a function of saved values and cotangents; plain data, no nodes kept."""
+    order, captures, index = layout.order, layout.captures, layout.index()
+    steps: list[tuple[int, Any, int, tuple[tuple[int, int] | None, ...]]] = []
+    for i, node in enumerate(order):
+        if type(node) is PrimitiveNode:
+            pull, count = _pull_of(node), len(_operands(node.values or ()))
+        elif node in layout.parts:
+            part = layout.parts[node]
+            pull, count = part.pull, len(part.operands)
+        else:
+            continue
+        edges = tuple([None if e is None else (index[e[0]], e[1]) for e in node.edges])
+        steps.append((i, pull, count, edges))
+    widths = [node.num_inputs for node in order]
+    starts = [(index[n], nr) for n, nr in roots]
+    ends = [(index.get(n), nr) for n, nr in captures]
+    saved = sum(s[2] for s in steps)
+    leads = [False] * len(order)  # to what is asked for
+    for j, _ in ends:
+        if j is not None:
+            leads[j] = True
+    for i, _, _, edges in reversed(steps):
+        leads[i] = leads[i] or any([e is not None and leads[e[0]] for e in edges])
+
+    def run(*operands: Any) -> list[Any]:
+        slots: list[list[Any]] = [[None] * w for w in widths]
+        for (i, nr), ct in zip(starts, operands[saved:], strict=True):
+            slots[i][nr] = ct if slots[i][nr] is None else bind(ADD, (slots[i][nr], ct))
+        at = 0
+        for i, pull, count, edges in steps:
+            values = operands[at : at + count]
+            at += count
+            cts = slots[i]
+            need = [e is not None and leads[e[0]] for e in edges]
+            if all([c is None for c in cts]) or not any(need):
+                continue
+            grads = pull(values, cts, need)
+            for edge, g in zip(edges, grads, strict=True):
+                if edge is not None and g is not None:
+                    j, nr = edge
+                    slots[j][nr] = g if slots[j][nr] is None else bind(ADD, (slots[j][nr], g))
+        return [None if j is None else slots[j][nr] for j, nr in ends]
+
+    def backward(*operands: Any) -> tuple[Any, ...]:
+        return tuple([x for x in run(*operands) if x is not None])
+
+    reached = [[False] * w for w in widths]
+    for i, nr in starts:
+        reached[i][nr] = True
+    for i, _, _, edges in steps:
+        if any(reached[i]):
+            for edge in edges:
+                if edge is not None:
+                    reached[edge[0]][edge[1]] = True
+    hits = [j is not None and reached[j][nr] for j, nr in ends]
+    if layout.parts:  # rules of users may return None; else it follows from the structure alone
+        found: list[Any] = []
+
+        def traced(*operands: Any) -> list[Any]:
+            found[:] = run(*operands)
+            return [x for x in found if x is not None]
+
+        try:
+            closed = jax.make_jaxpr(traced)(*[struct_of(aval_of(x)) for x in operands])
+        except Exception:  # node by node, the error names its place
+            entry.refused = "a rule cannot be traced"
+            return
+        if not all([part.allows(closed.jaxpr) for part in layout.parts.values()]):
+            entry.refused = "a rule draws random numbers"
+            return
+        hits = [x is not None for x in found]
+    count = 0
+    wanted: list[int | None] = []
+    for hit in hits:
+        wanted.append(count if hit else None)
+        count += hit
+    entry.wanted = tuple(wanted)
+    entry.large = large_gradients(captures, wanted)
+    if count == 0:
+        entry.refused = "no gradient arrives"
+        return
+    small = all([type(x) is not array_type or is_small(x) for x in operands])
+    entry.program = Program("a backward pass", backward, small)

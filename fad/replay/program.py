@@ -1,0 +1,288 @@
+"""Programs: what a trace has done, as one operation; and the thread that compiles them.
+
+NOTE [programs]
+
+A program is a function of values that binds operations. Run on arrays, it is compiled: one call of
+XLA. Run on Tensors, at any level, it has no rules of its own: it *expands*, that is, its
+operations are bound one by one, and each level does with them what it does without replay. So
+nothing that a program computes can differ from what its operations compute, its derivatives
+included; inside of the program of an outer level it becomes part of that.
+
+XLA compiles in a thread of its own, outside of the GIL. Until a program is ready its operations
+run one by one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from fad import jaxapi, trees
+from fad.avals import aval_of, struct_of
+from fad.dispatch import state, undisturbed
+from fad.jaxapi import array_type
+from fad.replay.inputs import FOREIGN
+from fad.replay.modes import at_once
+from fad.replay.settings import LARGE, settings_number
+from fad.tensor import Tensor
+
+__all__ = ["Known", "Outcome", "Program", "worker"]
+
+LONGEST_QUEUE = 256  # programs that wait to be compiled; more are asked for again later
+
+
+# What is known of an argument: its layout, and its aval as its level shows it.
+Known = tuple[Any, Any]
+
+
+class Outcome(NamedTuple):
+    """The outputs of an operation at a level: what users see of them, their layouts, and through which
+    arguments gradients go on.
+    """
+
+    avals: tuple[Any, ...]
+    layouts: tuple[Any, ...]
+    routed: tuple[bool, ...]
+    single: bool
+
+    @classmethod
+    def of(cls, level: Any, outs: Sequence[Any], routed: tuple[bool, ...], single: bool) -> Outcome:
+        """That of Tensors of ``level``."""
+        avals = tuple([level.aval(o) for o in outs])
+        return cls(avals, tuple([level.layout(o) for o in outs]), routed, single)
+
+
+class Program:
+    """A function of values that binds operations, and returns a pytree of values.
+
+    Arguments:
+        name: what it is called in messages.
+        run: the function.
+        small: all its arrays are small: it gives the bits that single operations give
+            (`jaxapi.jit_of_small`).
+        donated: the arguments whose memory is given to results, of a program that is not small.
+
+    ``compiles``: it has come often enough. ``call`` is what was compiled, None until then;
+    ``refused`` says why it cannot be. ``structure`` is that of the result. ``expanded`` has what
+    came out at levels where it was expanded.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "call",
+        "compiles",
+        "donated",
+        "expanded",
+        "name",
+        "queued",
+        "refused",
+        "run",
+        "small",
+        "structure",
+    )
+
+    expands = True
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[..., Any],
+        small: bool = True,
+        donated: tuple[int, ...] = (),
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.small = small
+        self.donated = donated
+        self.call: Any = None
+        self.compiles = True
+        self.queued = False
+        self.refused = ""
+        self.structure: Any = None
+        self.expanded: dict[Any, Outcome] = {}
+
+    def __repr__(self) -> str:
+        return f"Program({self.name})"
+
+    def flat(self, *values: Any) -> Any:
+        """The leaves of the result, from operations that are run one by one, or traced."""
+        with undisturbed("exact"):
+            state.replaying = False
+            leaves, self.structure = trees.flatten(self.run(*values))
+            return tuple(leaves)
+
+    def _exact(self, *values: Any) -> Any:
+        """`flat`, as a program whose operations give the bits that they give alone."""
+        with undisturbed():
+            state.replaying, state.exact = False, True
+            leaves, self.structure = trees.flatten(self.run(*values))
+            return tuple(leaves)
+
+    def expand(self, args: Sequence[Any]) -> Any:
+        """The leaves of the result, by binding its operations on Tensors."""
+        leaves, self.structure = trees.flatten(self.run(*args))
+        if state.replaying and not jaxapi.is_tracing():
+            self._note(args, leaves)
+        return tuple(leaves)
+
+    def _note(self, args: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Remember what came out at a level, for traces of that level."""
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        level: Any = max([t._level for t in tensors], key=lambda level: level.id)
+        settings = settings_number(jaxapi.trace_context())
+        if not settings or not all([type(o) is Tensor and o._level is level for o in outs]):
+            return
+        known = [
+            (level.layout(a), level.aval(a))
+            if isinstance(a, Tensor) and a._level is level
+            else (FOREIGN, aval_of(a))
+            for a in args
+        ]
+        key = ((settings, level.key()), *known)
+        if key not in self.expanded:
+            outcome = Outcome.of(level, outs, (False,) * len(args), False)
+            if all([a.size <= LARGE for a in outcome.avals]):
+                self.expanded[key] = outcome
+
+    def execute(self, values: Sequence[Any]) -> Any:
+        """Run on arrays: the leaves of the result."""
+        call = self.call
+        if worker.stopped:  # the process ends, or is a forked child, where XLA has no threads
+            return self.flat(*values)
+        if call is not None:
+            for v in values:
+                if type(v) is not array_type:
+                    return self.flat(*values)
+            if jaxapi.at_top_level():
+                return call(*values)
+        elif self._may_compile(values) and self.is_ready(values):
+            return self.call(*values)
+        return self.flat(*values)
+
+    def _may_compile(self, values: Sequence[Any]) -> bool:
+        """Whether it runs at the bottom, under no transform of JAX."""
+        if self.refused or not self.compiles:
+            return False
+        if not jaxapi.at_top_level() or jaxapi.checks_numbers():
+            return False
+        return all([type(v) is array_type for v in values])
+
+    def is_ready(self, values: Sequence[Any]) -> bool:
+        """Whether it is compiled; if not, have it compiled for arrays like these."""
+        if self.call is None and not self.refused and not self.queued:
+            avals = [v.aval for v in values]
+            if at_once.count:
+                self.compile(avals)
+            else:
+                self.queued = worker.submit(self, avals)
+        return self.call is not None
+
+    def unflatten(self, leaves: Any) -> Any:
+        """The result that has these leaves."""
+        return trees.unflatten(self.structure, leaves)
+
+    def compile(self, avals: Sequence[Any]) -> None:
+        """Compile it for arrays on the default device."""
+        before, state.exact = state.exact, self.small
+        try:
+            if self.small:
+                call = jaxapi.jit_exact(self._exact, [*map(struct_of, avals)])
+                jax.block_until_ready(
+                    call(*map(jaxapi.zeros, avals))
+                )  # `jax.jit` knows it from here on
+            else:
+                jitted = jax.jit(self.flat, donate_argnums=self.donated)
+                call = jitted.lower(*map(struct_of, avals)).compile()
+        except Exception as error:  # its operations, one by one, raise it again, or do without
+            self.refused = f"{type(error).__name__}: {error}"
+        else:
+            self.call = call
+        finally:
+            state.exact = before
+
+
+class _Worker:
+    """One thread for all, which compiles what is queued, in order."""
+
+    def __init__(self) -> None:
+        self._reset()
+        atexit.register(self.stop)
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def _reset(self) -> None:
+        self.changed = threading.Condition()
+        self.queue: collections.deque[tuple[weakref.ref[Program], Any]] = collections.deque()
+        self.thread: threading.Thread | None = None
+        self.busy = 0
+        self.stopped = False
+
+    def _in_child(self) -> None:
+        """Compile nothing in a forked child: the threads of XLA do not exist there."""
+        self._reset()
+        self.stopped = True
+
+    def submit(self, program: Program, avals: Sequence[Any]) -> bool:
+        """Have a program compiled for arrays of these avals; False if there is too much to do."""
+        with self.changed:
+            if self.stopped or len(self.queue) >= LONGEST_QUEUE:
+                return False
+            self.queue.append((weakref.ref(program), avals))
+            self.busy += 1
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._work, name="fad-compile", daemon=True)
+                self.thread.start()
+            self.changed.notify_all()
+        return True
+
+    def _work(self) -> None:
+        while True:
+            with self.changed:
+                while not self.queue and not self.stopped:
+                    self.changed.wait()
+                if self.stopped:
+                    return
+                reference, avals = self.queue.popleft()
+            program = reference()
+            try:
+                if program is not None:
+                    program.compile(avals)
+            finally:
+                del program
+                with self.changed:
+                    self.busy -= 1
+                    self.changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until everything that is queued has been compiled."""
+        with self.changed:
+            while self.busy and not self.stopped:
+                self.changed.wait()
+
+    def clear(self) -> None:
+        """Drop what is queued."""
+        with self.changed:
+            for reference, _ in self.queue:
+                program = reference()
+                if program is not None:
+                    program.queued = False
+            self.busy -= len(self.queue)
+            self.queue.clear()
+
+    def stop(self) -> None:
+        """Finish the program that is being compiled, and no other: the process ends."""
+        with self.changed:
+            self.stopped = True
+            self.queue.clear()
+            self.changed.notify_all()
+        if self.thread is not None and self.thread is not threading.current_thread():
+            self.thread.join()
+
+
+worker = _Worker()

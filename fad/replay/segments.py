@@ -1,0 +1,107 @@
+"""Segments of long traces: forward one by one as they come, backward in turn from the last to the first.
+
+NOTE [chains of segments]
+
+When a segment ends (see NOTE [segments] in `fad.replay.states`), it runs as one program, which
+gives the outputs that are still referenced their values, and the trace goes on with a new segment,
+whose inputs they are. At levels that record nothing that is all. At a recording level the nodes
+are not made: the backward pass goes through the segments from the last to the first. The program
+of each computes its operations again, recorded, and pulls back the cotangents of its outputs,
+*beginning with* what has arrived at its inputs so far. So gradients are added up in the order in
+which single operations would have added them, and the bits are the same; and what is kept of a
+segment for the backward pass are its inputs alone.
+
+Where a node is asked for, all segments are recorded after all.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from fad.replay.inputs import FOREIGN, Input
+from fad.replay.program import Program
+from fad.tape.engine import pull_back
+
+__all__ = ["Chain", "pull_through"]
+
+
+class Chain:
+    """The segments of one trace that have ended, in order.
+
+    ``latest`` refers weakly to what goes on after them; ``root`` is the root of the first.
+    """
+
+    __slots__ = ("latest", "root", "segments")
+
+    def __init__(self, root: Any) -> None:
+        self.segments: list[Any] = []
+        self.latest: weakref.ref[Any]
+        self.root = root
+
+    def add(self, segment: Any) -> None:
+        """Add one, and drop those of which nothing is referenced any more."""
+        found = []
+        for s in (segment, *reversed(self.segments)):  # what goes refers to outputs of earlier ones
+            if any([r() is not None for r in s.kept.values()]):
+                found.append(s)
+            else:
+                s._forget()
+        self.segments = found[::-1]
+
+
+def pull_through(chain: Chain, arrived: dict[int, Any]) -> bool:
+    """Send what has ``arrived`` at Tensors, by their `id`, back through the segments; False if
+    that fails.
+
+    What arrives at the inputs of segments is added to it.
+    """
+    for segment in reversed(chain.segments):
+        outs = []
+        cotangents = []
+        for k, reference in segment.kept.items():
+            t = reference()
+            if t is not None and id(t) in arrived:
+                outs.append(k)
+                cotangents.append(arrived.pop(id(t)))
+        if not outs:
+            continue
+        inputs: list[Input] = segment.inputs
+        variables = [k for k, given in enumerate(inputs) if given.layout is True]
+        arguments = [inputs[k].argument for k in variables]
+        begun = [j for j, a in enumerate(arguments) if id(a) in arrived]
+        end = segment.last.end(("pull", tuple(outs), tuple(begun), tuple(variables)))
+        program = end.always(functools.partial(_pulling, segment, outs, begun, variables))
+        sums = [arrived[id(arguments[j])] for j in begun]
+        found = segment.run(end, program, [*cotangents, *sums])
+        if found is None:
+            return False
+        for a, g in zip(arguments, program.unflatten(found), strict=True):
+            if g is not None:
+                arrived[id(a)] = g
+    return True
+
+
+def _pulling(
+    segment: Any, outs: Sequence[int], begun: Sequence[int], variables: Sequence[int]
+) -> Program:
+    """The backward pass of a segment: gradients of its inputs, from cotangents of its outputs and
+    what has arrived at some of the inputs before.
+    """
+    compute = segment.computation()
+    layouts = [(given.layout, len(given.parts)) for given in segment.inputs]
+    count = sum([n for _, n in layouts])
+    assert all([n == 1 or layout is FOREIGN for layout, n in layouts])
+    maker = segment.maker
+    outs, begun, variables = tuple(outs), tuple(begun), tuple(variables)
+
+    def run(*values: Any) -> Any:
+        with maker() as own:
+            given, cells = compute(own, values[:count])
+            inside = [given[k] for k in variables]
+            ends = [*[cells[k] for k in outs], *[inside[j] for j in begun]]
+            return tuple(pull_back(ends, values[count:], inside))
+
+    return Program(segment.root.name, run)

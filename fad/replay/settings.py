@@ -1,0 +1,148 @@
+"""Where replay may work: default settings of JAX, default devices, small arrays; and avals as numbers."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad import jaxapi
+from fad.jaxapi import array_type, is_committed
+
+__all__ = [
+    "LARGE",
+    "aval_number",
+    "is_default_placement",
+    "is_small",
+    "on_new_thread",
+    "settings_number",
+]
+
+LARGE = 1 << 14  # elements: an array of so many is no part of a trace
+_KNOWN = 4096  # entries of each table here
+_UNUSUAL = 64  # settings of blocks that are remembered
+
+
+def on_new_thread(f: Callable[[], Any]) -> Any:
+    """What ``f()`` gives on a new thread, where JAX has its global settings and nothing else."""
+    found: list[Any] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(f())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, name="fad-default-settings")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+class _Settings:
+    """JAX's settings as they are outside of all blocks that change them, numbered."""
+
+    __slots__ = ("everywhere", "lock", "number", "unusual", "usual")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.number = 0
+        self.usual: Any = None
+        self.unusual: set[Any] = set()
+        self.everywhere: dict[
+            str, Any
+        ] = {}  # outside of all blocks, when the table of unusual ones began
+
+    def number_of(self, context: Any) -> int:
+        if context == self.usual:
+            return self.number
+        with self.lock:
+            everywhere = jaxapi.global_settings()
+            if everywhere != self.everywhere:
+                self.unusual.clear()
+                self.everywhere = everywhere
+            if context in self.unusual:
+                return 0
+            if on_new_thread(jaxapi.trace_context) == context:  # changed for good
+                self.usual, self.number = context, self.number + 1
+                self.unusual.clear()
+                return self.number
+            if len(self.unusual) >= _UNUSUAL:
+                self.unusual.clear()
+            self.unusual.add(context)
+            return 0
+
+
+_settings = _Settings()
+
+
+def settings_number(context: Any) -> int:
+    """The number of these settings of JAX; 0 if a block has changed them, where nothing is replayed."""
+    return _settings.number_of(context)
+
+
+_default: set[Any] = set()
+_placed: dict[int, Any] = {}  # shardings equal to those, by `id`: they compare slowly
+_numbered: dict[int, tuple[Any, int]] = {}  # avals and their numbers, by `id` too
+_numbers: dict[Any, int] = {}
+_next_number = itertools.count(1)
+
+
+def is_default_placement(sharding: Any) -> bool:
+    """Whether arrays with this sharding are where JAX puts arrays by default."""
+    if id(sharding) in _placed:
+        return True
+    if sharding not in _default:
+        if jaxapi.is_tracing() or sharding != jax.device_put(np.float32(0)).sharding:
+            return False
+        _default.add(sharding)
+    if len(_placed) >= _KNOWN:
+        _placed.clear()
+    _placed[id(sharding)] = sharding
+    return True
+
+
+def aval_number(aval: Any) -> int:
+    """A number for the aval of an array: negative for a large one.
+
+    It is the same for equal ones, until there are so many that the tables begin anew; no number is given
+    twice.
+    """
+    known = _numbered.get(id(aval))
+    return _number(aval) if known is None else known[1]
+
+
+def _number(aval: Any) -> int:
+    for table in (_numbered, _numbers):
+        if len(table) >= _KNOWN:
+            table.clear()
+    sign = 1 if aval.size <= LARGE else -1
+    number = _numbers.setdefault(aval, sign * next(_next_number))
+    _numbered[id(aval)] = (aval, number)
+    return number
+
+
+@functools.cache
+def _has_several_devices() -> bool:
+    """Whether JAX has several devices: those that it uses by default, and the host."""
+    return len({*jax.local_devices(), *jax.local_devices(backend="cpu")}) > 1
+
+
+def is_small(array: Any) -> bool:
+    """Whether a value is a small array on the default device, which does not hold it there."""
+    if type(array) is not array_type:
+        return False
+    if aval_number(array.aval) < 0:
+        return False
+    if not is_default_placement(array.sharding):
+        return False
+    # What is computed from a committed array is committed too.
+    return not (is_committed(array) and _has_several_devices())

@@ -1,0 +1,880 @@
+"""Traces: what a transform or a step of the eager tape does, recorded with lazy outputs.
+
+NOTE [traces]
+
+Eager code costs the making of a node, or of a derived operation, for each operation at each level
+of nesting. But a function that is called again mostly does the same again. So its operations are
+first only appended to a
+trace: a Tensor that comes out of one has its shape, dtype and level, and no value and no node yet.
+If the trace then ends as traces before it have ended, all of it is one program
+(`fad.replay.program`), bound one level down:
+
+* a reverse transform ends with its backward pass, `Trace.finish`;
+* at a level that records nothing (jvp, vmap, a dual level), it ends when a value is read, or the
+  level is left;
+* a step of the eager tape ends with `backward`, or `fad.autograd.grad` of all of its leaves.
+
+Otherwise the trace is *materialized*: its operations are recorded as they would have been at once,
+in their order, and the rest of the function goes the usual way. So
+
+* an operation is appended only if what comes out of it is known from abstract evaluation
+  (`fad.replay.outcomes`): its errors are raised where it is called. It is a pure Primitive, of
+  small arrays;
+* reading a value, a node, hooks, writes in place, Functions, anomaly mode, hooks for saved values,
+  `no_grad`, settings of JAX, another thread: each materializes the trace first;
+* what the function leaves behind elsewhere (a list, its aux) gets its value as a result of the
+  program. Its node is made when it is asked for: the operations are recorded then, and what the
+  backward pass went through is freed, as it would have been;
+* inputs are used as they were when they were captured, in the grad mode of then.
+
+Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and
+layout. A trace is a path in a tree of all that traces have done (`fad.replay.states`), and each
+state predicts the next one.
+
+NOTE [one append-only list]
+
+A trace is one list of entries. An entry is appended whole or not at all, and it is never changed.
+``busy`` is set while one is being made: who finds it set (a finalizer that runs operations, a call
+after an interrupt) appends nothing and materializes what is there. Whoever appends looks, after
+that, whether the trace has been materialized meanwhile, and if so continues that. Recording an
+entry twice gives the same, so it needs no more.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from fad import jaxapi
+from fad.avals import SCALARS, constant
+from fad.dispatch import bind, bodies, state, undisturbed
+from fad.errors import LevelError
+from fad.jaxapi import debug_infs, debug_nans, trace_context
+from fad.primitive import Primitive
+from fad.replay import states
+from fad.replay.inputs import FOREIGN, Input, as_captured, is_untouched, look
+from fad.replay.modes import at_once, referenced
+from fad.replay.outcomes import outcome_of
+from fad.replay.program import Known, Program
+from fad.replay.segments import Chain, pull_through
+from fad.replay.settings import on_new_thread, settings_number
+from fad.replay.states import End, Root, State, ends_segment, passed_of, root_of, tree
+from fad.replay_protocol import Pull
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.record import ROOT, PrimitiveNode
+from fad.tensor import Lazy, Tensor, lazy_tensor
+
+__all__ = ["Trace", "explain", "open_step", "open_trace"]
+
+_log: collections.deque[tuple[str, int, str]] = collections.deque(maxlen=64)
+
+
+def note(name: str, count: int, what: str) -> None:
+    """Remember what became of a trace, for `explain`."""
+    _log.append((name, count, what))
+
+
+def explain() -> str:
+    """What became of the last traces, the latest last."""
+    return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in _log])
+
+
+Entry = tuple[
+    State, Any, int
+]  # after it; its output, or a tuple of them; how many inputs there are
+
+
+def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
+    """Give ``level`` a trace of what ``function`` does with ``inputs``, if such traces repeat."""
+    context, settings = _surroundings()
+    if not settings:
+        return
+    found = []
+    for x in inputs:
+        given = look(x, level)
+        if given is None:
+            return
+        found.append(given)
+    code = function.__code__ if type(function) is types.FunctionType else type(function)
+    key = (settings, id(code), level.key(), *[given.code for given in found])
+    root = root_of(key, code, getattr(function, "__name__", "a function"))
+    if root.backs_off():
+        return
+    trace = Trace(level, root, context, settings)
+    for given in found:
+        trace._add(given)
+    level.trace = trace
+
+
+SEEN = 2  # times that an operation has begun a graph before steps that begin with it are traced
+_begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by its id
+
+
+def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
+    """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
+
+    Steps begin with operations on leaves. Those that are met again may begin one that repeats.
+    """
+    for a in args:
+        if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
+            return None  # in the middle of a step
+    count = _begun.get(plan.id, 0)
+    if count < SEEN and not at_once.count:
+        if len(_begun) >= states.CAPACITY:
+            _begun.clear()
+        _begun[plan.id] = count + 1
+        return None
+    context, settings = _surroundings()
+    if not settings:
+        return None
+    root = root_of((settings, plan.id), None, "a step of the eager tape")
+    if root.backs_off(repeated=True):
+        return None
+    trace = state.trace = Trace(ROOT, root, context, settings)
+    return trace.append(op, args)
+
+
+def _surroundings() -> tuple[Any, int]:
+    """The context of JAX and the number of its settings; the number is 0 where nothing is traced."""
+    if not state.replaying or not _is_unobserved() or jaxapi.is_tracing():
+        return None, 0
+    context = trace_context()
+    return context, settings_number(context)
+
+
+def _is_unobserved() -> bool:
+    """Whether nothing that looks at each operation is on."""
+    return not (
+        anomaly.watch or state.saved_hooks or state.inference is not None or jaxapi.checks_numbers()
+    )
+
+
+class Trace:
+    """What the function of a transform, or a step of the eager tape, has done so far.
+
+    ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the
+    inputs of the transform, or leaves of the tape; ``places`` finds inputs by their `id`.
+    ``blocked`` and ``floor`` are the grad mode in which it is made, ``modes`` all modes of the
+    thread that makes it. ``done``: nothing more is appended. ``recorded``: how many entries have
+    been recorded since. ``ran``: it has run as one program; with the numbers of the outputs that
+    the backward pass went out from, and whether it frees what it goes through. ``kept`` are then
+    the outputs that are referenced. ``lock`` is for other threads that read an output.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "blocked",
+        "busy",
+        "chain",
+        "context",
+        "done",
+        "entries",
+        "floor",
+        "inputs",
+        "kept",
+        "key",
+        "level",
+        "lock",
+        "maker",
+        "modes",
+        "places",
+        "ran",
+        "recorded",
+        "recording",
+        "root",
+        "scalars",
+        "why",
+    )
+
+    def __init__(
+        self, level: Any, root: Root, context: Any, settings: int, before: Trace | None = None
+    ) -> None:
+        if before is None:
+            self.chain = Chain(root)
+            self.lock = threading.RLock()
+        else:
+            self.chain, self.lock = before.chain, before.lock
+            root = root_of((settings, "a segment", level.key()), None, root.name)
+        self.chain.latest = weakref.ref(self)
+        self.level = level
+        self.maker: Callable[[], Any] = level.maker()
+        self.key = (settings, level.key())
+        self.modes = state.__dict__
+        self.context = context
+        self.blocked = state.blocked
+        self.floor = state.floor
+        self.root = root
+        self.entries: list[Entry] = [(root, None, 0)]
+        self.inputs: list[Input] = []
+        self.places: dict[int, int] = {}
+        self.scalars: list[Any] = []  # so that their ids stay their own
+        self.busy = False
+        self.done = False
+        self.why = ""  # nothing more is appended
+        self.recorded = 1
+        self.recording = False
+        self.ran: tuple[list[int], bool] | None = None
+        self.kept: dict[int, weakref.ref[Tensor]] = {}
+
+    # Appending
+
+    def append(self, op: Any, args: Sequence[Any]) -> Any:
+        """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded."""
+        if self.busy or not self._goes_on():
+            self.why = self.why or f"a mode or a setting changed before {op.name}"
+            self.materialize()
+            return None
+        self.busy = True
+        entries = self.entries
+        before, count = entries[-1][0], entries[-1][2]
+        if before.cuts:
+            following = self._end_segment()
+            self.busy = False
+            if following is not None:
+                return following.append(op, args)
+            self.materialize()
+            return None
+        step = before.likely
+        if step is None or step.op is not op or not self._is_predicted(step, args, count):
+            step = self._step(entries, op, args)
+            if step is None:
+                self.busy = False
+                self.why = self.why or f"{op.name}: {self._refusal(op, args)}"
+                self.materialize()
+                return None
+        level = self.level
+        place = step.size - len(step.avals)
+        if step.single:
+            lazy = Lazy(step.avals[0], self, place)
+            out: Any = lazy_tensor(level, lazy, step.tracked[0], 0)
+        else:
+            pairs = enumerate(zip(step.avals, step.tracked))
+            out = tuple([lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs])
+        if self.done:  # a finalizer or another thread has read something
+            return None
+        entries.append((step, out, len(self.inputs)))
+        self.busy = False
+        if self.done:
+            self.materialize()
+            if (out if step.single else out[0])._lazy is not None:
+                return None  # the entry came too late
+        return out
+
+    def _refusal(self, op: Any, args: Sequence[Any]) -> str:
+        """Why an operation was not appended."""
+        if type(op) is not Primitive and type(op) is not Program:
+            return "it runs rules in Python"
+        if type(op) is Primitive and (not op.lazy or op.collective):
+            return "it is not a pure operation that can be deferred"
+        for k, a in enumerate(args):
+            if self._place(a) is None:
+                return f"argument {k} is large, traced by JAX, on other devices, or in the middle of a graph"
+        return "what comes out of it is not known"
+
+    def _goes_on(self) -> bool:
+        """Whether its thread still appends to it, in the modes and settings in which it has begun."""
+        modes = state.__dict__
+        get = modes.get  # a name that is not there has its default
+        return (
+            not self.done
+            and modes is self.modes
+            and get("blocked", -1) == self.blocked
+            and get("floor", -1) == self.floor
+            and not get("saved_hooks")
+            and get("inference") is None
+            and get("replaying", True)
+            and not anomaly.watch
+            and not bodies.traced
+            and self.context == trace_context()
+            and not (debug_nans.value or debug_infs.value)
+        )
+
+    def _is_predicted(self, step: State, args: Sequence[Any], count: int) -> bool:
+        """Whether these are the arguments of the operation that came next the last time."""
+        refs = step.refs
+        if len(args) != len(refs):
+            return False
+        places = self.places
+        for a, ref, code in zip(args, refs, step.codes):
+            if type(a) is Tensor:
+                lazy = a._lazy
+                if lazy is not None and lazy.trace is self:
+                    if lazy.place != ref:
+                        return False
+                    continue
+            place = places.get(id(a))
+            if place is None:
+                if not code:
+                    return False
+                given = self._look(a)
+                if given is None or given.code != code:
+                    return False
+                place = self._add(given)
+            elif code and ~place < count:
+                return False
+            if place != ref:
+                return False
+        return True
+
+    def _look(self, a: Any) -> Input | None:
+        if isinstance(a, np.ndarray):
+            a = jnp.array(a)  # it may be changed before it is used again
+        return look(a, self.level, self.chain)
+
+    def _add(self, given: Input) -> int:
+        """The place of an input that is new."""
+        place = ~len(self.inputs)
+        self.inputs.append(given)
+        self.places[id(given.argument)] = place
+        if given.layout is FOREIGN:
+            self.places[id(given.parts[0])] = place
+        return place
+
+    def _step(self, entries: Sequence[Entry], op: Any, args: Sequence[Any]) -> State | None:
+        """The state after an operation; None if it cannot be deferred."""
+        before, count = entries[-1][0], entries[-1][2]
+        if type(op) is Primitive:
+            if not op.lazy or op.collective:
+                return None
+        elif type(op) is not Program:
+            return None
+        key: list[Any] = [op]
+        refs: list[int] = []
+        codes: list[int] = []
+        latest = count
+        for a in args:
+            place = self._place(a)
+            if place is None:
+                return None
+            code = 0
+            if place < 0 and ~place >= latest:
+                latest = ~place + 1
+                code = self.inputs[~place].code
+                key.append(code)
+            key.append(place)
+            refs.append(place)
+            codes.append(code)
+        at = tuple(key)
+        step = before.next.get(at)
+        if step is None:
+            args_known = [self._known(entries, r) for r in refs]
+            outcome = outcome_of(self.level, self.maker, op, args_known, self.key)
+            if outcome is None:
+                return None
+            size, depth = before.size + len(outcome.avals), before.depth + 1
+            near = [before.size - r if r >= 0 else -1 for r in refs]
+            content = hash((id(before.op), id(op), *near))
+            step = State(
+                op,
+                tuple(refs),
+                tuple(codes),
+                outcome.avals,
+                outcome.layouts,
+                [self.level.wraps and layout for layout in outcome.layouts],
+                outcome.routed,
+                outcome.single,
+                size,
+                depth,
+                ends_segment(depth, content),
+            )
+            states.grow()
+            step = before.next.setdefault(at, step)
+        before.likely = step
+        return step
+
+    def _place(self, a: Any) -> int | None:
+        """The place of an argument; None if nothing can be known of it."""
+        if type(a) is Tensor:
+            lazy = a._lazy
+            if lazy is not None and lazy.trace is self:
+                return int(lazy.place)
+        place = self.places.get(id(a))
+        if place is not None:
+            return place
+        if type(a) in SCALARS:
+            place = self.places.get(id(constant(a)))
+            if place is not None:
+                self.scalars.append(a)
+                self.places[id(a)] = place
+                return place
+        given = self._look(a)
+        return None if given is None else self._add(given)
+
+    def _known(self, entries: Sequence[Entry], ref: int) -> Known:
+        """What is known of an argument, for `outcome_of`."""
+        if ref < 0:
+            given = self.inputs[~ref]
+            return given.layout, given.aval
+        step, k = _origin(entries, ref)
+        return step.layouts[k], step.avals[k]
+
+    def leaves(self) -> list[Tensor]:
+        """The inputs that require grad at the level of the trace."""
+        found: dict[int, Tensor] = {}
+        for segment in (*self.chain.segments, self):
+            for given in segment.inputs:
+                if given.layout is True and not self._is_of_chain(given.argument):
+                    found[id(given.argument)] = given.argument
+        return list(found.values())
+
+    def _is_of_chain(self, a: Any) -> bool:
+        """Whether a Tensor is an output of an earlier segment, which has not been recorded."""
+        lazy = a._lazy
+        return lazy is not None and lazy.trace.chain is self.chain
+
+    # Segments
+
+    @property
+    def last(self) -> State:
+        """The state after the last operation."""
+        return self.entries[-1][0]
+
+    def computation(self) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
+        """A function of a level and the parts of the inputs that binds all operations."""
+        return _computation([e[0] for e in self.entries[1:]], self.inputs)
+
+    def run(self, end: End, program: Program, more: Sequence[Any] = ()) -> Any:
+        """Run a program of the inputs, and ``more``, one level down; None if it fails."""
+        return self._bind(end, program, self.inputs, more)
+
+    def _end_segment(self) -> Trace | None:
+        """The trace that goes on, once what was appended has run; None if it cannot."""
+        with self.lock:
+            entries, level = self.entries[:], self.level
+            if self.done or not self._is_as_it_was():
+                return None
+            inputs = self.inputs[: entries[-1][2]]
+            if not all(
+                [is_untouched(g.argument) for g in inputs if level.wraps and g.layout is True]
+            ):
+                return None
+            cells = _outputs(entries)
+            kept = referenced(cells, 2)
+            path = [e[0] for e in entries[1:]]
+            end = path[-1].end(("segment", *kept))
+            program = end.always(lambda: self._program(path, inputs, [], kept, [], None))
+            found = self._bind(end, program, inputs)
+            if found is None or self.done or len(self.entries) != len(entries):
+                return None
+            self._fill(entries, cells, kept, found)
+            following = Trace(level, self.chain.root, self.context, self.key[0], self)
+            if level.wraps:
+                self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
+                self.inputs = inputs
+                self.entries = [(e[0], None, e[2]) for e in entries]
+                self.chain.add(self)
+            self.done = True
+            if level is ROOT:
+                self.modes["trace"] = following
+            else:
+                level.trace = following
+            tree.hits += 1
+            return following
+
+    def _fill(
+        self, entries: Sequence[Entry], cells: Sequence[Tensor], kept: Sequence[int], found: Any
+    ) -> None:
+        """Give outputs the values that a program has computed; where they require grad, no nodes."""
+        rest = iter(found)
+        level = self.level
+        for k in kept:
+            step, nr = _origin(entries, k)
+            layout = step.layouts[nr]
+            count = len(level.part_avals(step.avals[nr], layout))
+            o = level.from_parts([next(rest) for _ in range(count)], layout)
+            if step.tracked[nr]:
+                cells[k]._value, cells[k]._aux = o._value, o._aux
+            else:
+                _take_over(cells[k], o)
+
+    # Materializing
+
+    def materialize(self) -> None:
+        """Give every output its value, and record it.
+
+        If that is being done, it is continued from where it is: a finalizer may need a value in
+        the middle.
+        """
+        with self.lock:
+            latest = self.chain.latest() or self
+            latest._detach()
+            if len(latest.entries) == 1 and latest.ran is None and not self.chain.segments:
+                return
+            changed = self.context != trace_context() or jaxapi.is_tracing()
+            if changed or jaxapi.checks_numbers():  # of operations from before a block that checks
+                on_new_thread(latest._materialize)
+            else:
+                latest._materialize()
+
+    def _detach(self) -> None:
+        """Nothing more is appended."""
+        self.done = True
+        if self.level is ROOT:
+            if self.modes.get("trace") is self:
+                self.modes["trace"] = None
+        elif self.level.trace is self:
+            self.level.trace = None
+
+    def _materialize(self) -> None:
+        if not self.why:
+            self.why = "a value or a node was read"
+        replaying = state.replaying
+        with undisturbed("levels"):
+            state.blocked, state.floor = self.blocked, self.floor
+            # No other trace of the tape begins in the middle of this one; those of outer levels go on.
+            state.replaying = replaying and self.level is not ROOT
+            while self.chain.segments:
+                segment = self.chain.segments[0]
+                segment._record_kept()
+                if segment in self.chain.segments:  # else a finalizer has done it
+                    self.chain.segments.remove(segment)
+                    segment._forget()
+            if self.ran is not None:
+                self._record_again(*self.ran)
+            elif self.level.wraps or self.recorded > 1 or not self._replay():
+                note(self.root.name, len(self.entries) - 1, f"recorded: {self.why}")
+                self._record()
+        self._forget()
+
+    def _record(self) -> None:
+        """Evaluate each entry at the level, and give its outputs what comes of it."""
+        inputs = list(map(as_captured, self.inputs))
+        entries = self.entries
+        cells = _outputs(self.entries)
+        while self.entries is entries and self.recorded < len(entries):
+            at = self.recorded
+            step, out, _ = entries[at]
+            if len(cells) < step.size:
+                cells = _outputs(self.entries)
+            found = self._evaluate(step, cells, inputs)
+            if self.entries is not entries or self.recorded != at:
+                continue  # a finalizer needed what comes of it, and has gone on
+            for t, o in zip((out,) if step.single else out, found, strict=True):
+                _take_over(t, o)
+            self.recorded = at + 1
+
+    def _evaluate(
+        self, step: State, cells: Sequence[Any], inputs: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """The outputs of an entry, evaluated at its level."""
+        args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
+        out = self.level.process(step.op, args)
+        outs = (out,) if step.single else out
+        if type(step.op) is Program:
+            return tuple(outs)
+        for o, aval in zip(outs, step.avals, strict=True):
+            check_dtype(self.level.aval(o), aval)
+            node = o._node
+            if isinstance(node, PrimitiveNode) and node.versions is not None:
+                versions = {id(h): v for h, v, _ in inputs}
+                node.versions = [
+                    versions.get(id(t), v) for t, v in zip(node.tensors, node.versions, strict=True)
+                ]
+        return tuple(outs)
+
+    def _record_again(self, ends: list[int], frees: bool) -> None:
+        """Make the nodes of a trace that has run as one program, and free those of its backward pass."""
+        entries = self.entries
+        cells = self._record_kept()
+        if self.entries is not entries:
+            return  # a finalizer needed a node, and has made all of them
+        if frees:
+            todo = [cells[k]._node for k in ends]
+            seen = set(todo)
+            while todo:
+                node = todo.pop()
+                node.release_variables()
+                nexts = {e[0] for e in node.edges if e is not None} - seen
+                seen |= nexts
+                todo += nexts
+
+    def _record_kept(self) -> list[Any]:
+        """Record what has run as a program: the outputs that were kept get their nodes. All outputs."""
+        entries = self.entries
+        inputs = list(map(as_captured, self.inputs))
+        cells: list[Any] = []
+        for step, _, _ in entries[1:]:
+            outs = self._evaluate(step, cells, inputs)
+            if self.entries is not entries:
+                break  # a finalizer needed a node, and has made all of them
+            for o in outs:
+                known = self.kept.get(len(cells))
+                t = None if known is None else known()
+                if t is not None and t._lazy is not None and self.entries is entries:
+                    t._node, t._output_nr = o._node, o._output_nr
+                    t._lazy = None
+                cells.append(o if t is None else t)
+        return cells
+
+    def _forget(self) -> None:
+        """Let go of everything: every output has its value and its node now, or is not referenced."""
+        self.entries = self.entries[:1]
+        self.recorded = 1
+        self.kept, self.ran = {}, None
+        if not self.busy:  # else who appends goes on with them, and finds the trace done
+            self.inputs, self.scalars, self.places = [], [], {}
+
+    def close(self) -> None:
+        """The level is left: what is referenced gets its value, all else is dropped."""
+        with self.lock:
+            done = self.done
+            self._detach()
+            if done:
+                return
+            if self.busy or referenced(_outputs(self.entries), 2) or self._holds_segments():
+                self.materialize()
+            else:
+                self._forget()
+                self._forget_segments()
+
+    def _holds_segments(self) -> bool:
+        """Whether something but this trace refers to outputs of its segments."""
+        cells = [
+            t for s in self.chain.segments for t in [r() for r in s.kept.values()] if t is not None
+        ]
+        used = collections.Counter(
+            [id(g.argument) for s in (*self.chain.segments, self) for g in s.inputs]
+        )
+        return any([referenced([c], 2 + used[id(c)]) for c in cells])
+
+    def _forget_segments(self) -> None:
+        for segment in self.chain.segments:
+            segment._forget()
+        self.chain.segments.clear()
+
+    # Running as one program
+
+    def _replay(self) -> bool:
+        """Give the outputs that are referenced their values by one program; False if there is none."""
+        entries = self.entries[:]
+        if len(entries) == 2 and type(entries[1][0].op) is Primitive:
+            return False  # one operation is one program in any case
+        cells = _outputs(entries)
+        kept = referenced(cells, 2)
+        path = [e[0] for e in entries[1:]]
+        end = path[-1].end(tuple(kept))
+        inputs = self.inputs[: entries[-1][2]]
+        program = end.due(lambda: self._program(path, inputs, [], kept, [], None))
+        if program is None:
+            return False
+        found = self._bind(end, program, inputs)
+        if found is None:
+            return False
+        self._fill(entries, cells, kept, found)
+        self._succeeded()
+        return True
+
+    def _succeeded(self) -> None:
+        self.chain.root.failures = 0
+        tree.hits += 1
+        note(self.root.name, len(self.entries) - 1, "replayed")
+
+    def _bind(
+        self, end: End, program: Program, inputs: Sequence[Input], more: Sequence[Any] = ()
+    ) -> Any:
+        """Run a program of the inputs, and ``more``, one level down; None if it fails."""
+        try:
+            return bind(program, [*[p for given in inputs for p in given.parts], *more])
+        except Exception as error:  # whatever it is, recording raises it again, or does without
+            end.fail(error)
+            return None
+
+    def _program(
+        self,
+        path: Sequence[State],
+        inputs: Sequence[Input],
+        ends: Sequence[int],
+        kept: Sequence[int],
+        variables: Sequence[int],
+        pull: Pull | None,
+    ) -> Program:
+        """What a trace does, and ``pull``, as a function of the parts of its inputs.
+
+        It returns what ``pull`` gives, and then the parts of the outputs that are kept.
+        """
+        compute = _computation(path, inputs)
+        maker = self.maker
+
+        def run(*parts: Any) -> Any:
+            with maker() as own:
+                given, cells = compute(own, parts)
+                found: Any = ()
+                if pull is not None:
+                    inside = [given[k] for k in variables]
+                    values = [x._value for x in inside]
+                    found = tuple(pull(own, [cells[k] for k in ends], inside, values))
+                values = [p for k in kept for p in own.parts(cells[k])]
+                return values if pull is None else (found, tuple(values))
+
+        return Program(self.root.name, run)
+
+    def finish(
+        self,
+        outs: list[Any],
+        pull: Pull,
+        *asked: Any,
+        leaves: Sequence[Tensor] | None = None,
+        values: bool = False,
+        frees: bool = True,
+    ) -> list[Any] | None:
+        """See `fad.replay_protocol.Trace`."""
+        with self.lock:
+            if self.busy or self.done or not outs or not self._is_as_it_was():
+                return None
+            entries = self.entries[:]
+            if len(entries) == 1:
+                return None
+            last = entries[-1][0]
+            inputs = self.inputs[: entries[-1][2]]
+            ends = []
+            for o in outs:
+                lazy = o._lazy if type(o) is Tensor else None
+                if lazy is None or lazy.trace is not self:
+                    return None
+                ends.append(lazy.place)
+            variables = [k for k, given in enumerate(inputs) if given.layout is True]
+            arguments = [inputs[k].argument for k in variables]
+            long = bool(self.chain.segments)
+            ends_at = self.leaves() if long else arguments
+            if leaves is not None and [*map(id, leaves)] != [*map(id, ends_at)]:
+                return None
+            if not all(map(is_untouched, arguments)) or (long and asked):
+                return None
+            cells = _outputs(entries)
+            outs.clear()
+            o = lazy = None
+            kept = referenced(cells, 2)
+            outs += [cells[k] for k in ends]
+            if values:
+                kept = sorted({*kept, *ends})
+            path = [e[0] for e in entries[1:]]
+            end = last.end((tuple(kept), tuple(ends), tuple(variables), *asked))
+            fresh = end.program is None
+            make = functools.partial(self._program, path, inputs, ends, kept, variables, pull)
+            program = end.always(make) if long else end.due(make)
+            if program is None:
+                return None
+            if fresh:
+                end.passed = passed_of(path, ends)
+            found = self._bind(end, program, inputs)
+            if found is None:
+                return None
+            grads, rest = program.unflatten(found)
+            if long:
+                arrived = {id(a): g for a, g in zip(arguments, grads, strict=True) if g is not None}
+                if not pull_through(self.chain, arrived):
+                    return None
+                grads = [arrived.get(id(a)) for a in ends_at]
+            done = self.done
+            self._detach()
+            if done or len(self.entries) != len(entries):
+                return None  # a finalizer has read or appended something: all of it is recorded
+            tracked: dict[int, weakref.ref[Tensor]] = {}
+            for k, value in zip(kept, rest, strict=True):
+                t = cells[k]
+                t._value, t._aux = value, None
+                if t._requires_grad:
+                    tracked[k] = weakref.ref(t)
+                else:
+                    t._node = t._lazy = None
+            self.kept, self.ran = tracked, (ends, frees)
+            self._succeeded()
+            self.scalars, self.places = [], {}
+            # The outputs that are not kept go now, and the others when nothing refers to them.
+            self.entries = [(e[0], None, e[2]) for e in entries]
+            if not tracked and not (long and self._holds_segments()):
+                self._forget()
+                self._forget_segments()
+            elif frees and not long and end.passed.issuperset(tracked):
+                # Their nodes are freed, or have saved nothing: no number will be asked for any more.
+                self.inputs = [
+                    given._replace(argument=given.argument if k in variables else None, parts=())
+                    for k, given in enumerate(inputs)
+                ]
+            return list(grads)
+
+    def _is_as_it_was(self) -> bool:
+        """Whether modes and settings are those in which it was made, and no input has changed."""
+        for given in self.inputs:
+            a = given.argument
+            if type(a) is Tensor and a.meta is not None and a.meta.storage.version != given.version:
+                return False
+        return (
+            _is_unobserved()
+            and state.blocked == self.blocked
+            and state.floor == self.floor
+            and self.context == trace_context()
+        )
+
+
+def _computation(
+    path: Sequence[State], inputs: Sequence[Input]
+) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
+    """A function of a level and the parts of inputs that binds all operations: inputs, and outputs."""
+    steps = [(s.op, s.refs) for s in path]
+    layouts = [(given.layout, len(given.parts)) for given in inputs]
+
+    def compute(own: Any, parts: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        rest = iter(parts)
+        given = []
+        for layout, count in layouts:
+            own_parts = [next(rest) for _ in range(count)]
+            given.append(own_parts[0] if layout is FOREIGN else own.from_parts(own_parts, layout))
+        cells: list[Any] = []
+        for op, refs in steps:
+            out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
+            cells.extend(out if type(out) is tuple else (out,))
+        return given, cells
+
+    return compute
+
+
+def _outputs(entries: Sequence[Entry]) -> list[Tensor]:
+    """All outputs, by their numbers."""
+    found: list[Tensor] = []
+    for step, out, _ in entries[1:]:
+        if step.single:
+            found.append(out)
+        else:
+            found += out
+    return found
+
+
+def _origin(entries: Sequence[Entry], place: int) -> tuple[State, int]:
+    """The state that an output belongs to, and its number there."""
+    low, high = 1, len(entries) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle][0].size > place:
+            high = middle
+        else:
+            low = middle + 1
+    step = entries[low][0]
+    return step, place - (step.size - len(step.avals))
+
+
+def _take_over(t: Tensor, o: Tensor) -> None:
+    """Give a lazy Tensor what ``o`` has."""
+    t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
+    t._node = o._node
+    t._aux = o._aux
+    t._value = o._value
+    t._lazy = None
+
+
+def check_dtype(value: Any, aval: Any) -> None:
+    """Refuse a value that the settings of JAX, changed for good in between, have given another dtype."""
+    if value.dtype != aval.dtype:
+        raise LevelError(
+            "jax.config was changed between an operation and the first look at its result, which would "
+            "have another dtype now: change it earlier, or for a block with JAX's context managers "
+            "(jax.enable_x64, jax.default_matmul_precision, ...)"
+        )
