@@ -34,6 +34,12 @@ STEPS = 6
 HERE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
 
+# Known faults: a trace holds arrays of the user's own, and reads them when it ends.
+CAPTURED = pytest.mark.xfail(
+    strict=False, reason="captured arrays are not protected from donation, deletion and refilling"
+)
+
+
 @pytest.fixture(autouse=True)
 def _fresh():
     fad.autograd.compiled.clear_cache()
@@ -327,6 +333,39 @@ def test_one_weight_and_a_mean(mode: str, way: str, rng: np.random.Generator) ->
         assert descend(Inward(way, (8,))) == expected
 
 
+@CAPTURED
+@pytest.mark.parametrize("mode", MODES)
+def test_a_program_has_read_its_buffer_when_its_call_returns(
+    mode: str, rng: np.random.Generator
+) -> None:
+    """Single small operations have; as one program they are long enough to be run asynchronously."""
+
+    def long(w: Any, x: Any) -> Any:
+        total = fnp.sum(x * w)
+        for k in range(60):
+            total = total + fnp.sum(fnp.tanh(x * w + 0.01 * k) * x)
+        return total
+
+    w = fad.tensor(np.linspace(0.1, 0.4, 64, dtype=np.float32), requires_grad=True)
+    data = [rng.normal(size=64).astype(np.float32) for _ in range(40)]
+
+    def run(source: Any) -> list[Any]:
+        found = []
+        for values in data:
+            source.fill(values)
+            x = source.read()
+            g = fad.grad(long)(w.detach(), x)
+            h = fad.autograd.grad(long(w, x), [w])[0]
+            source.fill(np.zeros(64))
+            found += [g, h]
+        return [bare(v) for v in found]
+
+    with off():
+        expected = run(Copies((64,)))
+    with replay(mode):
+        assert_bits(run(Inward("jax.device_put", (64,))), expected)
+
+
 # Transforms that are called in a loop. What they have returned does not change any more.
 
 CONSTANT = jnp.array([0.5, -1.0, 1.5])
@@ -417,6 +456,40 @@ def test_a_result_that_is_the_argument_is_as_without_replay(mode: str, way: str)
         assert bits(found) in (bits(expected), bits(copied)), name
 
 
+@CAPTURED
+@pytest.mark.parametrize("way", SHARING)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_buffer_that_is_filled_again_inside_of_a_transform(mode: str, way: str) -> None:
+    """The batches are only added to: a product would have saved the buffer itself, not its numbers."""
+
+    def run(source: Any) -> list[Any]:
+        def f(v: Any) -> Any:
+            total, parts = fnp.sum(v * v), []
+            for k in range(MICRO):
+                source.fill(np.full((ROWS, WIDTH), k + 0.5, np.float32))
+                parts.append(fnp.sin(v) + source.read())
+            source.fill(np.zeros((ROWS, WIDTH), np.float32))
+            return total + sum(p.sum() * (k + 1.0) for k, p in enumerate(parts))
+
+        found: list[Any] = []
+        x = jnp.linspace(-1.0, 1.0, WIDTH)
+        for _ in range(TIMES):
+            found.append(fad.value_and_grad(f)(x))
+            found.append(fad.jvp(f, (x,), (x,)))
+            found.append(fad.vmap(f)(jnp.stack([x, x + 1.0])))
+            leaf = fad.tensor(x, requires_grad=True)
+            loss = f(leaf)
+            loss.backward()
+            found += [loss.detach(), leaf.grad]
+        return jax.tree.map(bare, found)
+
+    with off():
+        expected = run(Copies())
+        assert_bits(run(Inward(way)), expected, "replay off")
+    with replay(mode):
+        assert_bits(run(Inward(way)), expected, "replay on")
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("way", SHARING)
 def test_a_buffer_that_another_thread_fills_after_the_call(
@@ -465,8 +538,9 @@ GIVE_UP: dict[str, Callable[[jax.Array], Any]] = {
 }
 
 
+@CAPTURED
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["tensor"])
+@pytest.mark.parametrize("kind", ["array", "tensor"])
 @pytest.mark.parametrize("how", GIVE_UP)
 def test_values_from_before_an_array_was_given_up(how: str, kind: str, mode: str) -> None:
     """They are right, later operations on other values are too, and the step of the tape goes on."""
@@ -498,6 +572,70 @@ def test_values_from_before_an_array_was_given_up(how: str, kind: str, mode: str
         expected = run()
     with replay(mode):
         assert_bits(run(), expected)
+
+
+@CAPTURED
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", GIVE_UP)
+def test_an_array_that_is_given_up_inside_of_a_transform(how: str, mode: str) -> None:
+    def f(x: Any) -> Any:
+        a = jnp.array([0.5, -1.5, 2.5]) + 0.0
+        a.block_until_ready()
+        y = fnp.sin(x) + a
+        z = x * 2.0
+        GIVE_UP[how](a)
+        return fnp.sum(y * z)
+
+    def run() -> list[Any]:
+        found: list[Any] = []
+        for _ in range(TIMES):
+            found.append(fad.value_and_grad(f)(CONSTANT))
+            found.append(fad.jvp(f, (CONSTANT,), (CONSTANT,)))
+            found.append(fad.vmap(f)(jnp.stack([CONSTANT, CONSTANT * 2.0])))
+            with fad.dual_level():
+                dual = f(fad.make_dual(CONSTANT, jnp.ones(3)))
+                found.append(list(fad.unpack_dual(dual)))
+        return [jax.tree.map(bare, r) for r in found]
+
+    with off():
+        expected = run()
+    with replay(mode):
+        assert_bits(run(), expected)
+
+
+@CAPTURED
+@pytest.mark.parametrize("mode", MODES)
+def test_what_has_saved_an_array_that_was_given_up_says_so(mode: str) -> None:
+    """Its gradient is refused, unless replay had it already; all others are right."""
+    w = fad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+    def step(gives_up: bool) -> Any:
+        a = jnp.array([0.5, -1.5, 2.5]) + 0.0
+        y = fnp.sum(fnp.sin(w) * a)
+        other = fnp.sum(w * w)
+        if gives_up:
+            a.block_until_ready()
+            a.delete()
+            try:
+                y.backward()
+            except (RuntimeError, ValueError) as error:
+                assert "deleted" in str(error)
+            else:
+                np.testing.assert_allclose(bare(w.grad), np.cos([1, 2, 3]) * [0.5, -1.5, 2.5], 1e-6)
+            w.grad = None
+            other.backward()
+            found = w.grad
+            w.grad = None
+            return found
+        (g,) = fad.autograd.grad(y, w)
+        return g
+
+    with off():
+        expected = {gives_up: bits(step(gives_up)) for gives_up in (True, False)}
+    with replay(mode):
+        for k in range(3 * TIMES):
+            gives_up = k >= TIMES and k % 2 == 1
+            assert bits(step(gives_up)) == expected[gives_up], k
 
 
 # Checks that hold in a block are not made of what was called before it.
