@@ -292,8 +292,13 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
+FORKED_EARLY = pytest.mark.xfail(
+    strict=False, reason="after one call before the fork the child may hang"
+)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("times", [3, 8])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=FORKED_EARLY), 3, 8])
 def test_a_fork(times: int) -> None:
     """The child has none of the threads, so XLA cannot compile there; what needs no compiling goes on.
 
