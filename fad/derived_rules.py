@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fad.avals import aval_of
 from fad.context import VmapInfo
-from fad.dispatch import bind, outlived
+from fad.dispatch import bind, outlived, restores_modes
 from fad.jaxapi import zeros
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
@@ -148,6 +148,7 @@ class BatchedRules(Rules):
     def _inside(self, level: BatchLevel, values: Sequence[Any]) -> list[Any]:
         return [_batched(level, v, d) for v, d in zip(values, self.dims, strict=True)]
 
+    @restores_modes
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
         batched = self.base.batch(values, self.dims, self.info)
         if batched is not None:
@@ -156,6 +157,7 @@ class BatchedRules(Rules):
             outs, template = self.base.forward(self._inside(level, values))
             return [level.unwrap(o, 0) for o in outs], template
 
+    @restores_modes
     def run(
         self, values: Sequence[Any], needs: Sequence[bool] | None = None
     ) -> tuple[list[Any], Template, Saved | None]:
@@ -168,6 +170,7 @@ class BatchedRules(Rules):
             saved = None if inner is None else self._outside(level, values, lowered, inner)
             return lowered, template, saved
 
+    @restores_modes
     def setup(
         self,
         values: Sequence[Any],
@@ -216,6 +219,7 @@ class BatchedRules(Rules):
             notes=_BatchedNotes(inner.at((), (), ()), notes.extra_dims),
         )
 
+    @restores_modes
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         with self.level() as level:
             cts = [_batched(level, c, 0) for c in cotangents]
@@ -230,6 +234,7 @@ class BatchedRules(Rules):
                     result.append(level.unwrap(g, d))
             return result
 
+    @restores_modes
     def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
         with self.level() as level:
             given = self._inside(level, tangents)

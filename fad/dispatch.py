@@ -16,11 +16,12 @@ off, and the named axes and random modes of the vmaps it is in.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from fad.tensor import Tensor, level_began, new_tensor
 
@@ -36,9 +37,14 @@ __all__ = [
     "followed",
     "has_trace",
     "last_level_id",
+    "restores_modes",
     "state",
     "undisturbed",
 ]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Operation(Protocol):
@@ -93,7 +99,7 @@ class State(threading.local):
 
 
 state = State()
-STATE_NAMES = tuple([n for n in vars(State) if not n.startswith("_")])
+MODES = {n: mode for n, mode in vars(State).items() if not n.startswith("_")}  # of a new thread
 _ids = itertools.count()
 _last = -1
 
@@ -293,19 +299,46 @@ def followed(t: Tensor) -> bool:
     return bodies.traced > 0 and state.body is not None and t.born < state.body.id
 
 
-@contextmanager
-def undisturbed(*kept: str) -> Iterator[None]:
-    """A block with the modes that a thread begins with, but for those ``kept``."""
-    before = {name: getattr(state, name) for name in STATE_NAMES}
-    for name in STATE_NAMES:
-        if name not in kept:
-            setattr(state, name, getattr(State, name))
-    try:
-        yield
-    finally:
-        for name, mode in before.items():
-            if name not in kept:
-                setattr(state, name, mode)
+def undisturbed(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Functions that run in the modes that a thread begins with, but for those ``kept``."""
+    first = {name: mode for name, mode in MODES.items() if name not in kept}
+
+    def decorate(f: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(f)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            modes = state.__dict__
+            before = {**MODES, **modes}
+            try:
+                modes.update(first)
+                return f(*args, **kwargs)
+            finally:
+                modes.update(before)
+
+        return call
+
+    return decorate
+
+
+def restores_modes(f: Callable[P, R]) -> Callable[P, R]:
+    """``f``, which enters levels: if it raises, the modes of the thread are those of before.
+
+    NOTE [interrupts]: an interrupt (Ctrl-C, a signal of a timer) raises an exception after any call, so also
+    at the first line of the ``__exit__`` of a level or a mode, which then stays entered. Therefore what
+    enters levels has its modes restored by one call of a C function.
+    """
+
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        modes = state.__dict__
+        before = {**MODES, **modes}
+        del before["trace"]  # it belongs to the tape
+        try:
+            return f(*args, **kwargs)
+        except BaseException:
+            modes.update(before)
+            raise
+
+    return call
 
 
 def flush() -> None:

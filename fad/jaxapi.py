@@ -27,6 +27,7 @@ from jax._src.lib import _jax
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.interpreters import ad, batching, mlir
 
+from fad.collector import without_collector
 from fad.keys import exact
 
 __all__ = [
@@ -135,7 +136,7 @@ def _options_of_small_programs() -> dict[str, Any]:
 
 def jit_of_small(f: Callable[..., Any]) -> Any:
     """``jax.jit`` for a program of small arrays, which only runs at the top level."""
-    return jax.jit(f, compiler_options=_options_of_small_programs())
+    return jax.jit(without_collector(f), compiler_options=_options_of_small_programs())
 
 
 def barrier(values: Sequence[Any]) -> list[Any]:
@@ -386,7 +387,7 @@ def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, b
 
     None in its place if it holds for one call alone, since the function closes over a tracer.
     """
-    closed, shape = jax.make_jaxpr(f, return_shape=True)(*operands)
+    closed, shape = without_collector(jax.make_jaxpr(f, return_shape=True))(*operands)
     again = not any([isinstance(c, jax.core.Tracer) for c in closed.consts])
     return closed if again else None, type(shape) is not tuple
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
+from fad.collector import without_collector
 from fad.dispatch import batching, bind, state
 from fad.jaxapi import array_type, is_inexact, shaped_array
 from fad.residuals import Reach, Residuals, on_active, reach_of_jaxpr, reach_of_jvp, residuals_of
@@ -119,7 +120,7 @@ class Primitive:
 
         _all.add(self)
         flat.__name__ = flat.__qualname__ = name
-        self.flat = flat
+        self.flat = flat = without_collector(flat) if jit else flat
         self.call = jax.jit(flat, inline=True) if jit else flat
         if positions:
             self.call = _opened(flat, self.call)
@@ -134,11 +135,6 @@ class Primitive:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
                     return self._write_apart(values) if state.exact else self._write(values)
                 return self.call(*with_constants(values))
-        if (
-            state.exact
-        ):  # what is traced has none but tracers: a finalizer computes in the middle of it
-            with jax.ensure_compile_time_eval():
-                return self.call(*values)
         return self.call(*values)
 
     def _write_apart(self, values: Sequence[Any]) -> Any:

@@ -28,6 +28,7 @@ import jax
 
 from fad import jaxapi
 from fad.avals import struct_of
+from fad.collector import without_collector
 from fad.jaxapi import Literal, is_inexact
 
 __all__ = ["Reach", "Residuals", "on_active", "reach_of_jaxpr", "reach_of_jvp", "residuals_of"]
@@ -113,7 +114,8 @@ def residuals_of(
         out, pullback = jax.vjp(on_active(flat, values, mask), *active)
         return out, pullback
 
-    closed, shapes = jax.make_jaxpr(forward, return_shape=True)(*map(struct_of, avals))
+    trace = without_collector(jax.make_jaxpr(forward, return_shape=True))
+    closed, shapes = trace(*map(struct_of, avals))
     if any(jaxapi.is_call(eqn) for eqn in closed.jaxpr.eqns):
         closed = _inline(closed, avals)
     out_shapes, _ = shapes
@@ -222,7 +224,7 @@ def _inline(closed: Any, avals: Sequence[Any]) -> Any:
         jaxapi.map_equations(closed.jaxpr.eqns, env, jaxapi.is_call)
         return [v.val if isinstance(v, Literal) else env[v] for v in closed.jaxpr.outvars]
 
-    return jax.make_jaxpr(run)(*map(struct_of, avals))
+    return without_collector(jax.make_jaxpr(run))(*map(struct_of, avals))
 
 
 def reach_of_jaxpr(jaxpr: Any, outs: Sequence[Any], mask: tuple[bool, ...]) -> tuple[bool, ...]:

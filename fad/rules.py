@@ -29,6 +29,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from fad.context import VmapInfo
+from fad.dispatch import restores_modes
 from fad.jaxapi import is_inexact, zeros
 from fad.levels import JvpLevel
 from fad.tape.engine import pull_back
@@ -161,6 +162,7 @@ class DerivingJvpLevel(JvpLevel):
     deriving = True
 
 
+@restores_modes
 def pull_through(
     f: Callable[[Sequence[Any]], tuple[list[Any], Any]],
     values: Sequence[Any],
@@ -182,6 +184,7 @@ def pull_through(
     return [next(grads) if x is not v else None for x, v in zip(inside, values, strict=True)]
 
 
+@restores_modes
 def push_through(
     f: Callable[[Sequence[Any]], tuple[list[Any], Any]],
     values: Sequence[Any],
@@ -197,6 +200,7 @@ def push_through(
         return [level.unpack(o)[1] for o in outs]
 
 
+@restores_modes
 def transpose_pushforward(
     rules: Rules, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
 ) -> list[Any]:
@@ -214,6 +218,7 @@ def transpose_pushforward(
     return [None if t is None else next(grads) for t in tangents]
 
 
+@restores_modes
 def transpose_pullback(rules: Rules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
     """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
     with DerivingGradLevel() as level:

@@ -48,7 +48,7 @@ def is_idle() -> bool:
 def modes() -> dict[str, Any]:
     """Every mode of this thread and of the process that a call must leave as it was."""
     state = fad.dispatch.state
-    found = {name: getattr(state, name) for name in fad.dispatch.STATE_NAMES}
+    found = {name: getattr(state, name) for name in fad.dispatch.MODES}
     found["trace"] = None  # of the eager tape: what is deferred cannot be told from what is not
     return {
         **found,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import itertools
 import sys
 from collections.abc import Callable, Container, Iterator
@@ -60,6 +61,8 @@ def _tracing(
             return trace if event == "call" else None
         frame.f_trace_opcodes = kind == "opcode"
         if event == kind and (event == "line" or frame.f_lasti in turns(frame.f_code)):
+            if kind == "opcode" and not gc.isenabled():
+                return trace
             moments.count += 1
             if moments.count == number:
                 moments.reached = True

@@ -175,7 +175,7 @@ def at_signal(number: int) -> Iterator[Moments]:
         sys.settrace(before)
 
 
-# Frames that a ``with`` of this file calls: the user's, see above.
+# Frames that a ``with`` of this file calls, the user's; before and after them it is this file that is interrupted.
 USERS_BLOCKS = {"__exit__", "__enter__"}
 
 
@@ -184,7 +184,7 @@ def _where(error: BaseException) -> tuple[str, bool]:
     frames = traceback.extract_tb(error.__traceback__)
     last = max(k for k, f in enumerate(frames) if f.filename == __file__ and f.name != "trace")
     beyond = [f for f in frames[last + 1 :] if f.filename.startswith(FAD)]
-    in_block = bool(beyond) and beyond[0].name in USERS_BLOCKS
+    in_block = not beyond or beyond[0].name in USERS_BLOCKS
     return " > ".join(f"{f.filename[len(FAD) + 1 :]}:{f.lineno} {f.name}" for f in beyond), in_block
 
 
@@ -249,7 +249,7 @@ def test_many_interrupts(name: str, mode: str, rng: np.random.Generator) -> None
     """10,000 in all."""
     draw = lambda count: [int(n) for n in rng.integers(1, count + 1, 250)]
     count, _ = in_thread(lambda: interrupted(name, mode, draw), timeout=600.0)
-    assert count > 200
+    assert count > 50  # some numbers lie beyond the end, since later calls are shorter
 
 
 def test_an_update_is_made_or_not(rng: np.random.Generator) -> None:
@@ -308,7 +308,6 @@ def test_interrupts_while_programs_are_new(rng: np.random.Generator) -> None:
     in_thread(work)
 
 
-@pytest.mark.full  # where a signal comes depends on the clock
 @pytest.mark.parametrize("name", ["grad", "vmap of jvp", "hessian", "step", "dual_level"])
 def test_signals_of_a_timer(name: str, full: bool, rng: np.random.Generator) -> None:
     """They come when the timer says, in JAX's code as well; this alone is not the same each time."""

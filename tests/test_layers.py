@@ -27,6 +27,7 @@ PACKAGE = ROOT / "fad"
 LAYERS = [
     "errors",
     "keys",
+    "collector",
     "jaxapi",
     "avals",
     "residuals",

@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fad import trees
+from fad.dispatch import restores_modes
 from fad.errors import GradientError, describe
 from fad.tape.engine import pull_back
 from fad.tape.record import GradLevel, as_tensor
@@ -52,6 +53,7 @@ def _result(x: Any, create_graph: bool) -> Any:
     return leave(x if create_graph else stop_gradient(x), True)
 
 
+@restores_modes
 def _check_strict(func: Any, inputs: tuple[Any, ...], who: str) -> None:
     """Raise where an output does not depend on an input."""
     with GradLevel() as level:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from fad.avals import struct_of
+from fad.collector import without_collector
 from fad.dispatch import bind, state, undisturbed
 from fad.replay.inputs import FOREIGN
 from fad.replay.program import Known, Outcome, Program
@@ -45,29 +46,29 @@ def outcome_of(
         return table[place]
     found: list[Outcome] = []
 
+    @undisturbed()
     def run(*values: Any) -> Any:
-        with undisturbed():
-            state.replaying = False
-            with maker() as own:
-                rest = iter(values)
-                given = []
-                for layout, aval in args:
-                    if layout is FOREIGN:
-                        given.append(next(rest))
-                    else:
-                        count = len(level.part_avals(aval, layout))
-                        given.append(own.from_parts([next(rest) for _ in range(count)], layout))
-                out = bind(op, given)
-                outs = out if type(out) is tuple else (out,)
-                routed = _routed(outs, len(args))
-                found.append(Outcome.of(own, outs, routed, type(out) is not tuple))
-                return [p for o in outs for p in own.parts(o)]
+        state.replaying = False
+        with maker() as own:
+            rest = iter(values)
+            given = []
+            for layout, aval in args:
+                if layout is FOREIGN:
+                    given.append(next(rest))
+                else:
+                    count = len(level.part_avals(aval, layout))
+                    given.append(own.from_parts([next(rest) for _ in range(count)], layout))
+            out = bind(op, given)
+            outs = out if type(out) is tuple else (out,)
+            routed = _routed(outs, len(args))
+            found.append(Outcome.of(own, outs, routed, type(out) is not tuple))
+            return [p for o in outs for p in own.parts(o)]
 
     structs: list[Any] = []
     for layout, aval in args:
         structs += [aval] if layout is FOREIGN else level.part_avals(aval, layout)
     try:
-        jax.eval_shape(run, *map(struct_of, structs))
+        without_collector(jax.eval_shape)(run, *map(struct_of, structs))
     except Exception:  # whatever it is, the real evaluation raises it where it is called
         return None
     outcome = found[0] if all([a.size <= LARGE for a in found[0].avals]) else None

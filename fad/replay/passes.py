@@ -21,6 +21,7 @@ import jax
 
 from fad import jaxapi
 from fad.avals import aval_of, struct_of, with_constants
+from fad.collector import without_collector
 from fad.dispatch import bind, state
 from fad.graph import Node
 from fad.jaxapi import array_type
@@ -299,7 +300,8 @@ def _build(
             return [x for x in found if x is not None]
 
         try:
-            closed = jax.make_jaxpr(traced)(*[struct_of(aval_of(x)) for x in operands])
+            trace = without_collector(jax.make_jaxpr(traced))
+            closed = trace(*[struct_of(aval_of(x)) for x in operands])
         except Exception:  # node by node, the error names its place
             entry.refused = "a rule cannot be traced"
             return

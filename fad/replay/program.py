@@ -26,6 +26,7 @@ import jax
 
 from fad import jaxapi, trees
 from fad.avals import aval_of, struct_of
+from fad.collector import without_collector
 from fad.dispatch import state, undisturbed
 from fad.jaxapi import array_type
 from fad.replay.inputs import FOREIGN
@@ -111,19 +112,19 @@ class Program:
     def __repr__(self) -> str:
         return f"Program({self.name})"
 
+    @undisturbed("exact")
     def flat(self, *values: Any) -> Any:
         """The leaves of the result, from operations that are run one by one, or traced."""
-        with undisturbed("exact"):
-            state.replaying = False
-            leaves, self.structure = trees.flatten(self.run(*values))
-            return tuple(leaves)
+        state.replaying = False
+        leaves, self.structure = trees.flatten(self.run(*values))
+        return tuple(leaves)
 
+    @undisturbed()
     def _exact(self, *values: Any) -> Any:
         """`flat`, as a program whose operations give the bits that they give alone."""
-        with undisturbed():
-            state.replaying, state.exact = False, True
-            leaves, self.structure = trees.flatten(self.run(*values))
-            return tuple(leaves)
+        state.replaying, state.exact = False, True
+        leaves, self.structure = trees.flatten(self.run(*values))
+        return tuple(leaves)
 
     def expand(self, args: Sequence[Any]) -> Any:
         """The leaves of the result, by binding its operations on Tensors."""
@@ -193,13 +194,13 @@ class Program:
         before, state.exact = state.exact, self.small
         try:
             if self.small:
-                call = jaxapi.jit_exact(self._exact, [*map(struct_of, avals)])
+                call = without_collector(jaxapi.jit_exact)(self._exact, list(map(struct_of, avals)))
                 jax.block_until_ready(
                     call(*map(jaxapi.zeros, avals))
                 )  # `jax.jit` knows it from here on
             else:
                 jitted = jax.jit(self.flat, donate_argnums=self.donated)
-                call = jitted.lower(*map(struct_of, avals)).compile()
+                call = without_collector(jitted.lower)(*map(struct_of, avals)).compile()
         except Exception as error:  # its operations, one by one, raise it again, or do without
             self.refused = f"{type(error).__name__}: {error}"
         else:

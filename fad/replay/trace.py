@@ -526,23 +526,24 @@ class Trace:
     def _materialize(self) -> None:
         if not self.why:
             self.why = "a value or a node was read"
-        replaying = state.replaying
-        with undisturbed("levels"):
-            state.blocked, state.floor = self.blocked, self.floor
-            # No other trace of the tape begins in the middle of this one; those of outer levels go on.
-            state.replaying = replaying and self.level is not ROOT
-            while self.chain.segments:
-                segment = self.chain.segments[0]
-                segment._record_kept()
-                if segment in self.chain.segments:  # else a finalizer has done it
-                    self.chain.segments.remove(segment)
-                    segment._forget()
-            if self.ran is not None:
-                self._record_again(*self.ran)
-            elif self.level.wraps or self.recorded > 1 or not self._replay():
-                note(self.root.name, len(self.entries) - 1, f"recorded: {self.why}")
-                self._record()
+        # No other trace of the tape begins in the middle of this one; those of outer levels go on.
+        self._record_all(state.replaying and self.level is not ROOT)
         self._forget()
+
+    @undisturbed("levels")
+    def _record_all(self, replaying: bool) -> None:
+        state.blocked, state.floor, state.replaying = self.blocked, self.floor, replaying
+        while self.chain.segments:
+            segment = self.chain.segments[0]
+            segment._record_kept()
+            if segment in self.chain.segments:  # else a finalizer has done it
+                self.chain.segments.remove(segment)
+                segment._forget()
+        if self.ran is not None:
+            self._record_again(*self.ran)
+        elif self.level.wraps or self.recorded > 1 or not self._replay():
+            note(self.root.name, len(self.entries) - 1, f"recorded: {self.why}")
+            self._record()
 
     def _record(self) -> None:
         """Evaluate each entry at the level, and give its outputs what comes of it."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import STATE_NAMES, bind, state
+from fad.dispatch import MODES, bind, state
 from fad.errors import GradientError
 from fad.graph import AccumulateGrad, Node, gradient_edge, running
 from fad.primitive import Primitive
@@ -137,7 +137,7 @@ def pull_back(
 
 def _in_thread(task: _Task, *args: Any) -> list[Any]:
     """Run a deeply nested pass on a thread of its own, with this thread's modes and levels."""
-    modes = {name: getattr(state, name) for name in STATE_NAMES if name != "trace"}
+    modes = {name: getattr(state, name) for name in MODES if name != "trace"}
     result: list[Any] = []
     failure: list[BaseException] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.dispatch import bind, state
+from fad.dispatch import bind, restores_modes, state
 from fad.errors import GradientError
 from fad.graph import accumulator_of
 from fad.levels import BatchLevel
@@ -220,6 +220,7 @@ def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> An
     return None
 
 
+@restores_modes
 def _batched_grad(
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor],

@@ -162,7 +162,7 @@ def programs(
 
     >>> from hypothesis import find
     >>> print(find(programs(), lambda p: True).listing())
-    v0 = input float64[]
+    v0 = input ...
     v1 = ...
     return v1
     """

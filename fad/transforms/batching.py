@@ -12,7 +12,7 @@ import numpy as np
 
 from fad import trees
 from fad.copying import handle
-from fad.dispatch import bind
+from fad.dispatch import bind, restores_modes
 from fad.errors import LevelError, StructureError, describe
 from fad.levels import BatchLevel
 from fad.primitive import Primitive
@@ -79,6 +79,7 @@ def vmap(
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ValueError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
 
+    @restores_modes
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = trees.flatten((args, kwargs) if kwargs else args)

@@ -26,7 +26,7 @@ from fad import trees
 from fad.avals import aval_of
 from fad.calls import FunctionOp
 from fad.captures import Captures
-from fad.dispatch import bind, map_tensors, outlived, state
+from fad.dispatch import bind, map_tensors, outlived, restores_modes, state
 from fad.errors import LevelError, StructureError, describe
 from fad.levels import BatchLevel, JvpLevel
 from fad.primitive import Primitive
@@ -173,6 +173,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     if not callable(f):
         raise TypeError(f"checkpoint: the first argument must be a function, got {describe(f)}")
 
+    @restores_modes
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = trees.flatten(enter((args, kwargs)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.avals import aval_of
-from fad.dispatch import bind, outlived, state
+from fad.dispatch import bind, outlived, restores_modes, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import JvpLevel
@@ -66,6 +66,7 @@ def jvp(
     return push_forward(f, primals, tangents, has_aux, "jvp")
 
 
+@restores_modes
 def push_forward(
     f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool, who: str
 ) -> Any:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi, trees
-from fad.dispatch import bind
+from fad.dispatch import bind, restores_modes
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.levels import BatchLevel, JvpLevel
@@ -68,6 +68,7 @@ def jacrev(
     """
     _check(f, chunk_size, "jacrev")
 
+    @restores_modes
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums, values, structure = _inputs(args, argnums, "jacrev")
@@ -144,6 +145,7 @@ def jacfwd(
     """
     _check(f, chunk_size, "jacfwd")
 
+    @restores_modes
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums, values, structure = _inputs(args, argnums, "jacfwd")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad import trees
-from fad.dispatch import bind, map_tensors, outlived
+from fad.dispatch import bind, map_tensors, outlived, restores_modes
 from fad.tape.record import RecordingLevel
 from fad.tensor import Tensor, new_tensor
 from fad.transforms.boundary import (
@@ -84,6 +84,7 @@ class LinearizeLevel(RecordingLevel):
         return known
 
 
+@restores_modes
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The output of ``f`` and its derivative as a linear function of tangents.
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
-from fad.dispatch import bind
+from fad.dispatch import bind, restores_modes
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
 from fad.replay_protocol import seam
@@ -85,6 +85,7 @@ def gradient_function(
 ) -> Callable[..., Any]:
     check_callable(f, who)
 
+    @restores_modes
     @functools.wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         nums = pick(argnums, len(args), who)
@@ -159,6 +160,7 @@ def _check_scalar(out: Any, who: str) -> None:
         )
 
 
+@restores_modes
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The output of ``f`` and the function that pulls cotangents back through it.
 
