@@ -69,4 +69,5 @@ def _in_child() -> None:
         _enabled.clear()
 
 
-os.register_at_fork(after_in_child=_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -316,9 +316,13 @@ class Primitive:
         key = (mask, avals)
         plan = self._plans.get(key)
         if plan is None:
-            make = VjpPlan if self.planner is None else self.planner
-            plan = self._plans[key] = make(self, mask, [aval_of(v) for v in values])
-            plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
+            exact = tuple(map(aval_of, values))  # numbers and the arrays in their place share a plan
+            plan = self._plans.get((mask, exact))
+            if plan is None:
+                make = VjpPlan if self.planner is None else self.planner
+                plan = self._plans[mask, exact] = make(self, mask, list(exact))
+                plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
+            self._plans[key] = plan
         return plan
 
     def known_plan(self, mask: tuple[bool, ...], avals: tuple[Any, ...]) -> VjpPlan | None:

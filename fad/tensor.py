@@ -239,6 +239,8 @@ class Tensor(metaclass=_TensorType):
         """An empty slot of a lazy Tensor: its trace is materialized, see `fad.replay_protocol`."""
         if name in ("_value", "_aux", "_node") and self._lazy is not None:
             self._lazy.trace.materialize()
+            if self._lazy is not None:  # its operation has failed, which is raised now
+                self._lazy.trace.materialize()
         return object.__getattribute__(self, name)
 
     @property

@@ -70,13 +70,15 @@ class Program:
             (`jaxapi.jit_of_small`).
         donated: the arguments whose memory is given to results, of a program that is not small.
 
-    ``compiles``: it has come often enough. ``call`` is what was compiled, None until then;
-    ``refused`` says why it cannot be. ``structure`` is that of the result. ``expanded`` has what
+    ``compiles``: it has come often enough; ``at_once``: the thread that needs it compiles it. ``call`` is
+    what was compiled, None until then; ``refused`` says why it cannot be. ``structure`` is that of the
+    result. ``expanded`` has what
     came out at levels where it was expanded.
     """
 
     __slots__ = (
         "__weakref__",
+        "at_once",
         "call",
         "compiles",
         "donated",
@@ -104,6 +106,7 @@ class Program:
         self.donated = donated
         self.call: Any = None
         self.compiles = True
+        self.at_once = False
         self.queued = False
         self.refused = ""
         self.structure: Any = None
@@ -162,10 +165,21 @@ class Program:
                 if type(v) is not array_type:
                     return self.flat(*values)
             if jaxapi.at_top_level():
-                return call(*values)
+                return self._called(values)
         elif self._may_compile(values) and self.is_ready(values):
-            return self.call(*values)
+            return self._called(values)
         return self.flat(*values)
+
+    def _called(self, values: Sequence[Any]) -> Any:
+        """Run what is compiled. Small programs have read their operands when this returns.
+
+        JAX runs small operations at once, and programs asynchronously. But who has lent the memory of an
+        operand may write to it again after the call.
+        """
+        out = self.call(*values)
+        if self.small and out:
+            out[0].block_until_ready()
+        return out
 
     def _may_compile(self, values: Sequence[Any]) -> bool:
         """Whether it runs at the bottom, under no transform of JAX."""
@@ -179,7 +193,7 @@ class Program:
         """Whether it is compiled; if not, have it compiled for arrays like these."""
         if self.call is None and not self.refused and not self.queued:
             avals = [v.aval for v in values]
-            if at_once.count:
+            if at_once.count or self.at_once:
                 self.compile(avals)
             else:
                 self.queued = worker.submit(self, avals)
@@ -215,10 +229,16 @@ class _Worker:
     def __init__(self) -> None:
         self._reset()
         atexit.register(self.stop)
-        os.register_at_fork(after_in_child=self._in_child)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=lambda: self.compiling.acquire(),
+                after_in_parent=lambda: self.compiling.release(),
+                after_in_child=self._in_child,
+            )
 
     def _reset(self) -> None:
         self.changed = threading.Condition()
+        self.compiling = threading.RLock()  # no fork copies what XLA is in the middle of
         self.queue: collections.deque[tuple[weakref.ref[Program], Any]] = collections.deque()
         self.thread: threading.Thread | None = None
         self.busy = 0
@@ -253,7 +273,8 @@ class _Worker:
             program = reference()
             try:
                 if program is not None:
-                    program.compile(avals)
+                    with self.compiling:
+                        program.compile(avals)
             finally:
                 del program
                 with self.changed:

@@ -107,21 +107,23 @@ class State:
 class Root(State):
     """The beginning of traces at levels of one kind, and how many in a row came to nothing.
 
-    ``code`` is what its key has by `id`, kept alive so that the `id` stays its own.
+    ``code`` is what its key has by `id`, kept alive so that the `id` stays its own; ``function`` is
+    the key without shapes, None if there is no code.
     """
 
-    __slots__ = ("begun", "code", "failures", "known", "name")
+    __slots__ = ("begun", "code", "failures", "function", "name")
 
-    def __init__(self, code: Any, name: str) -> None:
+    def __init__(self, code: Any, name: str, function: Any) -> None:
         super().__init__(None, (), (), (), (), (), (), True, 0)
         self.code = code
+        self.function = function
         self.name = name
         self.begun = 0
         self.failures = 0
 
     def backs_off(self, repeated: bool = False) -> bool:
         """Whether nothing is traced this time: it is from the second call on (or the first, of
-        what is known to repeat), then once in 2, 4, 8... calls after failures.
+        what is known to repeat, with other shapes), then once in 2, 4, 8... calls after failures.
         """
         self.begun += 1
         if at_once.count:
@@ -149,12 +151,18 @@ class End:
         self.program: Program | None = None
         self.refused = ""
 
-    def due(self, make: Callable[[], Program]) -> Program | None:
-        """The program, if traces have ended so often enough."""
+    def due(self, make: Callable[[], Program], known: bool = False) -> Program | None:
+        """The program, if traces have ended so often enough.
+
+        Arguments:
+            known: the function is known with other shapes. Its operations would be compiled one by one, so
+                the program is made now, and compiled at once.
+        """
         self.count += 1
-        repeated = self.count >= REPEATS or at_once.count
+        repeated = self.count >= REPEATS or at_once.count or known
         if repeated and self.program is None and not self.refused:
             self.program = make()
+            self.program.at_once = known
         return self.program
 
     def always(self, make: Callable[[], Program]) -> Program:
@@ -175,10 +183,11 @@ class End:
 class _Tree:
     """All states, and their number; replaced as a whole when there are too many."""
 
-    __slots__ = ("hits", "roots", "size")
+    __slots__ = ("functions", "hits", "roots", "size")
 
     def __init__(self) -> None:
         self.roots: dict[Any, Root] = {}
+        self.functions: set[Any] = set()  # `Root.function` of those that were replayed
         self.size = 0
         self.hits = 0
 
@@ -192,12 +201,12 @@ def clear_cache() -> None:
     tree.__init__()  # type: ignore[misc]
 
 
-def root_of(key: Any, code: Any, name: str) -> Root:
+def root_of(key: Any, code: Any, name: str, function: Any = None) -> Root:
     """The root of traces with this key, which may have ``code`` by its `id`."""
     root = tree.roots.get(key)
     if root is None:
         grow()
-        root = tree.roots.setdefault(key, Root(code, name))
+        root = tree.roots.setdefault(key, Root(code, name, function))
     return root
 
 

@@ -104,11 +104,14 @@ def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
             return
         found.append(given)
     code = function.__code__ if type(function) is types.FunctionType else type(function)
-    key = (settings, id(code), level.key(), *[given.code for given in found])
-    root = root_of(key, code, getattr(function, "__name__", "a function"))
-    if root.backs_off():
+    any_shape = (settings, id(code), level.key())
+    key = (*any_shape, *[given.code for given in found])
+    root = root_of(key, code, getattr(function, "__name__", "a function"), any_shape)
+    known = not root.begun and any_shape in tree.functions
+    if root.backs_off(known):
         return
     trace = Trace(level, root, context, settings)
+    trace.known = known
     for given in found:
         trace._add(given)
     level.trace = trace
@@ -157,6 +160,22 @@ def _is_unobserved() -> bool:
     )
 
 
+class Failed:
+    """In place of the trace of a lazy Tensor whose operation has failed: whoever reads it is told why.
+
+    That happens to operations on arrays that their owner has deleted or donated since.
+    """
+
+    __slots__ = ("chain", "error")
+
+    def __init__(self, error: Exception) -> None:
+        self.chain = self
+        self.error = error
+
+    def materialize(self) -> None:
+        raise self.error
+
+
 class Trace:
     """What the function of a transform, or a step of the eager tape, has done so far.
 
@@ -166,7 +185,8 @@ class Trace:
     thread that makes it. ``done``: nothing more is appended. ``recorded``: how many entries have
     been recorded since. ``ran``: it has run as one program; with the numbers of the outputs that
     the backward pass went out from, and whether it frees what it goes through. ``kept`` are then
-    the outputs that are referenced. ``lock`` is for other threads that read an output.
+    the outputs that are referenced. ``known``: what it does is known with other shapes.
+    ``lock`` is for other threads that read an output.
     """
 
     __slots__ = (
@@ -181,6 +201,7 @@ class Trace:
         "inputs",
         "kept",
         "key",
+        "known",
         "level",
         "lock",
         "maker",
@@ -218,6 +239,7 @@ class Trace:
         self.scalars: list[Any] = []  # so that their ids stay their own
         self.busy = False
         self.done = False
+        self.known = False
         self.why = ""  # nothing more is appended
         self.recorded = 1
         self.recording = False
@@ -555,10 +577,17 @@ class Trace:
             step, out, _ = entries[at]
             if len(cells) < step.size:
                 cells = _outputs(self.entries)
-            found = self._evaluate(step, cells, inputs)
+            outs = (out,) if step.single else out
+            try:
+                found = self._evaluate(step, cells, inputs)
+            except Exception as error:  # others do not depend on it
+                for t in outs:
+                    t._lazy = Lazy(t._lazy.aval, Failed(error), t._lazy.place)
+                self.recorded = at + 1
+                continue
             if self.entries is not entries or self.recorded != at:
                 continue  # a finalizer needed what comes of it, and has gone on
-            for t, o in zip((out,) if step.single else out, found, strict=True):
+            for t, o in zip(outs, found, strict=True):
                 _take_over(t, o)
             self.recorded = at + 1
 
@@ -663,7 +692,8 @@ class Trace:
         path = [e[0] for e in entries[1:]]
         end = path[-1].end(tuple(kept))
         inputs = self.inputs[: entries[-1][2]]
-        program = end.due(lambda: self._program(path, inputs, [], kept, [], None))
+        make = functools.partial(self._program, path, inputs, [], kept, [], None)
+        program = end.due(make, self.known)
         if program is None:
             return False
         found = self._bind(end, program, inputs)
@@ -674,7 +704,10 @@ class Trace:
         return True
 
     def _succeeded(self) -> None:
-        self.chain.root.failures = 0
+        root = self.chain.root
+        root.failures = 0
+        if root.function is not None:
+            tree.functions.add(root.function)
         tree.hits += 1
         note(self.root.name, len(self.entries) - 1, "replayed")
 
@@ -760,7 +793,7 @@ class Trace:
             end = last.end((tuple(kept), tuple(ends), tuple(variables), *asked))
             fresh = end.program is None
             make = functools.partial(self._program, path, inputs, ends, kept, variables, pull)
-            program = end.always(make) if long else end.due(make)
+            program = end.always(make) if long else end.due(make, self.known)
             if program is None:
                 return None
             if fresh:
