@@ -13,6 +13,7 @@ import numpy as np
 from fad import trees, twins
 from fad.arguments import ARRAY, STRUCTURE
 from fad.bodies import maker, with_bodies
+from fad.borrowed import borrow
 from fad.dispatch import bind
 from fad.draws import bind_random
 from fad.levels import bind_collective
@@ -278,7 +279,10 @@ def _from_dlpack(name: str, where: str, twin: Any) -> Function:
     """A Tensor already is one: going through DLPack would lose its history."""
 
     def function(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-        return x if isinstance(x, Tensor) else twin(x, device=device, copy=copy)
+        if isinstance(x, Tensor):
+            return x
+        array = twin(x, device=device, copy=copy)
+        return array if copy else borrow(array)
 
     dressed: Function = dress(function, twin, name, where)
     return dressed

@@ -316,7 +316,9 @@ class Primitive:
         key = (mask, avals)
         plan = self._plans.get(key)
         if plan is None:
-            exact = tuple(map(aval_of, values))  # numbers and the arrays in their place share a plan
+            exact = tuple(
+                map(aval_of, values)
+            )  # numbers and the arrays in their place share a plan
             plan = self._plans.get((mask, exact))
             if plan is None:
                 make = VjpPlan if self.planner is None else self.planner

@@ -21,6 +21,7 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad import scipy
+from fad.borrowed import borrow
 from fad.errors import HostValueError, TrackedValueError, describe
 from fad.members.values import is_tracked, peel
 from fad.tape.record import as_tensor
@@ -59,7 +60,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         )
     if isinstance(x, np.ndarray) and jax.dtypes.canonicalize_dtype(x.dtype) != x.dtype:
         return as_tensor(jnp.array(x, device=device))
-    return as_tensor(jnp.from_dlpack(x, device=device, copy=copy))
+    array = jnp.from_dlpack(x, device=device, copy=copy)
+    return as_tensor(array if copy else borrow(array))
 
 
 def _leaving(x: Tensor, what: str) -> Any:

@@ -175,7 +175,7 @@ def at_signal(number: int) -> Iterator[Moments]:
         sys.settrace(before)
 
 
-# Frames that a ``with`` of this file calls, the user's; before and after them it is this file that is interrupted.
+# Frames that a ``with`` of this file calls, the user's; around them this file is interrupted.
 USERS_BLOCKS = {"__exit__", "__enter__"}
 
 

@@ -30,6 +30,7 @@ LAYERS = [
     "collector",
     "jaxapi",
     "avals",
+    "borrowed",
     "residuals",
     "tensor",
     "trees",

@@ -9,6 +9,7 @@ import jax
 
 from fad import jaxapi
 from fad.avals import SCALARS, constant
+from fad.borrowed import own as own_memory
 from fad.graph import accumulator_of
 from fad.jaxapi import array_type
 from fad.replay.settings import aval_number, is_small
@@ -144,6 +145,7 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
     if type(value) is array_type:
         if not is_small(value):
             return None
+        value = own_memory(value)
         aval = value.aval
     else:
         aval = small_aval(value)
@@ -159,7 +161,9 @@ def _own_input(a: Tensor, own: Any, version: int) -> Input | None:
         return None
     layout, aval = own.layout(a), own.aval(a)
     code = _code(aval, layout)
-    return None if code < NEW else Input(a, parts, aval, layout, version, code)
+    return (
+        None if code < NEW else Input(a, tuple(map(own_memory, parts)), aval, layout, version, code)
+    )
 
 
 def as_captured(given: Input) -> tuple[Any, int, Any]:

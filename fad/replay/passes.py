@@ -21,6 +21,7 @@ import jax
 
 from fad import jaxapi
 from fad.avals import aval_of, struct_of, with_constants
+from fad.borrowed import own
 from fad.collector import without_collector
 from fad.dispatch import bind, state
 from fad.graph import Node
@@ -137,7 +138,7 @@ def backward(
             operands += _operands(values) if node.has_views else values
         elif node in layout.parts:
             operands += layout.parts[node].operands
-    operands = with_constants([*operands, *[ct for _, ct in roots]])
+    operands = [own(x) for x in with_constants([*operands, *[ct for _, ct in roots]])]
     entry = structures.seen(layout.key)
     fresh = entry.program is None
     if not fresh or entry.count == 1 or entry.refused:

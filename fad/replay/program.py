@@ -165,21 +165,10 @@ class Program:
                 if type(v) is not array_type:
                     return self.flat(*values)
             if jaxapi.at_top_level():
-                return self._called(values)
+                return call(*values)
         elif self._may_compile(values) and self.is_ready(values):
-            return self._called(values)
+            return self.call(*values)
         return self.flat(*values)
-
-    def _called(self, values: Sequence[Any]) -> Any:
-        """Run what is compiled. Small programs have read their operands when this returns.
-
-        JAX runs small operations at once, and programs asynchronously. But who has lent the memory of an
-        operand may write to it again after the call.
-        """
-        out = self.call(*values)
-        if self.small and out:
-            out[0].block_until_ready()
-        return out
 
     def _may_compile(self, values: Sequence[Any]) -> bool:
         """Whether it runs at the bottom, under no transform of JAX."""
