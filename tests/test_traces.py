@@ -20,11 +20,12 @@ import fad.numpy as fnp
 from fad import jaxapi
 from fad.dispatch import flush, state
 from fad.errors import GradientError
-from fad.replay import inputs, settings, states
+from fad.replay import entries, inputs, opening, recording, settings, states
 from fad.replay import trace as traces
 from fad.replay.program import worker
 from fad.tensor import bottom
 
+ENGINE = {m.__file__ for m in (entries, opening, recording, traces)}
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 TIMES = 6
 
@@ -510,7 +511,7 @@ def test_an_interrupt_at_any_line_leaves_scripts_right():
             nonlocal count
             y = fnp.sin(x)
             try:
-                with before_line(stop, {traces.__file__}, interrupt) as lines:
+                with before_line(stop, ENGINE, interrupt) as lines:
                     z = y * 2.0
             except KeyboardInterrupt:
                 z = y * 2.0
@@ -1167,7 +1168,7 @@ def test_an_interrupt_at_any_line_of_a_step():
 
     def run(stop):
         try:
-            with before_line(stop, {traces.__file__}, interrupt) as lines:
+            with before_line(stop, ENGINE, interrupt) as lines:
                 step()
         except KeyboardInterrupt:
             pass
@@ -1199,7 +1200,7 @@ def test_another_thread_reads_at_any_line_of_what_is_written(met):
 
         w.grad = None
         y = fnp.tanh(w * other) if met else fnp.tanh(w * 3.0)
-        with before_line(stop, {traces.__file__}, read) as lines:
+        with before_line(stop, ENGINE, read) as lines:
             z = y * other
         loss = (z + y).sum()
         loss.backward()
@@ -1583,8 +1584,8 @@ def test_a_finalizer_while_operands_are_met(monkeypatch):
             gc.collect()
         return added(trace, given)
 
-    added, armed = traces.Trace._add, []
-    monkeypatch.setattr(traces.Trace, "_add", add)
+    added, armed = traces.Trace.add, []
+    monkeypatch.setattr(traces.Trace, "add", add)
     side = []
 
     class Finalized:
@@ -1648,7 +1649,7 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
         return loss.array, w.grad.array
 
     if where == "without scripts":
-        monkeypatch.setattr(traces, "SEEN", 1 << 30)
+        monkeypatch.setattr(opening, "SEEN", 1 << 30)
     program = {
         "transform": fad.value_and_grad(f),
         "nested": fad.grad(lambda x: (fad.grad(f)(x) * x).sum()),

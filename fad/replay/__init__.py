@@ -11,10 +11,11 @@ from typing import Any
 
 from fad.primitive import forget_shapes
 from fad.replay import passes, states
+from fad.replay.log import explain
 from fad.replay.modes import at_once
+from fad.replay.opening import open_step, open_trace
 from fad.replay.outcomes import forget_outcomes
 from fad.replay.program import worker
-from fad.replay.trace import explain, open_step, open_trace
 from fad.replay_protocol import seam
 
 __all__ = ["Engine", "install"]

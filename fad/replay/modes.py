@@ -1,4 +1,4 @@
-"""How eager replay is: whether programs compile at once; which values are referenced; backing off."""
+"""How eager replay is: whether programs compile at once, which values are referenced, when it backs off."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
 
-__all__ = ["Attempts", "at_once", "referenced"]
+from fad import jaxapi
+from fad.dispatch import state
+from fad.tape.anomaly import mode as anomaly
+
+__all__ = ["Attempts", "at_once", "is_unobserved", "referenced"]
 
 
 class _AtOnce:
@@ -74,3 +78,10 @@ def _references(values: Sequence[Any]) -> list[int]:
 
 
 _ALONE = _references([object()])[0]
+
+
+def is_unobserved() -> bool:
+    """Whether nothing that looks at each operation is on."""
+    return not (
+        anomaly.watch or state.saved_hooks or state.inference is not None or jaxapi.checks_numbers()
+    )

@@ -45,7 +45,6 @@ from __future__ import annotations
 import collections
 import functools
 import threading
-import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,124 +55,25 @@ import numpy as np
 from fad import jaxapi
 from fad.avals import SCALARS, constant
 from fad.dispatch import bind, bodies, state, undisturbed
-from fad.errors import LevelError
 from fad.jaxapi import debug_infs, debug_nans, trace_context
 from fad.primitive import Primitive
 from fad.replay import states
-from fad.replay.inputs import FOREIGN, Input, as_captured, is_untouched, look
-from fad.replay.modes import at_once, referenced
+from fad.replay.entries import Entry, computation_of, origin_of, outputs_of
+from fad.replay.inputs import FOREIGN, Input, is_untouched, look
+from fad.replay.log import note
+from fad.replay.modes import is_unobserved, referenced
 from fad.replay.outcomes import outcome_of
 from fad.replay.program import Known, Program
+from fad.replay.recording import record, record_again, record_kept, take_over
 from fad.replay.segments import Chain, pull_through
-from fad.replay.settings import on_new_thread, settings_number
+from fad.replay.settings import on_new_thread
 from fad.replay.states import End, Root, State, ends_segment, passed_of, root_of, tree
 from fad.replay_protocol import Pull
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.record import ROOT, PrimitiveNode
+from fad.tape.record import ROOT
 from fad.tensor import Lazy, Tensor, lazy_tensor
 
-__all__ = ["Trace", "explain", "open_step", "open_trace"]
-
-_log: collections.deque[tuple[str, int, str]] = collections.deque(maxlen=64)
-
-
-def note(name: str, count: int, what: str) -> None:
-    """Remember what became of a trace, for `explain`."""
-    _log.append((name, count, what))
-
-
-def explain() -> str:
-    """What became of the last traces, the latest last."""
-    return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in _log])
-
-
-Entry = tuple[
-    State, Any, int
-]  # after it; its output, or a tuple of them; how many inputs there are
-
-
-def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
-    """Give ``level`` a trace of what ``function`` does with ``inputs``, if such traces repeat."""
-    context, settings = _surroundings()
-    if not settings:
-        return
-    found = []
-    for x in inputs:
-        given = look(x, level)
-        if given is None:
-            return
-        found.append(given)
-    code = function.__code__ if type(function) is types.FunctionType else type(function)
-    any_shape = (settings, id(code), level.key())
-    key = (*any_shape, *[given.code for given in found])
-    root = root_of(key, code, getattr(function, "__name__", "a function"), any_shape)
-    known = not root.begun and any_shape in tree.functions
-    if root.backs_off(known):
-        return
-    trace = Trace(level, root, context, settings)
-    trace.known = known
-    for given in found:
-        trace._add(given)
-    level.trace = trace
-
-
-SEEN = 2  # times that an operation has begun a graph before steps that begin with it are traced
-_begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by its id
-
-
-def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
-    """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
-
-    Steps begin with operations on leaves. Those that are met again may begin one that repeats.
-    """
-    for a in args:
-        if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
-            return None  # in the middle of a step
-    count = _begun.get(plan.id, 0)
-    if count < SEEN and not at_once.count:
-        if len(_begun) >= states.CAPACITY:
-            _begun.clear()
-        _begun[plan.id] = count + 1
-        return None
-    context, settings = _surroundings()
-    if not settings:
-        return None
-    root = root_of((settings, plan.id), None, "a step of the eager tape")
-    if root.backs_off(repeated=True):
-        return None
-    trace = state.trace = Trace(ROOT, root, context, settings)
-    return trace.append(op, args)
-
-
-def _surroundings() -> tuple[Any, int]:
-    """The context of JAX and the number of its settings; the number is 0 where nothing is traced."""
-    if not state.replaying or not _is_unobserved() or jaxapi.is_tracing():
-        return None, 0
-    context = trace_context()
-    return context, settings_number(context)
-
-
-def _is_unobserved() -> bool:
-    """Whether nothing that looks at each operation is on."""
-    return not (
-        anomaly.watch or state.saved_hooks or state.inference is not None or jaxapi.checks_numbers()
-    )
-
-
-class Failed:
-    """In place of the trace of a lazy Tensor whose operation has failed: whoever reads it is told why.
-
-    That happens to operations on arrays that their owner has deleted or donated since.
-    """
-
-    __slots__ = ("chain", "error")
-
-    def __init__(self, error: Exception) -> None:
-        self.chain = self
-        self.error = error
-
-    def materialize(self) -> None:
-        raise self.error
+__all__ = ["Trace"]
 
 
 class Trace:
@@ -339,7 +239,7 @@ class Trace:
                 given = self._look(a)
                 if given is None or given.code != code:
                     return False
-                place = self._add(given)
+                place = self.add(given)
             elif code and ~place < count:
                 return False
             if place != ref:
@@ -351,7 +251,7 @@ class Trace:
             a = jnp.array(a)  # it may be changed before it is used again
         return look(a, self.level, self.chain)
 
-    def _add(self, given: Input) -> int:
+    def add(self, given: Input) -> int:
         """The place of an input that is new."""
         place = ~len(self.inputs)
         self.inputs.append(given)
@@ -428,14 +328,14 @@ class Trace:
                 self.places[id(a)] = place
                 return place
         given = self._look(a)
-        return None if given is None else self._add(given)
+        return None if given is None else self.add(given)
 
     def _known(self, entries: Sequence[Entry], ref: int) -> Known:
         """What is known of an argument, for `outcome_of`."""
         if ref < 0:
             given = self.inputs[~ref]
             return given.layout, given.aval
-        step, k = _origin(entries, ref)
+        step, k = origin_of(entries, ref)
         return step.layouts[k], step.avals[k]
 
     def leaves(self) -> list[Tensor]:
@@ -461,7 +361,7 @@ class Trace:
 
     def computation(self) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
         """A function of a level and the parts of the inputs that binds all operations."""
-        return _computation([e[0] for e in self.entries[1:]], self.inputs)
+        return computation_of([e[0] for e in self.entries[1:]], self.inputs)
 
     def run(self, end: End, program: Program, more: Sequence[Any] = ()) -> Any:
         """Run a program of the inputs, and ``more``, one level down; None if it fails."""
@@ -478,7 +378,7 @@ class Trace:
                 [is_untouched(g.argument) for g in inputs if level.wraps and g.layout is True]
             ):
                 return None
-            cells = _outputs(entries)
+            cells = outputs_of(entries)
             kept = referenced(cells, 2)
             path = [e[0] for e in entries[1:]]
             end = path[-1].end(("segment", *kept))
@@ -508,14 +408,14 @@ class Trace:
         rest = iter(found)
         level = self.level
         for k in kept:
-            step, nr = _origin(entries, k)
+            step, nr = origin_of(entries, k)
             layout = step.layouts[nr]
             count = len(level.part_avals(step.avals[nr], layout))
             o = level.from_parts([next(rest) for _ in range(count)], layout)
             if step.tracked[nr]:
                 cells[k]._value, cells[k]._aux = o._value, o._aux
             else:
-                _take_over(cells[k], o)
+                take_over(cells[k], o)
 
     # Materializing
 
@@ -557,92 +457,15 @@ class Trace:
         state.blocked, state.floor, state.replaying = self.blocked, self.floor, replaying
         while self.chain.segments:
             segment = self.chain.segments[0]
-            segment._record_kept()
+            record_kept(segment)
             if segment in self.chain.segments:  # else a finalizer has done it
                 self.chain.segments.remove(segment)
                 segment._forget()
         if self.ran is not None:
-            self._record_again(*self.ran)
+            record_again(self, *self.ran)
         elif self.level.wraps or self.recorded > 1 or not self._replay():
             note(self.root.name, len(self.entries) - 1, f"recorded: {self.why}")
-            self._record()
-
-    def _record(self) -> None:
-        """Evaluate each entry at the level, and give its outputs what comes of it."""
-        inputs = list(map(as_captured, self.inputs))
-        entries = self.entries
-        cells = _outputs(self.entries)
-        while self.entries is entries and self.recorded < len(entries):
-            at = self.recorded
-            step, out, _ = entries[at]
-            if len(cells) < step.size:
-                cells = _outputs(self.entries)
-            outs = (out,) if step.single else out
-            try:
-                found = self._evaluate(step, cells, inputs)
-            except Exception as error:  # others do not depend on it
-                for t in outs:
-                    t._lazy = Lazy(t._lazy.aval, Failed(error), t._lazy.place)
-                self.recorded = at + 1
-                continue
-            if self.entries is not entries or self.recorded != at:
-                continue  # a finalizer needed what comes of it, and has gone on
-            for t, o in zip(outs, found, strict=True):
-                _take_over(t, o)
-            self.recorded = at + 1
-
-    def _evaluate(
-        self, step: State, cells: Sequence[Any], inputs: Sequence[Any]
-    ) -> tuple[Any, ...]:
-        """The outputs of an entry, evaluated at its level."""
-        args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
-        out = self.level.process(step.op, args)
-        outs = (out,) if step.single else out
-        if type(step.op) is Program:
-            return tuple(outs)
-        for o, aval in zip(outs, step.avals, strict=True):
-            check_dtype(self.level.aval(o), aval)
-            node = o._node
-            if isinstance(node, PrimitiveNode) and node.versions is not None:
-                versions = {id(h): v for h, v, _ in inputs}
-                node.versions = [
-                    versions.get(id(t), v) for t, v in zip(node.tensors, node.versions, strict=True)
-                ]
-        return tuple(outs)
-
-    def _record_again(self, ends: list[int], frees: bool) -> None:
-        """Make the nodes of a trace that has run as one program, and free those of its backward pass."""
-        entries = self.entries
-        cells = self._record_kept()
-        if self.entries is not entries:
-            return  # a finalizer needed a node, and has made all of them
-        if frees:
-            todo = [cells[k]._node for k in ends]
-            seen = set(todo)
-            while todo:
-                node = todo.pop()
-                node.release_variables()
-                nexts = {e[0] for e in node.edges if e is not None} - seen
-                seen |= nexts
-                todo += nexts
-
-    def _record_kept(self) -> list[Any]:
-        """Record what has run as a program: the outputs that were kept get their nodes. All outputs."""
-        entries = self.entries
-        inputs = list(map(as_captured, self.inputs))
-        cells: list[Any] = []
-        for step, _, _ in entries[1:]:
-            outs = self._evaluate(step, cells, inputs)
-            if self.entries is not entries:
-                break  # a finalizer needed a node, and has made all of them
-            for o in outs:
-                known = self.kept.get(len(cells))
-                t = None if known is None else known()
-                if t is not None and t._lazy is not None and self.entries is entries:
-                    t._node, t._output_nr = o._node, o._output_nr
-                    t._lazy = None
-                cells.append(o if t is None else t)
-        return cells
+            record(self)
 
     def _forget(self) -> None:
         """Let go of everything: every output has its value and its node now, or is not referenced."""
@@ -659,7 +482,7 @@ class Trace:
             self._detach()
             if done:
                 return
-            if self.busy or referenced(_outputs(self.entries), 2) or self._holds_segments():
+            if self.busy or referenced(outputs_of(self.entries), 2) or self._holds_segments():
                 self.materialize()
             else:
                 self._forget()
@@ -687,7 +510,7 @@ class Trace:
         entries = self.entries[:]
         if len(entries) == 2 and type(entries[1][0].op) is Primitive:
             return False  # one operation is one program in any case
-        cells = _outputs(entries)
+        cells = outputs_of(entries)
         kept = referenced(cells, 2)
         path = [e[0] for e in entries[1:]]
         end = path[-1].end(tuple(kept))
@@ -734,7 +557,7 @@ class Trace:
 
         It returns what ``pull`` gives, and then the parts of the outputs that are kept.
         """
-        compute = _computation(path, inputs)
+        compute = computation_of(path, inputs)
         maker = self.maker
 
         def run(*parts: Any) -> Any:
@@ -782,7 +605,7 @@ class Trace:
                 return None
             if not all(map(is_untouched, arguments)) or (long and asked):
                 return None
-            cells = _outputs(entries)
+            cells = outputs_of(entries)
             outs.clear()
             o = lazy = None
             kept = referenced(cells, 2)
@@ -842,73 +665,8 @@ class Trace:
             if type(a) is Tensor and a.meta is not None and a.meta.storage.version != given.version:
                 return False
         return (
-            _is_unobserved()
+            is_unobserved()
             and state.blocked == self.blocked
             and state.floor == self.floor
             and self.context == trace_context()
-        )
-
-
-def _computation(
-    path: Sequence[State], inputs: Sequence[Input]
-) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
-    """A function of a level and the parts of inputs that binds all operations: inputs, and outputs."""
-    steps = [(s.op, s.refs) for s in path]
-    layouts = [(given.layout, len(given.parts)) for given in inputs]
-
-    def compute(own: Any, parts: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        rest = iter(parts)
-        given = []
-        for layout, count in layouts:
-            own_parts = [next(rest) for _ in range(count)]
-            given.append(own_parts[0] if layout is FOREIGN else own.from_parts(own_parts, layout))
-        cells: list[Any] = []
-        for op, refs in steps:
-            out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
-            cells.extend(out if type(out) is tuple else (out,))
-        return given, cells
-
-    return compute
-
-
-def _outputs(entries: Sequence[Entry]) -> list[Tensor]:
-    """All outputs, by their numbers."""
-    found: list[Tensor] = []
-    for step, out, _ in entries[1:]:
-        if step.single:
-            found.append(out)
-        else:
-            found += out
-    return found
-
-
-def _origin(entries: Sequence[Entry], place: int) -> tuple[State, int]:
-    """The state that an output belongs to, and its number there."""
-    low, high = 1, len(entries) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle][0].size > place:
-            high = middle
-        else:
-            low = middle + 1
-    step = entries[low][0]
-    return step, place - (step.size - len(step.avals))
-
-
-def _take_over(t: Tensor, o: Tensor) -> None:
-    """Give a lazy Tensor what ``o`` has."""
-    t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
-    t._node = o._node
-    t._aux = o._aux
-    t._value = o._value
-    t._lazy = None
-
-
-def check_dtype(value: Any, aval: Any) -> None:
-    """Refuse a value that the settings of JAX, changed for good in between, have given another dtype."""
-    if value.dtype != aval.dtype:
-        raise LevelError(
-            "jax.config was changed between an operation and the first look at its result, which would "
-            "have another dtype now: change it earlier, or for a block with JAX's context managers "
-            "(jax.enable_x64, jax.default_matmul_precision, ...)"
         )

@@ -1,0 +1,19 @@
+"""What became of the last traces."""
+
+from __future__ import annotations
+
+import collections
+
+__all__ = ["explain", "note"]
+
+_log: collections.deque[tuple[str, int, str]] = collections.deque(maxlen=64)
+
+
+def note(name: str, count: int, what: str) -> None:
+    """Remember what became of a trace, for `explain`."""
+    _log.append((name, count, what))
+
+
+def explain() -> str:
+    """What became of the last traces, the latest last."""
+    return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in _log])

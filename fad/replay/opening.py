@@ -1,0 +1,83 @@
+"""Where traces begin: with a transform, or with a step of the eager tape."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Any
+
+from fad import jaxapi
+from fad.dispatch import state
+from fad.jaxapi import trace_context
+from fad.primitive import Primitive
+from fad.replay import states
+from fad.replay.inputs import look
+from fad.replay.modes import at_once, is_unobserved
+from fad.replay.settings import settings_number
+from fad.replay.states import root_of, tree
+from fad.replay.trace import Trace
+from fad.tape.record import ROOT
+from fad.tensor import Tensor
+
+__all__ = ["open_step", "open_trace"]
+
+
+def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
+    """Give ``level`` a trace of what ``function`` does with ``inputs``, if such traces repeat."""
+    context, settings = _surroundings()
+    if not settings:
+        return
+    found = []
+    for x in inputs:
+        given = look(x, level)
+        if given is None:
+            return
+        found.append(given)
+    code = function.__code__ if type(function) is types.FunctionType else type(function)
+    any_shape = (settings, id(code), level.key())
+    key = (*any_shape, *[given.code for given in found])
+    root = root_of(key, code, getattr(function, "__name__", "a function"), any_shape)
+    known = not root.begun and any_shape in tree.functions
+    if root.backs_off(known):
+        return
+    trace = Trace(level, root, context, settings)
+    trace.known = known
+    for given in found:
+        trace.add(given)
+    level.trace = trace
+
+
+SEEN = 2  # times that an operation has begun a graph before steps that begin with it are traced
+_begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by its id
+
+
+def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
+    """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
+
+    Steps begin with operations on leaves. Those that are met again may begin one that repeats.
+    """
+    for a in args:
+        if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
+            return None  # in the middle of a step
+    count = _begun.get(plan.id, 0)
+    if count < SEEN and not at_once.count:
+        if len(_begun) >= states.CAPACITY:
+            _begun.clear()
+        _begun[plan.id] = count + 1
+        return None
+    context, settings = _surroundings()
+    if not settings:
+        return None
+    root = root_of((settings, plan.id), None, "a step of the eager tape")
+    if root.backs_off(repeated=True):
+        return None
+    trace = state.trace = Trace(ROOT, root, context, settings)
+    return trace.append(op, args)
+
+
+def _surroundings() -> tuple[Any, int]:
+    """The context of JAX and the number of its settings; the number is 0 where nothing is traced."""
+    if not state.replaying or not is_unobserved() or jaxapi.is_tracing():
+        return None, 0
+    context = trace_context()
+    return context, settings_number(context)

@@ -1,0 +1,132 @@
+"""Recording: what a trace has deferred is evaluated at its level, as it would have been at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fad.errors import LevelError
+from fad.replay.entries import outputs_of
+from fad.replay.inputs import as_captured
+from fad.replay.program import Program
+from fad.replay.states import State
+from fad.tape.record import PrimitiveNode
+from fad.tensor import Lazy, Tensor
+
+__all__ = ["record", "record_again", "record_kept", "take_over"]
+
+
+class Failed:
+    """In place of the trace of a lazy Tensor whose operation has failed: whoever reads it is told why.
+
+    That happens to operations on arrays that their owner has deleted or donated since.
+    """
+
+    __slots__ = ("chain", "error")
+
+    def __init__(self, error: Exception) -> None:
+        self.chain = self
+        self.error = error
+
+    def materialize(self) -> None:
+        raise self.error
+
+
+def record(trace: Any) -> None:
+    """Evaluate each entry at the level, and give its outputs what comes of it."""
+    inputs = list(map(as_captured, trace.inputs))
+    entries = trace.entries
+    cells = outputs_of(trace.entries)
+    while trace.entries is entries and trace.recorded < len(entries):
+        at = trace.recorded
+        step, out, _ = entries[at]
+        if len(cells) < step.size:
+            cells = outputs_of(trace.entries)
+        outs = (out,) if step.single else out
+        try:
+            found = evaluate(trace, step, cells, inputs)
+        except Exception as error:  # others do not depend on it
+            for t in outs:
+                t._lazy = Lazy(t._lazy.aval, Failed(error), t._lazy.place)
+            trace.recorded = at + 1
+            continue
+        if trace.entries is not entries or trace.recorded != at:
+            continue  # a finalizer needed what comes of it, and has gone on
+        for t, o in zip(outs, found, strict=True):
+            take_over(t, o)
+        trace.recorded = at + 1
+
+
+def evaluate(
+    trace: Any, step: State, cells: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The outputs of an entry, evaluated at its level."""
+    args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
+    out = trace.level.process(step.op, args)
+    outs = (out,) if step.single else out
+    if type(step.op) is Program:
+        return tuple(outs)
+    for o, aval in zip(outs, step.avals, strict=True):
+        check_dtype(trace.level.aval(o), aval)
+        node = o._node
+        if isinstance(node, PrimitiveNode) and node.versions is not None:
+            versions = {id(h): v for h, v, _ in inputs}
+            node.versions = [
+                versions.get(id(t), v) for t, v in zip(node.tensors, node.versions, strict=True)
+            ]
+    return tuple(outs)
+
+
+def record_again(trace: Any, ends: list[int], frees: bool) -> None:
+    """Make the nodes of a trace that has run as one program, and free those of its backward pass."""
+    entries = trace.entries
+    cells = record_kept(trace)
+    if trace.entries is not entries:
+        return  # a finalizer needed a node, and has made all of them
+    if frees:
+        todo = [cells[k]._node for k in ends]
+        seen = set(todo)
+        while todo:
+            node = todo.pop()
+            node.release_variables()
+            nexts = {e[0] for e in node.edges if e is not None} - seen
+            seen |= nexts
+            todo += nexts
+
+
+def record_kept(trace: Any) -> list[Any]:
+    """Record what has run as a program: the outputs that were kept get their nodes. All outputs."""
+    entries = trace.entries
+    inputs = list(map(as_captured, trace.inputs))
+    cells: list[Any] = []
+    for step, _, _ in entries[1:]:
+        outs = evaluate(trace, step, cells, inputs)
+        if trace.entries is not entries:
+            break  # a finalizer needed a node, and has made all of them
+        for o in outs:
+            known = trace.kept.get(len(cells))
+            t = None if known is None else known()
+            if t is not None and t._lazy is not None and trace.entries is entries:
+                t._node, t._output_nr = o._node, o._output_nr
+                t._lazy = None
+            cells.append(o if t is None else t)
+    return cells
+
+
+def take_over(t: Tensor, o: Tensor) -> None:
+    """Give a lazy Tensor what ``o`` has."""
+    t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
+    t._node = o._node
+    t._aux = o._aux
+    t._value = o._value
+    t._lazy = None
+
+
+def check_dtype(value: Any, aval: Any) -> None:
+    """Refuse a value that the settings of JAX, changed for good in between, have given another dtype."""
+    if value.dtype != aval.dtype:
+        raise LevelError(
+            "jax.config was changed between an operation and the first look at its result, which would "
+            "have another dtype now: change it earlier, or for a block with JAX's context managers "
+            "(jax.enable_x64, jax.default_matmul_precision, ...)"
+        )
