@@ -304,7 +304,8 @@ def x64_enabled() -> bool:
 
 def global_settings() -> dict[str, Any]:
     """JAX's settings outside of all blocks, by name."""
-    return dict(jax.config.values)
+    holders = jax.config._value_holders  # `jax.config.values` is what holds here, in a block
+    return {n: h.get_global() if hasattr(h, "get_global") else h.value for n, h in holders.items()}
 
 
 def varying_axes(aval: Any) -> frozenset[Any]:

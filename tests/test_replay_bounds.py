@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replays import assert_bits, bits, off
+from replays import assert_bits, bits, in_thread, off
 
 import fad
 import fad.numpy as fnp
@@ -334,3 +334,26 @@ def test_an_interrupt_from_the_keyboard(delay: float) -> None:
     assert child.returncode in (130, -signal.SIGINT), errors
     assert errors.strip().splitlines()[-1].startswith("KeyboardInterrupt"), errors
     assert "Exception ignored" not in errors
+
+
+def test_a_setting_of_a_block_and_then_for_good() -> None:
+    """In the block nothing is replayed; once everything has the setting, it is what is usual."""
+    gradient = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
+    hits = lambda: fad.autograd.compiled.cache_info()["hits"]
+
+    def calls() -> int:
+        before = hits()
+        with fad.autograd.compiled(wait=True):
+            for _ in range(4):
+                gradient(jnp.array([1.0, 2.0]))
+        return hits() - before
+
+    precision = jax.config.jax_default_matmul_precision
+    with jax.default_matmul_precision("highest"):
+        assert calls() == 0
+    jax.config.update("jax_default_matmul_precision", "highest")
+    try:
+        assert in_thread(calls) > 0
+    finally:
+        jax.config.update("jax_default_matmul_precision", precision)
+    assert in_thread(calls) > 0
