@@ -197,10 +197,11 @@ class Program:
         before, state.exact = state.exact, self.small
         try:
             if self.small:
-                call = without_collector(jaxapi.jit_exact)(self._exact, list(map(struct_of, avals)))
-                jax.block_until_ready(
-                    call(*map(jaxapi.zeros, avals))
-                )  # `jax.jit` knows it from here on
+                structs = list(map(struct_of, avals))
+                call = without_collector(jaxapi.jit_exact)(self._exact, structs)
+                without_collector(call.lower)(*structs)  # so that the call finds it traced
+                # `jax.jit` knows it from here on.
+                jax.block_until_ready(call(*map(jaxapi.zeros, avals)))
             else:
                 jitted = jax.jit(self.flat, donate_argnums=self.donated)
                 call = without_collector(jitted.lower)(*map(struct_of, avals)).compile()
