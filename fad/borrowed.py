@@ -4,8 +4,8 @@ NOTE [borrowed memory]
 
 JAX dispatches all but the smallest programs asynchronously: they may read their operands after the call has
 returned. And a trace uses its inputs when it ends. So what fad has read through DLPack without a copy is
-remembered here, and replay copies it where it is small. Arrays that JAX itself has made of memory of others
-(`jax.device_put` on the CPU) cannot be told from its own.
+remembered here, and replay uses a copy of it, where it is small, for each operation that it defers. Arrays
+that JAX itself has made of memory of others (`jax.device_put` on the CPU) cannot be told from its own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import jax.numpy as jnp
-
-__all__ = ["borrow", "own"]
+__all__ = ["borrow", "is_borrowed"]
 
 _borrowed: dict[int, weakref.ref[Any]] = {}
 
@@ -27,8 +25,6 @@ def borrow(array: Any) -> Any:
     return array
 
 
-def own(value: Any) -> Any:
-    """``value``, or a copy of an array that was borrowed."""
-    if not _borrowed or id(value) not in _borrowed:
-        return value
-    return jnp.array(value)
+def is_borrowed(value: Any) -> bool:
+    """Whether ``value`` is an array that was borrowed."""
+    return bool(_borrowed) and id(value) in _borrowed

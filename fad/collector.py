@@ -5,11 +5,12 @@ NOTE [finalizers and tracing]
 The collector runs finalizers at almost any place, on the thread that happens to make an object. While JAX
 traces a function, every operation on that thread is written into the program being traced, also those of a
 finalizer: its results would be tracers, which mean nothing once tracing ends. JAX leaves that to its users.
-fad's own functions are short, so the collector waits until they are traced. Functions of users, which may
-run for long, are traced as JAX traces them.
+Here no collection begins while operations are traced, which takes milliseconds, or rules that users have
+given as functions of JAX. What `fad.jit` and transforms call is traced as JAX traces it.
 
-An interrupt may come after any call, so no context manager is used: what is done in a ``finally`` is at most
-one call too little, and the next call of a traced function makes up for it.
+An interrupt may come after any call, so no context manager is used: a ``finally`` is at most one call short,
+and the next function that is traced makes up for it. Calls of `gc.disable` and `gc.enable` on other threads
+meanwhile have no lasting effect: tracing ends with the collector as it began.
 """
 
 from __future__ import annotations

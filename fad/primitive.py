@@ -316,13 +316,12 @@ class Primitive:
         key = (mask, avals)
         plan = self._plans.get(key)
         if plan is None:
-            exact = tuple(
-                map(aval_of, values)
-            )  # numbers and the arrays in their place share a plan
-            plan = self._plans.get((mask, exact))
+            # A number and the array in its place share a plan.
+            by_aval = (mask, tuple(map(aval_of, values)))
+            plan = self._plans.get(by_aval)
             if plan is None:
                 make = VjpPlan if self.planner is None else self.planner
-                plan = self._plans[mask, exact] = make(self, mask, list(exact))
+                plan = self._plans[by_aval] = make(self, mask, list(by_aval[1]))
                 plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
             self._plans[key] = plan
         return plan

@@ -33,8 +33,8 @@ __all__ = ["from_dlpack"]
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """An array of another library as a Tensor, without a copy where its memory can be shared.
 
-    What shares memory must not be written to by its owner any more: Tensors are immutable, and a
-    graph may have saved them.
+    What shares memory must not be written to by its owner while the Tensor is still used, for instance by a
+    graph that has saved it: Tensors are immutable.
 
     Arguments:
         x: anything with ``__dlpack__``: an array of NumPy, PyTorch, CuPy, ...

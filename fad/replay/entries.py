@@ -12,7 +12,7 @@ from fad.tensor import Tensor
 
 __all__ = ["Entry", "computation_of", "origin_of", "outputs_of"]
 
-# The state after it; its output, or a tuple of them; how many inputs there are.
+# The state after an operation; its output, or a tuple of outputs; how many inputs there are by then.
 Entry = tuple[State, Any, int]
 
 

@@ -9,7 +9,7 @@ import jax
 
 from fad import jaxapi
 from fad.avals import SCALARS, constant
-from fad.borrowed import own as own_memory
+from fad.borrowed import is_borrowed
 from fad.graph import accumulator_of
 from fad.jaxapi import array_type
 from fad.replay.settings import aval_number, is_small
@@ -143,9 +143,8 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
     elif kind in SCALARS:
         value = constant(a)
     if type(value) is array_type:
-        if not is_small(value):
+        if not is_small(value) or is_borrowed(value):
             return None
-        value = own_memory(value)
         aval = value.aval
     else:
         aval = small_aval(value)
@@ -157,13 +156,11 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
 def _own_input(a: Tensor, own: Any, version: int) -> Input | None:
     """`look`, for a Tensor of the level itself."""
     parts = own.parts(a)
-    if any([small_aval(p) is None for p in parts]):
+    if any([small_aval(p) is None or is_borrowed(p) for p in parts]):
         return None
     layout, aval = own.layout(a), own.aval(a)
     code = _code(aval, layout)
-    return (
-        None if code < NEW else Input(a, tuple(map(own_memory, parts)), aval, layout, version, code)
-    )
+    return None if code < NEW else Input(a, parts, aval, layout, version, code)
 
 
 def as_captured(given: Input) -> tuple[Any, int, Any]:

@@ -33,18 +33,33 @@ def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
         if given is None:
             return
         found.append(given)
-    code = function.__code__ if type(function) is types.FunctionType else type(function)
-    any_shape = (settings, id(code), level.key())
+    codes = _codes(function)
+    any_shape = (settings, *map(id, codes), level.key())
     key = (*any_shape, *[given.code for given in found])
-    root = root_of(key, code, getattr(function, "__name__", "a function"), any_shape)
-    known = not root.begun and any_shape in tree.functions
+    plain = type(codes[-1]) is types.CodeType  # else other objects of the class do other things
+    name = getattr(function, "__name__", "a function")
+    root = root_of(key, codes, name, any_shape if plain else None)
+    known = plain and not root.begun and any_shape in tree.functions
     if root.backs_off(known):
         return
     trace = Trace(level, root, context, settings)
-    trace.known = known
+    trace.is_known = known
     for given in found:
         trace.add(given)
     level.trace = trace
+
+
+def _codes(function: Any) -> list[Any]:
+    """The code of a function, and of those that it wraps; the class of what is no function."""
+    found: list[Any] = []
+    while len(found) < 8:
+        if type(function) is not types.FunctionType:
+            return [*found, type(function)]
+        found.append(function.__code__)
+        function = getattr(function, "__wrapped__", None)
+        if function is None:
+            break
+    return found
 
 
 SEEN = 2  # times that an operation has begun a graph before steps that begin with it are traced

@@ -70,19 +70,19 @@ class Program:
             (`jaxapi.jit_of_small`).
         donated: the arguments whose memory is given to results, of a program that is not small.
 
-    ``compiles``: it has come often enough; ``at_once``: the thread that needs it compiles it. ``call`` is
-    what was compiled, None until then; ``refused`` says why it cannot be. ``structure`` is that of the
+    ``compiles``: it has come often enough; ``in_foreground``: the thread that needs it compiles it. ``call``
+    is what was compiled, None until then; ``refused`` says why it cannot be. ``structure`` is that of the
     result. ``expanded`` has what
     came out at levels where it was expanded.
     """
 
     __slots__ = (
         "__weakref__",
-        "at_once",
         "call",
         "compiles",
         "donated",
         "expanded",
+        "in_foreground",
         "name",
         "queued",
         "refused",
@@ -106,7 +106,7 @@ class Program:
         self.donated = donated
         self.call: Any = None
         self.compiles = True
-        self.at_once = False
+        self.in_foreground = False
         self.queued = False
         self.refused = ""
         self.structure: Any = None
@@ -182,7 +182,7 @@ class Program:
         """Whether it is compiled; if not, have it compiled for arrays like these."""
         if self.call is None and not self.refused and not self.queued:
             avals = [v.aval for v in values]
-            if at_once.count or self.at_once:
+            if at_once.count or self.in_foreground:
                 self.compile(avals)
             else:
                 self.queued = worker.submit(self, avals)
@@ -198,7 +198,7 @@ class Program:
         try:
             if self.small:
                 structs = list(map(struct_of, avals))
-                call = without_collector(jaxapi.jit_exact)(self._exact, structs)
+                call: Any = without_collector(jaxapi.jit_exact)(self._exact, structs)
                 without_collector(call.lower)(*structs)  # so that the call finds it traced
                 # `jax.jit` knows it from here on.
                 jax.block_until_ready(call(*map(jaxapi.zeros, avals)))
@@ -228,7 +228,7 @@ class _Worker:
 
     def _reset(self) -> None:
         self.changed = threading.Condition()
-        self.compiling = threading.RLock()  # no fork copies what XLA is in the middle of
+        self.compiling = threading.RLock()  # held while the thread compiles, and by forks
         self.queue: collections.deque[tuple[weakref.ref[Program], Any]] = collections.deque()
         self.thread: threading.Thread | None = None
         self.busy = 0

@@ -8,16 +8,17 @@ from typing import Any
 from fad.errors import LevelError
 from fad.replay.entries import outputs_of
 from fad.replay.inputs import as_captured
+from fad.replay.log import note
 from fad.replay.program import Program
 from fad.replay.states import State
 from fad.tape.record import PrimitiveNode
-from fad.tensor import Lazy, Tensor
+from fad.tensor import Lazy, Tensor, lazy_tensor
 
 __all__ = ["record", "record_again", "record_kept", "take_over"]
 
 
 class Failed:
-    """In place of the trace of a lazy Tensor whose operation has failed: whoever reads it is told why.
+    """In place of the trace of a lazy Tensor whose operation has failed: reading it raises the error.
 
     That happens to operations on arrays that their owner has deleted or donated since.
     """
@@ -29,7 +30,7 @@ class Failed:
         self.error = error
 
     def materialize(self) -> None:
-        raise self.error
+        raise self.error.with_traceback(None)
 
 
 def record(trace: Any) -> None:
@@ -43,18 +44,28 @@ def record(trace: Any) -> None:
         if len(cells) < step.size:
             cells = outputs_of(trace.entries)
         outs = (out,) if step.single else out
-        try:
-            found = evaluate(trace, step, cells, inputs)
-        except Exception as error:  # others do not depend on it
-            for t in outs:
-                t._lazy = Lazy(t._lazy.aval, Failed(error), t._lazy.place)
-            trace.recorded = at + 1
-            continue
+        found = evaluated(trace, step, cells, inputs)
         if trace.entries is not entries or trace.recorded != at:
             continue  # a finalizer needed what comes of it, and has gone on
         for t, o in zip(outs, found, strict=True):
             take_over(t, o)
         trace.recorded = at + 1
+
+
+def evaluated(
+    trace: Any, step: State, cells: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Any, ...]:
+    """`evaluate`; if that fails, outputs that raise its error when they are read.
+
+    Entries that do not depend on them can still be evaluated.
+    """
+    try:
+        return evaluate(trace, step, cells, inputs)
+    except Exception as error:
+        note(trace.root.name, 1, f"{step.op.name} failed: {error}")
+        failed = Failed(error)
+        lazies = [Lazy(aval, failed, k) for k, aval in enumerate(step.avals)]
+        return tuple([lazy_tensor(trace.level, lazy, False, lazy.place) for lazy in lazies])
 
 
 def evaluate(
@@ -84,7 +95,7 @@ def record_again(trace: Any, ends: list[int], frees: bool) -> None:
     if trace.entries is not entries:
         return  # a finalizer needed a node, and has made all of them
     if frees:
-        todo = [cells[k]._node for k in ends]
+        todo = [cells[k]._node for k in ends if cells[k]._lazy is None]
         seen = set(todo)
         while todo:
             node = todo.pop()
@@ -100,21 +111,25 @@ def record_kept(trace: Any) -> list[Any]:
     inputs = list(map(as_captured, trace.inputs))
     cells: list[Any] = []
     for step, _, _ in entries[1:]:
-        outs = evaluate(trace, step, cells, inputs)
+        outs = evaluated(trace, step, cells, inputs)
         if trace.entries is not entries:
             break  # a finalizer needed a node, and has made all of them
         for o in outs:
             known = trace.kept.get(len(cells))
             t = None if known is None else known()
             if t is not None and t._lazy is not None and trace.entries is entries:
-                t._node, t._output_nr = o._node, o._output_nr
-                t._lazy = None
+                if o._lazy is None:
+                    t._node, t._output_nr = o._node, o._output_nr
+                t._lazy = o._lazy
             cells.append(o if t is None else t)
     return cells
 
 
 def take_over(t: Tensor, o: Tensor) -> None:
     """Give a lazy Tensor what ``o`` has."""
+    if o._lazy is not None:  # its operation has failed
+        t._lazy = o._lazy
+        return
     t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
     t._node = o._node
     t._aux = o._aux

@@ -122,8 +122,10 @@ class Root(State):
         self.failures = 0
 
     def backs_off(self, repeated: bool = False) -> bool:
-        """Whether nothing is traced this time: it is from the second call on (or the first, of
-        what is known to repeat, with other shapes), then once in 2, 4, 8... calls after failures.
+        """Whether nothing is traced this time.
+
+        Calls are traced from the second on, from the first on if they are known to repeat (``repeated``).
+        After failures it is one call in 2, 4, 8, ...
         """
         self.begun += 1
         if at_once.count:
@@ -162,7 +164,7 @@ class End:
         repeated = self.count >= REPEATS or at_once.count or known
         if repeated and self.program is None and not self.refused:
             self.program = make()
-            self.program.at_once = known
+            self.program.in_foreground = known
         return self.program
 
     def always(self, make: Callable[[], Program]) -> Program:

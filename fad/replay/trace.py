@@ -54,6 +54,7 @@ import numpy as np
 
 from fad import jaxapi
 from fad.avals import SCALARS, constant
+from fad.borrowed import is_borrowed
 from fad.dispatch import bind, bodies, state, undisturbed
 from fad.jaxapi import debug_infs, debug_nans, trace_context
 from fad.primitive import Primitive
@@ -66,7 +67,7 @@ from fad.replay.outcomes import outcome_of
 from fad.replay.program import Known, Program
 from fad.replay.recording import record, record_again, record_kept, take_over
 from fad.replay.segments import Chain, pull_through
-from fad.replay.settings import on_new_thread
+from fad.replay.settings import is_small, on_new_thread
 from fad.replay.states import End, Root, State, ends_segment, passed_of, root_of, tree
 from fad.replay_protocol import Pull
 from fad.tape.anomaly import mode as anomaly
@@ -85,7 +86,7 @@ class Trace:
     thread that makes it. ``done``: nothing more is appended. ``recorded``: how many entries have
     been recorded since. ``ran``: it has run as one program; with the numbers of the outputs that
     the backward pass went out from, and whether it frees what it goes through. ``kept`` are then
-    the outputs that are referenced. ``known``: what it does is known with other shapes.
+    the outputs that are referenced. ``is_known``: what it does is known with other shapes.
     ``lock`` is for other threads that read an output.
     """
 
@@ -99,9 +100,9 @@ class Trace:
         "entries",
         "floor",
         "inputs",
+        "is_known",
         "kept",
         "key",
-        "known",
         "level",
         "lock",
         "maker",
@@ -109,7 +110,6 @@ class Trace:
         "places",
         "ran",
         "recorded",
-        "recording",
         "root",
         "scalars",
         "why",
@@ -139,10 +139,9 @@ class Trace:
         self.scalars: list[Any] = []  # so that their ids stay their own
         self.busy = False
         self.done = False
-        self.known = False
-        self.why = ""  # nothing more is appended
+        self.is_known = False
+        self.why = ""  # why it was materialized
         self.recorded = 1
-        self.recording = False
         self.ran: tuple[list[int], bool] | None = None
         self.kept: dict[int, weakref.ref[Tensor]] = {}
 
@@ -247,8 +246,11 @@ class Trace:
         return True
 
     def _look(self, a: Any) -> Input | None:
-        if isinstance(a, np.ndarray):
-            a = jnp.array(a)  # it may be changed before it is used again
+        value = a
+        if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
+            value = a if a._requires_grad else a._value
+        if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
+            a = jnp.array(value)  # the memory may be written to before it is used again
         return look(a, self.level, self.chain)
 
     def add(self, given: Input) -> int:
@@ -287,7 +289,7 @@ class Trace:
         at = tuple(key)
         step = before.next.get(at)
         if step is None:
-            args_known = [self._known(entries, r) for r in refs]
+            args_known = [self._argument(entries, r) for r in refs]
             outcome = outcome_of(self.level, self.maker, op, args_known, self.key)
             if outcome is None:
                 return None
@@ -330,7 +332,7 @@ class Trace:
         given = self._look(a)
         return None if given is None else self.add(given)
 
-    def _known(self, entries: Sequence[Entry], ref: int) -> Known:
+    def _argument(self, entries: Sequence[Entry], ref: int) -> Known:
         """What is known of an argument, for `outcome_of`."""
         if ref < 0:
             given = self.inputs[~ref]
@@ -516,7 +518,7 @@ class Trace:
         end = path[-1].end(tuple(kept))
         inputs = self.inputs[: entries[-1][2]]
         make = functools.partial(self._program, path, inputs, [], kept, [], None)
-        program = end.due(make, self.known)
+        program = end.due(make, self.is_known)
         if program is None:
             return False
         found = self._bind(end, program, inputs)
@@ -616,7 +618,7 @@ class Trace:
             end = last.end((tuple(kept), tuple(ends), tuple(variables), *asked))
             fresh = end.program is None
             make = functools.partial(self._program, path, inputs, ends, kept, variables, pull)
-            program = end.always(make) if long else end.due(make, self.known)
+            program = end.always(make) if long else end.due(make, self.is_known)
             if program is None:
                 return None
             if fresh:
