@@ -168,7 +168,9 @@ def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]
     unread = _unread(closed.jaxpr)
     run = jaxpr_as_fun(closed)
     if not unread:
-        return jit_of_small(lambda *values: tuple(run(*values)))
+        as_it_is = jit_of_small(lambda *values: tuple(run(*values)))
+        as_it_is.lower(*avals)  # a call finds it traced
+        return as_it_is
     count = len(closed.jaxpr.outvars)
     whole = closed.replace(jaxpr=closed.jaxpr.replace(outvars=[*closed.jaxpr.outvars, *unread]))
     run = jaxpr_as_fun(whole)
@@ -179,6 +181,7 @@ def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]
         return (*outs[:count], jax.numpy.concatenate(read))
 
     compiled = jit_of_small(keeping)
+    compiled.lower(*avals)
     return lambda *values: compiled(*values)[:count]
 
 

@@ -695,3 +695,34 @@ def test_random_programs(steps, name):
         lambda: theirs(lambda x: run_program(jnp, steps, x, lambda a: None), X),
         times=4,
     )
+
+
+COMPILED = {
+    "grad": lambda g, x: fad.grad(g)(x),
+    "value_and_grad": lambda g, x: fad.value_and_grad(g)(x),
+    "grad of grad": lambda g, x: fad.grad(lambda y: fad.grad(g)(y).sum())(x),
+    "jvp": lambda g, x: fad.jvp(g, (x,), (x,)),
+    "jvp of jvp": lambda g, x: fad.jvp(lambda y: fad.jvp(g, (y,), (y,)), (x,), (x,)),
+    "jvp of grad": lambda g, x: fad.jvp(fad.grad(g), (x,), (x,)),
+    "hessian": lambda g, x: fad.hessian(g)(x),
+    "jacfwd": lambda g, x: fad.jacfwd(lambda y: y * g(y))(x),
+    "vmap of grad": lambda g, x: fad.vmap(fad.grad(g))(jnp.stack([x, x])),
+    "tape": lambda g, x: g(fad.tensor(x, requires_grad=True)).backward(),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_what_is_replayed_is_compiled(name):
+    """Programs that cannot be compiled give the right results too, so nothing else would tell."""
+
+    def g(x):
+        for _ in range(3):
+            x = fnp.tanh(x * x) + fnp.sin(x)
+        return fnp.sum(x)
+
+    fad.autograd.compiled.clear_cache()
+    with fad.autograd.compiled(wait=True):
+        for _ in range(4):
+            COMPILED[name](g, jnp.linspace(0.1, 1.0, 4))
+    info = fad.autograd.compiled.cache_info()
+    assert info["compiled"] > 0 and info["refused"] == 0, fad.autograd.compiled.explain()

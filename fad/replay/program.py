@@ -198,8 +198,7 @@ class Program:
         try:
             if self.small:
                 structs = list(map(struct_of, avals))
-                call: Any = without_collector(jaxapi.jit_exact)(self._exact, structs)
-                without_collector(call.lower)(*structs)  # so that the call finds it traced
+                call = without_collector(jaxapi.jit_exact)(self._exact, structs)
                 # `jax.jit` knows it from here on.
                 jax.block_until_ready(call(*map(jaxapi.zeros, avals)))
             else:
