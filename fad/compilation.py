@@ -55,7 +55,7 @@ class _Entry:
 
     ``fixed`` are the values that it closes over, ``structure`` that of its result, ``seen`` what it
     was traced for, in words. ``changed`` are the leaves among its arguments that it changes in
-    place; their new values are part of the result. ``donating`` runs it and gives up buffers; None if
+    place; their new values are part of the result. ``donating`` runs it and donates buffers; None if
     none are donated.
     """
 
@@ -551,7 +551,7 @@ def _describe_leaf(x: Any) -> str:
 
 
 def _is_bare(x: Any, unrecorded: bool = False) -> bool:
-    """Whether nothing tracks ``x``, so that its memory may be given away; or if ``unrecorded``, what is
+    """Whether nothing tracks ``x``, so that it may be donated; or if ``unrecorded``, what is
     computed of it.
     """
     if isinstance(x, Tensor):

@@ -262,7 +262,7 @@ def test_threads(given):
 
 
 def test_several_devices():
-    """Where a value lies elsewhere, or in parts, nothing is given away."""
+    """Where a value lies elsewhere, or in parts, nothing is donated."""
     first, *_, last = jax.devices()
     mesh = jax.make_mesh((2,), ("i",), devices=[first, last])
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))

@@ -4,9 +4,9 @@ NOTE [donation]
 
 A compiled pass is one program, and what it reads lives until it ends, where node by node each
 value would be let go of once it was used. So its peak of memory would be higher by its results.
-But XLA can write a result into the memory of an operand that was given away. So where a pass frees
+But XLA can write a result into the memory of an operand that was donated. So where a pass frees
 its graph and has large results, the nodes let go of what they have saved before it runs, not
-after. What nobody refers to then but the pass itself is given away, for a result of the same shape
+after. What is referenced by nothing but the pass then is donated, for a result of the same shape
 and dtype.
 
 Several arrays of JAX may share their memory (`jax.device_put` to where a value lies already, parts of an
@@ -124,7 +124,7 @@ def _address(a: Any) -> int | None:
 
 
 def _donors(large: Sequence[Large], values: Sequence[Any], alone: set[int]) -> tuple[int, ...]:
-    """Numbers of the values to give away: for each large result the first that fits, if any."""
+    """Numbers of the values to donate: for each large result the first that fits, if any."""
     left = list(large)
     found = []
     for k in sorted(alone):

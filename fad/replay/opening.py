@@ -69,7 +69,7 @@ _begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by i
 def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
 
-    Steps begin with operations on leaves. Those that are met again may begin one that repeats.
+    Steps begin with operations on leaves. One that comes again may begin a step that repeats.
     """
     for a in args:
         if isinstance(a, Tensor) and a._requires_grad and a._node is not None:

@@ -34,10 +34,10 @@ state predicts the next one.
 NOTE [one append-only list]
 
 A trace is one list of entries. An entry is appended whole or not at all, and it is never changed.
-``busy`` is set while one is being made: who finds it set (a finalizer that runs operations, a call
-after an interrupt) appends nothing and materializes what is there. Whoever appends looks, after
-that, whether the trace has been materialized meanwhile, and if so continues that. Recording an
-entry twice gives the same, so it needs no more.
+``busy`` is set while one is being made. A call of `append` that finds it set (from a finalizer, or after
+an interrupt) appends nothing and materializes the trace. After each entry `append` checks whether the
+trace was materialized meanwhile, and if so records that entry too. To record an entry twice gives the
+same as to record it once.
 """
 
 from __future__ import annotations
@@ -474,7 +474,7 @@ class Trace:
         self.entries = self.entries[:1]
         self.recorded = 1
         self.kept, self.ran = {}, None
-        if not self.busy:  # else who appends goes on with them, and finds the trace done
+        if not self.busy:  # else a call of `append` still uses them
             self.inputs, self.scalars, self.places = [], [], {}
 
     def close(self) -> None:

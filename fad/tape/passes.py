@@ -80,7 +80,7 @@ def backward(
 def _of_trace(
     tensors: Sequence[Any], inputs: Sequence[Any] | None = None
 ) -> tuple[list[Any], list[Any]] | None:
-    """The leaves of a step that has only been written down, and their gradients, if that is known.
+    """The leaves of a step that is deferred, and their gradients, if its trace gives them.
 
     None if the step has to be recorded first, or if ``inputs`` are given and are not exactly its leaves.
     """

@@ -184,14 +184,14 @@ class SavedView:
         """What `operation` is run on.
 
         Raises:
-            GradientError: the array of the base was given away.
+            GradientError: the array of the base was donated or deleted.
         """
         base = self.value
         if type(base) is array_type and base.is_deleted():
             raise GradientError(
                 f"a view ({self.dtype} {list(self.shape)}) that is saved for the backward pass is made again "
-                "from its base, whose memory was given away (by donate_argnums, or array.delete()): do so "
-                "after the backward pass, or give away a copy"
+                "from its base, which was donated or deleted (donate_argnums, array.delete()): do so "
+                "after the backward pass, or donate a copy"
             )
         return [base, *self.numbers]
 
@@ -200,7 +200,7 @@ class SavedView:
         return bind(self.operation, self.operands())
 
     def tensor(self) -> Tensor:
-        """The view: itself, or another handle with its place in the graph, if nobody holds it any more."""
+        """The view: itself, or another handle at its place in the graph, if it is not referenced."""
         known = self.handle()
         if known is not None:
             return known

@@ -5,10 +5,10 @@ NOTE [checkpoint is a Function without rules]
 The checkpointed call is one operation whose rules are derived from its body: the pullback runs the
 body again in a grad level of its own, the pushforward in a jvp level, and vmap batches it; so it
 nests with everything, and the Functions inside keep their rules. What the body closes over becomes
-inputs: a first run in a level that watches (`WatchLevel`) finds the Tensors of outer levels that it meets.
+inputs: a first run in a level that watches (`WatchLevel`) finds the Tensors of outer levels among operands.
 
 The body may run again when a vmap that it was called in is over. What it closes over still has its
-lanes then, and may be computed with alone (``s[0]``) before it is met, and replaced; so the vmap's
+lanes then, and may be computed with alone (``s[0]``) before it is an operand, and replaced; so the vmap's
 level is alive again for that run.
 """
 
@@ -40,9 +40,9 @@ __all__ = ["checkpoint"]
 
 
 class WatchLevel(RecordingLevel):
-    """A level around values, that notes the Tensors of outer levels which they meet.
+    """A level around values, that notes the Tensors of outer levels among the other operands.
 
-    ``replacements`` stand in for those Tensors, in the order in which they are met; None computes
+    ``replacements`` stand in for those Tensors, in the order in which they are found; None computes
     with the Tensors themselves.
     """
 
