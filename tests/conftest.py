@@ -223,3 +223,13 @@ def _no_leaks() -> Iterator[None]:
             f"the test left (running levels, grad mode) as {after}; they were {before}",
             pytrace=False,
         )
+
+
+@pytest.fixture(params=["off", "on", "wait"])
+def replay_mode(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Replay off, on, and with all programs compiled at first sight; nothing is cached before."""
+    fad.dispatch.flush()
+    fad.autograd.compiled.clear_cache()
+    with fad.autograd.compiled(request.param != "off", wait=request.param == "wait"):
+        yield
+        fad.dispatch.flush()

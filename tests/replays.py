@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from helpers import is_idle
 
@@ -105,3 +107,27 @@ def in_threads(works: list[Callable[[], Any]], timeout: float = 60.0) -> list[An
         raise failures[0]
     assert not any(t.is_alive() for t in threads), "a thread hangs"
     return found
+
+
+def info(name: str) -> int:
+    """An entry of what is known of the cache."""
+    return fad.autograd.compiled.cache_info()[name]
+
+
+def compiled_all() -> None:
+    """Wait for what is compiled in the background."""
+    while info("queued"):
+        time.sleep(0.01)
+
+
+def replayed() -> bool:
+    """Programs have run in place of single operations, where they may."""
+    return info("hits") > 0 or not fad.dispatch.state.replaying
+
+
+def exact(tree: Any) -> list[Any]:
+    """Dtype, weak type, shape and bytes of each leaf, NaNs as they are."""
+    leaves = [
+        v.array if isinstance(v, fad.Tensor) else jnp.asarray(v) for v in jax.tree.leaves(tree)
+    ]
+    return [(v.dtype, v.shape, v.weak_type, np.asarray(v).tobytes()) for v in leaves]

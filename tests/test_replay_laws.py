@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import itertools
 import threading
-import time
 import weakref
 
 import hypothesis
@@ -18,47 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from replays import compiled_all, exact, info, replayed
 
 import fad
 import fad.numpy as fnp
 from fad import jaxapi
-from fad.dispatch import flush, state
 
 X = jnp.array([0.3, -0.7, 1.1])
 TIMES = 5  # enough for a function to repeat
 
 
-@pytest.fixture(autouse=True, params=["off", "on", "wait"])
-def _mode(request):
-    """How eager replay is."""
-    flush()
-    fad.autograd.compiled.clear_cache()
-    with fad.autograd.compiled(request.param != "off", wait=request.param == "wait"):
-        yield
-        flush()
-
-
-def info(name):
-    return fad.autograd.compiled.cache_info()[name]
-
-
-def compiled_all():
-    """Wait for what is compiled in the background."""
-    while info("queued"):
-        time.sleep(0.01)
-
-
-def replayed():
-    """Programs have run in place of single operations, where they may."""
-    return info("hits") > 0 or not state.replaying
-
-
-def bits(tree):
-    """All that can be seen of the arrays in a pytree."""
-    leaves = [
-        v.array if isinstance(v, fad.Tensor) else jnp.asarray(v) for v in jax.tree.leaves(tree)
-    ]
-    return [(v.dtype, v.shape, v.weak_type, np.asarray(v).tobytes()) for v in leaves]
+pytestmark = pytest.mark.usefixtures("replay_mode")
 
 
 def same(a, b):
@@ -74,7 +43,7 @@ def law(ours, theirs, times=TIMES):
         expected = ours()
     same(expected, theirs())
     for k in range(times):
-        assert bits(ours()) == bits(expected), f"call {k}"
+        assert exact(ours()) == exact(expected), f"call {k}"
 
 
 def net(m, x):
@@ -314,7 +283,7 @@ def test_a_vjp_is_called_later_and_in_another_thread():
     for _ in range(TIMES):
         _, pull = fad.vjp(lambda x: fnp.sin(x) * fnp.exp(x), X)
         (elsewhere,) = on_thread(lambda pull=pull: pull(jnp.ones(3)))
-        assert bits(pull(jnp.ones(3))) == bits(elsewhere)
+        assert exact(pull(jnp.ones(3))) == exact(elsewhere)
         same(elsewhere, np.exp(X) * (np.sin(X) + np.cos(X)))
 
 
@@ -345,13 +314,13 @@ def test_many_threads_at_once():
         lambda: fad.vmap(lambda s: net(fnp, s * X))(X),
     ]
     with fad.autograd.compiled(False):
-        expected = [bits(f()) for f in functions]
+        expected = [exact(f()) for f in functions]
     failures = []
 
     def work():
         try:
             for _ in range(10):
-                assert [bits(f()) for f in functions] == expected
+                assert [exact(f()) for f in functions] == expected
         except BaseException as error:
             failures.append(error)
 
@@ -577,13 +546,13 @@ def test_dual_level():
 def test_a_failure_in_the_function_leaves_nothing_behind():
     gradient = lambda: fad.grad(lambda x: net(fnp, x))(X)
     with fad.autograd.compiled(False):
-        expected = bits(gradient())
+        expected = exact(gradient())
     for _ in range(TIMES):
         with pytest.raises(ZeroDivisionError):
             fad.grad(lambda x: net(fnp, x) / (1 // 0))(X)
         with pytest.raises(ZeroDivisionError):
             fad.jvp(lambda x: net(fnp, x) / (1 // 0), (X,), (X,))
-        assert bits(gradient()) == expected
+        assert exact(gradient()) == expected
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

@@ -11,7 +11,6 @@ import gc
 import pickle
 import random
 import threading
-import time
 import weakref
 
 import jax
@@ -20,6 +19,7 @@ import numpy as np
 import pytest
 from functions import Cube, cube_vjp
 from lines import at_turn_of_finalizers, interrupt
+from replays import compiled_all, exact, info, replayed
 
 import fad
 import fad.numpy as fnp
@@ -29,37 +29,7 @@ X = np.array([0.3, -0.7, 1.1], np.float32)
 TIMES = 8  # enough for a step to repeat
 
 
-@pytest.fixture(autouse=True, params=["off", "on", "wait"])
-def _mode(request):
-    """How eager replay is."""
-    flush()
-    fad.autograd.compiled.clear_cache()
-    with fad.autograd.compiled(request.param != "off", wait=request.param == "wait"):
-        yield
-        flush()
-
-
-def info(name):
-    return fad.autograd.compiled.cache_info()[name]
-
-
-def compiled_all():
-    """Wait for what is compiled in the background."""
-    while info("queued"):
-        time.sleep(0.01)
-
-
-def replayed():
-    """Programs have run in place of single operations, where they may."""
-    return info("hits") > 0 or not state.replaying
-
-
-def bits(tree):
-    """All that can be seen of the arrays in a pytree."""
-    leaves = [
-        v.array if isinstance(v, fad.Tensor) else jnp.asarray(v) for v in jax.tree.leaves(tree)
-    ]
-    return [(v.dtype, v.shape, v.weak_type, np.asarray(v).tobytes()) for v in leaves]
+pytestmark = pytest.mark.usefixtures("replay_mode")
 
 
 def same(a, b):
@@ -74,9 +44,9 @@ def variable(value=X):
 def law(step, times=TIMES):
     """``step()`` gives the same bits each time, those that it gives without replay; it is returned."""
     with fad.autograd.compiled(False):
-        expected = bits(step())
+        expected = exact(step())
     for k in range(times):
-        assert bits(step()) == expected, f"call {k}"
+        assert exact(step()) == expected, f"call {k}"
     return step()
 
 
@@ -324,12 +294,12 @@ def test_threads_that_share_parameters():
     def work():
         try:
             for _ in range(10):
-                assert bits(step()) == expected
+                assert exact(step()) == expected
         except BaseException as error:
             failures.append(error)
 
     with fad.autograd.compiled(False):
-        expected = bits(step())
+        expected = exact(step())
     same(step()[0], jax.grad(lambda w: loss(jnp, w, X))(jnp.asarray(X)))
     threads = [threading.Thread(target=work) for _ in range(6)]
     for t in threads:
@@ -729,8 +699,8 @@ def test_short_and_long_steps_in_turn():
         return y, g
 
     with fad.autograd.compiled(False):
-        expected = {count: bits(step(count)) for count in (1, 2, 12)}
+        expected = {count: exact(step(count)) for count in (1, 2, 12)}
     for k in range(6 * TIMES):
         count = (1, 12, 2, 12)[k % 4]
-        assert bits(step(count)) == expected[count]
+        assert exact(step(count)) == expected[count]
     assert replayed()
