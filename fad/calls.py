@@ -20,10 +20,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from fad import native
+from fad.borrowed import as_array
 from fad.closures import checked_arrays, is_tracer
 from fad.derived_rules import BatchedRules, LinearRules
 from fad.dispatch import Level, apart, bind, bodies, constants, outlived, state
@@ -141,7 +141,7 @@ class FunctionOp:
 
     def record(self, level: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """Evaluate at ``level`` and add a node; see `fad.tape.record`."""
-        args = [jnp.asarray(a) if type(a) is np.ndarray else a for a in args]
+        args = [as_array(a) if type(a) is np.ndarray else a for a in args]
         mask = [isinstance(a, Tensor) and a._requires_grad and a._level is level for a in args]
         self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
         versions = [_version(a) for a in args]
@@ -375,7 +375,7 @@ def _draws_nothing(jaxpr: Any) -> bool:
 
 
 def _array(rules: Rules, x: Any) -> Any:
-    return jnp.asarray(checked_arrays(rules, [x])[0])
+    return as_array(checked_arrays(rules, [x])[0])
 
 
 _making_locks = threading.Lock()

@@ -89,7 +89,7 @@ def _on_host(name: str, where: str, twin: Any, replace: Function) -> Function:
 
     def function(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = trees.map_leaves(replace, (args, kwargs))
-        return twin(*args, **kwargs)
+        return jax.block_until_ready(twin(*args, **kwargs))  # a buffer may be filled again then
 
     dressed: Function = dress(function, twin, name, where)
     return dressed
@@ -282,7 +282,7 @@ def _from_dlpack(name: str, where: str, twin: Any) -> Function:
         if isinstance(x, Tensor):
             return x
         array = twin(x, device=device, copy=copy)
-        return array if copy else borrow(array)
+        return array if copy else borrow(array, x)
 
     dressed: Function = dress(function, twin, name, where)
     return dressed

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from fad import straight
+from fad.borrowed import as_array
 from fad.calls import FunctionOp
 from fad.context import Context, VmapInfo
 from fad.definitions import RULES, Signature, arity, defines
@@ -108,7 +108,7 @@ class Function:
         bound, keywords = signature.bind(cls.__name__, args, kwargs)
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
         arrays, template = Template.split(bound, leaves)
-        operands = [jnp.asarray(a) if isinstance(a, _HOST) else a for a in arrays]
+        operands = [as_array(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, template, keywords))
         outs = list(bind(op, operands))
         return _result(cls.__name__, op, outs, arrays)

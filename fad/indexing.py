@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.borrowed import as_array
 from fad.dispatch import bind
 from fad.errors import HostValueError, describe
 from fad.primitive import Primitive
@@ -425,9 +426,7 @@ class _Selected:
     def _update(self, method: str, v: Any, options: dict[str, Any]) -> Any:
         form, values = parse_index(self.x, self.index)
         op = updater(method, form, tuple(sorted(options.items())))
-        return bind(
-            op, [self.x, jnp.asarray(v) if isinstance(v, (list, np.ndarray)) else v, *values]
-        )
+        return bind(op, [self.x, as_array(v) if isinstance(v, (list, np.ndarray)) else v, *values])
 
     def get(self) -> Any:
         """``x[index]``."""

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from fad.borrowed import as_array
 from fad.dispatch import bind, outlived, state
 from fad.errors import GradientError, LevelError, describe
 from fad.indexing import is_basic, parse_index, view_of
@@ -80,7 +80,7 @@ def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -
         creation = Creation.DEFAULT if link is None else link.creation
         link = Link(base, (*chain, step), creation, 0)
     if isinstance(new, (list, tuple, np.ndarray, np.generic)):
-        new = jnp.asarray(new)
+        new = as_array(new)
     _check(t, link, (new,), who)
     with storage_of(t).lock:
         if link is None:
@@ -117,7 +117,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
         GradientError, LevelError: see `write`.
     """
     if isinstance(value, (list, tuple, np.ndarray, np.generic)):
-        value = jnp.asarray(value)
+        value = as_array(value)
     if _is_mask(index) and np.ndim(value) == 0:
         mask = as_tensor(index)
         if mask.shape != x.shape[: mask.ndim]:

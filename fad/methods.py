@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 import fad.numpy as fnp
@@ -40,6 +41,8 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         t = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
     else:
         out = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+        if isinstance(data, jax.Array):  # another library may share its memory
+            jax.block_until_ready(out)
         t = as_tensor(out)
         if isinstance(out, Tensor):
             t = t.detach()

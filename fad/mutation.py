@@ -12,6 +12,7 @@ import numpy as np
 import fad.lax as flax
 import fad.nn as fnn
 import fad.numpy as fnp
+from fad.borrowed import as_array
 from fad.errors import describe
 from fad.indexing import parse_index, updater
 from fad.inplace import replace, set_item, write
@@ -101,7 +102,7 @@ def in_place(module: Any, twin: str, name: str) -> Callable[..., Any]:
 
 
 def _operand(x: Any) -> Any:
-    return jnp.asarray(x) if isinstance(x, (list, tuple, np.ndarray, np.generic)) else x
+    return as_array(x) if isinstance(x, (list, tuple, np.ndarray, np.generic)) else x
 
 
 def _copy_(self: Tensor, source: Any) -> Tensor:
@@ -223,7 +224,7 @@ def _scatterer(method: str, dim: int) -> Primitive:
         def scatter(x: Any, index: Any, src: Any) -> Any:
             where = list(jnp.indices(index.shape, sparse=True))
             where[dim] = index
-            src = jnp.broadcast_to(jnp.asarray(src), index.shape)
+            src = jnp.broadcast_to(as_array(src), index.shape)
             return getattr(x.at[tuple(where)], method)(src)
 
         op = _SCATTERERS[method, dim] = Primitive(f"scatter_{method}", scatter, lazy=True)

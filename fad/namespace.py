@@ -42,6 +42,7 @@ from fad.arguments import (
     thaw_all,
     unhashable_message,
 )
+from fad.borrowed import is_foreign
 from fad.dispatch import bind
 from fad.errors import HostValueError, describe
 from fad.inplace import write
@@ -307,7 +308,8 @@ class Op:
         if not (route.arrays or self.collective or any(map(is_array, leaves))):
             if any(map(_holds_tensor, values)):  # as a static argument: it has been read
                 return self._function(keys, len(args), tuple(kwargs), route)(*leaves)
-            return self.twin(*args, **kwargs)
+            out = self.twin(*args, **kwargs)
+            return jax.block_until_ready(out) if any(map(is_foreign, values)) else out
         primitive = self.primitives.get(key)
         new = primitive is None
         if primitive is None:

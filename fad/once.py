@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
-import jax.numpy as jnp
 
 from fad import trees
 from fad.avals import aval_of
+from fad.borrowed import as_array
 from fad.calls import FunctionOp, is_plain
 from fad.context import Context, Notes
 from fad.dispatch import bind
@@ -59,7 +59,7 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
         )
         grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
         arrays, template = Template.split(grads)
-        arrays = [x if isinstance(x, _ARRAYS) else jnp.asarray(x) for x in arrays]
+        arrays = [x if isinstance(x, _ARRAYS) else as_array(x) for x in arrays]
         once = FunctionOp(_Once(len(arrays), vjp.__qualname__))
         return template.join(bind(once, [*arrays, *operands]))
 

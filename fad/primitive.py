@@ -14,6 +14,7 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
+from fad.borrowed import borrowed, waited
 from fad.collector import without_collector
 from fad.dispatch import batching, bind, state
 from fad.jaxapi import array_type, is_inexact, shaped_array
@@ -134,8 +135,10 @@ class Primitive:
             if type(v) is not array_type:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
                     return self._write_apart(values) if state.exact else self._write(values)
-                return self.call(*with_constants(values))
-        return self.call(*values)
+                out = self.call(*with_constants(values))
+                return waited(out, values)
+        out = self.call(*values)
+        return waited(out, values) if borrowed else out
 
     def _write_apart(self, values: Sequence[Any]) -> Any:
         """`_write`, so that what XLA makes of it is what it makes of the operation alone.

@@ -61,7 +61,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     if isinstance(x, np.ndarray) and jax.dtypes.canonicalize_dtype(x.dtype) != x.dtype:
         return as_tensor(jnp.array(x, device=device))
     array = jnp.from_dlpack(x, device=device, copy=copy)
-    return as_tensor(array if copy else borrow(array))
+    return as_tensor(array if copy else borrow(array, x))
 
 
 def _leaving(x: Tensor, what: str) -> Any:

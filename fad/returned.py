@@ -12,6 +12,7 @@ import numpy as np
 
 from fad import trees
 from fad.avals import aval_of
+from fad.borrowed import as_array
 from fad.dispatch import bind
 from fad.errors import RuleError, StructureError, describe
 from fad.jaxapi import array_type, is_inexact, varying_axes
@@ -57,7 +58,7 @@ def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any]
         raise RuleError(f"{who} must return a pair (output, out_dims), got {describe(returned)}")
     out, out_dims = returned
     outs, template = Template.split(out, SCALARS)
-    arrays = [o if isinstance(o, (Tensor, jax.Array)) else jnp.asarray(o) for o in outs]
+    arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
     dims = _spread(out_dims, template, arrays, who)
     moved: list[Any] = []
     for k, (o, d) in enumerate(zip(arrays, dims, strict=True)):
@@ -109,7 +110,7 @@ def check_value(what: str, x: Any, aval: Any) -> Any:
             if same and not varying_axes(aval):
                 return value
     if isinstance(x, (float, int, complex, np.ndarray, np.generic)):
-        x = jnp.asarray(x)
+        x = as_array(x)
     if not isinstance(x, (Tensor, jax.Array)):
         raise RuleError(
             f"{what} must be an array of shape {tuple(aval.shape)} or None, got {describe(x)}"

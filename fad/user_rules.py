@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 
 from fad.avals import aval_of
+from fad.borrowed import as_array
 from fad.closures import is_tracer
 from fad.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
 from fad.definitions import RULES, Signature, defines
@@ -127,7 +127,7 @@ class UserRules(Rules):
         """
         outs, template = Template.split(output, SCALARS)
         template = template.viewing(_views(outs, handles))
-        arrays = [o if isinstance(o, (Tensor, jax.Array)) else jnp.asarray(o) for o in outs]
+        arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
         kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
         if not with_setup and len(kept) == len(handles):
             return arrays, template, None

@@ -46,13 +46,28 @@ def at_turn_of_finalizers(number: int, act: Callable[[], Any]) -> Iterator[Momen
     The garbage collector runs when an object is made that it looks after (until Python 3.11), or after calls
     and jumps back (since then).
     """
-    with _tracing(number, act, "opcode", lambda code: code.co_filename.startswith(FAD)) as moments:
+    with _tracing(number, act, "opcode", _is_of_fad, gc.isenabled) as moments:
         yield moments
 
 
 @contextmanager
+def at_turn_of_interrupts(number: int, act: Callable[[], Any]) -> Iterator[Moments]:
+    """A block in which ``act()`` is called the ``number``-th time that fad's code lets interrupts come."""
+    with _tracing(number, act, "opcode", _is_of_fad) as moments:
+        yield moments
+
+
+def _is_of_fad(code: CodeType) -> bool:
+    return code.co_filename.startswith(FAD)
+
+
+@contextmanager
 def _tracing(
-    number: int, act: Callable[[], Any], kind: str, is_meant: Callable[[CodeType], bool]
+    number: int,
+    act: Callable[[], Any],
+    kind: str,
+    is_meant: Callable[[CodeType], bool],
+    comes: Callable[[], bool] = lambda: True,
 ) -> Iterator[Moments]:
     moments = Moments()
 
@@ -61,7 +76,7 @@ def _tracing(
             return trace if event == "call" else None
         frame.f_trace_opcodes = kind == "opcode"
         if event == kind and (event == "line" or frame.f_lasti in turns(frame.f_code)):
-            if kind == "opcode" and not gc.isenabled():
+            if not comes():
                 return trace
             moments.count += 1
             if moments.count == number:

@@ -4,8 +4,9 @@ Who owns a buffer may write to it again once a call has returned, as a loader of
 buffer with batch after batch. Replay must not read it later than single operations would: the law is that
 results are, bit for bit, those with replay off, and those of a program that copies each batch.
 
-Arrays are small here. A large operation may still be running when its call returns (JAX dispatches it
-asynchronously, with replay or without): there a result is read before the buffer is filled again.
+Arrays that JAX itself shares are small here. A large operation may still be running when its call returns
+(JAX dispatches it asynchronously, with replay or without): there a result is read before the buffer is
+filled again.
 """
 
 from __future__ import annotations
@@ -372,6 +373,63 @@ def test_one_object_whose_buffer_is_filled_again(case: tuple[str, str, bool]) ->
         expected = run()
     with replay(mode):
         assert_bits(run(), expected)
+
+
+@pytest.mark.parametrize("offset", [0, 4])
+@pytest.mark.parametrize("size", [3, 600])
+@pytest.mark.parametrize("way", [w for w in COPYING if "jnp" not in w and "no copy" not in w])
+def test_a_copy_is_made_before_the_call_returns(way: str, size: int, offset: int) -> None:
+    """JAX's own copies of NumPy's arrays may be made later, when a program that runs has ended."""
+    matrix = jnp.full((600, 600), 1e-3)
+    busy = jax.jit(lambda m: sum(jnp.sum(m @ (m + k)) for k in range(8)))
+    source = Inward(way, (size, size), offset)
+    for k in range(5):
+        source.fill(np.full((size, size), k + 1.0))
+        running = [busy(matrix) for _ in range(4)]
+        x = source.read()
+        source.fill(np.zeros((size, size)))
+        assert (numbers(x) == k + 1.0).all()
+        del running
+
+
+@pytest.mark.parametrize("way", [w for w in READ_BY_FAD if w not in COPYING])
+def test_an_operation_does_not_wait_for_another_operand_with_its_buffer(way: str) -> None:
+    """Replay off: JAX runs it when all operands are there, which may be after its call has returned."""
+    matrix = jnp.full((600, 600), 1e-3)
+    busy = jax.jit(lambda m: sum(jnp.sum(m @ (m + k)) for k in range(8)) * 0.0 + 1.0)
+    source = Inward(way)
+    with off():
+        for k in range(10):
+            source.fill(np.full((ROWS, WIDTH), k + 1.0))
+            y = source.read() * fad.asarray(busy(matrix))
+            source.fill(np.zeros((ROWS, WIDTH)))
+            assert (numbers(y) == k + 1.0).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.sweep("way", [w for w in READ_BY_FAD if w not in COPYING], sample=3)
+def test_large_operations_have_read_their_buffer_too(way: str, mode: str) -> None:
+    size = 700
+    source = Inward(way, (size, size))
+    w = fad.tensor(np.full((size, size), 1e-3, np.float32), requires_grad=True)
+
+    def run() -> list[Any]:
+        found = []
+        for k in range(TIMES):
+            source.fill(np.full((size, size), k + 1.0))
+            x = source.read()
+            y = w @ x
+            g = fad.grad(lambda v, x=x: fnp.sum(v @ x))(w.detach())
+            source.fill(np.zeros((size, size)))
+            found += [y.detach(), g]
+        return [bare(v) for v in found]
+
+    with replay(mode):
+        found = run()
+    for k in range(TIMES):
+        y, g = found[2 * k : 2 * k + 2]
+        np.testing.assert_allclose(y, (k + 1.0) * size * 1e-3, rtol=1e-4)
+        np.testing.assert_allclose(g, (k + 1.0) * size, rtol=1e-4)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from functions import Cube, cube_vjp
-from lines import at_turn_of_finalizers, interrupt
+from lines import at_turn_of_finalizers, at_turn_of_interrupts, interrupt
 from replays import compiled_all, exact, info, replayed
 
 import fad
@@ -532,7 +532,7 @@ def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
         kept = w + 1.0
         first = w * 2.0
         try:
-            with at_turn_of_finalizers(at, interrupt) as turns:
+            with at_turn_of_interrupts(at, interrupt) as turns:
                 first * 2.0
         except KeyboardInterrupt:
             reached += 1

@@ -24,6 +24,7 @@ from typing import Any
 import jax
 
 from fad import jaxapi
+from fad.borrowed import waited
 from fad.graph import Node
 from fad.jaxapi import array_type
 from fad.replay.modes import referenced
@@ -94,8 +95,9 @@ def run_donating(entry: Any, release: Callable[[], None], operands: list[Any]) -
         if made.is_ready(values):
             call = made.call
     if call is None:
-        return entry.program.call(*[values[k] for k in key])
-    return call(*values)
+        values = [values[k] for k in key]
+        call = entry.program.call
+    return waited(call(*values), values)
 
 
 def _alone(large: Sequence[Large], values: list[Any]) -> set[int]:

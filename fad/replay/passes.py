@@ -18,11 +18,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from fad import jaxapi
 from fad.avals import aval_of, struct_of, with_constants
-from fad.borrowed import is_borrowed
 from fad.collector import without_collector
 from fad.dispatch import bind, state
 from fad.graph import Node
@@ -179,8 +177,6 @@ def _run(entry: Structure, layout: Layout, operands: list[Any], frees: bool) -> 
         if frees and entry.large and program.call is not None and may_donate(operands):
             out = run_donating(entry, lambda: _release(layout), operands)
         else:
-            if program.small:
-                operands = [jnp.array(x) if is_borrowed(x) else x for x in operands]
             out = bind(program, operands)
     except Exception as error:
         if program.call is not None:

@@ -26,6 +26,7 @@ import jax
 
 from fad import jaxapi, trees
 from fad.avals import aval_of, struct_of
+from fad.borrowed import waited
 from fad.collector import without_collector
 from fad.dispatch import state, undisturbed
 from fad.jaxapi import array_type
@@ -165,9 +166,9 @@ class Program:
                 if type(v) is not array_type:
                     return self.flat(*values)
             if jaxapi.at_top_level():
-                return call(*values)
+                return waited(call(*values), values)
         elif self._may_compile(values) and self.is_ready(values):
-            return self.call(*values)
+            return waited(self.call(*values), values)
         return self.flat(*values)
 
     def _may_compile(self, values: Sequence[Any]) -> bool:

@@ -49,12 +49,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from fad import jaxapi
 from fad.avals import SCALARS, constant
-from fad.borrowed import is_borrowed
+from fad.borrowed import copied, is_borrowed
 from fad.dispatch import bind, bodies, state, undisturbed
 from fad.jaxapi import debug_infs, debug_nans, trace_context
 from fad.primitive import Primitive
@@ -250,7 +249,7 @@ class Trace:
         if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
             value = a if a._requires_grad else a._value
         if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
-            a = jnp.array(value)  # the memory may be written to before it is used again
+            a = copied(value)  # the memory may be written to before it is used again
         return look(a, self.level, self.chain)
 
     def add(self, given: Input) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from fad.borrowed import as_array
 from fad.dispatch import bind, restores_modes, state
 from fad.errors import GradientError
 from fad.graph import accumulator_of
@@ -231,7 +232,7 @@ def _batched_grad(
     materialize: bool,
 ) -> tuple[Any, ...]:
     """`grad` for cotangents with a leading batch dimension, by a vmap over the backward pass."""
-    cotangents = [c if c is None or isinstance(c, Tensor) else jnp.asarray(c) for c in cotangents]
+    cotangents = [c if c is None or isinstance(c, Tensor) else as_array(c) for c in cotangents]
     sizes = {tuple(c.shape[:1]) for c in cotangents if c is not None}
     if len(sizes) != 1 or sizes == {()}:
         raise GradientError(

@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fad.avals import SCALARS, aval_of
+from fad.borrowed import as_array, copied
 from fad.dispatch import (
     Level,
     bind,
@@ -480,7 +480,7 @@ def as_tensor(x: Any) -> Tensor:
     """``x`` itself if it is a Tensor, else a Tensor of level 0 around it as a JAX array."""
     if isinstance(x, Tensor):
         return x
-    return new_tensor(x if isinstance(x, jax.Array) else jnp.asarray(x), ROOT)
+    return new_tensor(x if isinstance(x, jax.Array) else as_array(x), ROOT)
 
 
 def detached(level: Any, out: Any) -> Any:
@@ -525,7 +525,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
             key.append(type(a))
             scalars = True
         elif type(a) is np.ndarray:
-            return record(level, op, [jnp.array(x) if type(x) is np.ndarray else x for x in args])
+            return record(level, op, [copied(x) if type(x) is np.ndarray else x for x in args])
         else:
             key.append(aval_of(a))
         mask.append(False)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.borrowed import as_array
 from fad.dispatch import bind, outlived
 from fad.errors import GradientError, describe
 from fad.graph import Edge, GradientEdge, Node, gradient_edge
@@ -103,7 +104,7 @@ def _given(c: Any, k: int, expected: Any, who: str) -> Any:
         c = outlived(c)
     shape = c.shape if isinstance(c, Tensor) else jnp.shape(c)
     if expected is None:
-        return c if isinstance(c, Tensor) else jnp.asarray(c)
+        return c if isinstance(c, Tensor) else as_array(c)
     if tuple(shape) != tuple(expected.shape):
         raise GradientError(
             f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
@@ -117,7 +118,7 @@ def _given(c: Any, k: int, expected: Any, who: str) -> Any:
             f"{who}: Mismatch in dtype: grad_output[{k}] is complex and output[{k}] has a dtype of "
             f"{expected.dtype}: pass its real part"
         )
-    return c if isinstance(c, Tensor) else jnp.asarray(c, expected.dtype)
+    return c if isinstance(c, Tensor) else as_array(c, expected.dtype)
 
 
 def _untracked(t: Any, k: int, who: str) -> str:

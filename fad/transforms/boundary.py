@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
 from fad.avals import SCALARS
+from fad.borrowed import as_array
 from fad.dispatch import followed, outlived
 from fad.errors import LevelError, StructureError, describe
 from fad.inplace import become, check_writable
@@ -67,7 +67,7 @@ def lower(x: Any) -> Any:
     x = outlived(x)
     if isinstance(x, Tensor):
         return x.value if _is_bare(x) else x
-    return x if isinstance(x, jax.Array) else jnp.asarray(x)
+    return x if isinstance(x, jax.Array) else as_array(x)
 
 
 def _is_bare(x: Tensor) -> bool:

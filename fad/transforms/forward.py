@@ -11,6 +11,7 @@ import numpy as np
 
 from fad import jaxapi, trees
 from fad.avals import aval_of
+from fad.borrowed import as_array
 from fad.dispatch import bind, outlived, restores_modes, state
 from fad.errors import LevelError, StructureError, describe
 from fad.jaxapi import is_inexact
@@ -171,7 +172,7 @@ def tangent_of(primal: Any, tangent: Any, who: str, name: str) -> Any:
         # A Python number moves a Python number, which is weakly typed.
         tangent = jnp.asarray(float(tangent)) if aval_of(primal).weak_type else tangent
         if getattr(tangent, "dtype", None) != primal.dtype:
-            tangent = jnp.asarray(tangent, primal.dtype)
+            tangent = as_array(tangent, primal.dtype)
     tangent = lower(tangent)
     if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
         if tuple(tangent.shape) == tuple(primal.shape):

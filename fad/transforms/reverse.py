@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import trees
+from fad.borrowed import as_array
 from fad.dispatch import bind, restores_modes
 from fad.errors import GradientError, StructureError, describe
 from fad.jaxapi import is_inexact
@@ -119,7 +120,7 @@ def gradient_function(
         if not with_value:
             return result, aux
         (out,) = outs
-        value = leave(jnp.asarray(out) if not isinstance(out, Tensor) else out, tensors)
+        value = leave(as_array(out) if not isinstance(out, Tensor) else out, tensors)
         return ((value, aux) if has_aux else value), result
 
     return gradient
@@ -245,7 +246,7 @@ def cotangent_leaves(
                     f"{who}: cotangent {k} is complex, the output is {dtype}: pass its real part"
                 )
             if not isinstance(c, jax.Array) or c.dtype != dtype:
-                c = jnp.asarray(c, dtype)  # an array that fits keeps its weak type
+                c = as_array(c, dtype)  # an array that fits keeps its weak type
         if tuple(c.shape) != shape:
             raise StructureError(
                 f"{who}: cotangent {k} must have the shape {shape} of the output, got {describe(c)}"
