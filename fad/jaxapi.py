@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.extend.core
 import numpy as np
 from jax._src import config as _config
 from jax._src import core as _core
@@ -25,6 +28,7 @@ from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax
 from jax.experimental.layout import Layout, with_layout_constraint
+from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import ad, batching, mlir
 
 from fad.collector import without_collector
@@ -55,6 +59,7 @@ __all__ = [
     "mlir",
     "new_primitive",
     "outside_trace",
+    "pace",
     "scan_operands",
     "set_current_trace",
     "shaped_array",
@@ -153,8 +158,63 @@ def barrier(values: Sequence[Any]) -> list[Any]:
         for v, p in zip(values, plain)
         if p
     ]
-    kept = iter(jax.lax.optimization_barrier(rows))
+    bind = _kept_apart.bind if rows and current_program() is not None else _optimization_barrier
+    pace.rest()
+    kept = iter(bind(*rows))
     return [next(kept) if p else v for v, p in zip(values, plain)]
+
+
+def _optimization_barrier(*values: Any) -> Sequence[Any]:
+    found: Sequence[Any] = jax.lax.optimization_barrier(values)
+    return found
+
+
+def _lower_kept_apart(_: Any, *values: Any) -> Sequence[Any]:
+    pace.rest()
+    return list(stablehlo.OptimizationBarrierOp(values).results)
+
+
+# `jax.lax.optimization_barrier`, in programs that a thread of its own lowers, beside others; see `Pace`.
+_kept_apart = jax.extend.core.Primitive("kept_apart")
+_kept_apart.multiple_results = True
+_kept_apart.def_impl(lambda *values: list(values))
+_kept_apart.def_abstract_eval(lambda *avals: avals)
+mlir.register_lowering(_kept_apart, _lower_kept_apart)
+
+
+class Pace(threading.local):
+    """How a thread that traces and lowers programs lets others go on.
+
+    NOTE [pace]
+
+    Python's threads share one interpreter. A thread that needs it back after a call into XLA waits until
+    the one that has it gives it up, which is asked of it after 5 ms: where another thread traces a program,
+    each operation would take so long. So that thread gives it up for a moment, after ``WORK`` seconds,
+    wherever it has traced or lowered an operation (`barrier`). If it does not get it back at once, others
+    need it, and it rests for ``REST`` seconds. No number depends on it.
+    """
+
+    WORK = 0.0003
+    MOMENT = 0.00005
+    REST = 0.002
+    rests = False
+    began = 0.0
+
+    def rest(self) -> None:
+        """In a thread that ``rests``: sleep, if it has worked for long enough."""
+        if not self.rests:
+            return
+        now = time.perf_counter()
+        if now - self.began < self.WORK:
+            return
+        time.sleep(self.MOMENT)
+        self.began = time.perf_counter()
+        if self.began - now > 10 * self.MOMENT:
+            time.sleep(self.REST)
+            self.began = time.perf_counter()
+
+
+pace = Pace()
 
 
 def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:
@@ -164,19 +224,18 @@ def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]
     XLA would drop results that nothing reads, and fuse what is left of their operation in another way. So one
     element of each of these is a result too.
     """
-    closed = jax.make_jaxpr(f)(*avals)
+    as_it_is = jit_of_small(f)
+    traced = as_it_is.trace(*avals)
+    closed = traced.jaxpr
     unread = _unread(closed.jaxpr)
-    run = jaxpr_as_fun(closed)
     if not unread:
-        as_it_is = jit_of_small(lambda *values: tuple(run(*values)))
-        as_it_is.lower(*avals)  # a call finds it traced
+        traced.lower()  # a call finds it
         return as_it_is
     count = len(closed.jaxpr.outvars)
     whole = closed.replace(jaxpr=closed.jaxpr.replace(outvars=[*closed.jaxpr.outvars, *unread]))
-    run = jaxpr_as_fun(whole)
 
     def keeping(*values: Any) -> tuple[Any, ...]:
-        outs = run(*values)
+        outs = write_equations(current_program(), whole, values)
         read = [jax.numpy.ravel(x)[:1].real.astype(np.float32) for x in outs[count:]]
         return (*outs[:count], jax.numpy.concatenate(read))
 
@@ -193,7 +252,7 @@ def _unread(jaxpr: Any) -> list[Any]:
         if live.isdisjoint(eqn.outvars):
             continue
         live.update([v for v in eqn.invars if not isinstance(v, Literal)])
-        if eqn.primitive.name == "optimization_barrier":
+        if eqn.primitive is _kept_apart:
             found += [v for v in eqn.outvars if v not in live and v.aval.size]
     return found
 

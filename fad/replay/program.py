@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from fad import jaxapi, trees
 from fad.avals import aval_of, struct_of
@@ -116,6 +117,11 @@ class Program:
     def __repr__(self) -> str:
         return f"Program({self.name})"
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the thread that compiles has yet to compile it."""
+        return self.queued and self.call is None and not self.refused
+
     @undisturbed("exact")
     def flat(self, *values: Any) -> Any:
         """The leaves of the result, from operations that are run one by one, or traced."""
@@ -200,8 +206,12 @@ class Program:
             if self.small:
                 structs = list(map(struct_of, avals))
                 call = without_collector(jaxapi.jit_exact)(self._exact, structs)
-                # `jax.jit` knows it from here on.
-                jax.block_until_ready(call(*map(jaxapi.zeros, avals)))
+                # `jax.jit` knows it from here on. Zeros of NumPy need no program of their own.
+                zeros = [
+                    jaxapi.zeros(a) if a.weak_type else jax.device_put(np.zeros(a.shape, a.dtype))
+                    for a in avals
+                ]
+                jax.block_until_ready(call(*zeros))
             else:
                 jitted = jax.jit(self.flat, donate_argnums=self.donated)
                 call = without_collector(jitted.lower)(*map(struct_of, avals)).compile()
@@ -253,6 +263,7 @@ class _Worker:
         return True
 
     def _work(self) -> None:
+        jaxapi.pace.rests = True
         while True:
             with self.changed:
                 while not self.queue and not self.stopped:

@@ -108,16 +108,18 @@ class Root(State):
     """The beginning of traces at levels of one kind, and how many in a row came to nothing.
 
     ``code`` is what its key has by `id`, kept alive so that the `id` stays its own; ``function`` is
-    the key without shapes, None if there is no code.
+    the key without shapes, None if there is no code. ``awaited`` is the last of its programs that is to be
+    compiled: until then nothing is traced.
     """
 
-    __slots__ = ("begun", "code", "failures", "function", "name")
+    __slots__ = ("awaited", "begun", "code", "failures", "function", "name")
 
     def __init__(self, code: Any, name: str, function: Any) -> None:
         super().__init__(None, (), (), (), (), (), (), True, 0)
         self.code = code
         self.function = function
         self.name = name
+        self.awaited: Program | None = None
         self.begun = 0
         self.failures = 0
 
@@ -127,6 +129,10 @@ class Root(State):
         Calls are traced from the second on, from the first on if they are known to repeat (``repeated``).
         After failures it is one call in 2, 4, 8, ...
         """
+        if self.awaited is not None:
+            if self.awaited.is_awaited:
+                return True
+            self.awaited = None
         self.begun += 1
         if at_once.count:
             return False

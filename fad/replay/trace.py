@@ -540,10 +540,13 @@ class Trace:
     ) -> Any:
         """Run a program of the inputs, and ``more``, one level down; None if it fails."""
         try:
-            return bind(program, [*[p for given in inputs for p in given.parts], *more])
+            found = bind(program, [*[p for given in inputs for p in given.parts], *more])
         except Exception as error:  # whatever it is, recording raises it again, or does without
             end.fail(error)
             return None
+        if program.is_awaited:
+            self.chain.root.awaited = program
+        return found
 
     def _program(
         self,
