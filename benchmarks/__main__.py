@@ -12,7 +12,7 @@ from rich.console import Console
 
 from benchmarks import first_minute, growth
 from benchmarks.libraries import LIBRARIES
-from benchmarks.report import as_json, environment, table
+from benchmarks.report import as_json, as_markdown, environment, table
 from benchmarks.suite import TABLES
 from benchmarks.timing import Measurement, measure
 
@@ -55,6 +55,7 @@ def main() -> int:
         help="arrays are small: more threads only make PyTorch slower where cores are busy",
     )
     parser.add_argument("--json", type=Path, help="write the result to this file too")
+    parser.add_argument("--markdown", type=Path, help="write the tables to this file, for the docs")
     parser.add_argument("--check", action="store_true", help="fail where a bound is not kept")
     parser.add_argument(
         "--growth", action="store_true", help="how costs grow with depth, nesting and batches, too"
@@ -83,6 +84,7 @@ def main() -> int:
     # A file or a pipe is as wide as the table needs.
     console.width = console.width if console.is_terminal else 140
     measurements: list[Measurement] = []
+    written_out: list[str] = []
     for title, scenarios in tables.items():
         if scenarios:
             with console.status(title):
@@ -99,6 +101,7 @@ def main() -> int:
                 ]
             console.print(table(title, rows, options.libraries))
             measurements += rows
+            written_out.append(f"{title}\n\n{as_markdown(rows, options.libraries)}\n")
     every_call = first_minute.calls()
     if every_call:
         console.print(first_minute.table(every_call))
@@ -112,6 +115,9 @@ def main() -> int:
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(written, indent=2, ensure_ascii=False))
+    if options.markdown:
+        options.markdown.parent.mkdir(parents=True, exist_ok=True)
+        options.markdown.write_text("\n".join(written_out))
     missed = [row for row in measurements if row.missed]
     for row in missed:
         against = ["its own limit" if name == "fad" else name for name in row.missed]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from rich.table import Table
 from benchmarks.libraries import LIBRARIES
 from benchmarks.timing import Measurement
 
-__all__ = ["as_json", "environment", "table"]
+__all__ = ["as_json", "as_markdown", "environment", "table"]
 
 
 def processor() -> str:
@@ -99,6 +100,37 @@ def ratio(row: Measurement, other: str) -> str:
     if other not in row.scenario.bounds:
         return text
     return kept(text, row.scenario.bounds[other], other in row.missed)
+
+
+def as_markdown(measurements: Sequence[Measurement], libraries: Sequence[str]) -> str:
+    """The same table in Markdown, for docs/performance.md; a bound that is not kept has a bold sign."""
+    shown = [name for name in libraries if any(name in row.median for row in measurements)]
+    others = [name for name in shown if name != "fad"]
+    titles = [LIBRARIES[name].title for name in shown]
+    ratios = [f"fad / {LIBRARIES[name].title}" for name in others]
+    lines = [["work", "", *titles, *ratios], ["---"] * (2 + len(titles) + len(ratios))]
+    previous = ""
+    for row in measurements:
+        scenario = row.scenario
+        values = [amount(row, name) for name in shown]
+        units = [v if v == "-" else f"{v} {_short(scenario.unit)}".rstrip() for v in values]
+        cells = [*units, *[ratio(row, other) for other in others]]
+        work, previous = ("" if scenario.work == previous else scenario.work), scenario.work
+        lines.append([work, scenario.what, *[_plain(c) for c in cells]])
+    return "\n".join(["| " + " | ".join(line) + " |" for line in lines])
+
+
+def _short(unit: str) -> str:
+    return "" if unit == "ratio" else unit.removesuffix(" each")
+
+
+def _plain(cell: str) -> str:
+    """A cell without the colours of the terminal."""
+    if cell == "-":
+        return ""
+    missed = "[red]" in cell
+    text = re.sub(r"\[/?[a-z]*\]", "", cell)
+    return text.replace(" > ", " **>** ") if missed else text
 
 
 def as_json(measurements: Sequence[Measurement]) -> dict[str, Any]:

@@ -19,16 +19,27 @@ import functools
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["without_collector"]
+__all__ = ["sleep", "without_collector"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+
+class _Call:
+    """A call during which the collector does not run."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+
 _lock = threading.RLock()
-_running: set[object] = set()  # one for each call on any thread
+_running: set[_Call] = set()
 _enabled: set[bool] = set()  # not empty: the collector was on before the first of them
 
 
@@ -42,22 +53,39 @@ def without_collector(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = object()
+        token = _Call()
         try:
-            with _lock:
-                _running.add(token)
-                if gc.isenabled():
-                    _enabled.add(True)
-                    gc.disable()
+            _hold({token})
             return f(*args, **kwargs)
         finally:
-            _running.discard(token)
-            with _lock:
-                if _enabled and not _running:
-                    gc.enable()
-                    _enabled.clear()
+            _release({token})
 
     return call
+
+
+def _hold(calls: set[_Call]) -> None:
+    with _lock:
+        _running.update(calls)
+        if gc.isenabled():
+            _enabled.add(True)
+            gc.disable()
+
+
+def _release(calls: set[_Call]) -> None:
+    _running.difference_update(calls)
+    with _lock:
+        if _enabled and not _running:
+            gc.enable()
+            _enabled.clear()
+
+
+def sleep(seconds: float) -> None:
+    """`time.sleep`, while the collector may run on other threads, whatever this one traces."""
+    with _lock:
+        own = {call for call in _running.copy() if call.thread == threading.get_ident()}
+    _release(own)
+    time.sleep(seconds)
+    _hold(own)
 
 
 def _in_child() -> None:

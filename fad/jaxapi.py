@@ -31,7 +31,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import ad, batching, mlir
 
-from fad.collector import without_collector
+from fad.collector import sleep, without_collector
 from fad.keys import exact
 
 __all__ = [
@@ -210,7 +210,7 @@ class Pace(threading.local):
         time.sleep(self.MOMENT)
         self.began = time.perf_counter()
         if self.began - now > 10 * self.MOMENT:
-            time.sleep(self.REST)
+            sleep(self.REST)
             self.began = time.perf_counter()
 
 

@@ -19,11 +19,18 @@ FAD = str(Path(fad.__file__).parent)
 
 
 class Moments:
-    """How many moments there were; ``reached``: whether the one that was waited for has come."""
+    """How many moments there were; ``reached``: whether the one that was waited for has come; ``over``:
+    whether there are no more of them. Where the collector was off for a while, that is not known.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self.passed_by = 0
         self.reached = False
+
+    @property
+    def over(self) -> bool:
+        return not self.reached and not self.passed_by
 
 
 @contextmanager
@@ -77,6 +84,7 @@ def _tracing(
         frame.f_trace_opcodes = kind == "opcode"
         if event == kind and (event == "line" or frame.f_lasti in turns(frame.f_code)):
             if not comes():
+                moments.passed_by += 1
                 return trace
             moments.count += 1
             if moments.count == number:

@@ -565,7 +565,7 @@ def test_operations_of_finalizers_in_the_middle_of_a_call(part):
             a, b, c = f()
         for ours, theirs in ((c, X + 1), (b, 3 * X), (a, 2 * X), *[(t, X + 1) for t in made]):
             same(ours, theirs)
-        if not turns.reached:
+        if turns.over:
             break
     assert not made and at > 50
 

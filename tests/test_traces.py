@@ -1668,8 +1668,9 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
             result = program(X)
         return result, turns.count
 
-    for _ in range(3 * TIMES):
-        expected, number = run(0)
+    runs = [run(0) for _ in range(3 * TIMES)]
+    expected = runs[-1][0]
+    number = max([count for _, count in runs[TIMES:]])  # less while something is compiled
     assert number > 500 and (where == "without scripts" or hits() > 0)
     first = X * X * 2.0 if program is step else X * 2.0
     before = [first, first * scales[0] + scales[0]]
