@@ -64,7 +64,7 @@ import numpy as np
 import pytest
 
 import fad
-from fad.dispatch import State
+from fad.core.level import State
 
 hypothesis.settings.register_profile(
     "ci",
@@ -213,10 +213,10 @@ def _seed_globals(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(autouse=True)
 def _no_leaks() -> Iterator[None]:
     """Fails a test that leaves a transform's level running or the grad mode changed."""
-    fad.dispatch.flush()  # a step that another test has begun
-    before = (fad.dispatch.active_levels(), fad.is_grad_enabled())
+    fad.core.level.flush()  # a step that another test has begun
+    before = (fad.core.level.active_levels(), fad.is_grad_enabled())
     yield
-    after = (fad.dispatch.active_levels(), fad.is_grad_enabled())
+    after = (fad.core.level.active_levels(), fad.is_grad_enabled())
     if after != before:
         fad.set_grad_enabled(before[1])
         pytest.fail(
@@ -228,8 +228,8 @@ def _no_leaks() -> Iterator[None]:
 @pytest.fixture(params=["off", "on", "wait"])
 def replay_mode(request: pytest.FixtureRequest) -> Iterator[None]:
     """Replay off, on, and with all programs compiled at first sight; nothing is cached before."""
-    fad.dispatch.flush()
+    fad.core.level.flush()
     fad.autograd.compiled.clear_cache()
     with fad.autograd.compiled(request.param != "off", wait=request.param == "wait"):
         yield
-        fad.dispatch.flush()
+        fad.core.level.flush()

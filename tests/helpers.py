@@ -42,13 +42,13 @@ def ramp(x: Any) -> jax.Array:
 
 def is_idle() -> bool:
     """Whether no level runs here and recording is on."""
-    return fad.dispatch.active_levels() == () and fad.is_grad_enabled()
+    return fad.core.level.active_levels() == () and fad.is_grad_enabled()
 
 
 def modes() -> dict[str, Any]:
     """Every mode of this thread and of the process that a call must leave as it was."""
-    state = fad.dispatch.state
-    found = {name: getattr(state, name) for name in fad.dispatch.MODES}
+    state = fad.core.level.state
+    found = {name: getattr(state, name) for name in fad.core.level.MODES}
     found["trace"] = None  # of the eager tape: what is deferred cannot be told from what is not
     return {
         **found,

@@ -73,7 +73,7 @@ def _leaves(tree: Any) -> list[Any]:
 def assert_idle(what: str = "") -> None:
     """Refuse a level that still runs in this thread, and a grad mode that is not the default."""
     assert is_idle(), (
-        f"{what}: running levels {fad.dispatch.active_levels()}, recording {fad.is_grad_enabled()}"
+        f"{what}: running levels {fad.core.level.active_levels()}, recording {fad.is_grad_enabled()}"
     )
     assert not fad.autograd.is_inference_mode_enabled(), f"{what}: in inference mode"
 
@@ -122,7 +122,7 @@ def compiled_all() -> None:
 
 def replayed() -> bool:
     """Programs have run in place of single operations, where they may."""
-    return info("hits") > 0 or not fad.dispatch.state.replaying
+    return info("hits") > 0 or not fad.core.level.state.replaying
 
 
 def exact(tree: Any) -> list[Any]:

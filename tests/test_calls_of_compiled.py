@@ -17,8 +17,8 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad import jaxapi
-from fad.compilation import Compiled
+from fad.bridge.compilation import Compiled
+from fad.core import jaxapi
 from fad.errors import LevelError
 
 X = jnp.array([0.3, -0.5, 0.7])

@@ -542,7 +542,7 @@ def test_what_a_body_computes_from_a_tensor_outside_follows_it(make):
         expected = f(fad.asarray(x))
         assert_close(compiled(x), expected)
     assert len(traces) <= 2  # one to find what is captured, one with it
-    assert is_idle() and fad.dispatch.bodies.traced == 0
+    assert is_idle() and fad.core.level.bodies.traced == 0
 
 
 def test_what_a_body_makes_of_numbers_is_constant():

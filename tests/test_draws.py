@@ -12,7 +12,7 @@ from helpers import IN_FAD, IN_JAX, assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.dispatch import state
+from fad.core.level import state
 from fad.errors import LevelError
 
 KEYS = jax.random.split(jax.random.key(3), 4)

@@ -18,10 +18,10 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.dispatch import flush
+from fad.core.level import flush
+from fad.core.tensor import storage_of
 from fad.errors import GradientError, LevelError, RuleError
-from fad.once import once_differentiable
-from fad.tensor import storage_of
+from fad.functions.once_differentiable import once_differentiable
 from fad.testing import assert_same_program
 from fad.testing.functions import VjpWave
 from fad.testing.stacks import TRANSFORMS

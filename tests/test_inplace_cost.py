@@ -13,8 +13,8 @@ import pytest
 
 import fad
 import fad.numpy as fnp
+from fad.core.primitive import Primitive
 from fad.errors import LevelError
-from fad.primitive import Primitive
 
 SIZE = 4096
 

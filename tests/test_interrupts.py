@@ -224,7 +224,7 @@ def interrupted(name: str, mode: str, draw: Callable[[int], list[int]]) -> tuple
 def _reset() -> None:
     """What a user's own block that was interrupted while it was closed has left on."""
     fad.set_grad_enabled(True)
-    fad.dispatch.state.levels = ()
+    fad.core.level.state.levels = ()
     fad.autograd.compiled(True)
 
 

@@ -24,8 +24,8 @@ import fad
 import fad.lax
 import fad.nn
 import fad.scipy
-from fad import twins
-from fad.namespace import Op
+from fad.arrays import special_cases
+from fad.arrays.operations import Op
 from fad.testing import Report, assert_same_program, check_function, difference
 from fad.testing.functions import FUNCTIONS, Cube, Swish
 from fad.testing.stacks import IN_JAX, apply_stack
@@ -40,9 +40,9 @@ def names() -> Iterator[str]:
         if module in DRAWING:
             continue
         skip = {
-            *twins.COLLECTIVES.get(module, ()),
-            *twins.FACTORIES.get(module, ()),
-            *twins.BODIES.get(module, ()),
+            *special_cases.COLLECTIVES.get(module, ()),
+            *special_cases.FACTORIES.get(module, ()),
+            *special_cases.BODIES.get(module, ()),
         }
         derived = importlib.import_module(module.replace("jax", "fad", 1))
         for name in dir(importlib.import_module(module)):

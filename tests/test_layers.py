@@ -16,123 +16,55 @@ from pathlib import Path
 import jax
 import pytest
 
-from fad import jaxapi
+from fad.core import jaxapi
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fad"
 
-# A module imports only modules above it. A package's name stands for its `__init__`; `numpy.*` are
-# the other modules of a package as one row, which may import each other, though not in a circle.
-# "" is fad's own `__init__`.
-LAYERS = [
-    "errors",
-    "keys",
-    "collector",
-    "jaxapi",
-    "avals",
-    "borrowed",
-    "residuals",
-    "tensor",
-    "trees",
-    "dispatch",
-    "handles",
-    "graph",
-    "captures",
-    "primitive",
-    "replay_protocol",
-    "tape",
-    "tape.grad_mode",
-    "tape.anomaly",
-    "tape.saved",
-    "tape.record",
-    "tape.leaves",
-    "tape.hooks",
-    "tape.building",
-    "tape.nodes",
-    "tape.step",
-    "levels",
-    "draws",
-    "tape.engine",
-    "tape.roots",
-    "tape.passes",
-    "staging",
-    "stopping",
-    "pytree",
-    "views",
-    "views.chains",
-    "views.write_back",
-    "views.creation",
-    "views.grafting",
-    "views.links",
-    "views.making",
-    "views.own",
-    "indexing",
-    "writes",
-    "inplace",
-    "copying",
-    "arguments",
-    "twins",
-    "namespace",
-    "bodies",
-    "derive",
-    "modules",
-    "numpy",
-    "numpy.*",
-    "lax",
-    "lax.*",
-    "nn",
-    "nn.*",
-    "random",
-    "scipy",
-    "scipy.*",
-    "context",
-    "templates",
-    "rules",
-    "derived_rules",
-    "closures",
-    "native",
-    "calls",
-    "once",
-    "definitions",
-    "returned",
-    "user_rules",
-    "jax_rules",
-    "straight",
-    "function",
-    "transforms",
-    "transforms.*",
-    "mutation",
-    "members",
-    "members.*",
-    "methods",
-    "protocols",
-    "autograd.*",
+# The rooms of fad, and the files inside of each: what is imported stands above, in the room or in an earlier
+# one. `*` stands for files that may import each other, though not in a circle.
+ROOMS = {
+    "errors": "",
+    "core": """keys collector jaxapi avals borrowed residuals tensor trees level primitive
+        replay_protocol""",
+    "tape": """handles graph captures grad_mode anomaly saved recorder accumulate hooks graphs_by_hand
+        builtin_nodes node_step engine endpoints""",
+    "levels": "jvp batch randomness staged",
+    "views": """stop_gradient pytree chains write_back creation replace_primal aliases make_view
+        user_views indexing write_ops inplace copying""",
+    "arrays": "arguments special_cases operations control_flow derive namespaces",
+    "numpy": "*",
+    "lax": "*",
+    "nn": "*",
+    "random": "",
+    "scipy": "*",
+    "functions": """context templates rules derived_rules closures native calls once_differentiable
+        definitions check_results user_rules compiled_rules fast_calls function""",
+    "transforms": "backward *",
+    "methods": "in_place * install",
+    "bridge": "protocols signatures jax_functions outer_values compilation",
+    "autograd": "*",
+    "testing": "*",
+    "replay": """settings log modes inputs program outcomes segments states entries recording trace
+        opening donation layouts passes""",
+}
+IN_FRONT = {
     "autograd",
-    "signatures",
-    "bridge",
-    "outer_values",
-    "compilation",
-    "testing.*",
     "testing",
-    "viz",
-    "replay.settings",
-    "replay.log",
-    "replay.modes",
-    "replay.inputs",
-    "replay.program",
-    "replay.outcomes",
-    "replay.segments",
-    "replay.states",
-    "replay.entries",
-    "replay.recording",
-    "replay.trace",
-    "replay.opening",
-    "replay.donation",
-    "replay.layouts",
-    "replay.passes",
     "replay",
-    "",
-]
+}  # whose `__init__` imports the files, not the other way about
+
+
+def rows() -> list[str]:
+    """The modules in import order; "" is fad's own `__init__`."""
+    found = []
+    for room, files in ROOMS.items():
+        inside = [f"{room}.{name}" for name in files.split()]
+        found += [*inside, room] if room in IN_FRONT else [room, *inside]
+    return [*found, ""]
+
+
+LAYERS = rows()
 RUNTIME = {"jax", "numpy"}
 # What modules need that only tests import.
 IN_TESTS = {
@@ -141,7 +73,7 @@ IN_TESTS = {
     "testing.plugin": {"pytest"},
 }
 # The only module that may reach for what JAX does not publish.
-DOOR = "jaxapi"
+DOOR = "core.jaxapi"
 NOT_PUBLIC = (
     "jax._src",
     "jax.core",
@@ -333,6 +265,41 @@ def test_imports_run_one_way(module: str) -> None:
     assert not errors, "\n".join(errors)
 
 
+def test_the_root_has_rooms_and_nothing_else() -> None:
+    """`errors` and `random` are public modules; the other public ones are packages."""
+    found = {
+        path.stem for path in PACKAGE.iterdir() if path.name not in {"__pycache__", "py.typed"}
+    }
+    assert found == {*ROOMS, "__init__"}
+
+
+def test_inner_rooms_say_what_comes_in_and_what_goes_out() -> None:
+    for room in "core tape levels arrays functions transforms bridge".split():
+        text = ast.get_docstring(ast.parse(MODULES[room].read_text()))
+        assert re.search(r"comes? in", text) and re.search(r"goe?s? out", text), room
+
+
+def test_only_public_names_are_listed() -> None:
+    import fad
+
+    rooms = {room for room in ROOMS if not hasattr(fad, room) or room not in fad.__all__}
+    assert sorted(fad.__all__) == dir(fad)
+    assert {
+        "core",
+        "tape",
+        "levels",
+        "views",
+        "arrays",
+        "functions",
+        "transforms",
+        "replay",
+    } <= rooms
+    assert all(hasattr(fad, name) for name in fad.__all__)
+    names: dict[str, object] = {}
+    exec("from fad import *", names)
+    assert {*names} - {"__builtins__"} == {*fad.__all__}
+
+
 def test_no_cycles() -> None:
     """Inside a row too, which the order of the rows does not rule out."""
     graph = {
@@ -387,14 +354,16 @@ def test_public_core_names_exist() -> None:
 
 def test_the_checks_catch_what_they_should() -> None:
     below = "def late():\n    from fad.bridge import from_jax\n    return from_jax\n"
-    assert layer_errors("tensor", below) == [
-        "fad.tensor:2 imports fad.bridge, which is below it in LAYERS"
+    assert layer_errors("core.tensor", below) == [
+        "fad.core.tensor:2 imports fad.bridge, which is below it in LAYERS"
     ]
-    assert layer_errors("tensor", "from .dispatch import bind\n")
-    assert layer_errors("tensor", "import fad\n")
-    assert not layer_errors("dispatch", "from fad.tensor import Tensor\nfrom fad import errors\n")
+    assert layer_errors("core.tensor", "from .level import bind\n")
+    assert layer_errors("core.tensor", "import fad\n")
+    assert not layer_errors(
+        "core.level", "from fad.core.tensor import Tensor\nfrom fad import errors\n"
+    )
     typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fad.bridge import f\n"
-    assert not layer_errors("tensor", typed)
+    assert not layer_errors("core.tensor", typed)
     with pytest.raises(LookupError, match=r"fad/unplaced\.py has no place in LAYERS"):
         layer_errors("unplaced", "import fad\n")
 

@@ -30,8 +30,9 @@ import fad.nn.initializers
 import fad.numpy as fnp
 import fad.random
 import fad.scipy
-from fad import namespace, trees, twins
-from fad.arguments import (
+from fad.arrays import operations
+from fad.arrays import special_cases as cases
+from fad.arrays.arguments import (
     ARRAY,
     EXPONENT,
     LEAF,
@@ -43,7 +44,8 @@ from fad.arguments import (
     role_of,
     thaw_all,
 )
-from fad.namespace import Op
+from fad.arrays.operations import Op
+from fad.core import trees
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "namespaces.md"
 
@@ -109,7 +111,7 @@ def test_every_public_function_is_there(module: str) -> None:
     derived = importlib.import_module(fad_name(module))
     names = dir(derived)
     for name, value in public(module):
-        if twins.missing(module, name, value) is not None:
+        if cases.missing(module, name, value) is not None:
             with pytest.raises(AttributeError, match=name):
                 getattr(derived, name)
             assert name not in names
@@ -117,7 +119,7 @@ def test_every_public_function_is_there(module: str) -> None:
         assert name in names
         found = getattr(derived, name)
         if not is_function(value):
-            replaced = name in twins.CLASSES.get(module, ()) or name in twins.INDEXERS.get(
+            replaced = name in cases.CLASSES.get(module, ()) or name in cases.INDEXERS.get(
                 module, ()
             )
             assert replaced or found is value or found == value or found != found
@@ -127,7 +129,7 @@ def test_every_public_function_is_there(module: str) -> None:
 def test_signatures_and_docstrings_are_the_twins(module: str) -> None:
     derived = importlib.import_module(fad_name(module))
     for name, value in public(module):
-        if not is_function(value) or twins.missing(module, name, value) is not None:
+        if not is_function(value) or cases.missing(module, name, value) is not None:
             continue
         found = getattr(derived, name)
         assert found.__doc__ == value.__doc__, name
@@ -171,16 +173,16 @@ def test_names_that_have_gone_do_not_warn() -> None:
 def test_tables_name_what_exists() -> None:
     old = {"pgather", "pvary", "psend", "precv"}  # not in all versions of JAX, or deprecated
     tables = [
-        twins.HOST, twins.ON_VALUES, twins.BODIES, twins.MAKERS, twins.COLLECTIVES,
-        twins.FACTORIES, twins.CLASSES, twins.INDEXERS, twins.MISSING, twins.ROLES,
+        cases.HOST, cases.ON_VALUES, cases.BODIES, cases.MAKERS, cases.COLLECTIVES,
+        cases.FACTORIES, cases.CLASSES, cases.INDEXERS, cases.MISSING, cases.ROLES,
     ]  # fmt: skip
     for table in tables:
         for module, names in table.items():
             for name in set(names) - old:
                 assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
-    for name in twins.NOT_DRAWING:
+    for name in cases.NOT_DRAWING:
         assert hasattr(jax.random, name)
-    for module, functions in twins.ROLES.items():
+    for module, functions in cases.ROLES.items():
         for name, roles in functions.items():
             parameters = inspect.signature(getattr(importlib.import_module(module), name))
             assert set(roles) <= set(parameters.parameters), name
@@ -190,15 +192,15 @@ def test_the_page_names_everything_that_is_treated_specially() -> None:
     page = PAGE.read_text()
     named = set(re.findall(r"`([\w.]+)`", page))
     for table in (
-        twins.MISSING, twins.HOST, twins.ON_VALUES, twins.BODIES, twins.MAKERS,
-        twins.COLLECTIVES, twins.CLASSES, twins.INDEXERS,
+        cases.MISSING, cases.HOST, cases.ON_VALUES, cases.BODIES, cases.MAKERS,
+        cases.COLLECTIVES, cases.CLASSES, cases.INDEXERS,
     ):  # fmt: skip
         for module, names in table.items():
             for name in names:
                 assert name in named, f"{module}.{name} is not on {PAGE.name}"
-    for name in twins.NOT_DRAWING:
+    for name in cases.NOT_DRAWING:
         assert name in named
-    for reasons in twins.MISSING.values():
+    for reasons in cases.MISSING.values():
         for reason in reasons.values():
             assert reason.split(";")[0] in " ".join(page.split())
 
@@ -535,7 +537,7 @@ KEYED: list[tuple[Any, ...]] = [
 @pytest.mark.parametrize("module", MODULES)
 def test_all_functions(module: str) -> None:
     """Every function, with the first arguments from a list that its twin accepts."""
-    skip = twins.COLLECTIVES.get(module, frozenset()) | twins.FACTORIES.get(module, frozenset())
+    skip = cases.COLLECTIVES.get(module, frozenset()) | cases.FACTORIES.get(module, frozenset())
     for name, twin in public(module):
         function = getattr(importlib.import_module(fad_name(module)), name, None)
         if not isinstance(getattr(function, "op", None), Op) or name in skip:
@@ -720,8 +722,8 @@ def test_freeze_refuses_what_has_no_hash() -> None:
 
 
 def test_routes_and_primitives_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespace, "PRIMITIVES", 4)
-    monkeypatch.setattr(namespace, "KNOWN", 4)
+    monkeypatch.setattr(operations, "PRIMITIVES", 4)
+    monkeypatch.setattr(operations, "KNOWN", 4)
     op = Op("roll", "test", jnp.roll)
     x = fad.asarray(V)
     for i in range(9):

@@ -21,7 +21,7 @@ from replays import compiled_all, exact, info, replayed
 
 import fad
 import fad.numpy as fnp
-from fad import jaxapi
+from fad.core import jaxapi
 
 X = jnp.array([0.3, -0.7, 1.1])
 TIMES = 5  # enough for a function to repeat

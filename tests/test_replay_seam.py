@@ -12,7 +12,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad.replay_protocol import NoReplay, seam
+from fad.core.replay_protocol import NoReplay, seam
 
 X = jnp.array([0.5, -1.0, 2.0])
 

@@ -23,7 +23,7 @@ from replays import compiled_all, exact, info, replayed
 
 import fad
 import fad.numpy as fnp
-from fad.dispatch import flush, state
+from fad.core.level import flush, state
 
 X = np.array([0.3, -0.7, 1.1], np.float32)
 TIMES = 8  # enough for a step to repeat

@@ -25,7 +25,7 @@ import fad
 import fad.numpy as fnp
 import fad.testing.fuzz
 from fad.errors import GradientError
-from fad.methods import asarray
+from fad.methods.install import asarray
 from fad.testing.comparison import difference_in_bits
 from fad.testing.programs import Program
 from fad.testing.repeats import (
@@ -197,7 +197,7 @@ import jax.numpy as jnp, numpy as np
 import fad, fad.numpy as fnp, fad.nn
 
 def bits(tree):
-    for v in fad.trees.flatten(tree)[0]:
+    for v in fad.core.trees.flatten(tree)[0]:
         v = np.asarray(v.array if isinstance(v, fad.Tensor) else v)
         print(v.dtype, v.shape, v.tobytes().hex())
 

@@ -16,9 +16,9 @@ import pytest
 import fad
 import fad.numpy as fnp
 from fad import autograd
-from fad.dispatch import flush
+from fad.core.level import flush
+from fad.core.tensor import storage_of
 from fad.errors import GradientError
-from fad.tensor import storage_of
 
 
 def leaf(data: Any) -> fad.Tensor:

@@ -12,9 +12,10 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad import Function, straight
+from fad import Function
+from fad.core.replay_protocol import NoReplay, seam
 from fad.errors import GradientError, RuleError
-from fad.replay_protocol import NoReplay, seam
+from fad.functions import fast_calls
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 0.2, -1.0])
@@ -32,7 +33,7 @@ def ways(monkeypatch):
     """
     monkeypatch.setattr(seam, "replay", NoReplay())
     found = []
-    original = straight.call
+    original = fast_calls.call
 
     def call(cls, args):
         out = original(cls, args)
@@ -41,7 +42,7 @@ def ways(monkeypatch):
         )
         return out
 
-    monkeypatch.setattr(straight, "call", call)
+    monkeypatch.setattr(fast_calls, "call", call)
     return found
 
 

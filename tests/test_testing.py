@@ -206,7 +206,7 @@ def test_gradcheck_finds_other_faults() -> None:
 
 
 def test_batched_gradients_are_compared_with_a_loop() -> None:
-    from fad.levels import BatchLevel
+    from fad.levels.batch import BatchLevel
 
     class OtherUnderVmap(Sine):
         @staticmethod
@@ -391,5 +391,5 @@ def test_the_helper_reports_each_law_on_its_own() -> None:
 
 def test_a_checker_leaves_no_trace() -> None:
     check_function(WrongFactor, X, raise_exception=False)
-    assert fad.dispatch.active_levels() == () and fad.is_grad_enabled()
+    assert fad.core.level.active_levels() == () and fad.is_grad_enabled()
     assert jnp.ones(1).dtype == jnp.float32

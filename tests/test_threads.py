@@ -16,10 +16,10 @@ import pytest
 import fad
 import fad.numpy as fnp
 from fad import autograd
+from fad.core.tensor import Meta, meta_of
 from fad.errors import GradientError
-from fad.graph import AccumulateGrad, NodeExtra, accumulator_of, extra_of
-from fad.tape import anomaly, record
-from fad.tensor import Meta, meta_of
+from fad.tape import anomaly, recorder
+from fad.tape.graph import AccumulateGrad, NodeExtra, accumulator_of, extra_of
 
 THREADS = 8
 PASSES = 100
@@ -156,13 +156,13 @@ def test_a_node_that_is_released_while_it_runs(
     """Another thread's pass may free it at the worst moment: this one goes on with what it has."""
     x, w = leaf(2.0), leaf(3.0)
     y = x * w
-    check = record.check_versions
+    check = recorder.check_versions
 
     def freed_here(node: Any, *args: Any) -> None:
         in_threads(lambda k: node.release_variables(), 1)
         check(node, *args)
 
-    monkeypatch.setattr(record, "check_versions", freed_here)
+    monkeypatch.setattr(recorder, "check_versions", freed_here)
     with autograd.compiled(False):
         g, h = autograd.grad(y, [x, w], create_graph=create_graph)
     assert (float(g), float(h)) == (3.0, 2.0) and y.grad_fn.values is None
@@ -188,7 +188,7 @@ def test_an_exception_in_one_thread_leaves_the_others_alone() -> None:
                     fnp.exp(t).sum().backward()
             except ZeroDivisionError:
                 failed += 1
-        assert autograd.current_node() is None and fad.dispatch.active_levels() == ()
+        assert autograd.current_node() is None and fad.core.level.active_levels() == ()
         assert failed == PASSES // 2
         return fad.is_grad_enabled()
 

@@ -17,13 +17,13 @@ from lines import at_turn_of_finalizers, before_line, interrupt
 
 import fad
 import fad.numpy as fnp
-from fad import jaxapi
-from fad.dispatch import flush, state
+from fad.core import jaxapi
+from fad.core.level import flush, state
+from fad.core.tensor import bottom
 from fad.errors import GradientError
 from fad.replay import entries, inputs, opening, recording, settings, states
 from fad.replay import trace as traces
 from fad.replay.program import Program, worker
-from fad.tensor import bottom
 
 ENGINE = {m.__file__ for m in (entries, opening, recording, traces)}
 X = jnp.array([0.5, 1.0, 1.5, 2.0])

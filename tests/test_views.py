@@ -19,7 +19,7 @@ import fad
 import fad.lax as flax
 import fad.numpy as fnp
 from fad.errors import FadError, GradientError, LevelError
-from fad.indexing import parse_index
+from fad.views.indexing import parse_index
 
 X = jnp.arange(1.0, 7.0).reshape(2, 3)
 V = jnp.array([0.5, -1.0, 2.0])

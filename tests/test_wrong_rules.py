@@ -13,9 +13,9 @@ from functions import Couple, Layer, Product, Sine, TakeAndCount, fit, front
 
 import fad
 import fad.numpy as fnp
+from fad.core.jaxapi import is_tracing
 from fad.errors import RuleError, StructureError
-from fad.jaxapi import is_tracing
-from fad.levels import BatchLevel
+from fad.levels.batch import BatchLevel
 from fad.testing import LAWS, LawError, check_function
 from fad.testing.subjects import Case, Subject
 
@@ -623,7 +623,7 @@ def test_a_wrong_rule_is_caught_under_its_law(case: Wrong) -> None:
     assert first.argument == case.argument or not case.argument, message
     assert f"[{case.law}] {name}.{case.rule}" in message and case.argument in message
     assert first.case, "it says how to see it"
-    assert fad.dispatch.active_levels() == ()
+    assert fad.core.level.active_levels() == ()
 
 
 def test_there_are_enough_wrong_rules() -> None:
@@ -974,7 +974,7 @@ def test_a_right_rule_passes(name: str) -> None:
     function, args, options = RIGHT[name]
     report = check_function(function, *args, **options)
     assert report.ok and len(report.passed) >= 5
-    assert fad.dispatch.active_levels() == ()
+    assert fad.core.level.active_levels() == ()
 
 
 def test_there_are_enough_right_rules() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from fad.dispatch import flush, state
-from fad.replay_protocol import seam
+from fad.core.level import flush, state
+from fad.core.replay_protocol import seam
 
 __all__ = ["compiled"]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad import trees
-from fad.dispatch import restores_modes
+from fad.core import trees
+from fad.core.level import restores_modes
+from fad.core.tensor import Tensor
 from fad.errors import GradientError, describe
 from fad.tape.engine import pull_back
-from fad.tape.record import GradLevel, as_tensor
-from fad.tensor import Tensor
+from fad.tape.recorder import GradLevel, as_tensor
 from fad.transforms import forward, jacobians, reverse
 from fad.transforms.boundary import leave, lower
-from fad.views.making import stop_gradient
+from fad.views.make_view import stop_gradient
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

@@ -9,11 +9,11 @@ from typing import Any, Self
 import jax
 from jax import tree_util
 
-from fad.context import Context
+from fad.core.tensor import Tensor
 from fad.errors import RuleError
-from fad.function import Function
-from fad.once import once_differentiable
-from fad.tensor import Tensor
+from fad.functions.context import Context
+from fad.functions.function import Function
+from fad.functions.once_differentiable import once_differentiable
 
 __all__ = ["NestedIOFunction"]
 

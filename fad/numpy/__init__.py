@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.modules import Namespace
+from fad.arrays.namespaces import Namespace
 
 _namespace = Namespace(__name__, "jax.numpy", ("fft", "linalg"))
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fad.modules import Namespace
+from fad.arrays.namespaces import Namespace
 
 _namespace = Namespace(__name__, "jax.numpy.linalg")
 

@@ -1,6 +1,6 @@
 """Replay: what repeats runs as one program. Nothing but ``fad/__init__`` imports it.
 
-Operations go in, as the core hands them over (`fad.replay_protocol`); lazy Tensors and programs
+Operations go in, as the core hands them over (`fad.core.replay_protocol`); lazy Tensors and programs
 come out. Begin with NOTE [traces] in `fad.replay.trace`.
 """
 
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fad.primitive import forget_shapes
+from fad.core.primitive import forget_shapes
+from fad.core.replay_protocol import seam
 from fad.replay import passes, states
 from fad.replay.log import explain
 from fad.replay.modes import at_once
 from fad.replay.opening import open_step, open_trace
 from fad.replay.outcomes import forget_outcomes
 from fad.replay.program import worker
-from fad.replay_protocol import seam
 
 __all__ = ["Engine", "install"]
 
 
 class Engine:
-    """See `fad.replay_protocol.Replay`."""
+    """See `fad.core.replay_protocol.Replay`."""
 
     __slots__ = ()
 

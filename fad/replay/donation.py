@@ -23,13 +23,13 @@ from typing import Any
 
 import jax
 
-from fad import jaxapi
-from fad.borrowed import waited
-from fad.graph import Node
-from fad.jaxapi import array_type
+from fad.core import jaxapi
+from fad.core.borrowed import waited
+from fad.core.jaxapi import array_type
 from fad.replay.modes import referenced
 from fad.replay.program import Program
 from fad.replay.settings import is_default_placement
+from fad.tape.graph import Node
 
 __all__ = ["Large", "large_gradients", "may_donate", "run_donating"]
 

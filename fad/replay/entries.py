@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fad.dispatch import bind
+from fad.core.level import bind
+from fad.core.tensor import Tensor
 from fad.replay.inputs import FOREIGN, Input
 from fad.replay.states import State
-from fad.tensor import Tensor
 
 __all__ = ["Entry", "computation_of", "origin_of", "outputs_of"]
 

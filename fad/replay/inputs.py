@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fad import jaxapi
-from fad.avals import SCALARS, constant
-from fad.borrowed import is_borrowed
-from fad.graph import accumulator_of
-from fad.jaxapi import array_type
+from fad.core import jaxapi
+from fad.core.avals import SCALARS, constant
+from fad.core.borrowed import is_borrowed
+from fad.core.jaxapi import array_type
+from fad.core.tensor import Tensor, new_tensor
 from fad.replay.settings import aval_number, is_small
-from fad.tape.record import ROOT
-from fad.tensor import Tensor, new_tensor
+from fad.tape.graph import accumulator_of
+from fad.tape.recorder import ROOT
 
 __all__ = [
     "FOREIGN",

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
-from fad.graph import AccumulateGrad, Node
-from fad.replay_protocol import Part
-from fad.tape.record import PrimitiveNode, RecordedNode
+from fad.core.replay_protocol import Part
+from fad.tape.graph import AccumulateGrad, Node
+from fad.tape.recorder import PrimitiveNode, RecordedNode
 from fad.tape.saved import SavedView, versions_of
 
 __all__ = ["Layout", "layout_of"]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
 
-from fad import jaxapi
-from fad.dispatch import state
+from fad.core import jaxapi
+from fad.core.level import state
 from fad.tape.anomaly import mode as anomaly
 
 __all__ = ["Attempts", "at_once", "is_unobserved", "referenced"]

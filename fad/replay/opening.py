@@ -6,18 +6,18 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from fad import jaxapi
-from fad.dispatch import state
-from fad.jaxapi import trace_context
-from fad.primitive import Primitive
+from fad.core import jaxapi
+from fad.core.jaxapi import trace_context
+from fad.core.level import state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
 from fad.replay import states
 from fad.replay.inputs import look
 from fad.replay.modes import at_once, is_unobserved
 from fad.replay.settings import settings_number
 from fad.replay.states import root_of, tree
 from fad.replay.trace import Trace
-from fad.tape.record import ROOT
-from fad.tensor import Tensor
+from fad.tape.recorder import ROOT
 
 __all__ = ["open_step", "open_trace"]
 

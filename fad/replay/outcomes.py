@@ -8,13 +8,13 @@ from typing import Any
 
 import jax
 
-from fad.avals import struct_of
-from fad.collector import without_collector
-from fad.dispatch import bind, state, undisturbed
+from fad.core.avals import struct_of
+from fad.core.collector import without_collector
+from fad.core.level import bind, state, undisturbed
 from fad.replay.inputs import FOREIGN
 from fad.replay.program import Known, Outcome, Program
 from fad.replay.settings import LARGE
-from fad.tape.record import PrimitiveNode
+from fad.tape.recorder import PrimitiveNode
 
 __all__ = ["forget_outcomes", "outcome_of"]
 

@@ -7,7 +7,7 @@ are marked as traceable, no packed values, not itself being recorded), its nodes
 latest first, and the plans and edges of all of them make a key. The first passes with a key run
 node by node. When it repeats, the pass becomes a program of (saved values, cotangents), bound one
 level below the graph like any other call. In it, a call of a Function has the rules that it has in
-any code that JAX traces (`fad.native`).
+any code that JAX traces (`fad.functions.native`).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 
 import jax
 
-from fad import jaxapi
-from fad.avals import aval_of, struct_of, with_constants
-from fad.collector import without_collector
-from fad.dispatch import bind, state
-from fad.graph import Node
-from fad.jaxapi import array_type
+from fad.core import jaxapi
+from fad.core.avals import aval_of, struct_of, with_constants
+from fad.core.collector import without_collector
+from fad.core.jaxapi import array_type
+from fad.core.level import bind, state
 from fad.replay.donation import Large, large_gradients, may_donate, run_donating
 from fad.replay.inputs import is_traced
 from fad.replay.layouts import Layout, layout_of
 from fad.replay.modes import Attempts, at_once
 from fad.replay.program import Program
 from fad.replay.settings import is_default_placement, is_small, settings_number
-from fad.tape.leaves import ADD
-from fad.tape.record import PrimitiveNode, spread
+from fad.tape.accumulate import ADD
+from fad.tape.graph import Node
+from fad.tape.recorder import PrimitiveNode, spread
 from fad.tape.saved import SavedView
 
 __all__ = ["Structures", "backward", "structures"]

@@ -25,16 +25,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fad import jaxapi, trees
-from fad.avals import aval_of, struct_of
-from fad.borrowed import waited
-from fad.collector import without_collector
-from fad.dispatch import state, undisturbed
-from fad.jaxapi import array_type
+from fad.core import jaxapi, trees
+from fad.core.avals import aval_of, struct_of
+from fad.core.borrowed import waited
+from fad.core.collector import without_collector
+from fad.core.jaxapi import array_type
+from fad.core.level import state, undisturbed
+from fad.core.tensor import Tensor
 from fad.replay.inputs import FOREIGN
 from fad.replay.modes import at_once
 from fad.replay.settings import LARGE, settings_number
-from fad.tensor import Tensor
 
 __all__ = ["Known", "Outcome", "Program", "worker"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.errors import LevelError
 from fad.replay.entries import outputs_of
 from fad.replay.inputs import as_captured
 from fad.replay.log import note
 from fad.replay.program import Program
 from fad.replay.states import State
-from fad.tape.record import PrimitiveNode
-from fad.tensor import Lazy, Tensor, lazy_tensor
+from fad.tape.recorder import PrimitiveNode
 
 __all__ = ["record", "record_again", "record_kept", "take_over"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad import jaxapi
-from fad.jaxapi import array_type, is_committed
+from fad.core import jaxapi
+from fad.core.jaxapi import array_type, is_committed
 
 __all__ = [
     "LARGE",

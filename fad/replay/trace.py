@@ -51,12 +51,14 @@ from typing import Any
 
 import numpy as np
 
-from fad import jaxapi
-from fad.avals import SCALARS, constant
-from fad.borrowed import copied, is_borrowed
-from fad.dispatch import bind, bodies, state, undisturbed
-from fad.jaxapi import debug_infs, debug_nans, trace_context
-from fad.primitive import Primitive
+from fad.core import jaxapi
+from fad.core.avals import SCALARS, constant
+from fad.core.borrowed import copied, is_borrowed
+from fad.core.jaxapi import debug_infs, debug_nans, trace_context
+from fad.core.level import bind, bodies, state, undisturbed
+from fad.core.primitive import Primitive
+from fad.core.replay_protocol import Pull
+from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.replay import states
 from fad.replay.entries import Entry, computation_of, origin_of, outputs_of
 from fad.replay.inputs import FOREIGN, Input, is_untouched, look
@@ -68,10 +70,8 @@ from fad.replay.recording import record, record_again, record_kept, take_over
 from fad.replay.segments import Chain, pull_through
 from fad.replay.settings import is_small, on_new_thread
 from fad.replay.states import End, Root, State, ends_segment, passed_of, root_of, tree
-from fad.replay_protocol import Pull
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.record import ROOT
-from fad.tensor import Lazy, Tensor, lazy_tensor
+from fad.tape.recorder import ROOT
 
 __all__ = ["Trace"]
 
@@ -586,7 +586,7 @@ class Trace:
         values: bool = False,
         frees: bool = True,
     ) -> list[Any] | None:
-        """See `fad.replay_protocol.Trace`."""
+        """See `fad.core.replay_protocol.Trace`."""
         with self.lock:
             if self.busy or self.done or not outs or not self._is_as_it_was():
                 return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.scipy
 
-from fad.modules import Namespace, install_tree
+from fad.arrays.namespaces import Namespace, install_tree
 
 _namespace = Namespace(
     __name__, "jax.scipy", install_tree(__name__, "jax.scipy", jax.scipy.__path__)

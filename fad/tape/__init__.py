@@ -1,1 +1,6 @@
-"""Recording operations as a graph, and running it backward."""
+"""Reverse mode: graphs of nodes, and backward passes over them.
+
+A call at a level comes in, and a node goes out (`recorder`); cotangents come in, and gradients go out
+(`engine`). `graph` has nodes and edges; grad modes, hooks and anomaly mode are a module each. Begin with
+`graph` and `recorder`.
+"""

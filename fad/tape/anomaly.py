@@ -10,11 +10,11 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from fad.dispatch import flush
+from fad.core.jaxapi import is_inexact
+from fad.core.level import flush
+from fad.core.tensor import Tensor
 from fad.errors import GradientError
-from fad.graph import Node, running
-from fad.jaxapi import is_inexact
-from fad.tensor import Tensor
+from fad.tape.graph import Node, running
 
 __all__ = [
     "detect_anomaly",

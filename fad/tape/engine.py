@@ -9,18 +9,18 @@ from typing import Any
 
 import jax
 
-from fad.dispatch import MODES, bind, state
+from fad.core.level import MODES, bind, state
+from fad.core.primitive import Primitive
+from fad.core.replay_protocol import seam
+from fad.core.tensor import Tensor
 from fad.errors import GradientError
-from fad.graph import AccumulateGrad, Node, gradient_edge, running
-from fad.primitive import Primitive
-from fad.replay_protocol import seam
+from fad.tape.accumulate import ADD, accumulate
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import watched_node
+from fad.tape.graph import AccumulateGrad, Node, gradient_edge, running
 from fad.tape.hooks import call_tensor_hooks
-from fad.tape.leaves import ADD, accumulate
-from fad.tape.record import ROOT
-from fad.tape.step import level_of, reach_leaf, release, step
-from fad.tensor import Tensor
+from fad.tape.node_step import level_of, reach_leaf, release, step
+from fad.tape.recorder import ROOT
 
 __all__ = ["ONES_LIKE", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
 

@@ -25,9 +25,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from fad.dispatch import Level, last_level_id, map_tensors, state
+from fad.core.level import Level, last_level_id, map_tensors, state
+from fad.core.tensor import Tensor, meta_of, storage_of
 from fad.errors import describe
-from fad.tensor import Tensor, meta_of, storage_of
 
 __all__ = [
     "enable_grad",

@@ -25,12 +25,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad.core.tensor import Tensor, meta_of
 from fad.errors import GradientError, describe
-from fad.graph import AccumulateGrad, Node, extra_of, gradient_edge, running
-from fad.handles import RemovableHandle, refuse_in_traced_code
-from fad.tape.leaves import add_to_grad
-from fad.tape.record import ROOT, as_tensor
-from fad.tensor import Tensor, meta_of
+from fad.tape.accumulate import add_to_grad
+from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, running
+from fad.tape.handles import RemovableHandle, refuse_in_traced_code
+from fad.tape.recorder import ROOT, as_tensor
 
 __all__ = [
     "call_post_hooks",

@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from fad.dispatch import Level, bind, outlived, state
+from fad.core.jaxapi import array_type
+from fad.core.level import Level, bind, outlived, state
+from fad.core.tensor import Meta, Tensor, bottom, new_tensor, version_of
 from fad.errors import GradientError, describe
-from fad.graph import Node
-from fad.handles import refuse_in_traced_code
-from fad.jaxapi import array_type
-from fad.tensor import Meta, Tensor, bottom, new_tensor, version_of
+from fad.tape.graph import Node
+from fad.tape.handles import refuse_in_traced_code
 
 __all__ = [
     "PackedValue",

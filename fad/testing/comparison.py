@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad import trees
-from fad.jaxapi import is_inexact
-from fad.tensor import Tensor
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
+from fad.core.tensor import Tensor
 from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack
 
 __all__ = ["assert_close", "assert_same_program", "bare", "difference", "difference_in_bits"]

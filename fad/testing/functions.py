@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 import fad.nn
 import fad.numpy as fnp
-from fad.function import Function
+from fad.functions.function import Function
 
 __all__ = ["FUNCTIONS", "Cube", "Swish"]
 

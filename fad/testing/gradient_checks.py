@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import trees
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
+from fad.core.tensor import Tensor
 from fad.errors import FadError, describe
-from fad.jaxapi import is_inexact
-from fad.methods import tensor
-from fad.tape.passes import grad
-from fad.tensor import Tensor
+from fad.methods.install import tensor
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import (
     coordinates,
@@ -24,6 +23,7 @@ from fad.testing.finite_differences import (
     jacobian,
     real_coordinates,
 )
+from fad.transforms.backward import grad
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp

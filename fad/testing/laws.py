@@ -14,12 +14,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fad import trees
-from fad.dispatch import outlived
-from fad.jaxapi import is_inexact
-from fad.methods import tensor
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
+from fad.core.level import outlived
+from fad.methods.install import tensor
 from fad.tape.grad_mode import no_grad
-from fad.tape.passes import grad as tape_grad
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import coordinates, directional, inner
 from fad.testing.subjects import (
@@ -32,6 +31,7 @@ from fad.testing.subjects import (
     shown,
     watched,
 )
+from fad.transforms.backward import grad as tape_grad
 from fad.transforms.checkpointing import checkpoint
 from fad.transforms.forward import jvp
 from fad.transforms.linearization import linearize

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import trees
-from fad.compilation import jit
-from fad.dispatch import bind, outlived
+from fad.bridge.compilation import jit
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
+from fad.core.level import bind, outlived
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
 from fad.errors import HostValueError
-from fad.jaxapi import is_inexact
-from fad.primitive import Primitive
-from fad.tensor import Tensor
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import directional, inner
 from fad.testing.laws import none_gradients, pullback, pushforward, violation

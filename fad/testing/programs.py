@@ -21,19 +21,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import trees
-from fad.bridge import to_jax
-from fad.compilation import jit
-from fad.dispatch import active_levels
-from fad.methods import asarray
+from fad.bridge.compilation import jit
+from fad.bridge.jax_functions import to_jax
+from fad.core import trees
+from fad.core.level import active_levels
+from fad.core.tensor import Tensor
+from fad.methods.install import asarray
 from fad.tape.saved import allow_mutation_on_saved_tensors
-from fad.tensor import Tensor
 from fad.testing.comparison import difference
 from fad.testing.operations import OPERATIONS
 from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, leaves_of
 from fad.testing.steps import Op
 from fad.testing.writes import VIEWS_AND_WRITES
-from fad.views.making import stop_gradient
+from fad.views.make_view import stop_gradient
 
 __all__ = ["IN_PLACE", "MODES", "OPS", "Program", "check_program", "result_of"]
 

@@ -19,17 +19,17 @@ import jax
 import jax.numpy as jnp
 
 import fad.numpy as fnp
-from fad import trees
 from fad.autograd.compiled import compiled
+from fad.core import trees
+from fad.core.jaxapi import x64_enabled
+from fad.core.tensor import Tensor
 from fad.errors import GradientError
-from fad.jaxapi import x64_enabled
-from fad.methods import asarray
+from fad.methods.install import asarray
 from fad.tape.grad_mode import no_grad
-from fad.tape.passes import grad
-from fad.tensor import Tensor
 from fad.testing.comparison import bare, difference, difference_in_bits
 from fad.testing.programs import OPS, Program
 from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, conjugated, leaves_of, weigh
+from fad.transforms.backward import grad
 
 __all__ = ["check_again", "check_bits", "check_training", "in_32_bits", "inputs_of"]
 

@@ -17,12 +17,12 @@ import fad.lax
 import fad.nn
 import fad.numpy
 import fad.scipy
-from fad import trees
-from fad.compilation import jit
-from fad.jaxapi import is_inexact
-from fad.methods import asarray
-from fad.tape.passes import grad as tape_grad
-from fad.tensor import Tensor
+from fad.bridge.compilation import jit
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
+from fad.core.tensor import Tensor
+from fad.methods.install import asarray
+from fad.transforms.backward import grad as tape_grad
 from fad.transforms.batching import vmap
 from fad.transforms.checkpointing import checkpoint
 from fad.transforms.forward import dual_level, jvp, make_dual, unpack_dual

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
-from fad import trees
-from fad.jaxapi import is_inexact
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
 from fad.testing.programs import IN_PLACE, OPS, Program, Spec, Step, result_of
 from fad.testing.stacks import TRANSFORMS
 from fad.testing.steps import Op

@@ -14,16 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from fad import trees
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
+from fad.core.tensor import Tensor
 from fad.errors import GradientError, HostValueError, RuleError, describe
-from fad.function import Function
-from fad.jaxapi import is_inexact
-from fad.methods import tensor
-from fad.tensor import Tensor
+from fad.functions.function import Function
+from fad.functions.user_rules import HOST_ERRORS
+from fad.methods.install import tensor
 from fad.testing.comparison import bare, difference
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
-from fad.user_rules import HOST_ERRORS
 
 __all__ = ["Call", "Case", "NotChecked", "Subject", "Violation", "like", "watched"]
 

@@ -1,1 +1,5 @@
-"""The transforms: each takes a function and gives a function."""
+"""The transforms: a function comes in, and another one goes out.
+
+Each opens a level, calls the function on Tensors of it, and closes it (`boundary`). Begin with `reverse`,
+which has `grad`.
+"""

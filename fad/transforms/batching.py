@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import trees
-from fad.copying import handle
-from fad.dispatch import bind, restores_modes
+from fad.core import trees
+from fad.core.level import bind, restores_modes
+from fad.core.primitive import Primitive
+from fad.core.replay_protocol import seam
+from fad.core.tensor import Tensor, new_tensor
 from fad.errors import LevelError, StructureError, describe
-from fad.levels import BatchLevel
-from fad.primitive import Primitive
-from fad.replay_protocol import seam
-from fad.tensor import Tensor, new_tensor
+from fad.levels.batch import BatchLevel
 from fad.transforms.boundary import (
     argument_names,
     check_callable,
@@ -28,7 +27,8 @@ from fad.transforms.boundary import (
     was_written,
     write_back,
 )
-from fad.views.making import shares
+from fad.views.copying import handle
+from fad.views.make_view import shares
 
 __all__ = ["vmap"]
 

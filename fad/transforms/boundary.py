@@ -8,16 +8,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad import trees
-from fad.avals import SCALARS
-from fad.borrowed import as_array
-from fad.dispatch import followed, outlived
+from fad.core import trees
+from fad.core.avals import SCALARS
+from fad.core.borrowed import as_array
+from fad.core.jaxapi import array_type, is_inexact
+from fad.core.level import followed, outlived
+from fad.core.tensor import Tensor, new_tensor
 from fad.errors import LevelError, StructureError, describe
-from fad.inplace import become, check_writable
-from fad.jaxapi import array_type, is_inexact
-from fad.tape.record import ROOT, as_tensor
-from fad.tensor import Tensor, new_tensor
-from fad.views.making import shares
+from fad.tape.recorder import ROOT, as_tensor
+from fad.views.inplace import become, check_writable
+from fad.views.make_view import shares
 
 __all__ = [
     "argument_names",

@@ -22,18 +22,19 @@ from typing import Any
 
 import jax
 
-from fad import trees
-from fad.avals import aval_of
-from fad.calls import FunctionOp
-from fad.captures import Captures
-from fad.dispatch import bind, map_tensors, outlived, restores_modes, state
+from fad.core import trees
+from fad.core.avals import aval_of
+from fad.core.level import bind, map_tensors, outlived, restores_modes, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import LevelError, StructureError, describe
-from fad.levels import BatchLevel, JvpLevel
-from fad.primitive import Primitive
-from fad.rules import Rules, Saved, pull_through, push_through
-from fad.tape.record import GradLevel, RecordingLevel
-from fad.templates import Template
-from fad.tensor import Tensor, bottom, new_tensor
+from fad.functions.calls import FunctionOp
+from fad.functions.rules import Rules, Saved, pull_through, push_through
+from fad.functions.templates import Template
+from fad.levels.batch import BatchLevel
+from fad.levels.jvp import JvpLevel
+from fad.tape.captures import Captures
+from fad.tape.recorder import GradLevel, RecordingLevel
 from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
 
 __all__ = ["checkpoint"]

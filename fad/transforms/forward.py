@@ -9,16 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import jaxapi, trees
-from fad.avals import aval_of
-from fad.borrowed import as_array
-from fad.dispatch import bind, outlived, restores_modes, state
+from fad.core import jaxapi, trees
+from fad.core.avals import aval_of
+from fad.core.borrowed import as_array
+from fad.core.jaxapi import is_inexact
+from fad.core.level import bind, outlived, restores_modes, state
+from fad.core.replay_protocol import seam
+from fad.core.tensor import Tensor
 from fad.errors import LevelError, StructureError, describe
-from fad.jaxapi import is_inexact
-from fad.levels import JvpLevel
-from fad.replay_protocol import seam
+from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE
-from fad.tensor import Tensor
 from fad.transforms.boundary import (
     check_callable,
     check_written,

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from fad import trees
-from fad.copying import handle
+from fad.core import trees
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave
+from fad.views.copying import handle
 
 __all__ = ["functionalize"]
 

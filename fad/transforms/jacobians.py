@@ -12,16 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import jaxapi, trees
-from fad.dispatch import bind, restores_modes
+from fad.core import jaxapi, trees
+from fad.core.jaxapi import is_inexact
+from fad.core.level import bind, restores_modes
+from fad.core.primitive import Primitive
+from fad.core.replay_protocol import seam
+from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, StructureError, describe
-from fad.jaxapi import is_inexact
-from fad.levels import BatchLevel, JvpLevel
-from fad.primitive import Primitive
-from fad.replay_protocol import seam
+from fad.levels.batch import BatchLevel
+from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE, pull_back
-from fad.tape.record import GradLevel
-from fad.tensor import Tensor, new_tensor
+from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
     check_callable,
     differentiable_leaves,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fad import trees
-from fad.dispatch import bind, map_tensors, outlived, restores_modes
-from fad.tape.record import RecordingLevel
-from fad.tensor import Tensor, new_tensor
+from fad.core import trees
+from fad.core.level import bind, map_tensors, outlived, restores_modes
+from fad.core.tensor import Tensor, new_tensor
+from fad.tape.recorder import RecordingLevel
 from fad.transforms.boundary import (
     check_callable,
     differentiable_leaves,

@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import trees
-from fad.borrowed import as_array
-from fad.dispatch import bind, restores_modes
+from fad.core import trees
+from fad.core.borrowed import as_array
+from fad.core.jaxapi import is_inexact
+from fad.core.level import bind, restores_modes
+from fad.core.replay_protocol import seam
+from fad.core.tensor import Tensor
 from fad.errors import GradientError, StructureError, describe
-from fad.jaxapi import is_inexact
-from fad.replay_protocol import seam
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
-from fad.tape.record import GradLevel
-from fad.tensor import Tensor
+from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
     check_callable,
     differentiable_leaves,

@@ -4,7 +4,7 @@ NOTE [views by replay]
 
 Arrays are immutable, so a view cannot point into the memory of its base. It holds its base and the
 chain of steps that lead from the base to it. A write to a view replays the chain in reverse: it
-makes a new value for the base (see `fad.inplace`), and counts up the version that all aliases of the
+makes a new value for the base (see `fad.views.inplace`), and counts up the version that all aliases of the
 base share. A view that is read and finds its version behind replays the chain on the base, once, and
 so gets its value *and* its history: the nodes of the replayed steps lead to whatever the base's
 history is by then. XLA back ends do the same in place of strides.

@@ -10,10 +10,10 @@ from typing import Any
 
 import jax
 
-from fad import jaxapi
-from fad.dispatch import bind, outlived
-from fad.primitive import Primitive
-from fad.tensor import Tensor
+from fad.core import jaxapi
+from fad.core.level import bind, outlived
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
 
 __all__ = [
     "IDENTITY",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from fad.core.tensor import Tensor
 from fad.errors import GradientError
-from fad.tensor import Tensor
 
 if TYPE_CHECKING:
-    from fad.views.links import Link
+    from fad.views.aliases import Link
 
 __all__ = ["Creation", "check_creation", "forbidden"]
 

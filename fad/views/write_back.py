@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import jaxapi
-from fad.primitive import Primitive
+from fad.core import jaxapi
+from fad.core.primitive import Primitive
 from fad.views.chains import Step, ViewOp, Write, bottom, chain_forward
 
 __all__ = ["chain_put", "overlaps", "put"]

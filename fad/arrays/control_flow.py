@@ -1,0 +1,134 @@
+"""Twins of functions that take functions: JAX's own, or the user's, written in fad."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fad.arrays import special_cases
+from fad.arrays.operations import Op, dress
+from fad.core import trees
+from fad.core.level import bind
+from fad.core.tensor import Tensor
+from fad.levels.staged import call_with_bodies
+
+__all__ = ["maker", "with_bodies"]
+
+Function = Callable[..., Any]
+
+
+def with_bodies(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+    """A function that takes functions: staged as a whole where one of them is the user's."""
+    ordinary = Op(name, where, twin, roles).function
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
+        f = _to_fad if staged else _twin_of  # JAX recognizes some of its own functions
+        args = tuple([_replace(f, a) for a in args])
+        kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
+        return call_with_bodies(twin, args, kwargs) if staged else ordinary(*args, **kwargs)
+
+    function.op = ordinary.op  # type: ignore[attr-defined]
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _is_function(x: Any) -> bool:
+    """Whether an argument is a function to be called, not a type or an array."""
+    return callable(x) and not isinstance(x, (type, Tensor, jax.Array)) and not hasattr(x, "dtype")
+
+
+def _twin_of(x: Any) -> Any:
+    """The JAX function behind ``x``, which is one or is derived from one; else None."""
+    op = getattr(x, "op", None)
+    if isinstance(op, Op):
+        return op.twin if op.binder is bind else None
+    module = getattr(x, "__module__", None) or ""
+    return x if module == "jax" or module.startswith(("jax.", "jaxlib.")) else None
+
+
+def _for_tensors(x: Any) -> Function:
+    """A JAX function as a fad one. What a ``tree_util.Partial`` holds may be Tensors already."""
+    name = getattr(x, "__name__", "jax_function")
+    held, structure = trees.flatten(x)
+    if len(held) == 1 and held[0] is x:
+        return Op(name, "jax", x).function  # type: ignore[no-any-return]
+
+    def run(held: Any, args: Any, kwargs: Any) -> Any:
+        return trees.unflatten(structure, held)(*args, **kwargs)
+
+    op = Op(name, "jax", run)
+    return lambda *args, **kwargs: op.function(held, args, kwargs)
+
+
+def _replace(f: Function, x: Any) -> Any:
+    """Apply ``f`` to the functions in an argument."""
+    if type(x) in (list, tuple):
+        return type(x)([_replace(f, v) for v in x])
+    return f(x) if _is_function(x) else x
+
+
+def _has_body(x: Any) -> bool:
+    """Whether an argument is or holds a function that may be written in fad."""
+    if type(x) in (list, tuple):
+        return any(map(_has_body, x))
+    return _is_function(x) and _twin_of(x) is None
+
+
+def _to_fad(x: Any) -> Any:
+    """A function as a body: it takes Tensors, and functions that JAX gives it do so too."""
+    if isinstance(getattr(x, "op", None), Op):
+        return x
+    if _twin_of(x) is x:
+        return _for_tensors(x)
+
+    def body(*args: Any, **kwargs: Any) -> Any:  # custom_root hands its function to `solve`
+        given = [_for_tensors(a) if _is_function(a) else a for a in args]
+        return x(*given, **kwargs)
+
+    return body
+
+
+def maker(name: str, where: str, twin: Any) -> Function:
+    """A function that turns a function into another one (``vectorize``)."""
+
+    def function(body: Any, *options: Any, **named: Any) -> Any:
+        model = twin(body, *options, **named)  # fails here if the options are wrong
+
+        def method(method_name: str) -> Function:
+            run = functools.partial(_make_and_call, twin, method_name)
+            run.__name__ = name  # type: ignore[attr-defined]
+
+            def made(*args: Any, **kwargs: Any) -> Any:
+                return call_with_bodies(run, (body, options, named, args, kwargs), {})
+
+            functools.update_wrapper(made, body, updated=())
+            return made
+
+        made = method("__call__")
+        if isinstance(model, jnp.ufunc):
+            for method_name in special_cases.UFUNC_METHODS:
+                setattr(made, method_name, method(method_name))
+            for attribute in special_cases.UFUNC_ATTRIBUTES:
+                setattr(made, attribute, getattr(model, attribute))
+        return made
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _make_and_call(
+    twin: Any,
+    method: str,
+    body: Any,
+    options: tuple[Any, ...],
+    named: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Make the function, and call it (or one of its methods), as one staged call."""
+    return getattr(twin(body, *options, **named), method)(*args, **kwargs)

@@ -1,0 +1,289 @@
+"""The fad twin of one public object of a JAX module, made as the tables of `fad.arrays.special_cases` say."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.arrays import special_cases
+from fad.arrays.arguments import ARRAY, STRUCTURE
+from fad.arrays.control_flow import maker, with_bodies
+from fad.arrays.operations import Op, dress
+from fad.core import trees
+from fad.core.borrowed import borrow
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.levels.batch import bind_collective
+from fad.levels.randomness import bind_random
+from fad.views.chains import ViewOp, Write
+from fad.views.make_view import bind_view, stop_gradient, view_binder
+
+__all__ = ["derive"]
+
+Function = Callable[..., Any]
+
+
+def derive(name: str, where: str, module: str, value: Any) -> Any:
+    """The fad twin of a public object of a JAX module.
+
+    Arguments:
+        name: its name there and here.
+        where: the fad module it will live in.
+        module: the JAX module.
+        value: the object; what is no function (a dtype, a constant) is returned as it is.
+    """
+
+    def listed(table: dict[str, frozenset[str]]) -> bool:
+        return name in table.get(module, ())
+
+    if listed(special_cases.INDEXERS):
+        return _Indexer(name, where, value)
+    if listed(special_cases.CLASSES):
+        return _class(name, where, value)
+    if not callable(value) or isinstance(value, type) or _is_typing(value):
+        return value
+    if listed(special_cases.HOST):
+        replace = _REPLACED.get(name, _stand_in)
+        return _on_host(name, where, value, replace)
+    if listed(special_cases.ON_VALUES):
+        return _on_host(name, where, value, _value)
+    if listed(special_cases.MAKERS):
+        return maker(name, where, value)
+    if listed(special_cases.FACTORIES):
+        return _factory(name, where, value)
+    roles = special_cases.ROLES.get(module, {}).get(name, {})
+    if listed(special_cases.BODIES):
+        return with_bodies(name, where, value, roles)
+    if listed(special_cases.COLLECTIVES):
+        return _collective(name, where, value, roles)
+    if module == "jax.lax" and name == "stop_gradient":
+        return dress(lambda x: stop_gradient(x), value, name, where)
+    if module == "jax.numpy" and name == "asarray":
+        return _same_tensor(name, where, value, roles)
+    if module == "jax.numpy" and name == "from_dlpack":
+        return _from_dlpack(name, where, value)
+    if module == "jax.numpy" and name in special_cases.VIEWS:
+        return Op(name, where, value, roles, view_binder(special_cases.VIEWS[name])).function
+    if module == "jax.numpy" and name in ("real", "imag"):
+        return _part(name, where, value)
+    draws = module == "jax.random" and name not in special_cases.NOT_DRAWING
+    function = Op(name, where, value, roles, bind_random if draws else bind).function
+    return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
+
+
+def _is_typing(value: Any) -> bool:
+    """Whether a callable is a type alias rather than a function."""
+    return type(value).__module__ in ("typing", "types") and not inspect.isroutine(value)
+
+
+# Answered on the host
+
+
+def _on_host(name: str, where: str, twin: Any, replace: Function) -> Function:
+    """A function that is answered on the host, with ``replace`` applied to Tensors."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = trees.map_leaves(replace, (args, kwargs))
+        return jax.block_until_ready(twin(*args, **kwargs))  # a buffer may be filled again then
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _stand_in(x: Any) -> Any:
+    """A Tensor's shape and dtype, as an array that takes no memory."""
+    if not isinstance(x, Tensor):
+        return x
+    if jnp.issubdtype(x.dtype, jax.dtypes.extended):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)
+
+
+_WEAK: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
+
+
+def _promoting(x: Any) -> Any:
+    """What promotes as a Tensor does: its dtype, or a Python scalar where it is weakly typed."""
+    if not isinstance(x, Tensor):
+        return x
+    return _WEAK[x.dtype.kind] if x.aval.weak_type else x.dtype
+
+
+def _some_key(x: Any) -> Any:
+    """A random key of a Tensor's kind."""
+    return jax.random.key(0, dtype=x.dtype) if isinstance(x, Tensor) else x
+
+
+_REPLACED: dict[str, Function] = {"result_type": _promoting, "key_impl": _some_key}
+
+
+def _value(x: Any) -> Any:
+    return np.asarray(x) if isinstance(x, Tensor) else x
+
+
+# One function for each table
+
+
+def _collective(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+    """A function of a named axis: `bind_collective` needs the name as well."""
+    op = Op(name, where, twin, roles, collective=True)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            axis_name = op.plan.signature.bind(*args, **kwargs).arguments["axis_name"]
+        except TypeError as error:
+            raise TypeError(f"{where}.{name}(): {error}") from None
+        return op.call(args, kwargs, lambda prim, leaves: bind_collective(prim, leaves, axis_name))
+
+    function.op = op  # type: ignore[attr-defined]
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _factory(name: str, where: str, twin: Any) -> Function:
+    """A function that returns a function which draws: an initializer with its options."""
+
+    def draw(key: Any, args: Any, kwargs: Any, options: Any, named: Any) -> Any:
+        return twin(*options, **named)(key, *args, **kwargs)
+
+    roles = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
+    op = Op(name, where, draw, roles, bind if name == "constant" else bind_random)
+
+    def function(*options: Any, **named: Any) -> Function:
+        def initializer(key: Any, *args: Any, **kwargs: Any) -> Any:
+            return op.function(key, args, kwargs, options, named)
+
+        if not any(isinstance(x, Tensor) for x in (*options, *named.values())):
+            model = twin(*options, **named)  # fails here if the options are wrong
+            initializer.__wrapped__ = model  # type: ignore[attr-defined]
+        initializer.__name__ = initializer.__qualname__ = name
+        return initializer
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _class(name: str, where: str, twin: Any) -> type:
+    """A stand-in for a class that holds arrays.
+
+    An instance keeps the arguments that it was made of; each method is one operation, which makes
+    the JAX object inside and calls the method on it.
+    """
+    ops: dict[str, Op] = {}
+
+    def operation(attribute: str) -> Op:
+        def run(options: Any, named: Any, args: Any, kwargs: Any) -> Any:
+            instance = twin(*options, **named)
+            found = getattr(instance, attribute)
+            return found(*args, **kwargs) if callable(found) else found
+
+        if attribute not in ops:
+            roles = {"options": ARRAY, "named": STRUCTURE, "args": ARRAY, "kwargs": STRUCTURE}
+            ops[attribute] = Op(f"{name}.{attribute}", where, run, roles)
+        return ops[attribute]
+
+    class Instance:
+        __slots__ = ("_named", "_options")
+
+        def __init__(self, *options: Any, **named: Any) -> None:
+            self._options = options
+            self._named = named
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return operation("__call__").function(self._options, self._named, args, kwargs)
+
+        def __getattr__(self, attribute: str) -> Any:
+            if attribute.startswith("_"):
+                raise AttributeError(attribute)
+            run = operation(attribute)
+            if not callable(getattr(twin, attribute, None)):
+                return run.function(self._options, self._named, (), {})
+
+            def method(*args: Any, **kwargs: Any) -> Any:
+                return run.function(self._options, self._named, args, kwargs)
+
+            return dress(method, getattr(twin, attribute), attribute, where)
+
+    Instance.__name__ = Instance.__qualname__ = name
+    Instance.__module__ = where
+    Instance.__doc__ = twin.__doc__
+    return Instance
+
+
+class _Indexer:
+    """An object such as ``r_``, which computes when it is indexed."""
+
+    def __init__(self, name: str, where: str, twin: Any) -> None:
+        def index(key: Any) -> Any:
+            return twin[key]
+
+        self.__doc__ = twin.__doc__
+        self._function = Op(name, where, index, {"key": STRUCTURE}).function
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._function(key)
+
+
+def _ufunc(name: str, where: str, twin: Any, function: Any) -> Function:
+    """Adds what a ufunc has besides its call."""
+    for method in special_cases.UFUNC_METHODS:
+        op = Op(f"{name}.{method}", where, getattr(twin, method))
+        op.function.__name__ = method
+        setattr(function, method, op.function)
+    for attribute in special_cases.UFUNC_ATTRIBUTES:
+        setattr(function, attribute, getattr(twin, attribute))
+    return function  # type: ignore[no-any-return]
+
+
+def _same_tensor(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+    """``asarray``: a Tensor that needs no change is returned as it is, as JAX does with arrays."""
+    convert = Op(name, where, twin, roles).function
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+            return args[0]
+        return convert(*args, **kwargs)
+
+    function.op = convert.op  # type: ignore[attr-defined]
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+def _part(name: str, where: str, twin: Any) -> Function:
+    """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is a view too."""
+    parts = ViewOp(Primitive(name, twin), Write.FUNCTION, _PUT_PART[name], whole=False)
+    copy = Op(name, where, twin).function
+
+    def function(x: Any, /) -> Any:
+        if isinstance(x, Tensor) and (name == "real" or x.dtype.kind == "c"):
+            return bind_view(parts, (x,))
+        return copy(x)
+
+    function.op = copy.op  # type: ignore[attr-defined]
+    dressed: Function = dress(function, twin, name, where)
+    return dressed
+
+
+_PUT_PART: dict[str, Function] = {
+    "real": lambda x, part: jax.lax.complex(part, x.imag) if x.dtype.kind == "c" else part,
+    "imag": lambda x, part: jax.lax.complex(x.real, part),
+}
+
+
+def _from_dlpack(name: str, where: str, twin: Any) -> Function:
+    """A Tensor already is one: going through DLPack would lose its history."""
+
+    def function(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+        if isinstance(x, Tensor):
+            return x
+        array = twin(x, device=device, copy=copy)
+        return array if copy else borrow(array, x)
+
+    dressed: Function = dress(function, twin, name, where)
+    return dressed

@@ -1,0 +1,127 @@
+"""Modules of array functions: the names of a JAX module, each derived when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+import warnings
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from fad.arrays import special_cases
+from fad.arrays.derive import derive
+
+__all__ = ["Namespace", "install_tree"]
+
+
+class Namespace:
+    """A fad module whose names are those of a JAX module.
+
+    Arguments:
+        name: the fad module.
+        twin: the name of the JAX module; it is imported when a name is first asked for.
+        children: submodules that fad has too.
+
+    A module uses its ``get`` and ``names`` as ``__getattr__`` and ``__dir__`` (PEP 562). A name
+    that was asked for is put into the module, so that the next look-up costs nothing.
+    """
+
+    __slots__ = ("children", "name", "twin")
+
+    def __init__(self, name: str, twin: str, children: Sequence[str] = ()) -> None:
+        self.name = name
+        self.twin = twin
+        self.children = tuple(children)
+
+    def get(self, attribute: str) -> Any:
+        """The fad twin of a public name.
+
+        Raises:
+            AttributeError: the JAX module has no such public name, or fad has no twin of it.
+        """
+        if attribute.startswith("_"):
+            raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
+        if attribute in self.children:
+            return importlib.import_module(f"{self.name}.{attribute}")
+        try:
+            value = getattr(importlib.import_module(self.twin), attribute)
+        except AttributeError as error:
+            raise AttributeError(
+                f"module {self.name!r} has no attribute {attribute!r}: {error}"
+            ) from None
+        reason = special_cases.missing(self.twin, attribute, value)
+        if reason is not None:
+            raise AttributeError(f"fad has no twin of {self.twin}.{attribute}: {reason}")
+        if isinstance(value, types.ModuleType):
+            raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
+        result = derive(attribute, self.name, self.twin, value)
+        setattr(sys.modules[self.name], attribute, result)
+        return result
+
+    def names(self) -> list[str]:
+        """The public names."""
+        module = importlib.import_module(self.twin)
+        found = set(self.children)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for name in dir(module):
+                if name.startswith("_"):
+                    continue
+                try:
+                    value = getattr(module, name)
+                except (AttributeError, Warning):
+                    continue
+                if isinstance(value, types.ModuleType):
+                    continue
+                if special_cases.missing(self.twin, name, value) is None:
+                    found.add(name)
+        return sorted(found)
+
+
+class _DerivedModule(types.ModuleType):
+    """A module without a file: one of the many small ones in ``jax.scipy``."""
+
+    def __init__(self, namespace: Namespace, doc: str) -> None:
+        super().__init__(namespace.name, doc)
+        self.__spec__ = ModuleSpec(namespace.name, None, is_package=bool(namespace.children))
+        self.__namespace = namespace
+
+    def __getattr__(self, attribute: str) -> Any:
+        return self.__namespace.get(attribute)
+
+    def __dir__(self) -> list[str]:
+        return self.__namespace.names()
+
+
+def install_tree(name: str, twin: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """Make a module for each public submodule of a JAX package, without importing any of them.
+
+    Arguments:
+        name: the fad package.
+        twin: the JAX package.
+        paths: where the JAX package's files are.
+
+    Returns:
+        The names of the direct submodules.
+    """
+    children: list[str] = []
+    for directory in map(Path, paths):
+        for entry in sorted(directory.iterdir()):
+            if entry.name.startswith("_"):
+                continue
+            if entry.suffix == ".py":
+                child = entry.stem
+                inside: tuple[str, ...] = ()
+            elif (entry / "__init__.py").exists():
+                child = entry.name
+                inside = install_tree(f"{name}.{child}", f"{twin}.{child}", [str(entry)])
+            else:
+                continue
+            namespace = Namespace(f"{name}.{child}", f"{twin}.{child}", inside)
+            doc = f"The names of {twin}.{child}, for Tensors and arrays."
+            sys.modules[namespace.name] = _DerivedModule(namespace, doc)
+            children.append(child)
+    return tuple(children)

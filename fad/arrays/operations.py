@@ -1,0 +1,477 @@
+"""Derives fad's array functions from those of JAX, all by one mechanism.
+
+NOTE [how an operation finds its Primitive]
+
+`Op` turns one JAX function into a fad function. At the first call it reads the signature and gives
+each parameter a role (`arguments.role_of`). A call is then split into leaves, which are the
+arguments of a Primitive, and a key, which is everything else; equal keys share one Primitive, and
+so one compiled function. A new learning rate is a new leaf and compiles nothing.
+
+The eager hot path does none of this. How a call splits depends, with few exceptions, only on the
+types of its arguments and on its keywords. That pair is looked up in ``routes``, and the answer is
+either the Primitive itself (all arguments are leaves), or a `Route` that picks leaves and static
+values by position and finds the Primitive in one more lookup.
+
+A call without any array (``zeros((3,))``) is the twin's own business and goes straight to it.
+
+A function whose result's shape depends on data cannot be compiled. JAX says so when it is traced;
+`Op.call` then runs it without compilation, and remembers that under the key.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
+from typing import Any
+
+import jax
+
+from fad.arrays.arguments import (
+    LEAF,
+    STATIC,
+    Unhashable,
+    flat_types,
+    freeze,
+    is_array,
+    is_array_type,
+    leaf_by_type,
+    role_of,
+    safe_type,
+    thaw_all,
+    unhashable_message,
+)
+from fad.core.borrowed import is_foreign
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.errors import HostValueError, describe
+from fad.views.aliases import snapshot
+from fad.views.inplace import write
+from fad.views.make_view import shares
+
+__all__ = ["Op", "dress", "fast_function"]
+
+PRIMITIVES = 1024  # kept for each operation
+ROUTES = 256  # kept for each operation
+KNOWN = 256  # kept for each route
+
+_NOT_TRACEABLE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+_RECOVERABLE = (*_NOT_TRACEABLE, OverflowError)
+
+Entry = tuple[Any, int, int]
+_lock = threading.Lock()
+
+
+def _remember(cache: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
+    """Store in a bounded cache, which forgets its oldest entry when it is full."""
+    with _lock:
+        if len(cache) >= limit and key not in cache:
+            del cache[next(iter(cache))]
+        cache[key] = value
+
+
+def _holds_tensor(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return any(map(_holds_tensor, value))
+    return isinstance(value, Tensor)
+
+
+class _Flag:
+    """A bool or string in a result: part of its structure. It unflattens to the bare value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+jax.tree_util.register_pytree_node(_Flag, lambda f: ((), f.value), lambda value, _: value)
+
+
+def _keep_flags(out: Any) -> Any:
+    """Keep what is no array in a result as it is (``cho_factor`` returns ``lower``)."""
+    if isinstance(out, jax.Array):
+        return out
+    leaves, structure = jax.tree_util.tree_flatten(out)
+    if not any(type(leaf) in (bool, str) for leaf in leaves):
+        return out
+    flagged = [_Flag(leaf) if type(leaf) in (bool, str) else leaf for leaf in leaves]
+    return jax.tree_util.tree_unflatten(structure, flagged)
+
+
+def dress(function: Any, twin: Any, name: str, where: str) -> Any:
+    """Give ``function`` the docstring and (through ``__wrapped__``) the signature of its twin."""
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = where
+    function.__doc__ = twin.__doc__
+    function.__wrapped__ = twin
+    return function
+
+
+class Plan:
+    """The parameters of a JAX function: order, name and role of each."""
+
+    __slots__ = ("named", "names", "positional", "rest", "rest_named", "signature")
+
+    def __init__(self, twin: Any, roles: dict[str, int]) -> None:
+        self.signature = signature(twin)
+        self.positional: list[tuple[int, int]] = []
+        self.named: dict[str, tuple[int, int]] = {}
+        self.names: list[str] = list(self.signature.parameters)
+        self.rest: int | None = None
+        self.rest_named: int | None = None
+        for i, p in enumerate(self.signature.parameters.values()):
+            role = roles[p.name] if p.name in roles else role_of(p)
+            if p.kind is Parameter.VAR_POSITIONAL:
+                self.rest = role
+            elif p.kind is Parameter.VAR_KEYWORD:
+                self.rest_named = role
+            else:
+                if p.kind is not Parameter.KEYWORD_ONLY:
+                    self.positional.append((i, role))
+                if p.kind is not Parameter.POSITIONAL_ONLY:
+                    self.named[p.name] = (i, role)
+
+    def entries(self, count: int, keywords: Sequence[str]) -> list[Entry] | None:
+        """Label, position and role of each argument of a call, in the order of the parameters.
+
+        Arguments:
+            count: how many arguments are positional.
+            keywords: the names of the others.
+
+        Returns:
+            None if the call does not fit the signature.
+        """
+        found: list[Entry] = []
+        for position in range(count):
+            if position < len(self.positional):
+                label, role = self.positional[position]
+                found.append((label, position, role))
+            elif self.rest is not None:
+                found.append((f"*{position}", position, self.rest))
+            else:
+                return None
+        taken = {label for label, _, _ in found}
+        named: list[Entry] = []
+        others: list[Entry] = []
+        for position, name in enumerate(keywords, count):
+            known = self.named.get(name)
+            if known is not None and known[0] not in taken:
+                named.append((known[0], position, known[1]))
+            elif known is None and self.rest_named is not None:
+                others.append((name, position, self.rest_named))
+            else:
+                return None
+        return found + sorted(named) + sorted(others)
+
+
+class Route:
+    """How calls with the same argument types and keywords split into leaves and a key."""
+
+    __slots__ = (
+        "arrays",
+        "entries",
+        "known",
+        "labels",
+        "leaves",
+        "plain",
+        "simple",
+        "statics",
+        "tuple",
+    )
+
+    def __init__(self, entries: list[Entry], values: Sequence[Any]) -> None:
+        self.entries = [(position, role) for _, position, role in entries]
+        self.labels = tuple([label for label, _, _ in entries])
+        leaves: list[int] = []
+        statics: list[int] = []
+        self.tuple = -1
+        self.simple = True
+        self.arrays = False
+        for position, role in self.entries:
+            cls = type(values[position])
+            if leaf_by_type(cls, role):
+                leaves.append(position)
+                self.arrays = self.arrays or is_array_type(cls)
+            elif safe_type(cls):
+                statics.append(position)
+            elif cls is tuple and role == STATIC and self.tuple < 0:
+                statics.append(position)
+                self.tuple = position
+            else:
+                self.simple = False
+        self.simple = self.simple and self.arrays
+        self.plain = self.simple and leaves == list(range(len(values)))
+        self.leaves = _picker(leaves)
+        self.statics = _picker(statics) if len(statics) != 1 else operator.itemgetter(*statics)
+        self.known: dict[Any, Primitive] = {}
+
+    def quick_key(self, values: Sequence[Any]) -> Any:
+        """A key for ``known``; None if it would not tell this call from all others."""
+        if not self.simple:
+            return None
+        if self.tuple < 0:
+            return self.statics(values)
+        types = tuple(map(type, values[self.tuple]))
+        return (self.statics(values), *types) if flat_types(types) else None
+
+
+def _picker(positions: list[int]) -> Callable[[Any], Any]:
+    """A function that picks ``positions`` out of a tuple, as a tuple."""
+    count = len(positions)
+    first = positions[0] if positions else 0
+    if positions == list(range(first, first + count)):
+        return operator.itemgetter(slice(first, first + count))
+    return operator.itemgetter(*positions)
+
+
+class Op:
+    """One JAX function as a fad function.
+
+    Arguments:
+        name: the name of its Primitives.
+        where: the fad module that it lives in.
+        twin: the JAX function.
+        roles: roles that replace those read off the signature, by parameter name.
+        binder: `bind`, or what stands in for it.
+        collective: whether the function names a mapped axis.
+
+    ``function`` is what users call; it has the twin's signature and docstring.
+    """
+
+    __slots__ = (
+        "_plan",
+        "binder",
+        "collective",
+        "function",
+        "name",
+        "primitives",
+        "roles",
+        "routes",
+        "twin",
+        "where",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        where: str,
+        twin: Any,
+        roles: dict[str, int] | None = None,
+        binder: Callable[[Any, Sequence[Any]], Any] = bind,
+        collective: bool = False,
+    ) -> None:
+        self.name = name
+        self.where = where
+        self.twin = twin
+        self.roles = roles or {}
+        self.binder = binder
+        self.collective = collective
+        self.primitives: dict[Any, Primitive] = {}
+        self.routes: dict[Any, Any] = {}
+        self._plan: Plan | None = None
+        self.function = dress(fast_function(self, binder), twin, name, where)
+        self.function.op = self
+
+    def __repr__(self) -> str:
+        return f"Op({self.where}.{self.name})"
+
+    @property
+    def plan(self) -> Plan:
+        """The parameters, read off the twin's signature at the first call."""
+        if self._plan is None:
+            self._plan = Plan(self.twin, self.roles)
+        return self._plan
+
+    def call(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        binder: Callable[[Any, Sequence[Any]], Any] | None = None,
+    ) -> Any:
+        """Run a call whose Primitive is not known from its types alone."""
+        binder = binder or self.binder
+        values = (*args, *kwargs.values())
+        kinds = (*map(type, values), *kwargs)
+        route = self.routes.get(kinds)
+        if type(route) is not Route:
+            route = self._route(args, kwargs, values)
+        leaves: list[Any] = []
+        keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
+        key = (route.labels, keys)
+        if not (route.arrays or self.collective or any(map(is_array, leaves))):
+            if any(map(_holds_tensor, values)):  # as a static argument: it has been read
+                return self._function(keys, len(args), tuple(kwargs), route)(*leaves)
+            out = self.twin(*args, **kwargs)
+            return jax.block_until_ready(out) if any(map(is_foreign, values)) else out
+        primitive = self.primitives.get(key)
+        new = primitive is None
+        if primitive is None:
+            fn = self._function(keys, len(args), tuple(kwargs), route)
+            lazy = not self.collective
+            primitive = Primitive(self.name, fn, collective=self.collective, lazy=lazy)
+        try:
+            out = binder(primitive, leaves)
+        except _NOT_TRACEABLE as error:
+            if not primitive.jit or self.collective:
+                raise self._needs_values(leaves, error) from None
+            new, primitive = True, Primitive(self.name, primitive.fn, jit=False)
+            try:
+                out = binder(primitive, leaves)
+            except _NOT_TRACEABLE as again:
+                raise self._needs_values(leaves, again) from None
+            self.routes.clear()
+        if new:
+            _remember(self.primitives, key, primitive, PRIMITIVES)
+        self._remember_route(kinds, route, keys, values, primitive)
+        return primitive.unflatten(out) if type(out) is tuple else out
+
+    def _needs_values(self, leaves: Sequence[Any], error: Exception) -> Exception:
+        """What to raise where values are needed that a transform hides; JAX's own for arrays."""
+        if not any(isinstance(x, Tensor) for x in leaves):
+            return error
+        known = [n for n in ("size", "length", "total_repeat_length") if n in self.plan.names]
+        advice = f"Pass {known[0]}= to fix the shape" if known else "Compute it outside"
+        return HostValueError(
+            f"{self.where}.{self.name}: what it returns depends on values in a way that cannot be "
+            f"traced, so it does not run inside vmap, jit or a staged body. {advice}. ({error})"
+        )
+
+    def find(self, route: Route, values: tuple[Any, ...]) -> tuple[Primitive | None, list[Any]]:
+        """The Primitive and the leaves of a call with containers; None if it is new."""
+        leaves: list[Any] = []
+        keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
+        if route.arrays or any(map(is_array, leaves)):
+            return self.primitives.get((route.labels, keys)), leaves
+        return None, leaves
+
+    def _route(self, args: Any, kwargs: Any, values: tuple[Any, ...]) -> Route:
+        entries = self.plan.entries(len(args), tuple(kwargs))
+        if entries is None:
+            try:
+                self.plan.signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self.where}.{self.name}(): {error}") from None
+            raise TypeError(f"{self.where}.{self.name}(): a parameter is given twice")
+        leaves: list[Any] = []
+        for _, position, role in entries:  # lets `freeze` meet each type
+            try:
+                freeze(values[position], role, leaves)
+            except Unhashable as error:
+                raise self._unhashable(args, kwargs, position, error) from None
+        return Route(entries, values)
+
+    def _unhashable(self, args: Any, kwargs: Any, position: int, error: Unhashable) -> TypeError:
+        names = [*self.plan.names, *[self.plan.names[-1]] * len(args)][: len(args)]
+        name = [*names, *kwargs][position]
+        return TypeError(unhashable_message(f"{self.where}.{self.name}", name, error.value))
+
+    def _function(
+        self, keys: tuple[Any, ...], count: int, keywords: tuple[str, ...], route: Route
+    ) -> Callable[..., Any]:
+        """The twin as a function of leaves alone."""
+        twin = self.twin
+        positional = keys[:count]
+        names = [keywords[i - count] for i, _ in route.entries[count:]]
+        named = list(zip(names, keys[count:], strict=True))
+
+        def fn(*leaves: Any) -> Any:
+            args, kwargs = thaw_all(positional, named, leaves)
+            return _keep_flags(twin(*args, **kwargs))
+
+        return fn
+
+    def _remember_route(
+        self,
+        kinds: tuple[Any, ...],
+        route: Route,
+        keys: tuple[Any, ...],
+        values: tuple[Any, ...],
+        primitive: Primitive,
+    ) -> None:
+        if self.collective:
+            return
+        if route.plain:
+            if all(k is LEAF for k in keys):
+                _remember(self.routes, kinds, primitive, ROUTES)
+            return
+        if self.routes.get(kinds) is not route:
+            _remember(self.routes, kinds, route, ROUTES)
+        quick = route.quick_key(values)
+        if quick is not None and sum(k is LEAF for k in keys) == len(route.leaves(values)):
+            _remember(route.known, quick, primitive, KNOWN)
+
+
+def _into(op: Op, out: Any, result: Any) -> Any:
+    """Write a result into the Tensor that was given as ``out=``."""
+    who = f"{op.where}.{op.name}"
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{who}: out must be a Tensor, which can be changed, got {describe(out)}")
+    if type(result) in (tuple, list):
+        raise TypeError(f"{who}: out= is for functions with one result")
+    if jax.numpy.shape(result) != out.shape:
+        raise ValueError(
+            f"{who}: out has shape {out.shape}, but the result has shape {jax.numpy.shape(result)}"
+        )
+    return write(OUT, [out, result])
+
+
+def _apart(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Arguments that are parts of ``out`` as what they are now: that is what may be saved of them."""
+
+    def one(a: Any) -> Any:
+        return snapshot(a) if isinstance(a, Tensor) and shares(a, out) else a
+
+    return tuple([one(a) for a in args]), {k: one(v) for k, v in kwargs.items()}
+
+
+OUT = Primitive("out", lambda _, result: jax.numpy.asarray(result))
+
+
+def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
+    """What users call: the hot path of NOTE [how an operation finds its Primitive]."""
+    routes, call = op.routes, op.call
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        values: Any = args
+        if kwargs:
+            if kwargs.get("out") is not None:
+                out = kwargs.pop("out")
+                args, kwargs = _apart(out, args, kwargs)
+                return _into(op, out, function(*args, **kwargs))
+            values = (*args, *kwargs.values())
+            route = routes.get((*map(type, values), *kwargs))
+        else:
+            route = routes.get(tuple(map(type, args)))
+        if type(route) is Primitive:
+            primitive: Any = route
+        elif route is None:
+            return call(args, kwargs, binder)
+        elif route.simple:
+            try:
+                at = route.tuple
+                key = route.statics(values)
+                primitive = route.known[key if at < 0 else (key, *map(type, values[at]))]
+            except (KeyError, TypeError):  # new, or a tuple that has no hash
+                return call(args, kwargs, binder)
+            values = route.leaves(values)
+        else:
+            try:
+                primitive, values = op.find(route, values)
+            except Unhashable:
+                return call(args, kwargs, binder)
+            if primitive is None:
+                return call(args, kwargs, binder)
+        try:
+            out = binder(primitive, values)
+        except _RECOVERABLE:
+            return call(args, kwargs, binder)
+        return primitive.unflatten(out) if type(out) is tuple else out
+
+    return function

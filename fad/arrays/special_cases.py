@@ -1,0 +1,173 @@
+"""How the functions of JAX are treated where the one rule of `namespace` does not say it all.
+
+Everything that is in none of these tables is an array function: its arrays and Python scalars are
+the arguments of a Primitive, the rest of its arguments is static.
+docs/namespaces.md explains each table to users, and the tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from fad.arrays.arguments import ARRAY, EXPONENT, OPERAND, STATIC, STRUCTURE
+from fad.views.chains import Write
+
+__all__ = [
+    "BODIES",
+    "CLASSES",
+    "COLLECTIVES",
+    "FACTORIES",
+    "HOST",
+    "INDEXERS",
+    "MAKERS",
+    "MISSING",
+    "NOT_DRAWING",
+    "ON_VALUES",
+    "ROLES",
+    "UFUNC_ATTRIBUTES",
+    "UFUNC_METHODS",
+    "VIEWS",
+    "missing",
+]
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Roles that an annotation does not tell. Keys: module of the twin, function, parameter.
+ROLES: dict[str, dict[str, dict[str, int]]] = {
+    "jax.numpy": {
+        "arange": {"start": STRUCTURE, "stop": STRUCTURE, "step": STRUCTURE},
+        "array": {"object": ARRAY},
+        "asarray": {"a": ARRAY},
+        "block": {"arrays": ARRAY},
+        "einsum": {"subscripts": STRUCTURE, "operands": OPERAND},
+        "float_power": {"y": EXPONENT},
+        "histogram": {"bins": STRUCTURE},
+        "histogram2d": {"bins": STRUCTURE},
+        "histogram_bin_edges": {"bins": STRUCTURE},
+        "histogramdd": {"bins": STRUCTURE},
+        "pad": {"pad_width": STATIC, "kwargs": OPERAND},
+        "polyint": {"k": ARRAY},
+        "pow": {"x2": EXPONENT},
+        "power": {"x2": EXPONENT},
+        "repeat": {"repeats": STRUCTURE},
+        "unwrap": {"period": STRUCTURE},
+    },
+    "jax.numpy.linalg": {"cond": {"p": STATIC}},
+    "jax.lax": {
+        "fft": {"fft_lengths": STATIC},
+        "gather": {"fill_value": STATIC},
+        "pow": {"y": EXPONENT},
+        "reduce": {"init_values": STRUCTURE},
+        "reduce_window": {"init_value": STRUCTURE},
+        "slice_in_dim": {"start_index": STATIC, "limit_index": STATIC},
+    },
+    "jax.scipy.optimize": {"minimize": {"args": ARRAY}},
+    "jax.scipy.special": {
+        "bernoulli": {"n": STATIC},
+        "multigammaln": {"d": STRUCTURE},
+        "polygamma": {"n": ARRAY},
+    },
+}
+
+# Functions of jax.numpy that return views of their first argument, and how a write to one goes back.
+VIEWS: dict[str, Write] = {
+    **dict.fromkeys("expand_dims ravel reshape squeeze".split(), Write.RESHAPE),
+    **dict.fromkeys(
+        "matrix_transpose moveaxis permute_dims rollaxis swapaxes transpose".split(), Write.PERMUTE
+    ),
+    **dict.fromkeys(
+        "array_split diagonal dsplit hsplit split unstack vsplit".split(), Write.INDICES
+    ),
+    "broadcast_to": Write.BROADCAST,
+}
+
+# Answered on the host, from shapes and dtypes: a Tensor's values are never read.
+HOST: dict[str, frozenset[str]] = {
+    "jax.numpy": _names(
+        """broadcast_shapes can_cast diag_indices einsum_path frombuffer fromfile fromiter
+        fromstring get_printoptions iscomplexobj isdtype isrealobj isscalar issubdtype iterable
+        load mask_indices ndim printoptions promote_types result_type set_printoptions shape size
+        tril_indices_from triu_indices_from diag_indices_from"""
+    ),
+    "jax.lax": _names(
+        """broadcast_shapes conv_dimension_numbers conv_general_permutations
+        conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple create_token dtype
+        padtype_to_pads reduce_window_shape_tuple shape_as_value"""
+    ),
+    "jax.nn": _names("get_scaled_dot_general_config"),
+    "jax.random": _names("key_dtype key_impl"),
+}
+
+# Run on the host with the values of Tensors: what is printed or stored has no derivative.
+ON_VALUES: dict[str, frozenset[str]] = {"jax.numpy": _names("array_repr array_str save savez")}
+
+# Take functions, which may be written in fad and may close over tracked Tensors.
+BODIES: dict[str, frozenset[str]] = {
+    "jax.numpy": _names("apply_along_axis apply_over_axes fromfunction pad piecewise"),
+    "jax.lax": _names(
+        """associative_scan cond custom_linear_solve custom_root fori_loop map platform_dependent
+        reduce reduce_window scan scatter_apply switch while_loop"""
+    ),
+    "jax.lax.linalg": _names("schur"),
+    "jax.scipy.linalg": _names("funm"),
+    "jax.scipy.optimize": _names("minimize"),
+    "jax.scipy.sparse.linalg": _names("bicgstab cg gmres"),
+}
+
+# Take a function and return a function.
+MAKERS: dict[str, frozenset[str]] = {
+    "jax.numpy": _names("frompyfunc vectorize"),
+    "jax.lax": _names("composite"),
+}
+
+# Name a mapped axis.
+COLLECTIVES: dict[str, frozenset[str]] = {
+    "jax.lax": _names(
+        """all_gather all_to_all axis_index axis_size pbroadcast pcast pgather pmax pmean pmin
+        ppermute precv psend pshuffle psum psum_scatter pswapaxes pvary ragged_all_to_all"""
+    ),
+}
+
+# In jax.random: handle keys, and do not draw.
+NOT_DRAWING = _names("PRNGKey clone fold_in key key_data split wrap_key_data")
+
+# Return functions that draw: all of these but the ones that are initializers themselves.
+FACTORIES: dict[str, frozenset[str]] = {
+    "jax.nn.initializers": _names(
+        """constant delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform
+        kaiming_normal kaiming_uniform lecun_normal lecun_uniform normal orthogonal
+        truncated_normal uniform variance_scaling xavier_normal xavier_uniform"""
+    ),
+}
+
+# Classes whose instances hold arrays and whose methods compute.
+CLASSES: dict[str, frozenset[str]] = {
+    "jax.scipy.interpolate": _names("RegularGridInterpolator"),
+    "jax.scipy.stats": _names("gaussian_kde"),
+}
+
+# Objects that compute when they are indexed.
+INDEXERS: dict[str, frozenset[str]] = {"jax.numpy": _names("c_ r_")}
+
+# What a ufunc has besides its call.
+UFUNC_ATTRIBUTES = ("nin", "nout", "nargs", "identity")
+UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
+
+# What fad does not have, and what to write instead.
+MISSING: dict[str, dict[str, str]] = {
+    "jax.scipy.spatial.transform": {
+        "Rotation": "its methods build new Rotations in JAX; wrap the code that uses it in "
+        "fad.from_jax",
+        "Slerp": "it is built of Rotations; wrap the code that uses it in fad.from_jax",
+    },
+}
+
+_PRIMITIVE = "JAX's primitive objects bind JAX values only; call the function of that name"
+
+
+def missing(module: str, name: str, value: object = None) -> str | None:
+    """Why fad has no twin of a public name of JAX; None where it has one."""
+    if name.endswith("_p") and type(value).__name__ == "Primitive":
+        return _PRIMITIVE
+    return MISSING.get(module, {}).get(name)

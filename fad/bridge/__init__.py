@@ -1,0 +1,5 @@
+"""Between fad and JAX: a function of one comes in, and a function of the other goes out.
+
+`compilation` is `fad.jit`; `jax_functions` has `from_jax` and `to_jax`; `protocols` are those of arrays:
+`__array__`, `__dlpack__`, `__array_ufunc__` and the like.
+"""

@@ -1,0 +1,577 @@
+"""``jit``: a function of Tensors compiled by XLA.
+
+NOTE [what compiled code depends on]
+
+A compiled program is found again by everything that its trace could see: the arguments' structure,
+shapes, dtypes and static values; the named axes of running vmaps; the grad mode and the hooks on
+saved values; JAX's configuration; and if the function draws random numbers, by the randomness of running
+vmaps, and which arguments differ between their lanes. It holds no Tensor of a level and nothing tracked
+(a closure over such is an error), and a program that closes over a tracer of an outer JAX transform is
+not kept at all. So no call can meet a level, a tape or a tracer of an earlier one.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad.bridge.outer_values import Lanes, captured, is_traced, values_now
+from fad.bridge.signatures import Arguments, Cache, Fixed, is_dynamic
+from fad.core import jaxapi, trees
+from fad.core.avals import aval_key, aval_of
+from fad.core.jaxapi import array_type
+from fad.core.level import bind, flush, has_trace, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, new_tensor
+from fad.errors import describe
+from fad.levels.batch import batch_levels
+from fad.levels.randomness import differs, note_draw
+from fad.levels.staged import StagedLevel, in_body, stage
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from fad.tape.recorder import ROOT
+from fad.transforms.boundary import (
+    argument_names,
+    check_written,
+    leave,
+    was_written,
+    write_back,
+)
+from fad.views.aliases import snapshot
+
+__all__ = ["Compiled", "jit"]
+
+_log = logging.getLogger("fad.jit")
+
+
+class _Entry:
+    """One compiled program.
+
+    ``fixed`` are the values that it closes over, ``structure`` that of its result, ``seen`` what it
+    was traced for, in words. ``changed`` are the leaves among its arguments that it changes in
+    place; their new values are part of the result. ``donating`` runs it and donates buffers; None if
+    none are donated.
+    """
+
+    __slots__ = ("changed", "donating", "fixed", "primitive", "seen", "structure")
+
+    def __init__(
+        self,
+        primitive: Primitive,
+        fixed: list[Any],
+        structure: trees.PyTreeDef,
+        seen: dict[str, str],
+        donated: Sequence[int],
+        changed: Sequence[int],
+    ) -> None:
+        self.changed = tuple(changed)
+        self.primitive = primitive
+        self.fixed = fixed
+        self.structure = structure
+        self.seen = seen
+        self.donating: Callable[..., Any] | None = None
+        if donated and not any([isinstance(x, Lanes) for x in fixed]):
+            at = tuple([len(fixed) + k for k in donated])
+            self.donating = jax.jit(primitive.flat, donate_argnums=at)
+
+
+class _NotQuick(Exception):
+    """A call must take the long way; ``always``: as all calls of the function; ``tracked``: a graph or a
+    level has something in its pytrees.
+    """
+
+    def __init__(self, always: bool = False, tracked: bool = False) -> None:
+        self.always = always
+        self.tracked = tracked
+
+
+def _refuse() -> None:
+    raise _NotQuick
+
+
+class Compiled:
+    """What `jit` returns. Called like the function; ``__wrapped__`` is the function itself."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, f: Callable[..., Any], arguments: Arguments, explain: bool) -> None:
+        functools.update_wrapper(self, f, updated=())
+        self._name = getattr(f, "__name__", "jit")
+        self._arguments = arguments
+        self._entries = Cache()
+        self._tables: dict[Any, Any] | None = {}  # of `jaxapi.call_table`; None if none would do
+        self._has_static = arguments.has_static
+        self._refused = 0  # calls that were
+        self._keeps = not arguments.donates
+        self._draws = False  # whether it draws random numbers, as far as has been seen
+        self._explains = explain
+
+    def __repr__(self) -> str:
+        return f"<fad.jit of {self._name}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # The short way, which most calls take: JAX itself flattens the arguments, finds the program and runs
+        # it. There is nothing around such a call, and no graph has its arguments; or nothing is recorded.
+        tables = self._tables
+        modes = state.__dict__.get
+        if tables is None or anomaly.watch:
+            return self._run(args, kwargs)
+        key = _key_of(modes)
+        if key < 0:
+            return self._run(args, kwargs)
+        given: Sequence[Any] = args
+        named = kwargs
+        static: tuple[Any, ...] = ()
+        if self._has_static:
+            static, given, named = self._arguments.part(args, kwargs)
+        operands = []
+        plain = self._keeps
+        tensors = 0
+        for a in given:
+            if type(a) is Tensor:
+                usual = a.meta is None and a._level is ROOT and not a._requires_grad
+                if not usual and not _may_take(a, key):
+                    return self._run(args, kwargs)
+                a = a._value
+                tensors = _TENSORS
+                if type(a) is not array_type:
+                    return self._run(args, kwargs)
+            elif type(a) is not array_type:
+                plain = False
+            operands.append(a)
+        if (named or not plain) and not self._may_flatten(key):
+            return self._run(args, kwargs)
+        key |= tensors
+        table = tables.get((key, static) if static else key)
+        if table is None:
+            table = self._new_table(tables, key, static)
+        try:
+            out = table(*operands, **named) if named else table(*operands)
+        except _NotQuick as refused:
+            table._clear_cache()  # else JAX would ask for these arguments at every call
+            self._refused += refused.tracked
+            if refused.always:
+                self._tables = None
+        except BaseException:
+            table._clear_cache()
+            if not jaxapi.checks_numbers():
+                raise
+        else:
+            if tensors:
+                if type(out) is array_type:
+                    return new_tensor(out, ROOT)
+                if type(out) is tuple:
+                    return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
+            return out
+        return self._run(args, kwargs)  # which says what has no number, where JAX checks that
+
+    def _may_flatten(self, key: int) -> bool:
+        """Whether JAX may take arrays out of pytrees, and memory that is donated."""
+        if has_trace() or self._refused > _REFUSALS:
+            return False
+        # Where nothing is recorded, it is given the arrays of what a graph has, too.
+        return self._keeps or not key & _NO_GRAD
+
+    def _new_table(self, tables: dict[Any, Any], key: int, static: tuple[Any, ...]) -> Any:
+        owner = weakref.ref(self)  # a function that is dropped is freed at once
+
+        def find(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+            compiled = owner()
+            assert compiled is not None
+            return compiled._find(key, static, args, kwargs)
+
+        def forgotten() -> None:
+            compiled = owner()
+            assert compiled is not None
+            compiled._tables = None
+
+        if len(tables) >= _TABLES:
+            tables.clear()
+        table = jaxapi.call_table(self._name, find, _refuse, forgotten)
+        tables[(key, static) if static else key] = table
+        return table
+
+    def _find(
+        self, key: int, static: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Callable[..., Any], list[Any], list[Any], Callable[[Sequence[Any]], Any]]:
+        """What a call of JAX's table runs, in the form of `jaxapi.call_table`.
+
+        Raises:
+            _NotQuick: it takes more than to run a program that is there on these arguments.
+        """
+        if not jaxapi.at_top_level() or jaxapi.checks_numbers():
+            raise _NotQuick
+        tensors = bool(key & _TENSORS)
+        given = [new_tensor(a, ROOT) if tensors and type(a) is array_type else a for a in args]
+        count = len(jax.tree.leaves((given, kwargs)))
+        args, kwargs = self._arguments.whole(static, given, kwargs)
+        leaves, rest, _ = self._arguments.split(args, kwargs)
+        if not all([_is_bare(x, bool(key & _NO_GRAD)) for x in leaves]):
+            raise _NotQuick(tracked=True)
+        if count != len(leaves):  # some are static unasked: functions, texts
+            raise _NotQuick(always=True)
+        entry = self._entries.get(self._key_for(leaves, rest))
+        if entry is None:  # the first such call; what is traced may call this function again
+            raise _NotQuick
+        simple = entry.primitive.jit and not entry.changed and not entry.primitive.asks_host
+        if not simple or not all([type(x) is array_type for x in entry.fixed]):
+            raise _NotQuick(always=True)
+        values = [x.value if isinstance(x, Tensor) else x for x in leaves]
+        call = entry.primitive.call
+        if entry.donating is not None:
+            call = entry.donating
+            flush()
+        wraps = tensors or any([isinstance(x, Tensor) for x in leaves])
+
+        def result(outs: Sequence[Any]) -> Any:
+            flat = trees.is_flat(entry.structure) and all([type(x) is array_type for x in outs])
+            if wraps and not (tensors and flat):  # those `__call__` makes, in less time
+                outs = [new_tensor(x, ROOT) for x in outs]
+            return trees.unflatten(entry.structure, outs)
+
+        return call, entry.fixed, values, result
+
+    def _entry(
+        self,
+        leaves: list[Any],
+        rest: Any,
+        join: Callable[[Sequence[Any]], tuple[Any, Any]],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> _Entry:
+        """The program for these arguments, whose `Arguments.split` is given too."""
+        entry = self._entries.get(self._key_for(leaves, rest))
+        return self._trace(leaves, rest, join, args, kwargs) if entry is None else entry
+
+    def _key_for(self, leaves: list[Any], rest: Any) -> tuple[Any, ...]:
+        return (rest, aval_key(leaves), _surroundings(), *self._drawing(leaves))
+
+    def _drawing(self, leaves: list[Any]) -> tuple[Any, ...]:
+        """What else is in the key of a function that draws random numbers."""
+        return (_lanes(leaves),) if self._draws else ()
+
+    def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Any call."""
+        leaves, rest, join = self._arguments.split(args, kwargs)
+        entry = self._entry(leaves, rest, join, args, kwargs)
+        if self._draws:
+            note_draw()
+        if entry.changed:
+            check_written(leaves, entry.changed, "jit")
+        if entry.donating is not None and state.body is None and all(map(_is_bare, leaves)):
+            values = [x.value if isinstance(x, Tensor) else x for x in leaves]
+            flush()  # a trace may have them for inputs
+            fixed = [x.value if isinstance(x, Tensor) else x for x in values_now(entry.fixed)]
+            out = entry.donating(*fixed, *values)
+        else:
+            fixed = values_now(entry.fixed)
+            given = leaves
+            if entry.changed:  # what is saved of them is what they were
+                given = list(leaves)
+                for k in entry.changed:
+                    given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
+            out = bind(entry.primitive, [*fixed, *given])
+        outs = list(out) if type(out) is tuple else [out]
+        tensors = any([isinstance(x, Tensor) for x in leaves])
+        if tensors or any([isinstance(x, Tensor) for x in outs]):
+            outs = leave(outs, tensors)
+        if entry.changed:
+            count = len(outs) - len(entry.changed)
+            write_back([leaves[k] for k in entry.changed], outs[count:], "jit")
+            outs = outs[:count]
+        return trees.unflatten(entry.structure, outs)
+
+    def _trace(
+        self,
+        leaves: list[Any],
+        rest: Any,
+        join: Callable[[Sequence[Any]], tuple[Any, Any]],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> _Entry:
+        f = self.__wrapped__
+        key = (rest, aval_key(leaves), _surroundings())
+        found: dict[str, Any] = {}
+
+        def body(*args: Any, **kwargs: Any) -> list[Any]:
+            handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+            outs, found["structure"] = trees.flatten(f(*args, **kwargs))
+            found["changed"] = [k for k, x in enumerate(handles) if was_written(x)]
+            return [*outs, *[handles[k] for k in found["changed"]]]
+
+        def run(level: StagedLevel, *tracers: Any) -> Any:
+            inside, inside_kwargs = join(tracers)
+            found["level"] = level
+            return in_body(level, body)(*inside, **inside_kwargs)
+
+        run.name = self._name  # type: ignore[attr-defined]
+        if self._explains and self._entries.entries:
+            _log.warning("%s", self.explain(*args, **kwargs))
+        primitive, values, _ = stage(run, leaves, kept=True)
+        self._draws = self._draws or found["level"].draws
+        captures = values[: len(values) - len(leaves)]
+        fixed = [captured(x) for x in captures]
+        donated = self._arguments.donated(args, kwargs) if self._arguments.donates else ()
+        seen = self._describe(args, kwargs)
+        entry = _Entry(primitive, fixed, found["structure"], seen, donated, found["changed"])
+        if not any([is_traced(x) for x in captures]):
+            self._entries.put((*key, *self._drawing(leaves)), entry)
+        return entry
+
+    # Why a call traces again
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Whether a call with these arguments is compiled already, and if not, what is new in it.
+
+        Returns:
+            A text that names each argument that differs from the nearest earlier call, and how.
+
+        >>> import fad, jax.numpy as jnp
+        >>> double = fad.jit(lambda x: 2 * x)
+        >>> _ = double(jnp.ones(3))
+        >>> print(double.explain(jnp.ones(4)))
+        fad.jit of <lambda> traces anew, not as in 1 earlier call:
+          argument 0 is float32[4], was float32[3]
+        """
+        now = self._describe(args, kwargs)
+        earlier = [entry.seen for entry in self._entries.values()]
+        who = f"fad.jit of {self._name}"
+        if not earlier:
+            return f"{who} has compiled nothing yet"
+        differences = min([_differences(now, old) for old in reversed(earlier)], key=len)
+        if not differences:
+            return f"{who} is compiled for these arguments"
+        calls = "1 earlier call" if len(earlier) == 1 else f"{len(earlier)} earlier calls"
+        return "\n  ".join([f"{who} traces anew, not as in {calls}:", *differences])
+
+    def _describe(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, str]:
+        """What a trace depends on, in words."""
+        marked = self._arguments.mark(args, kwargs)
+        leaves, structure = trees.flatten(marked)
+        seen = dict(zip(argument_names(*marked), map(_describe_leaf, leaves), strict=True))
+        names = [f"{level}" for level in _named_axes()]
+        return {
+            **seen,
+            "the structure of the arguments": str(structure),
+            "the named axes around the call": ", ".join(names) or "none",
+            "the vmaps around the call, for random draws": f"{_lanes(leaves) if self._draws else ()}",
+            "the grad mode": f"{_modes()[:2]}",
+            "hooks on saved values": f"{_modes()[2]}",
+            "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
+        }
+
+    # What jax.jit offers too
+
+    def _native(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """This function for ``jax.jit``, and its arguments without what tracks them."""
+        arguments = self._arguments
+        nums = {i for i, a in enumerate(args) if not all(map(is_dynamic, trees.flatten(a)[0]))}
+        names = {k for k, v in kwargs.items() if not all(map(is_dynamic, trees.flatten(v)[0]))}
+        nums |= {i for i in arguments.nums if i < len(args)}
+        names |= {k for k in arguments.names if k in kwargs}
+        native = jax.jit(
+            lambda *args, **kwargs: self(*args, **kwargs),
+            static_argnums=tuple(nums),
+            static_argnames=tuple(names),
+            donate_argnums=tuple([i for i in arguments.donated_nums if i < len(args)]),
+            donate_argnames=tuple([k for k in arguments.donated_names if k in kwargs]),
+        )
+        return native, *trees.map_leaves(_untracked, (tuple(args), kwargs))
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The program for these arguments, lowered but not compiled.
+
+        Arguments:
+            args, kwargs: as in a call; a ``jax.ShapeDtypeStruct`` may stand for an array.
+
+        Returns:
+            A ``jax.stages.Lowered``: ``as_text()``, ``compile()`` and so on.
+
+        >>> import fad, jax, jax.numpy as jnp
+        >>> lowered = fad.jit(lambda x: 2 * x).lower(jax.ShapeDtypeStruct((3,), jnp.float32))
+        >>> lowered.compile()(jnp.ones(3)).tolist()
+        [2.0, 2.0, 2.0]
+        """
+        native, args, kwargs = self._native(args, kwargs)
+        return native.lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The jaxpr for these arguments, as a ``jax.stages.Traced``; see `lower`."""
+        native, args, kwargs = self._native(args, kwargs)
+        return native.trace(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Shapes and dtypes of the result, as ``jax.ShapeDtypeStruct``; nothing is computed."""
+        native, args, kwargs = self._native(*trees.map_leaves(_struct, (tuple(args), kwargs)))
+        return native.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forget every compiled program."""
+        self._entries.clear()
+        self._tables = {}
+        self._refused = 0
+
+
+def jit(
+    f: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    explain: bool = False,
+) -> Any:
+    """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
+
+    Transforms may stand inside of ``f`` and around the result; ``fad.grad(fad.jit(f))`` runs a
+    compiled forward and a compiled backward call. Python code in ``f`` runs when it is traced, so
+    hooks, which must run each time, are refused there.
+
+    Arguments:
+        f: a fad function of pytrees of Tensors, without side effects but this one: Tensors among
+            its arguments may be changed in place, and are so for the caller after the call. Untracked
+            Tensors that it closes over are read at each call. Without it, ``jit`` returns a decorator.
+        static_argnums, static_argnames: arguments that are not traced; each new value compiles
+            again. What is neither an array nor a number is static without being named.
+        donate_argnums, donate_argnames: arguments whose memory the results may take over; their
+            Tensors cannot be used after the call. A Tensor that a graph or a transform tracks
+            keeps its memory.
+        explain: log, under the name "fad.jit", why a call traces again; see `Compiled.explain`.
+
+    Returns:
+        A function that takes Tensors and arrays; Tensors come out if one goes in. It has
+        ``lower``, ``trace``, ``eval_shape``, ``clear_cache`` and ``explain``.
+
+    Raises:
+        GradientError: f closes over a Tensor that is tracked outside: pass it as an argument.
+        HostValueError: Python asks for a number that is computed in f, as a branch on one does.
+        LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
+            from outside in place, or an argument that shares its storage with another one.
+        TypeError: a static argument is not hashable.
+
+    Source: ``jax.jit``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> float(fad.jit(fad.grad(fnp.sin))(0.0))
+    1.0
+    """
+    options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
+
+    def decorate(f: Callable[..., Any]) -> Compiled:
+        return Compiled(f, Arguments(f, "jit", *options), explain)
+
+    return decorate if f is None else decorate(f)
+
+
+_TENSORS, _NO_GRAD, _HOOKS = 1, 2, 4  # in the key of a table
+_TABLES = 256  # kept for each function
+_REFUSALS = 16  # by which time it is plain that calls with pytrees do not belong there
+
+
+def _key_of(modes: Callable[..., Any]) -> int:
+    """What a trace can see of the modes of this thread; -1 where calls are looked at one by one.
+
+    ``modes`` is a lookup: a name that is not there has its default.
+    """
+    if modes("levels") or modes("body") is not None or modes("inference") is not None:
+        return -1
+    if modes("apart", -1) >= 0:
+        return -1
+    key = 0 if modes("blocked", -1) == modes("floor", -1) else _NO_GRAD
+    return key | _HOOKS if modes("saved_hooks") else key
+
+
+def _may_take(t: Tensor, key: int) -> bool:
+    """Whether ``t``, brought up to date, goes into a call as its array."""
+    meta = t.meta
+    if meta is not None and meta.link is not None:
+        meta.link.enter(t)
+    return t._level is ROOT and not (t._requires_grad and not key & _NO_GRAD)
+
+
+def _surroundings() -> tuple[Any, ...]:
+    """What a trace can see beside its arguments."""
+    return (_named_axes(), _modes(), state.apart >= 0, jaxapi.trace_context())
+
+
+def _named_axes() -> tuple[Any, ...]:
+    return tuple([(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None])
+
+
+def _lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """What decides how a function draws random numbers: for each running vmap its randomness, and if that
+    matters, which arguments differ between lanes.
+    """
+    found: list[Any] = []
+    for level in batch_levels():
+        randomness = level.randomness if level.id > state.apart else "apart"
+        strict = randomness == "error"
+        found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
+    return tuple(found)
+
+
+def _modes() -> tuple[Any, ...]:
+    return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks))
+
+
+def _differences(now: dict[str, str], old: dict[str, str]) -> list[str]:
+    lines = []
+    for name in [*now, *[n for n in old if n not in now]]:
+        new, was = now.get(name), old.get(name)
+        if new == was:
+            continue
+        if was is None:
+            lines.append(f"{name} is {new}, and was not there")
+        elif new is None:
+            lines.append(f"{name} is not there, and was {was}")
+        else:
+            lines.append(f"{name} is {new}, was {was}" if len(new) < 200 else f"{name} has changed")
+    return lines
+
+
+def _describe_leaf(x: Any) -> str:
+    if isinstance(x, Fixed):
+        return f"static {describe(x.value)}"
+    if not is_dynamic(x):
+        return f"static {describe(x)}"
+    if isinstance(x, (bool, int, float, complex)):
+        return f"a Python {type(x).__name__}"
+    aval = x if isinstance(x, jax.ShapeDtypeStruct) else aval_of(x)
+    weak = " (weakly typed)" if getattr(aval, "weak_type", False) else ""
+    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}"
+
+
+def _is_bare(x: Any, unrecorded: bool = False) -> bool:
+    """Whether nothing tracks ``x``, so that it may be donated; or if ``unrecorded``, what is
+    computed of it.
+    """
+    if isinstance(x, Tensor):
+        if x.level is not ROOT or (x.requires_grad and not unrecorded):
+            return False
+        x = x.value
+    return not isinstance(x, jax.core.Tracer)
+
+
+def _struct(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        aval = x.aval
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return x
+
+
+def _untracked(x: Any) -> Any:
+    """``x`` as ``jax.jit`` may flatten it."""
+    if not isinstance(x, Tensor):
+        return x
+    if x.level is ROOT:
+        return new_tensor(x.value, ROOT)
+    return new_tensor(_struct(x), ROOT)

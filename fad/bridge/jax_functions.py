@@ -1,0 +1,121 @@
+"""Between fad and JAX: ``from_jax`` and ``to_jax``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fad.bridge.signatures import Arguments, Cache
+from fad.core import trees
+from fad.core.level import Level, bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.errors import LevelError, describe
+from fad.tape.graph import AccumulateGrad, Node
+from fad.tape.recorder import ROOT
+from fad.transforms.boundary import enter, leave
+
+__all__ = ["from_jax", "to_jax"]
+
+
+def from_jax(
+    f: Callable[..., Any],
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+) -> Callable[..., Any]:
+    """A JAX function as a fad function: one Primitive, one compiled call, under every transform.
+
+    Arguments:
+        f: a pure function of pytrees of JAX arrays: plain ``jax.numpy`` code, a flax ``apply``, a
+            loss from optax. Functions (``F.apply``) in it keep their rules.
+        static_argnums, static_argnames: arguments that are not traced, as in ``jax.jit``. What is
+            neither an array nor a number is static without being named.
+
+    Returns:
+        A function that takes Tensors and arrays; Tensors come out if one goes in.
+
+    Raises:
+        TypeError: a static argument is not hashable.
+
+    >>> import fad, jax.numpy as jnp
+    >>> f = fad.from_jax(lambda x: jnp.sin(x) ** 2)
+    >>> float(fad.grad(f)(fad.tensor(0.0)))
+    0.0
+    """
+    arguments = Arguments(f, "from_jax", static_argnums, static_argnames)
+    primitives = Cache()
+    name = getattr(f, "__name__", type(f).__name__)
+
+    @functools.wraps(f, updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, key, join = arguments.split(args, kwargs)
+        primitive = primitives.get(key)
+        if primitive is None:
+
+            def fn(*arrays: Any) -> Any:
+                inside, inside_kwargs = join(arrays)
+                return f(*inside, **inside_kwargs)
+
+            primitive = primitives.put(key, Primitive(name, fn))
+        return primitive.unflatten(bind(primitive, leaves))
+
+    return wrapped
+
+
+def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A fad function as a pure JAX function of arrays, for ``jax.jit``, ``jax.grad``, optax and so on.
+
+    Arguments:
+        f: a function of Tensors; it must not change anything outside of itself.
+
+    Returns:
+        A function that takes and returns pytrees of JAX arrays.
+
+    Raises:
+        LevelError: the result depends on a Tensor of a running fad transform that f closes over.
+
+    >>> import fad, fad.numpy as fnp, jax
+    >>> float(jax.jit(jax.grad(fad.to_jax(lambda x: x * fnp.cos(x))))(0.0))
+    1.0
+    """
+    if not callable(f):
+        raise TypeError(f"to_jax: the first argument must be a function, got {describe(f)}")
+
+    @functools.wraps(f, updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        began = Level().id  # what f makes is born later
+        inside, inside_kwargs = enter((args, kwargs))
+        out = leave(f(*inside, **inside_kwargs), False)
+        return trees.map_leaves(lambda x: _bare(x, began), out)
+
+    return wrapped
+
+
+def _bare(x: Any, began: int) -> Any:
+    if isinstance(x, Tensor):
+        if x.level is ROOT and all([leaf.born >= began for leaf in _leaves(x)]):
+            return x.value  # recorded in f alone, so nobody outside waits for its derivative
+        raise LevelError(
+            f"to_jax: the result {describe(x)} belongs to {x.level!r} or to the eager graph, so as an "
+            "array it would lose its derivative: pass the Tensor that the function closes over as an "
+            "argument, or use stop_gradient on it"
+        )
+    return x
+
+
+def _leaves(x: Tensor) -> Iterator[Tensor]:
+    """The leaves of the graph that ``x`` is computed from."""
+    if x.node is None:
+        yield x
+        return
+    stack: list[Node] = [x.node]
+    seen: set[Node] = {x.node}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, AccumulateGrad):
+            yield node.variable
+        found = {edge[0] for edge in node.edges if edge is not None} - seen
+        seen |= found
+        stack.extend(found)

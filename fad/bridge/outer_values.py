@@ -1,0 +1,83 @@
+"""What compiled code closes over, between its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from fad.core.tensor import Tensor
+from fad.errors import GradientError, describe
+from fad.levels.batch import BatchLevel, batch_levels, lanes_of
+from fad.levels.staged import StagedLevel
+from fad.tape.recorder import ROOT
+
+__all__ = ["Lanes", "Live", "captured", "is_traced", "values_now"]
+
+
+class Lanes:
+    """Stands for the lanes of a vmap around a call: that of this number, whichever it is."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def find(self) -> Tensor:
+        """The numbers of the lanes."""
+        return lanes_of(batch_levels()[self.number])
+
+
+class Live:
+    """An untracked Tensor that compiled code closes over: each call reads what it is by then."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def find(self) -> Tensor:
+        """The Tensor; compiled code around this one closes over it in its turn.
+
+        Raises:
+            GradientError: it has come to be tracked.
+        """
+        x = self.tensor
+        if x.level is not ROOT or x.requires_grad:
+            raise _tracked_capture(x)
+        return x
+
+
+def is_traced(x: Any) -> bool:
+    """Whether ``x`` is part of a trace around this one, which compiled code must not outlive."""
+    if isinstance(x, Tensor):
+        return isinstance(x.level, StagedLevel) or isinstance(x.value, jax.core.Tracer)
+    return isinstance(x, jax.core.Tracer)
+
+
+def values_now(fixed: Sequence[Any]) -> list[Any]:
+    """What stands at each call for the values that `captured` made."""
+    return [x.find() if isinstance(x, (Lanes, Live)) else x for x in fixed]
+
+
+def captured(x: Any) -> Any:
+    """What compiled code may keep of a value that it closes over."""
+    if not isinstance(x, Tensor):
+        return x
+    if isinstance(x.level, BatchLevel) and x is x.level.lanes:
+        return Lanes(batch_levels().index(x.level))
+    if x.level is ROOT and not x.requires_grad:
+        return Live(x)
+    if isinstance(x.level, StagedLevel):
+        return x
+    raise _tracked_capture(x)
+
+
+def _tracked_capture(x: Tensor) -> GradientError:
+    where = "the eager graph" if x.level is ROOT else repr(x.level)
+    return GradientError(
+        f"jit: the compiled function closes over a Tensor ({describe(x)}) that is tracked by "
+        f"{where}. Compiled code outlives this call, so it cannot hold on to it: pass the Tensor "
+        "as an argument, or use stop_gradient on it."
+    )

@@ -1,0 +1,212 @@
+"""What Tensors answer to other array libraries: the array API, DLPack, and NumPy's ufuncs.
+
+NOTE [meeting NumPy]
+
+An operator or a ufunc that meets a Tensor computes with `fad.numpy`, whichever side the Tensor is
+on: ``np.float32(2) * x``, ``matrix @ x`` and ``np.add(x, y)`` give Tensors, with their derivatives.
+Where a value leaves for another library for good (``np.asarray``, DLPack), a Tensor that requires
+grad or has a tangent refuses, as ``x.numpy()`` does, because the derivative would be lost without a
+word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fad.numpy as fnp
+from fad import scipy
+from fad.core.borrowed import borrow
+from fad.core.tensor import Tensor
+from fad.errors import HostValueError, TrackedValueError, describe
+from fad.methods.values import is_tracked, peel
+from fad.tape.recorder import as_tensor
+
+__all__ = ["from_dlpack"]
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """An array of another library as a Tensor, without a copy where its memory can be shared.
+
+    What shares memory must not be written to by its owner while the Tensor is still used, for instance by a
+    graph that has saved it: Tensors are immutable.
+
+    Arguments:
+        x: anything with ``__dlpack__``: an array of NumPy, PyTorch, CuPy, ...
+        device: a ``jax.Device`` or sharding to put it on.
+        copy: True always copies, False never does; None copies where it must.
+
+    Returns:
+        A Tensor that does not require grad.
+
+    Raises:
+        TypeError: x has no ``__dlpack__``.
+
+    Source: ``jax.numpy.from_dlpack``, ``torch.from_dlpack``.
+
+    >>> import fad, numpy as np
+    >>> fad.from_dlpack(np.arange(3))
+    Tensor([0, 1, 2], dtype=int32)
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(
+            f"from_dlpack: the argument must have __dlpack__, got {describe(x)}: write fad.tensor(x) "
+            "for what is not an array"
+        )
+    if isinstance(x, np.ndarray) and jax.dtypes.canonicalize_dtype(x.dtype) != x.dtype:
+        return as_tensor(jnp.array(x, device=device))
+    array = jnp.from_dlpack(x, device=device, copy=copy)
+    return as_tensor(array if copy else borrow(array, x))
+
+
+def _leaving(x: Tensor, what: str) -> Any:
+    """The value of a Tensor that leaves for another library."""
+    value = peel(x)
+    if isinstance(value, jax.core.Tracer):
+        raise HostValueError(
+            f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value"
+        )
+    if is_tracked(x):
+        raise TrackedValueError(
+            f"{what} of a Tensor that requires grad or has a tangent would lose its derivative: pass "
+            "x.detach()"
+        )
+    return value
+
+
+def _dlpack(
+    self: Tensor,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[Any, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """A DLPack capsule of the value, for ``torch.from_dlpack(x)`` and its like.
+
+    Raises:
+        GradientError: the Tensor is tracked: pass ``x.detach()``.
+    """
+    value = _leaving(self, "__dlpack__")
+    return value.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def _dlpack_device(self: Tensor) -> tuple[Any, int]:
+    """Kind and number of the device that holds the value."""
+    found: tuple[Any, int] = _leaving(self, "__dlpack_device__").__dlpack_device__()
+    return found
+
+
+def _array_namespace(self: Tensor, *, api_version: str | None = None) -> ModuleType:
+    """`fad.numpy`, the functions of the array API for Tensors.
+
+    Raises:
+        ValueError: it does not follow that version of the standard.
+    """
+    jnp.zeros(()).__array_namespace__(api_version=api_version)
+    return fnp
+
+
+def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Any:
+    """`Tensor.to` under the name that the array API gives it.
+
+    Raises:
+        ValueError: a stream was given; JAX has none.
+    """
+    if stream is not None:
+        raise ValueError(
+            f"to_device: stream must be None, got {describe(stream)}: JAX has no streams"
+        )
+    return self.to(device)
+
+
+# NumPy's ufuncs
+
+
+def _twin(ufunc: np.ufunc, method: str) -> Callable[..., Any] | None:
+    """The function of fad that does what a ufunc, or a method of it, does."""
+    for namespace in (fnp, scipy.special):
+        found = getattr(namespace, ufunc.__name__, None)
+        if found is not None:
+            twin: Callable[..., Any] | None = (
+                found if method == "__call__" else getattr(found, method, None)
+            )
+            return twin
+    return None
+
+
+def _array_ufunc(
+    self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: Any, out: Any = None, **kwargs: Any
+) -> Any:
+    """NumPy's hook for ufuncs: the same in `fad.numpy`, see NOTE [meeting NumPy]."""
+    for x in inputs:
+        # Whoever has a hook of its own, and is not known here, is asked instead.
+        hook = getattr(type(x), "__array_ufunc__", None)
+        if hook not in (None, np.ndarray.__array_ufunc__, _array_ufunc):
+            return NotImplemented
+    name = f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    if out is not None:
+        raise TypeError(
+            f"{name}: the result of what is computed with a Tensor is a Tensor, and cannot be written "
+            f"into {describe(out[0])}: write y = y + x rather than y += x, or use x.detach().numpy()"
+        )
+    twin = _twin(ufunc, method)
+    if twin is None:
+        raise TypeError(
+            f"{name} has no counterpart in fad.numpy, so it cannot take a Tensor ({describe(self)}): "
+            "use x.detach().numpy(), or write a fad.Function"
+        )
+    if method == "__call__" and kwargs:
+        dtype = kwargs.pop("dtype", None)
+        if kwargs:
+            raise TypeError(
+                f"{name} of a Tensor takes no argument {', '.join(sorted(kwargs))!r}: use fad.numpy, "
+                "such as fad.numpy.where(condition, a, b)"
+            )
+        inputs = tuple([fnp.asarray(x, dtype=dtype) for x in inputs])
+    else:
+        inputs = tuple([np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs])
+    return twin(*inputs, **kwargs)
+
+
+# What a Tensor says of the array that holds its value, as JAX's arrays do.
+_OF_THE_VALUE = """addressable_shards committed global_shards is_fully_addressable
+is_fully_replicated""".split()
+_METHODS_OF_THE_VALUE = "addressable_data copy_to_host_async is_deleted is_ready".split()
+
+
+def _attribute(name: str) -> property:
+    def attribute(self: Tensor) -> Any:
+        return getattr(peel(self), name)
+
+    attribute.__name__ = name
+    attribute.__doc__ = f"``jax.Array.{name}`` of the array that holds the value."
+    return property(attribute, doc=attribute.__doc__)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any) -> Any:
+        return getattr(peel(self), name)(*args)
+
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = f"``jax.Array.{name}`` of the array that holds the value."
+    return method
+
+
+MEMBERS: dict[str, Any] = {
+    "__array_namespace__": _array_namespace,
+    "__array_ufunc__": _array_ufunc,
+    "__dlpack__": _dlpack,
+    "__dlpack_device__": _dlpack_device,
+    "to_device": _to_device,
+    **{name: _attribute(name) for name in _OF_THE_VALUE},
+    **{name: _method(name) for name in _METHODS_OF_THE_VALUE},
+}
+for _name, _member in MEMBERS.items():
+    setattr(Tensor, _name, _member)

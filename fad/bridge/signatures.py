@@ -1,0 +1,242 @@
+"""What a call of a compiled function is made of: array leaves, and a key for everything else."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.core import trees
+from fad.core.keys import exact
+from fad.core.level import outlived
+from fad.core.tensor import Tensor
+from fad.errors import StructureError, describe
+
+__all__ = ["Arguments", "Cache", "Fixed", "is_dynamic"]
+
+_CACHED = 256
+_ARRAYS = (
+    Tensor,
+    jax.Array,
+    jax.ShapeDtypeStruct,
+    np.ndarray,
+    np.generic,
+    bool,
+    int,
+    float,
+    complex,
+)
+
+
+def is_dynamic(x: Any) -> bool:
+    """Whether a leaf is traced, and not part of what is compiled."""
+    return isinstance(x, _ARRAYS)
+
+
+class Cache:
+    """A bounded table, oldest entry out, safe between threads."""
+
+    __slots__ = ("entries", "lock")
+
+    def __init__(self) -> None:
+        self.entries: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+        self.lock = threading.Lock()
+
+    def get(self, key: Any) -> Any:
+        """The entry of ``key``, None if there is none."""
+        with self.lock:
+            found = self.entries.get(key)
+            if found is not None:
+                self.entries.move_to_end(key)
+            return found
+
+    def put(self, key: Any, value: Any) -> Any:
+        """Keep ``value``, and return it."""
+        with self.lock:
+            self.entries[key] = value
+            if len(self.entries) > _CACHED:
+                self.entries.popitem(last=False)
+        return value
+
+    def values(self) -> list[Any]:
+        """The entries, oldest first."""
+        with self.lock:
+            return list(self.entries.values())
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        with self.lock:
+            self.entries.clear()
+
+
+class Arguments:
+    """Which arguments of a function are static, and which are donated, by position or by name.
+
+    Raises:
+        TypeError: f is not a function.
+        StructureError: a name or position that f does not have, or one that is static and donated.
+    """
+
+    __slots__ = ("donated_names", "donated_nums", "names", "nums", "who")
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        who: str,
+        static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Sequence[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Sequence[str] | None = None,
+    ) -> None:
+        if not callable(f):
+            raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
+        self.who = who
+        resolve = functools.partial(_resolve, f, who)
+        self.nums, self.names = resolve("static", static_argnums, static_argnames)
+        self.donated_nums, self.donated_names = resolve("donate", donate_argnums, donate_argnames)
+        both = [*sorted(self.nums & self.donated_nums), *sorted(self.names & self.donated_names)]
+        if both:
+            raise StructureError(
+                f"{who}: argument {both[-1]!r} is both static and donated; only arrays can be donated"
+            )
+
+    @property
+    def donates(self) -> bool:
+        """Whether any argument is donated."""
+        return bool(self.donated_nums or self.donated_names)
+
+    @property
+    def has_static(self) -> bool:
+        """Whether any argument is static."""
+        return bool(self.nums or self.names)
+
+    def split(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], tuple[Any, ...], Callable[[Sequence[Any]], tuple[Any, Any]]]:
+        """Array leaves, a key for everything else, and how to put arrays back in place."""
+        leaves, structure = trees.flatten(self.mark(args, kwargs))
+        dynamic = [isinstance(x, _ARRAYS) for x in leaves]
+        rest = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
+        key = (structure, tuple(dynamic), tuple([self._key(x) for x in rest]))
+
+        def join(arrays: Sequence[Any]) -> tuple[Any, Any]:
+            it = iter(arrays)
+            full = [next(it) if d else r for d, r in zip(dynamic, rest, strict=True)]
+            full = [x.value if isinstance(x, Fixed) else x for x in full]
+            joined: tuple[Any, Any] = trees.unflatten(structure, full)
+            return joined
+
+        return [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d], key, join
+
+    def part(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], list[Any], dict[str, Any]]:
+        """Static arguments, hashable, and the arguments without them; None is where they stood."""
+        given, named = list(args), dict(kwargs)
+        static: list[Any] = []
+        for n in self.nums:
+            if n < len(given):
+                static.append((n, Fixed(given[n], self._key(given[n]))))
+                given[n] = None
+        for name in self.names:
+            if name in named:
+                static.append((name, Fixed(named[name], self._key(named.pop(name)))))
+        return tuple(static), given, named
+
+    def whole(
+        self, static: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments that `part` has taken apart."""
+        given, named = list(args), dict(kwargs)
+        for place, fixed in static:
+            if isinstance(place, int):
+                given[place] = fixed.value
+            else:
+                named[place] = fixed.value
+        return given, named
+
+    def mark(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments, with those that are static kept from being taken for pytrees."""
+        if not self.names and not self.nums:
+            return tuple(args), kwargs
+        marked = tuple([Fixed(a) if i in self.nums else a for i, a in enumerate(args)])
+        return marked, {k: Fixed(v) if k in self.names else v for k, v in kwargs.items()}
+
+    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:
+        """The positions of donated arguments' leaves among the array leaves."""
+        flags: list[bool] = []
+        every = [(i in self.donated_nums, a) for i, a in enumerate(self.mark(args, {})[0])]
+        named = self.mark((), kwargs)[1]
+        every += [(k in self.donated_names, named[k]) for k in sorted(named)]
+        for donated, tree in every:
+            flags += [donated for x in trees.flatten(tree)[0] if isinstance(x, _ARRAYS)]
+        return [k for k, donated in enumerate(flags) if donated]
+
+    def _key(self, x: Any) -> Any:
+        value = x.value if isinstance(x, Fixed) else x
+        try:
+            return exact(value)
+        except TypeError:
+            raise TypeError(
+                f"{self.who}: a static argument must be hashable, got {describe(value)}. Pass it as "
+                "arrays, as a tuple, or as an object with __hash__ and __eq__."
+            ) from None
+
+
+class Fixed:
+    """Keeps a static argument from being taken for a pytree; equal to another of the same ``key``."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, value: Any, key: Any = None) -> None:
+        self.value = value
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and bool(self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def _resolve(
+    f: Callable[..., Any],
+    who: str,
+    what: str,
+    nums: int | Sequence[int] | None,
+    names: str | Sequence[str] | None,
+) -> tuple[set[int], set[str]]:
+    """Positions and names that mean the same arguments of ``f``."""
+    given_nums = (nums,) if isinstance(nums, int) else tuple(nums or ())
+    given_names = (names,) if isinstance(names, str) else tuple(names or ())
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):  # not written in Python
+        return set(given_nums), set(given_names)
+    kinds = {p.kind for p in parameters}
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    count = len(positional)
+    for n in given_nums:
+        if not -count <= n < count and inspect.Parameter.VAR_POSITIONAL not in kinds:
+            raise StructureError(
+                f"{who}: {what}_argnums={nums!r} is out of range: the function takes {count} "
+                "positional arguments"
+            )
+    known = {p.name for p in parameters}
+    for name in given_names:
+        if name not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise StructureError(
+                f"{who}: {what}_argnames={names!r}: the function has no argument {name!r}, it has "
+                f"{', '.join(sorted(known)) or 'none'}"
+            )
+    found = {n + count if n < 0 else n for n in given_nums}
+    found |= {positional.index(n) for n in given_names if n in positional}
+    return found, set(given_names) | {positional[n] for n in found if n < count}

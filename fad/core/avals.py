@@ -1,0 +1,75 @@
+"""Abstract values (shape, dtype, weak type), and Python scalars as cached arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core import jaxapi
+from fad.core.jaxapi import shaped_array
+
+__all__ = ["SCALARS", "aval_key", "aval_of", "constant", "struct_of", "with_constants"]
+
+LARGEST = float(np.finfo(np.float32).max)
+SCALARS: dict[type, Any] = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
+
+_constants: dict[Any, Any] = {}
+_CONSTANTS = 4096  # kept
+
+
+def with_constants(values: Sequence[Any]) -> list[Any]:
+    """Values that are no tracers, with cached arrays, weakly typed, in the place of Python scalars.
+
+    JAX takes microseconds to make an array of a number.
+    """
+    return [constant(v) if type(v) in SCALARS else v for v in values]
+
+
+def constant(x: Any) -> Any:
+    """A cached array, weakly typed, for a Python scalar; the scalar itself under a trace."""
+    # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
+    key = (type(x), str(x) if not x or type(x) is complex else x, jaxapi.x64_enabled())
+    found = _constants.get(key)
+    if found is None:
+        if x != x or jaxapi.is_tracing():
+            return x
+        # `device_put` compiles nothing; it warns where a number is too large for 32 bits.
+        large = any([LARGEST < abs(p) < math.inf for p in (x.real, x.imag)])
+        found = jnp.asarray(x) if large else jax.device_put(x)
+        if len(_constants) >= _CONSTANTS:
+            _constants.clear()
+        _constants[key] = found
+    return found
+
+
+def aval_key(values: Sequence[Any]) -> tuple[Any, ...]:
+    """A hashable summary of the avals of ``values`` (arrays, Tensors, Python scalars)."""
+    key: list[Any] = []
+    scalars = False
+    for v in values:
+        if type(v) in SCALARS:
+            key.append(type(v))
+            scalars = True
+        else:
+            key.append(aval_of(v))
+    if scalars:
+        key.insert(0, jaxapi.x64_enabled())
+    return tuple(key)
+
+
+def aval_of(value: Any) -> Any:
+    """JAX's abstract value of an array, Tensor or Python scalar."""
+    aval = getattr(value, "aval", None)
+    return jax.typeof(value) if aval is None else aval
+
+
+def struct_of(aval: Any) -> Any:
+    """``aval`` in the form that `jax.make_jaxpr` takes."""
+    if isinstance(aval, shaped_array):
+        return aval  # with its sharding, and the shard_map axes that it varies along
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))

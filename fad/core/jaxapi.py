@@ -1,0 +1,562 @@
+"""The only door to JAX names outside its documented API.
+
+Versions of JAX move these about; the rest of fad sees one form of each. What is unsupported is
+refused here, at import, with the range that works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core
+import numpy as np
+from jax._src import config as _config
+from jax._src import core as _core
+from jax._src import dtypes as _dtypes
+from jax._src import pjit as _pjit
+from jax._src import source_info_util as _source_info
+from jax._src import tree_util as _tree_util
+from jax._src.array import ArrayImpl as array_type
+from jax._src.interpreters import partial_eval as _partial_eval
+from jax._src.interpreters import pxla as _pxla
+from jax._src.lib import _jax
+from jax.experimental.layout import Layout, with_layout_constraint
+from jax.extend.mlir.dialects import stablehlo
+from jax.interpreters import ad, batching, mlir
+
+from fad.core.collector import sleep, without_collector
+from fad.core.keys import exact
+
+__all__ = [
+    "MINIMUM_JAX",
+    "Jaxpr",
+    "Literal",
+    "ad",
+    "array_type",
+    "asks_host",
+    "at_top_level",
+    "batching",
+    "call_table",
+    "current_trace",
+    "debug_infs",
+    "debug_nans",
+    "evaluate_equation",
+    "float0",
+    "inner_jaxprs",
+    "is_committed",
+    "is_inexact",
+    "is_tracing",
+    "jaxpr_as_fun",
+    "jit_of_small",
+    "mapped_aval",
+    "mlir",
+    "new_primitive",
+    "outside_trace",
+    "pace",
+    "scan_operands",
+    "set_current_trace",
+    "shaped_array",
+    "trace_context",
+    "varying_axes",
+    "zeros",
+]
+
+MINIMUM_JAX = (0, 10, 2)
+BELOW_JAX = (0, 13)
+
+
+def check_version(version: str) -> None:
+    """Refuse a version of JAX that fad does not work with.
+
+    Raises:
+        ImportError: it is out of the range, which the message gives.
+    """
+    digits = ["".join(c for c in part if c.isdigit()) for part in version.split(".")]
+    number = tuple([int(d or 0) for d in digits[:3]])
+    if not MINIMUM_JAX <= number < BELOW_JAX:
+        least, below = (".".join(map(str, v)) for v in (MINIMUM_JAX, BELOW_JAX))
+        raise ImportError(
+            f"fad works with jax>={least},<{below}, found jax {version}: "
+            f"pip install 'jax>={least},<{below}'"
+        )
+
+
+check_version(jax.__version__)
+
+# As in `jax.extend.core`, whose package takes long to import.
+Jaxpr: Any = _core.Jaxpr
+ClosedJaxpr: Any = getattr(_core, "ClosedJaxpr", Jaxpr)  # one type, in newer versions
+Literal: Any = _core.Literal
+float0 = jax.dtypes.float0
+jaxpr_as_fun = _core.jaxpr_as_fun
+mapped_aval = _core.mapped_aval
+shaped_array = jax.core.ShapedArray
+set_current_trace = _core.set_current_trace
+
+
+def current_trace() -> Any:
+    """The JAX trace that operations go to now; outside of all transforms, the one that runs them."""
+    with _core.take_current_trace() as trace:
+        return trace
+
+
+@contextlib.contextmanager
+def outside_trace(outer: Any) -> Iterator[Any]:
+    """Compute in the trace ``outer`` while an inner one is at work; gives the inner one."""
+    with _core.take_current_trace() as trace, _core.set_current_trace(outer):
+        yield trace
+
+
+# Whether no transform of JAX runs: what is computed now is computed at once.
+at_top_level: Callable[[], bool] = _core.trace_state_clean
+
+
+@functools.cache
+def _options_of_small_programs() -> dict[str, Any]:
+    """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
+
+    Where XLA schedules for concurrency, handing parts to other threads takes longer than computing them.
+    `barrier` keeps its operations apart.
+    """
+    options: dict[str, Any] = {
+        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+        # It would take the barriers between operations away, before XLA fuses them.
+        "xla_disable_hlo_passes": "cse_barrier_expander",
+    }
+    if jax.default_backend() != "cpu":
+        return {}
+    try:
+        jax.jit(lambda: 0, compiler_options=options)()
+    except Exception:  # this version of XLA does not know it: nothing depends on it
+        return {}
+    return options
+
+
+def jit_of_small(f: Callable[..., Any]) -> Any:
+    """``jax.jit`` for a program of small arrays, which only runs at the top level."""
+    return jax.jit(without_collector(f), compiler_options=_options_of_small_programs())
+
+
+def barrier(values: Sequence[Any]) -> list[Any]:
+    """The same values, for an operation that XLA is to compile as it would alone.
+
+    It is compiled without what comes before and after it, on operands that lie in memory row by row.
+    """
+    plain = [
+        isinstance(v, jax.Array) and not jax.dtypes.issubdtype(v.dtype, jax.dtypes.extended)
+        for v in values
+    ]
+    rows = [
+        with_layout_constraint(v, Layout(tuple(range(v.ndim)))) if v.ndim > 1 else v
+        for v, p in zip(values, plain)
+        if p
+    ]
+    bind = _kept_apart.bind if rows and current_program() is not None else _optimization_barrier
+    pace.rest()
+    kept = iter(bind(*rows))
+    return [next(kept) if p else v for v, p in zip(values, plain)]
+
+
+def _optimization_barrier(*values: Any) -> Sequence[Any]:
+    found: Sequence[Any] = jax.lax.optimization_barrier(values)
+    return found
+
+
+def _lower_kept_apart(_: Any, *values: Any) -> Sequence[Any]:
+    pace.rest()
+    return list(stablehlo.OptimizationBarrierOp(values).results)
+
+
+# `jax.lax.optimization_barrier`, in programs that a thread of its own lowers, beside others; see `Pace`.
+_kept_apart = jax.extend.core.Primitive("kept_apart")
+_kept_apart.multiple_results = True
+_kept_apart.def_impl(lambda *values: list(values))
+_kept_apart.def_abstract_eval(lambda *avals: avals)
+mlir.register_lowering(_kept_apart, _lower_kept_apart)
+
+
+class Pace(threading.local):
+    """How a thread that traces and lowers programs lets others go on.
+
+    NOTE [pace]
+
+    Python's threads share one interpreter. A thread that needs it back after a call into XLA waits until
+    the one that has it gives it up, which is asked of it after 5 ms: where another thread traces a program,
+    each operation would take so long. So that thread gives it up for a moment, after ``WORK`` seconds,
+    wherever it has traced or lowered an operation (`barrier`). If it does not get it back at once, others
+    need it, and it rests for ``REST`` seconds. No number depends on it.
+    """
+
+    WORK = 0.0003
+    MOMENT = 0.00005
+    REST = 0.002
+    rests = False
+    began = 0.0
+
+    def rest(self) -> None:
+        """In a thread that ``rests``: sleep, if it has worked for long enough."""
+        if not self.rests:
+            return
+        now = time.perf_counter()
+        if now - self.began < self.WORK:
+            return
+        time.sleep(self.MOMENT)
+        self.began = time.perf_counter()
+        if self.began - now > 10 * self.MOMENT:
+            sleep(self.REST)
+            self.began = time.perf_counter()
+
+
+pace = Pace()
+
+
+def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:
+    """``f``, which returns a tuple, compiled for small arrays so that its operations, between which there are
+    barriers, give the bits that they give alone.
+
+    XLA would drop results that nothing reads, and fuse what is left of their operation in another way. So one
+    element of each of these is a result too.
+    """
+    as_it_is = jit_of_small(f)
+    traced = as_it_is.trace(*avals)
+    closed = traced.jaxpr
+    unread = _unread(closed.jaxpr)
+    if not unread:
+        traced.lower()  # a call finds it
+        return as_it_is
+    count = len(closed.jaxpr.outvars)
+    whole = closed.replace(jaxpr=closed.jaxpr.replace(outvars=[*closed.jaxpr.outvars, *unread]))
+
+    def keeping(*values: Any) -> tuple[Any, ...]:
+        outs = write_equations(current_program(), whole, values)
+        read = [jax.numpy.ravel(x)[:1].real.astype(np.float32) for x in outs[count:]]
+        return (*outs[:count], jax.numpy.concatenate(read))
+
+    compiled = jit_of_small(keeping)
+    compiled.lower(*avals)
+    return lambda *values: compiled(*values)[:count]
+
+
+def _unread(jaxpr: Any) -> list[Any]:
+    """Results of barriers that nothing reads, where something reads others of the same barrier."""
+    live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
+    found = []
+    for eqn in reversed(jaxpr.eqns):
+        if live.isdisjoint(eqn.outvars):
+            continue
+        live.update([v for v in eqn.invars if not isinstance(v, Literal)])
+        if eqn.primitive is _kept_apart:
+            found += [v for v in eqn.outvars if v not in live and v.aval.size]
+    return found
+
+
+def asks_host(jaxpr: Any) -> bool:
+    """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
+    return bool(jaxpr.effects) or any(
+        [
+            "callback" in eqn.primitive.name or any(map(asks_host, inner_jaxprs(eqn.params)))
+            for eqn in jaxpr.eqns
+        ]
+    )
+
+
+def call_table(
+    name: str,
+    find: Callable[..., Any],
+    disabled: Callable[[], Any],
+    forgotten: Callable[[], None],
+) -> Any:
+    """JAX's own table of compiled calls, for programs that something else has compiled.
+
+    ``table(*args, **kwargs)`` looks the call up as ``jax.jit`` does: by the structure of its arguments,
+    their avals and shardings, and JAX's settings. Where that is new, ``find(args, kwargs)`` gives a function
+    made by ``jax.jit``, arrays that go before the arguments, the leaves of the arguments, and what makes the
+    result of a flat list of outputs. What it raises goes out to the caller; JAX then asks again at each call
+    that is alike, until the table is cleared (``table._clear_cache()``).
+    ``disabled()`` is called instead under ``jax.disable_jit``, and ``forgotten()`` after a call
+    that JAX will not remember.
+    """
+
+    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        jitted, before, leaves, join = find(args, kwargs)
+        operands = (*before, *leaves)
+        params, flat = _pjit._infer_params(jitted._fun, jitted._jit_info, operands, {})
+        _, outs, _, flat, jaxpr, executable, profiler, constants = _pjit._run_python_pjit(
+            params, flat, jitted._fun, operands, {}
+        )
+        result = join(outs)
+        count = len(before)
+        found = _pjit._get_fastpath_data(
+            executable,
+            jax.tree.structure(result),
+            flat[count:],
+            outs,
+            jaxpr.effects,
+            jaxpr.consts,
+            profiler,
+            [*constants, *flat[:count]],
+        )
+        if found is None:
+            forgotten()
+        return result, found, False
+
+    return _jax.pjit(
+        name,
+        lambda *args, **kwargs: disabled(),  # tables are told apart by it, too
+        miss,
+        (),
+        (),
+        _pxla.JitGlobalCppCacheKeys(),
+        _tree_util.dispatch_registry,
+        _pxla.cc_shard_arg,
+        _pjit._get_cpp_global_cache(False),
+    )
+
+
+def is_tracing() -> bool:
+    """Whether code runs now to be traced into a program that executes later, as under ``jax.jit``.
+
+    Under ``jax.grad`` and ``jax.vmap`` alone, Python runs once for each execution, which is not that.
+    """
+    if at_top_level():
+        return False
+    with _core.take_current_trace() as trace:
+        while trace is not None:
+            if type(trace).__name__ == "DynamicJaxprTrace":
+                return True
+            trace = getattr(trace, "parent_trace", None)
+    return False
+
+
+def is_concrete(x: Any) -> bool:
+    """Whether ``x`` is an array with numbers in it, not a tracer."""
+    return isinstance(x, (jax.Array, np.ndarray, np.generic)) and not isinstance(x, jax.core.Tracer)
+
+
+# What of JAX's settings and surroundings a trace depends on; hashable.
+trace_context: Callable[[], Any] = _config.trace_context
+
+
+is_committed: Callable[[Any], bool] = operator.attrgetter(
+    "_committed"
+)  # to its device, by the user
+
+
+# Settings of JAX; their ``value`` is the one in this thread, now.
+debug_nans = _config.debug_nans
+debug_infs = _config.debug_infs
+
+
+def checks_numbers() -> bool:
+    """Whether JAX looks at the result of each operation for NaN or infinity."""
+    return bool(debug_nans.value or debug_infs.value)
+
+
+def x64_enabled() -> bool:
+    """Whether 64-bit types are on, in this thread, now."""
+    return bool(_config.enable_x64.value)
+
+
+def global_settings() -> dict[str, Any]:
+    """JAX's settings outside of all blocks, by name."""
+    holders = jax.config._value_holders  # `jax.config.values` is what holds here, in a block
+    return {n: h.get_global() if hasattr(h, "get_global") else h.value for n, h in holders.items()}
+
+
+def varying_axes(aval: Any) -> frozenset[Any]:
+    """The names of the ``shard_map`` axes along which a value differs between devices."""
+    kind = getattr(aval, "manual_axis_type", None)
+    return frozenset() if kind is None else frozenset(kind.varying)
+
+
+def zeros(aval: Any) -> Any:
+    """Zeros of an abstract value: its weak type, explicit sharding, the axes that it varies along."""
+    sharded = any([axis is not None for axis in aval.sharding.spec])
+    if varying_axes(aval) or aval.weak_type or (sharded and is_tracing()):
+        return ad.instantiate_zeros(ad.Zero(aval))
+    return jax.numpy.zeros(aval.shape, aval.dtype)
+
+
+def no_cotangent(aval: Any) -> Any:
+    """What JAX's pullbacks take for the cotangent of an output that was not used: no array of zeros."""
+    return ad.Zero(aval.to_ct_aval())
+
+
+def new_primitive(name: str) -> Any:
+    """A JAX primitive with several results."""
+    p = _core.Primitive(name)
+    p.multiple_results = True
+    return p
+
+
+def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
+    """The jaxprs among an equation's parameters."""
+    for value in params.values():
+        for v in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(v, ClosedJaxpr):
+                yield v.jaxpr
+            elif isinstance(v, Jaxpr):
+                yield v
+
+
+def scan_operands(params: dict[str, Any]) -> tuple[int, int]:
+    """How many of the operands of a ``scan`` equation are constants of its body, and how many are carried."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, carried, _ = map(len, params["ft_in"].unpack())
+    return constants, carried
+
+
+def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Bind one equation of a jaxpr again, on ``inputs``."""
+    with eqn.ctx.manager:
+        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def map_equations(
+    eqns: Sequence[Any], env: dict[Any, Any], inline: Callable[[Any], bool] | None = None
+) -> None:
+    """Evaluate ``eqns`` in order, reading and writing variables in ``env``.
+
+    Calls (``jit`` equations) for which ``inline`` says so are opened up and evaluated in place.
+    """
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else env[atom]
+
+    for eqn in eqns:
+        inputs = [read(v) for v in eqn.invars]
+        if inline is not None and inline(eqn):
+            closed = eqn.params["jaxpr"]
+            inner: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+            inner.update(zip(closed.jaxpr.invars, inputs, strict=True))
+            map_equations(closed.jaxpr.eqns, inner, inline)
+            outputs = [v.val if isinstance(v, Literal) else inner[v] for v in closed.jaxpr.outvars]
+        else:
+            outputs = evaluate_equation(eqn, inputs)
+        env.update(zip(eqn.outvars, outputs, strict=True))
+
+
+def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, bool]:
+    """The closed jaxpr of a function that returns an array or a tuple of them; whether it is one array.
+
+    None in its place if it holds for one call alone, since the function closes over a tracer.
+    """
+    closed, shape = without_collector(jax.make_jaxpr(f, return_shape=True))(*operands)
+    again = not any([isinstance(c, jax.core.Tracer) for c in closed.consts])
+    return closed if again else None, type(shape) is not tuple
+
+
+def stand_in(aval: Any) -> Any:
+    """A tracer in place of a value that is not known yet.
+
+    It is an input of a program that nobody writes, so every trace that meets it takes it for a constant.
+    """
+    if not isinstance(aval, shaped_array):
+        aval = shaped_array(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+    return _partial_eval.DynamicJaxprTrace(None).new_arg(aval, _source_info.current())
+
+
+def current_program() -> Any:
+    """The trace at work, if all that it does is to write down; else None."""
+    trace = _core.trace_ctx.trace
+    return trace if type(trace) is _partial_eval.DynamicJaxprTrace else None
+
+
+def write_equations(trace: Any, closed: Any, values: Sequence[Any]) -> list[Any]:
+    """Write a jaxpr, on ``values``, into the program that `current_program` found."""
+    source = _source_info.current()
+    tracers: list[Any] = [
+        trace.to_jaxpr_tracer(
+            v if isinstance(v, jax.core.Tracer) else _dtypes.canonicalize_value(v), source
+        )
+        for v in values
+    ]
+    written: list[Any] = _partial_eval.inline_jaxpr_into_trace(
+        trace, source, closed.jaxpr, closed.consts, *tracers
+    )
+    return written
+
+
+def is_call(eqn: Any) -> bool:
+    """Whether an equation only calls a jaxpr, as a nested ``jax.jit`` does."""
+    return eqn.primitive.name in ("jit", "pjit") and isinstance(
+        eqn.params.get("jaxpr"), ClosedJaxpr
+    )
+
+
+_inexact: dict[Any, bool] = {}
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Whether values of this dtype have derivatives: floating or complex."""
+    known = _inexact.get(dtype)
+    if known is None:
+        known = _inexact[dtype] = bool(jax.numpy.issubdtype(dtype, np.inexact))
+    return known
+
+
+def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
+    """A hashable form of a jaxpr: equal keys, same program.
+
+    What cannot be hashed counts by identity, so it must be kept alive as long as the key is.
+    """
+    numbers: dict[Any, int] = {}
+    params: dict[int, Any] = {}  # equations that were written often share their parameters
+
+    def atom(v: Any) -> Any:
+        if isinstance(v, Literal):
+            value = np.asarray(v.val)
+            return (str(value.dtype), value.shape, value.tobytes(), v.aval)
+        return numbers.setdefault(v, len(numbers))
+
+    def param(p: Any) -> Any:
+        if isinstance(p, ClosedJaxpr):
+            return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
+        if isinstance(p, Jaxpr):
+            return jaxpr_key(p)
+        if isinstance(p, (tuple, list)):
+            return (type(p), tuple([param(x) for x in p]))
+        try:
+            return exact(p)
+        except TypeError:
+            return (type(p), id(p))
+
+    key: list[Any] = []
+    for v in (*jaxpr.constvars, *jaxpr.invars):
+        key += (atom(v), v.aval)
+    for eqn in jaxpr.eqns:
+        known = params.get(id(eqn.params))
+        if known is None:
+            known = tuple([(k, param(v)) for k, v in sorted(eqn.params.items())])
+            params[id(eqn.params)] = known
+        key += (eqn.primitive, known, len(eqn.invars), len(eqn.outvars))
+        key += [atom(v) for v in eqn.invars]
+        for v in eqn.outvars:
+            key += (atom(v), v.aval)
+    key += [atom(v) for v in jaxpr.outvars]
+    return tuple(key)
+
+
+def bind_jaxpr(closed: Any) -> Any:
+    """A function of (consts, inputs) that evaluates a closed jaxpr with those consts."""
+    jaxpr = _partial_eval.convert_constvars_jaxpr(closed.jaxpr)
+    opened = ClosedJaxpr(jaxpr, ())
+
+    def run(*values: Any) -> Any:
+        trace = current_program()
+        if trace is not None:
+            return write_equations(trace, opened, values)
+        env: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
+        map_equations(jaxpr.eqns, env)
+        return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
+
+    return run

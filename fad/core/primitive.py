@@ -1,0 +1,536 @@
+"""Primitive: a JAX function with rules derived from JAX, each of which is again a Primitive."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core import jaxapi, trees
+from fad.core.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
+from fad.core.borrowed import borrowed, waited
+from fad.core.collector import without_collector
+from fad.core.jaxapi import array_type, is_inexact, shaped_array
+from fad.core.level import batching, bind, state
+from fad.core.residuals import (
+    Reach,
+    Residuals,
+    on_active,
+    reach_of_jaxpr,
+    reach_of_jvp,
+    residuals_of,
+)
+
+__all__ = ["Primitive", "VjpPlan", "conjugate", "forget_shapes"]
+
+
+def conjugate(x: Any) -> Any:
+    """Complex conjugate; real values pass untouched."""
+    return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
+
+
+_all: weakref.WeakSet[Primitive] = weakref.WeakSet()
+
+
+def forget_shapes() -> None:
+    """Let all Primitives forget what they know for the shapes and dtypes that they have met."""
+    for primitive in list(_all):
+        primitive._plans.clear()
+        primitive._written.clear()
+
+
+class Primitive:
+    """A pure JAX function of flat array arguments, and its rules.
+
+    Arguments:
+        name: what graphs and errors call it.
+        fn: the function. Its arguments are arrays or Python scalars, its result any pytree of
+            arrays; what is static is closed over.
+        jit: False for a function that needs concrete values, whose output shape depends on data.
+        collective: it names a vmap axis, so that it cannot be traced outside of that vmap.
+        planner: makes its `VjpPlan`, where the derived one is not the best.
+        lazy: it is pure and cheap to trace, so that a trace may defer it.
+        positions: some of its arguments are positions in an array. Where they are numbers, code that
+            is traced has them as constants; run eagerly, they are arguments of what is compiled.
+
+    ``reach`` says which outputs have a derivative in the masked inputs; None is all that are floating
+    or complex. See NOTE [what a derived vjp saves].
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_batched",
+        "_full_vjps",
+        "_jvps",
+        "_plans",
+        "_structures",
+        "_tangents",
+        "_written",
+        "asks_host",
+        "call",
+        "collective",
+        "flat",
+        "fn",
+        "jit",
+        "lazy",
+        "name",
+        "planner",
+        "positions",
+        "primals",
+        "reach",
+        "splits",
+    )
+
+    expands = False
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *,
+        jit: bool = True,
+        collective: bool = False,
+        planner: Callable[..., VjpPlan] | None = None,
+        positions: bool = False,
+        lazy: bool = False,
+    ) -> None:
+        self.name = name
+        self.fn = fn
+        self.lazy = lazy and jit
+        self.planner = planner
+        self.positions = positions
+        self.jit = jit
+        self.asks_host = False  # as far as `fad.levels.staged` has seen
+        self.collective = collective
+        self._structures: dict[int, Any] = {}
+        self.primals = 0
+        self.splits: dict[int, int] = {}
+        self.reach: Reach | None = None
+        self._jvps: dict[Any, Primitive] = {}
+        self._tangents: dict[Any, Primitive] = {}
+        self._batched: dict[Any, Primitive] = {}
+        self._full_vjps: dict[Any, Primitive] = {}
+        self._plans: dict[Any, VjpPlan] = {}
+        self._written: dict[Any, Any] = {}
+
+        def flat(*values: Any) -> Any:
+            leaves, structure = trees.flatten(fn(*values))
+            if structure == trees.LEAF:
+                return jnp.asarray(leaves[0]) if not isinstance(leaves[0], jax.Array) else leaves[0]
+            self._structures[len(leaves)] = structure
+            return tuple([x if isinstance(x, jax.Array) else jnp.asarray(x) for x in leaves])
+
+        _all.add(self)
+        flat.__name__ = flat.__qualname__ = name
+        self.flat = flat = without_collector(flat) if jit else flat
+        self.call = jax.jit(flat, inline=True) if jit else flat
+        if positions:
+            self.call = _opened(flat, self.call)
+
+    def __repr__(self) -> str:
+        return f"Primitive({self.name})"
+
+    def execute(self, values: Sequence[Any]) -> Any:
+        """Run on arrays: one array, or a tuple of them."""
+        for v in values:
+            if type(v) is not array_type:
+                if any([isinstance(v, jax.core.Tracer) for v in values]):
+                    return self._write_apart(values) if state.exact else self._write(values)
+                out = self.call(*with_constants(values))
+                return waited(out, values)
+        out = self.call(*values)
+        return waited(out, values) if borrowed else out
+
+    def _write_apart(self, values: Sequence[Any]) -> Any:
+        """`_write`, so that what XLA makes of it is what it makes of the operation alone.
+
+        There, two arguments are two arrays, even if they are the same one; none of them is known to be the
+        result of anything; and all results are computed, also those that nothing reads.
+        """
+        with jax.ensure_compile_time_eval():
+            values = with_constants(values)
+        out = self._write(jaxapi.barrier(values))
+        return tuple(jaxapi.barrier(out)) if type(out) is tuple else out
+
+    def _write(self, values: Sequence[Any]) -> Any:
+        """Run on tracers: write the equations that these avals lead to into the program being traced.
+
+        ``self.call`` does so as well, after it has looked for them in the tables of `jax.jit`.
+        """
+        trace = jaxapi.current_program()
+        if trace is not None and self.jit and not self.collective and not self.positions:
+            kinds = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
+            key = (jaxapi.trace_context(), *kinds)
+            known = self._written.get(key)
+            if known is None:
+                operands = [
+                    v if type(v) in SCALARS else struct_of(k)
+                    for v, k in zip(values, kinds, strict=True)
+                ]
+                known = self._written[key] = jaxapi.equations_of(self.flat, operands)
+            closed, single = known
+            if closed is not None:
+                outs = jaxapi.write_equations(trace, closed, values)
+                return outs[0] if single else tuple(outs)
+        return self.call(*values)
+
+    def unflatten(self, out: Any) -> Any:
+        """The structure that ``fn`` returned, from a flat output of `bind`."""
+        if type(out) is not tuple:
+            return out
+        return trees.unflatten(self._structures[len(out)], out)
+
+    def _options(self) -> dict[str, Any]:
+        """What the Primitives derived from this one have in common with it."""
+        return {
+            "jit": self.jit,
+            "collective": self.collective,
+            "positions": self.positions,
+            **self.weight(),
+        }
+
+    def weight(self) -> dict[str, Any]:
+        """What is known of how costly it is."""
+        return {"lazy": self.lazy}
+
+    # Forward mode
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        """Outputs and their tangents; a tangent of None is zero."""
+        mask = tuple([t is not None for t in tangents])
+        derived = self._jvps.get(mask)
+        if derived is None:
+            derived = self._jvps[mask] = self._derive_jvp(mask, outputs=True)
+        out = bind(derived, [*primals, *[t for t in tangents if t is not None]])
+        count = derived.splits[len(out)]
+        if count < 0:
+            return out[0], (out[1] if len(out) == 2 else None)
+        given = iter(out[count:])
+        outs = out[:count]
+        return outs, tuple([next(given) if m else None for m in self.moving(mask, outs)])
+
+    def moving(self, mask: tuple[bool, ...], outs: Sequence[Any]) -> tuple[bool, ...]:
+        """Which outputs have a derivative in the masked inputs."""
+        if self.reach is not None:
+            return self.reach(mask)
+        return tuple([is_inexact(o.dtype) for o in outs])
+
+    def tangent(self, mask: tuple[bool, ...]) -> Primitive:
+        """The tangents of the `moving` outputs alone, from all inputs and the masked tangents."""
+        derived = self._tangents.get(mask)
+        if derived is None:
+            derived = self._tangents[mask] = self._derive_jvp(mask, outputs=False)
+        return derived
+
+    def linear(
+        self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
+    ) -> tuple[Primitive, list[Any], tuple[bool, ...]]:
+        """An operation linear in the masked tangents, the operands that go before them, and which
+        outputs it gives tangents of.
+        """
+        return self.tangent(mask), list(primals), self.moving(mask, outs)
+
+    def _derive_jvp(self, mask: tuple[bool, ...], outputs: bool) -> Primitive:
+        n = len(mask)
+        flat = self.flat
+
+        def jvp(*values: Any) -> tuple[Any, ...]:
+            active = [v for v, m in zip(values[:n], mask, strict=True) if m]
+            out, out_t = jax.jvp(
+                on_active(flat, values[:n], mask), active, _match(active, values[n:])
+            )
+            single = type(out) is not tuple
+            outs, outs_t = ((out,), (out_t,)) if single else (out, out_t)
+            moving = self.moving(mask, outs)
+            kept = [t for t, m in zip(outs_t, moving, strict=True) if m]
+            result = (*outs, *kept) if outputs else tuple(kept)
+            derived.splits[len(result)] = -1 if single else len(outs)
+            return result
+
+        derived = Primitive(f"{self.name}_jvp", jvp, **self._options())
+        derived.primals = n if outputs else 0
+        if self.reach is not None and outputs:
+            derived.reach = functools.partial(reach_of_jvp, self.reach, mask)
+        return derived
+
+    # Batching
+
+    def batch(self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any) -> Any:
+        """Outputs with the batch along dimension 0."""
+        key = (dims, level.batch_size, level.axis_name)
+        derived = self._batched.get(key)
+        if derived is None:
+            derived = self._batched[key] = self._derive_batched(*key)
+        return bind(derived, values)
+
+    def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
+        mapped = jax.vmap(self.flat, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name)
+        derived = Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
+        derived.reach = self.reach
+        return derived
+
+    def batch_tangents(
+        self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any
+    ) -> tuple[tuple[Any, ...], int]:
+        """`batch` of a jvp whose primals are not batched: outputs, and how many of them, the first
+        ones, are not batched either.
+
+        So `jacfwd` runs the function itself once, not once for each tangent.
+        """
+        key = (dims, level.batch_size, level.axis_name)
+        derived = self._batched.get(key)
+        if derived is None:
+            derived = self._batched[key] = self._derive_batched_tangents(*key)
+        out = bind(derived, values)
+        return out, derived.splits[len(out)]
+
+    def _derive_batched_tangents(
+        self, dims: tuple[int | None, ...], size: int, axis_name: Any
+    ) -> Primitive:
+        options = {"in_axes": dims, "axis_size": size, "axis_name": axis_name}
+
+        def split(*values: Any) -> tuple[Any, Any]:
+            out = self.flat(*values)
+            count = max(1, self.splits[len(out)])
+            return out[:count], out[count:]
+
+        def mapped(*values: Any) -> tuple[Any, ...]:
+            try:
+                outs, tangents = jax.vmap(split, out_axes=(None, 0), **options)(*values)
+                shared = len(outs)
+            except ValueError:  # JAX batches the outputs of some operations as a whole
+                outs, tangents = jax.vmap(split, out_axes=0, **options)(*values)
+                shared = 0
+            derived.splits[len(outs) + len(tangents)] = shared
+            return (*outs, *tangents)
+
+        derived = Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
+        return derived
+
+    # Reverse mode
+
+    def plan(self, mask: tuple[bool, ...], values: Sequence[Any]) -> VjpPlan:
+        """What to save and how to run the vjp, for inputs with the avals of ``values``."""
+        return self.plan_of(mask, aval_key(values), values)
+
+    def plan_of(
+        self, mask: tuple[bool, ...], avals: tuple[Any, ...], values: Sequence[Any]
+    ) -> VjpPlan:
+        """`plan`, for values whose `aval_key` is known."""
+        key = (mask, avals)
+        plan = self._plans.get(key)
+        if plan is None:
+            # A number and the array in its place share a plan.
+            by_aval = (mask, tuple(map(aval_of, values)))
+            plan = self._plans.get(by_aval)
+            if plan is None:
+                make = VjpPlan if self.planner is None else self.planner
+                plan = self._plans[by_aval] = make(self, mask, list(by_aval[1]))
+                plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
+            self._plans[key] = plan
+        return plan
+
+    def known_plan(self, mask: tuple[bool, ...], avals: tuple[Any, ...]) -> VjpPlan | None:
+        """The plan for values with this `aval_key`, if it has been made."""
+        return self._plans.get((mask, avals))
+
+    def full_vjp(
+        self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
+    ) -> Primitive:
+        """The vjp from all inputs and the given cotangents, with nothing saved."""
+        key = (mask, given, need)
+        derived = self._full_vjps.get(key)
+        if derived is None:
+            derived = self._full_vjps[key] = self._derive_full_vjp(*key)
+        return derived
+
+    def _derive_full_vjp(
+        self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
+    ) -> Primitive:
+        n = len(mask)
+        flat = self.flat
+
+        def vjp(*values: Any) -> tuple[Any, ...]:
+            active = [v for v, m in zip(values[:n], mask, strict=True) if m]
+            out, pullback = jax.vjp(on_active(flat, values[:n], mask), *active)
+            return _pull(pullback, out, values[n:], given, need)
+
+        return Primitive(f"{self.name}_vjp", vjp, **self._options())
+
+
+def _opened(flat: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """``compiled``, but ``flat`` itself where it is traced: XLA does better by a slice at a constant.
+
+    And so does JAX: its vmap of a slice at a variable is a gather.
+    """
+
+    def call(*values: Any) -> Any:
+        for v in values:
+            if isinstance(v, jax.core.Tracer):
+                return flat(*values) if jaxapi.is_tracing() else compiled(*values)
+        return compiled(*values)
+
+    return call
+
+
+def _match(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """Tangents in the dtypes of their primals."""
+    return [
+        t if t.dtype == p.dtype else t.astype(p.dtype)
+        for p, t in zip(primals, tangents, strict=True)
+    ]
+
+
+def _pull(
+    pullback: Callable[..., Any],
+    out: Any,
+    cotangents: Sequence[Any],
+    given: tuple[bool, ...] | None,
+    need: tuple[bool, ...],
+    sparse: bool = False,
+) -> tuple[Any, ...]:
+    """Run a JAX pullback with PyTorch's convention for complex values.
+
+    ``out`` gives shapes and dtypes of the outputs; ``given`` says which of them have a cotangent
+    (None: the one output has). ``sparse``: the pullback knows cotangents that are not there, and computes
+    nothing for them (zeros times infinity would be NaN).
+    """
+    outs = out if type(out) is tuple else (out,)
+    if given is None:
+        given = (True,) * len(outs)
+    it = iter(cotangents)
+    cts: list[Any] = []
+    for o, g in zip(outs, given, strict=True):
+        ct = next(it) if g else None
+        if not is_inexact(o.dtype):
+            ct = np.zeros(o.shape, jaxapi.float0)
+        elif ct is None:
+            aval = o if isinstance(o, shaped_array) else jax.typeof(o)
+            ct = jaxapi.no_cotangent(aval) if sparse else jaxapi.zeros(aval)
+        else:
+            ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
+        cts.append(ct)
+    grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
+    return tuple([conjugate(g) for g, wanted in zip(grads, need, strict=True) if wanted])
+
+
+_plan_ids = itertools.count()
+
+
+class VjpPlan:
+    """How one Primitive is differentiated in reverse, for one choice of inputs and avals.
+
+    ``kept_inputs`` and ``kept_outputs`` are the positions of what is saved by reference;
+    ``forward`` is the operation to run in the forward pass: the Primitive itself, or one that
+    returns ``extras`` residuals after the Primitive's outputs.
+    ``from_inputs``: the vjp starts from all inputs.
+    ``routed``: the masked inputs whose gradients go on from here.
+    ``simple``: one output, which is differentiable, and no extras.
+    """
+
+    __slots__ = (
+        "_residuals",
+        "_vjps",
+        "differentiable",
+        "extras",
+        "forward",
+        "from_inputs",
+        "id",
+        "kept_inputs",
+        "kept_outputs",
+        "mask",
+        "out_avals",
+        "primitive",
+        "routed",
+        "simple",
+        "single",
+    )
+
+    differentiable: tuple[bool, ...] | None
+
+    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> None:
+        self._start(primitive, mask, len(avals))
+        if primitive.jit and not primitive.collective:
+            try:
+                self._sort(residuals_of(primitive.flat, mask, avals, primitive.moving))
+            except (TypeError, ValueError, NotImplementedError):
+                # It has no reverse mode (a while loop): that is an error only when one is asked for.
+                self.from_inputs, self.differentiable = True, None
+
+    def _start(self, primitive: Primitive, mask: tuple[bool, ...], count: int) -> None:
+        """A plan that keeps all inputs."""
+        self.id = next(_plan_ids)
+        self.primitive = primitive
+        self.mask = mask
+        self.routed = mask
+        self.simple = False
+        self.forward: Primitive = primitive
+        self.extras = 0
+        self.kept_inputs: tuple[int, ...] = tuple(range(count))
+        self.kept_outputs: tuple[int, ...] = ()
+        self.out_avals: tuple[Any, ...] | None = None
+        self.differentiable = None
+        self.single = False
+        self.from_inputs = True
+        self._vjps: dict[Any, Primitive] = {}
+
+    def _sort(self, found: Residuals) -> None:
+        """Keep what the residuals say."""
+        self.single = found.single
+        self.out_avals = found.out_avals
+        self.differentiable = found.differentiable
+        self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
+        self.extras = len(found.extras)
+        self.from_inputs = False
+        self._residuals = found
+        if found.extras:
+            self.forward = _with_residuals(self.primitive, found)
+
+    def vjp(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        """The vjp as a Primitive of (kept inputs, kept outputs, extras, given cotangents).
+
+        Arguments:
+            given: which outputs have a cotangent; None if the one output has.
+            need: which of the masked inputs want a gradient.
+        """
+        if self.from_inputs:
+            return self.primitive.full_vjp(self.mask, given, need)
+        key = (given, need)
+        derived = self._vjps.get(key)
+        if derived is None:
+            derived = self._vjps[key] = self._derive(given, need)
+        return derived
+
+    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        found, out_avals = self._residuals, self.out_avals
+        assert out_avals is not None
+        out = out_avals[0] if self.single else out_avals
+        count = len(found.sources)
+
+        def vjp(*values: Any) -> tuple[Any, ...]:
+            pullback = found.pullback(values[:count])
+            return _pull(pullback, out, values[count:], given, need, found.sparse)
+
+        return Primitive(f"{self.primitive.name}_vjp", vjp, **self.primitive.weight())
+
+
+def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
+    """``primitive`` with the extras as further outputs."""
+    run = jaxapi.jaxpr_as_fun(found.closed)
+    count = len(found.out_avals)
+
+    def forward(*values: Any) -> tuple[Any, ...]:
+        leaves = run(*values)
+        return (*leaves[:count], *[leaves[i] for i in found.extras])
+
+    saving = Primitive(f"{primitive.name}_saving", forward, **primitive.weight())
+    jaxpr = found.closed.jaxpr
+    saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
+    saving.reach = functools.partial(reach_of_jaxpr, jaxpr, saved)
+    return saving

@@ -1,0 +1,427 @@
+"""The Tensor handle: a value, the level it belongs to, and its place in a graph."""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fad.core.level import Level
+    from fad.tape.graph import Node
+
+__all__ = [
+    "Lazy",
+    "Meta",
+    "Storage",
+    "Tensor",
+    "bottom",
+    "lazy_tensor",
+    "new_tensor",
+    "version_of",
+]
+
+
+class Storage:
+    """What all aliases of a value share: how often it was changed in place, and by whom it is known.
+
+    ``data`` is the current value without history, kept once there are aliases that do not share one
+    (`x.detach()`); ``peers`` are weak references to those. A write holds ``lock``.
+    """
+
+    __slots__ = ("data", "lock", "peers", "version")
+
+    def __init__(self, version: int = 0) -> None:
+        self.version = version
+        self.data: Any = None
+        self.peers: list[weakref.ref[Tensor]] = []
+        self.lock = threading.RLock()
+
+
+# Of Tensors that have neither been written to nor viewed.
+UNSHARED = Storage()
+
+# The versions of inference Tensors are negative, so that saving one is noticed at no cost.
+INFERENCE = -(2**62)
+
+
+class Meta:
+    """What only few Tensors have: a gradient, hooks, in-place history, aliases.
+
+    ``link`` says whose value a view (or another alias) follows, see `fad.views`.
+    """
+
+    grad: Tensor | None = None
+    accumulator: weakref.ref[Any] | None = None
+    hooks: dict[int, Any] | None = None
+    post_hooks: dict[int, Any] | None = None
+    retains_grad: bool = False
+    inference: bool = False
+    name: str = ""
+    storage: Storage = UNSHARED
+    link: Any = None
+
+
+class _TensorType(type):
+    """The type of Tensor; its repr is what JAX prints when a Tensor meets plain ``jax.numpy``."""
+
+    def __repr__(cls) -> str:
+        return (
+            "<class 'fad.Tensor'> (plain JAX functions take arrays, not Tensors: write "
+            "fad.numpy.f(x), fad.lax.f(x) or fad.from_jax(f)(x) to keep derivatives, "
+            "or pass x.array for the bare value)"
+        )
+
+
+class Tensor(metaclass=_TensorType):
+    """An array with a level and, where it requires grad, a place in a graph.
+
+    A Tensor of level 0 holds a JAX array (or a JAX tracer). A Tensor of a running transform's level
+    wraps what that transform needs: ``value`` is the value one level down, ``aux`` the tangent
+    (forward mode), the batch dimension (vmap), or None. See docs/how-a-call-travels.md.
+
+    Tensors are made with `fad.tensor` or `fad.asarray`, or by calling fad functions with Tensors.
+    """
+
+    # The state is in slots with an underscore. Attributes of the same names without it first bring a
+    # view up to date; code that has done so (`fad.core.level.bind`) reads the slots.
+    __slots__ = (
+        "__weakref__",
+        "_aux",
+        "_lazy",
+        "_level",
+        "_node",
+        "_output_nr",
+        "_requires_grad",
+        "_value",
+        "born",
+        "meta",
+    )
+
+    _value: Any
+    _level: Level
+    _aux: Any
+    _lazy: Any  # a `Lazy` while `_value`, `_aux` or `_node` may be empty
+    _requires_grad: bool
+    _node: Node | None
+    _output_nr: int
+    born: int  # the id of the latest level when it was made
+    meta: Meta | None
+
+    if TYPE_CHECKING:  # what `fad.methods` installs, for type checkers
+
+        def __add__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __rsub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __rmul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
+        def __rtruediv__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __rfloordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __rmod__(self, other: Any) -> Any: ...
+        def __divmod__(self, other: Any) -> Any: ...
+        def __rdivmod__(self, other: Any) -> Any: ...
+        def __pow__(self, other: Any) -> Any: ...
+        def __rpow__(self, other: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
+        def __rmatmul__(self, other: Any) -> Any: ...
+        def __and__(self, other: Any) -> Any: ...
+        def __rand__(self, other: Any) -> Any: ...
+        def __or__(self, other: Any) -> Any: ...
+        def __ror__(self, other: Any) -> Any: ...
+        def __xor__(self, other: Any) -> Any: ...
+        def __rxor__(self, other: Any) -> Any: ...
+        def __lshift__(self, other: Any) -> Any: ...
+        def __rlshift__(self, other: Any) -> Any: ...
+        def __rshift__(self, other: Any) -> Any: ...
+        def __rrshift__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Any: ...
+        def __le__(self, other: Any) -> Any: ...
+        def __gt__(self, other: Any) -> Any: ...
+        def __ge__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+        def __pos__(self) -> Any: ...
+        def __abs__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+        def __iter__(self) -> Any: ...
+        def __bool__(self) -> bool: ...
+        def __float__(self) -> float: ...
+        def __int__(self) -> int: ...
+        def __complex__(self) -> complex: ...
+        def __index__(self) -> int: ...
+        def __len__(self) -> int: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+
+        all: Callable[..., Any]
+        any: Callable[..., Any]
+        argmax: Callable[..., Any]
+        argmin: Callable[..., Any]
+        argpartition: Callable[..., Any]
+        argsort: Callable[..., Any]
+        astype: Callable[..., Any]
+        backward: Callable[..., Any]
+        block_until_ready: Callable[..., Any]
+        choose: Callable[..., Any]
+        clip: Callable[..., Any]
+        clone: Callable[..., Any]
+        compress: Callable[..., Any]
+        conj: Callable[..., Any]
+        conjugate: Callable[..., Any]
+        copy: Callable[..., Any]
+        cumprod: Callable[..., Any]
+        cumsum: Callable[..., Any]
+        detach: Callable[..., Any]
+        detach_: Callable[..., Any]
+        devices: Callable[..., Any]
+        diagonal: Callable[..., Any]
+        dot: Callable[..., Any]
+        flatten: Callable[..., Any]
+        item: Callable[..., Any]
+        max: Callable[..., Any]
+        mean: Callable[..., Any]
+        min: Callable[..., Any]
+        nonzero: Callable[..., Any]
+        numpy: Callable[..., Any]
+        prod: Callable[..., Any]
+        ptp: Callable[..., Any]
+        ravel: Callable[..., Any]
+        register_hook: Callable[..., Any]
+        register_post_accumulate_grad_hook: Callable[..., Any]
+        repeat: Callable[..., Any]
+        requires_grad_: Callable[..., Any]
+        reshape: Callable[..., Any]
+        retain_grad: Callable[..., Any]
+        round: Callable[..., Any]
+        searchsorted: Callable[..., Any]
+        sort: Callable[..., Any]
+        squeeze: Callable[..., Any]
+        std: Callable[..., Any]
+        sum: Callable[..., Any]
+        swapaxes: Callable[..., Any]
+        take: Callable[..., Any]
+        to: Callable[..., Any]
+        tolist: Callable[..., Any]
+        trace: Callable[..., Any]
+        transpose: Callable[..., Any]
+        var: Callable[..., Any]
+        view: Callable[..., Any]
+        T: Any
+        array: Any
+        at: Any
+        device: Any
+        grad: Any
+        grad_fn: Any
+        imag: Any
+        is_leaf: Any
+        itemsize: Any
+        mT: Any
+        nbytes: Any
+        real: Any
+        retains_grad: Any
+        sharding: Any
+        version: Any
+        weak_type: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(
+            "Tensor() is not called directly: write fad.tensor(data) to copy data into a new Tensor, "
+            "or fad.asarray(x) to wrap an array"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """An empty slot of a lazy Tensor: its trace is materialized, see `fad.core.replay_protocol`."""
+        if name in ("_value", "_aux", "_node") and self._lazy is not None:
+            self._lazy.trace.materialize()
+            if self._lazy is not None:  # its operation has failed, which is raised now
+                self._lazy.trace.materialize()
+        return object.__getattribute__(self, name)
+
+    @property
+    def value(self) -> Any:
+        """The value one level down."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = value
+
+    @property
+    def level(self) -> Level:
+        """The level that it belongs to."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._level
+
+    @level.setter
+    def level(self, level: Level) -> None:
+        self._level = level
+
+    @property
+    def aux(self) -> Any:
+        """What the level keeps beside the value."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._aux
+
+    @aux.setter
+    def aux(self, aux: Any) -> None:
+        self._aux = aux
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on it are recorded."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync_history(self)
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self._requires_grad = requires_grad
+
+    @property
+    def node(self) -> Node | None:
+        """The node that it is an output of, None for a leaf."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync_history(self)
+        return self._node
+
+    @node.setter
+    def node(self, node: Node | None) -> None:
+        self._node = node
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `node` it is."""
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync_history(self)
+        return self._output_nr
+
+    @output_nr.setter
+    def output_nr(self, output_nr: int) -> None:
+        self._output_nr = output_nr
+
+    @property
+    def aval(self) -> Any:
+        """JAX's abstract value: shape, dtype and weak type, as seen at this level."""
+        return self.level.aval(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the dimensions; inside ``vmap``, without the mapped one."""
+        shape: tuple[int, ...] = self.level.aval(self).shape
+        return shape
+
+    @property
+    def dtype(self) -> Any:
+        """The NumPy dtype of the elements."""
+        return self.level.aval(self).dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+
+def version_of(t: Tensor) -> int:
+    """How often the value was changed in place."""
+    return 0 if t.meta is None else t.meta.storage.version
+
+
+def bottom(x: Any) -> Any:
+    """What is below all levels: an array or a JAX tracer."""
+    while isinstance(x, Tensor):
+        x = x.value
+    return x
+
+
+_new = object.__new__
+_latest = -1
+
+
+def level_began(id: int) -> None:
+    """Note that there is a level of this id, so that later Tensors are known to be made after it."""
+    global _latest
+    _latest = id
+
+
+def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
+    """A Tensor of ``level`` around ``value`` that is not part of any graph."""
+    t: Tensor = _new(Tensor)
+    t._value = value
+    t._level = level
+    t._aux = aux
+    t._lazy = None
+    t.born = _latest
+    t._requires_grad = False
+    t._node = None
+    t._output_nr = 0
+    t.meta = None
+    return t
+
+
+class Lazy:
+    """What is known of a Tensor that has no value or no node yet: its aval, and its place in a trace.
+
+    ``trace`` is what gives it the rest, ``place`` the number of the output in it.
+    """
+
+    __slots__ = ("aval", "place", "trace")
+
+    def __init__(self, aval: Any, trace: Any, place: int) -> None:
+        self.aval = aval
+        self.trace = trace
+        self.place = place
+
+
+def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -> Tensor:
+    """A Tensor of ``level`` whose value and node are empty until its trace is materialized."""
+    t: Tensor = _new(Tensor)
+    t._level = level
+    t._lazy = lazy
+    t.born = _latest
+    t._requires_grad = requires_grad
+    t._output_nr = output_nr
+    t.meta = None
+    return t
+
+
+_making_meta = threading.Lock()
+
+
+def meta_of(t: Tensor) -> Meta:
+    """The Meta of ``t``, made if it has none yet; the same one for all threads."""
+    if t.meta is None:
+        with _making_meta:
+            if t.meta is None:
+                t.meta = Meta()
+    return t.meta
+
+
+def storage_of(t: Tensor) -> Storage:
+    """The Storage of ``t``, made if it has none of its own yet; the same one for all threads."""
+    meta = meta_of(t)
+    if meta.storage is UNSHARED:
+        with _making_meta:
+            if meta.storage is UNSHARED:
+                meta.storage = Storage(INFERENCE if meta.inference else 0)
+    return meta.storage

@@ -1,0 +1,116 @@
+"""Pytrees in which a Tensor is always a leaf."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax import tree_util
+from jax.tree_util import PyTreeDef
+
+from fad.core.jaxapi import array_type
+from fad.core.tensor import Tensor
+from fad.errors import StructureError, describe
+
+__all__ = [
+    "broadcast_prefix",
+    "flatten",
+    "is_flat",
+    "is_leaf",
+    "map_leaves",
+    "path_names",
+    "unflatten",
+]
+
+_ARRAYS = (Tensor, array_type)
+LEAF = tree_util.tree_structure(0)
+
+
+def is_leaf(x: Any) -> bool:
+    """Whether ``x`` ends the descent into a pytree: a Tensor does, wherever it stands."""
+    return isinstance(x, Tensor)
+
+
+def flatten(tree: Any) -> tuple[list[Any], PyTreeDef]:
+    """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree."""
+    if isinstance(tree, _ARRAYS):
+        return [tree], LEAF
+    if type(tree) is tuple:
+        for x in tree:
+            if not isinstance(x, _ARRAYS):
+                break
+        else:
+            return list(tree), _tuple_of(len(tree))
+    return tree_util.tree_flatten(tree, is_leaf=is_leaf)
+
+
+@functools.lru_cache(maxsize=256)
+def _tuple_of(count: int) -> PyTreeDef:
+    """The structure of a tuple of so many leaves."""
+    return tree_util.tree_structure((0,) * count)
+
+
+def is_flat(structure: PyTreeDef) -> bool:
+    """Whether it is that of one leaf, or of a tuple of leaves."""
+    return structure == LEAF or structure == _tuple_of(structure.num_leaves)
+
+
+def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
+    """Put ``leaves`` back into ``structure``."""
+    if structure == LEAF:
+        return leaves[0]
+    if structure == _tuple_of(len(leaves)):
+        return tuple(leaves)
+    return tree_util.tree_unflatten(structure, leaves)
+
+
+def map_leaves(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure)."""
+    if not rest:
+        if isinstance(tree, _ARRAYS):
+            return f(tree)
+        if type(tree) is tuple:
+            return tuple([map_leaves(f, x) for x in tree])
+        if tree is None or (type(tree) is dict and not tree):
+            return tree
+    return tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
+
+
+def path_names(tree: Any) -> list[str]:
+    """A readable path for each leaf of ``tree``, such as ``['w'][0]``."""
+    leaves, _ = tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
+    return [tree_util.keystr(path) for path, _ in leaves]
+
+
+def broadcast_prefix(prefix: Any, tree: Any, who: str, of: str = "argument") -> list[Any]:
+    """Repeat the leaves of a pytree prefix over the leaves of ``tree``.
+
+    ``None`` is a leaf of the prefix (as in ``in_dims``), not an empty subtree.
+
+    Raises:
+        StructureError: ``prefix`` is not a prefix of ``tree``; the message begins with ``who``, and
+            calls the parts of the tree by the word ``of``.
+    """
+    if prefix is None or type(prefix) is int:
+        return [prefix] * len(flatten(tree)[0])
+    if type(prefix) is tuple and type(tree) is tuple and len(prefix) == len(tree):
+        pairs = zip(prefix, tree)
+        if all([(p is None or type(p) is int) and isinstance(x, _ARRAYS) for p, x in pairs]):
+            return list(prefix)
+    result: list[Any] = []
+
+    def add(dim: Any, subtree: Any) -> None:
+        count = len(tree_util.tree_leaves(subtree, is_leaf=is_leaf))
+        result.extend([dim] * count)
+
+    try:
+        tree_util.tree_map(add, prefix, tree, is_leaf=lambda x: x is None or isinstance(x, Tensor))
+    except (ValueError, TypeError) as error:
+        shown = tree_util.tree_structure(tree, is_leaf=is_leaf)
+        raise StructureError(
+            f"{who} must be an int, None, or a pytree prefix of the {of}s; got "
+            f"{describe(prefix)} for {of}s of structure {shown}. Write one entry for each "
+            f"{of}, or a single int for all of them."
+        ) from error
+    return result

@@ -1,0 +1,390 @@
+"""A call of Rules as an operation that `bind` can run, and the node that records it.
+
+NOTE [one run of the body]
+
+A body runs where its call reaches the bottom: on arrays, as Tensors that nothing tracks; so what it
+keeps on ctx is known once, there. The levels that the call came through make their own of it:
+
+* If it kept inputs, outputs, and values that have no derivative, the notes hold at every level.
+* Other arrays (intermediate values) are known as numbers alone. They serve a level below which
+  nothing is differentiated: the eager graph, ``grad``, ``vmap(grad)``. Any other level, and one in a
+  checkpointed body, runs setup (in the one-method style, the body) again, on values of its own.
+* Where the backward pass is itself recorded, setup runs again on tracked values, which gives an
+  intermediate value its history, and so the right second derivative. Its number stays the one that
+  was saved: a body that draws a dropout mask is differentiated with the mask that it drew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fad.core.borrowed import as_array
+from fad.core.jaxapi import is_inexact
+from fad.core.level import Level, apart, bind, bodies, constants, outlived, state
+from fad.core.replay_protocol import Part
+from fad.core.tensor import Tensor, version_of
+from fad.errors import RuleError, describe
+from fad.functions import native
+from fad.functions.closures import checked_arrays, is_tracer
+from fad.functions.derived_rules import BatchedRules, LinearRules
+from fad.functions.rules import Rules, Saved
+from fad.functions.templates import Template
+from fad.levels.batch import BatchLevel
+from fad.levels.randomness import draws
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.anomaly import remember
+from fad.tape.graph import InputMetadata, Node, alias, gradient_edge
+from fad.tape.recorder import RecordedNode, detached
+from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
+
+__all__ = ["FunctionNode", "FunctionOp", "check_unchanged", "is_plain"]
+
+
+class FunctionOp:
+    """One call of `Rules`.
+
+    ``needs``: of which inputs a gradient or tangent may be wanted; None if no level asked.
+    ``given``: what the call left that this one is the derivative of, if that is at hand.
+    Running it sets ``template``, the structure of the outputs, and ``saved``, what the call left for
+    its rules (at the level of its arguments), or None where that is not known.
+    """
+
+    __slots__ = ("given", "needs", "rules", "saved", "template")
+
+    expands = False
+    template: Template
+
+    def __init__(self, rules: Rules, given: Saved | None = None) -> None:
+        self.rules = rules
+        self.given = given
+        self.needs: list[bool] | None = None
+        self.saved: Saved | None = None
+
+    @property
+    def name(self) -> str:
+        """What graphs and errors call it."""
+        return self.rules.name
+
+    def execute(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Run on values that are no Tensors."""
+        if bodies.traced and state.body is not None:
+            with constants():
+                return self.execute(values)
+        rules = self.rules
+        self.saved = None
+        if native.is_traced(values):
+            outs, self.template = native.call(rules, values)
+            return tuple(outs)
+        if self.given is not None and isinstance(rules, LinearRules):
+            outs, self.template = rules.forward(values, self.given)
+        else:
+            outs, self.template, self.saved = rules.run(values, self.needs)
+        return tuple(checked_arrays(rules, outs))
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        """Outputs and their tangents (None is zero), by binding one level down."""
+        self.needs = [is_inexact(p.dtype) for p in primals]
+        outs = bind(self, primals)
+        mask = tuple([t is not None for t in tangents])
+        moving = self._moving(outs)
+        linear = self._linear(mask, moving, primals)
+        given = [t for t in tangents if t is not None]
+        out_t = iter(bind(linear, [*primals, *outs, *given]) if any(moving) else ())
+        return outs, tuple([next(out_t) if m else None for m in moving])
+
+    def linear(
+        self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
+    ) -> tuple[FunctionOp, list[Any], tuple[bool, ...]]:
+        """The derivative in the masked inputs, the operands that go before the tangents, and of which
+        outputs it has a tangent: those of floating or complex dtype; zeros for one without derivative.
+        """
+        inexact = tuple([is_inexact(o.dtype) for o in outs])
+        return self._linear(mask, inexact, primals), [*primals, *outs], inexact
+
+    def _linear(
+        self, mask: tuple[bool, ...], moving: tuple[bool, ...], primals: Sequence[Any]
+    ) -> FunctionOp:
+        given = self.saved
+        if given is not None and not (given.closed or _numbers_serve(primals)):
+            given = None
+        return FunctionOp(LinearRules(self.rules, mask, moving, self.template), given)
+
+    def _moving(self, outs: Sequence[Any]) -> tuple[bool, ...]:
+        """Which outputs have a derivative."""
+        blocked = self.template.blocked
+        return tuple([is_inexact(o.dtype) and k not in blocked for k, o in enumerate(outs)])
+
+    def batch(
+        self, values: Sequence[Any], dims: tuple[int | None, ...], level: BatchLevel
+    ) -> tuple[Any, ...]:
+        """Outputs batched along dimension 0, by binding one level down."""
+        rules = BatchedRules(
+            self.rules, dims, level.batch_size, level.axis_name, level.randomness, level.first
+        )
+        inner = FunctionOp(rules)
+        inner.needs = self.needs
+        before = state.levels
+        # The bodies run below this level, in one of their own: they draw random numbers and name
+        # axes there.
+        state.levels = tuple([x for x in before if x.id < level.id])
+        try:
+            out: tuple[Any, ...] = bind(inner, values)
+        finally:
+            state.levels = before
+        self.template = inner.template
+        self.saved = None if inner.saved is None else rules.inner_saved(inner.saved, level)
+        return out
+
+    def record(self, level: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+        """Evaluate at ``level`` and add a node; see `fad.tape.recorder`."""
+        args = [as_array(a) if type(a) is np.ndarray else a for a in args]
+        mask = [isinstance(a, Tensor) and a._requires_grad and a._level is level for a in args]
+        self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
+        versions = [_version(a) for a in args]
+        outs: tuple[Any, ...] = level.evaluate(self, args)
+        check_unchanged(self.rules, args, versions)
+        values = [level.detach(a) for a in args]
+        results = [detached(level, o) for o in outs]
+        self.leave_node(level, args, mask, outs, values, results)
+        return outs
+
+    def leave_node(
+        self,
+        level: Any,
+        args: Sequence[Any],
+        mask: list[bool],
+        outs: Sequence[Any],
+        values: Sequence[Any],
+        results: Sequence[Any],
+    ) -> None:
+        """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
+        saved = self.saved
+        if saved is None or not (saved.closed or _numbers_serve(values)):
+            saved = self.rules.setup(values, results, self.template, mask)
+        self.template = saved.template
+        moving = self._moving(outs)
+        if any(moving):
+            saved = self.rules.for_pullback(saved, values, results)
+            dirty = self.template.aliases  # what is saved of those is what they were
+            args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
+            node = FunctionNode(level, self.rules, args, mask, saved)
+            if anomaly.on:
+                remember(node)
+            for k, (o, m) in enumerate(zip(outs, moving, strict=True)):
+                if m:
+                    o._requires_grad, o._node, o._output_nr = True, node, k
+
+
+def _version(x: Any) -> int:
+    return version_of(x) if isinstance(x, Tensor) else 0
+
+
+def check_unchanged(rules: Rules, args: Sequence[Any], versions: Sequence[int]) -> None:
+    """Refuse a body that has changed an argument of its call itself, not the handle that it was given.
+
+    Raises:
+        RuleError: it has.
+    """
+    for a, version in zip(args, versions):
+        if isinstance(a, Tensor) and a.meta is not None and a.meta.storage.version != version:
+            raise RuleError(
+                f"{rules.name}: a body changed the Tensor that is argument {_place(a, args)} of this "
+                f"call ({describe(a)}) in place, through a variable of an outer scope; what it means for "
+                "the derivative is unknown. Change the handle that forward is given, and say so with "
+                "ctx.mark_dirty."
+            )
+
+
+def _place(x: Any, args: Sequence[Any]) -> int:
+    return [a is x for a in args].index(True)
+
+
+def is_plain(x: Any) -> bool:
+    """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
+    while isinstance(x, Tensor):
+        if x.requires_grad or (x.aux is not None and not isinstance(x.level, BatchLevel)):
+            return False
+        x = x.value
+    return not is_tracer(x)
+
+
+def _numbers_serve(values: Sequence[Any]) -> bool:
+    """Whether what is known as numbers alone serves a call on ``values``; see NOTE [one run of the body]."""
+    return all([is_plain(v) and not _is_watched(v) for v in values])
+
+
+def _is_watched(x: Any) -> bool:
+    """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
+    while isinstance(x, Tensor):
+        if x.level.kind == "checkpoint":
+            return True
+        x = x.value
+    return False
+
+
+class FunctionNode(RecordedNode):
+    """A recorded call of a Function: its vjp rule runs in the backward pass.
+
+    ``saved`` holds what the rule reads, detached, so that a saved output does not hold on to its own
+    node; ``args`` are the inputs among that, with their history. ``mask`` says which inputs required
+    grad.
+    """
+
+    __slots__ = ("args", "avals", "lock", "mask", "outputs", "packed", "rules", "saved", "versions")
+
+    def __init__(
+        self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
+    ) -> None:
+        edges: list[tuple[Node, int] | None] = []
+        kept: list[Any] = []
+        for a, m, v in zip(args, mask, saved.values):
+            edges.append(gradient_edge(a) if m else None)
+            kept.append(None if v is None else a)
+        self._start(level, edges)
+        self.rules = rules
+        self.mask = mask
+        self.outputs = len(saved.outs)
+        self.avals = saved.out_avals
+        self.args = kept
+        self.lock: threading.RLock | None = None
+        self.packed = bool(state.saved_hooks)
+        self.saved: Saved | None = self._pack(saved) if self.packed else saved
+        self.versions = versions_of(self.args)
+
+    def _pack(self, saved: Saved) -> Saved:
+        """Send saved values through the hooks that are in force, and let go of the originals."""
+        level = self.level
+        values = [
+            pack(level, v, gradient_edge(a) if isinstance(a, Tensor) and a.requires_grad else None)
+            for v, a in zip(saved.values, self.args, strict=True)
+        ]
+        outs = [pack(level, o, (self, k)) for k, o in enumerate(saved.outs)]
+        extras = [pack(level, x, None) for x in saved.extras]
+        self.args = [None if isinstance(v, PackedValue) else a for v, a in zip(values, self.args)]
+        return saved.at(values, outs, extras)
+
+    def name(self) -> str:
+        return f"{self.rules.name}Backward"
+
+    @property
+    def is_traceable(self) -> bool:  # type: ignore[override]
+        return self.rules.is_traceable
+
+    @property
+    def num_inputs(self) -> int:
+        return self.outputs
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        where = self._own_sharding()
+        return [InputMetadata(a.shape, a.dtype, where) for a in self.avals]
+
+    def saved_values(self) -> Sequence[Any]:
+        if self.saved is None:
+            return ()
+        every = (*self.saved.values, *self.saved.outs, *self.saved.extras)
+        return [v for v in every if v is not None and not isinstance(v, PackedValue)]
+
+    def run(
+        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
+    ) -> Sequence[Any]:
+        with _lock_of(self):
+            saved, level = self.saved, self.level
+            if saved is None:
+                raise_released(self)
+            check_versions(self, self.args, self.versions)
+            wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
+            args: Sequence[Any] = self.args
+            if self.packed:
+                values = [unpack(v, create_graph) for v in saved.values]
+                pairs = zip(saved.values, args, values, strict=True)
+                args = [v if isinstance(p, PackedValue) else a for p, a, v in pairs]
+                outs = [unpack(o, False) for o in saved.outs]
+                saved = saved.at(values, outs, [unpack(x, False) for x in saved.extras])
+            if create_graph:
+                saved = self._tracked(saved, args)
+            grads = self.rules.pullback(saved, cotangents, wanted)
+            if create_graph:
+                return grads
+            return [None if g is None else level.detach(outlived(g)) for g in grads]
+
+    def part(self) -> Part | None:
+        """What a compiled pass takes of it, where its rule is traceable."""
+        saved = self.saved
+        if saved is None or self.packed or self.extra is not None or not self.is_traceable:
+            return None
+        key = self.rules.notes_key(saved)
+        if key is None or versions_of(self.args) != self.versions:
+            return None
+        rules, mask, without = self.rules, self.mask, saved.at((), (), ())
+        counts = [[x is not None for x in xs] for xs in (saved.values, saved.outs, saved.extras)]
+
+        def pull(
+            operands: Sequence[Any], cotangents: Sequence[Any], need: Sequence[bool]
+        ) -> Sequence[Any]:
+            rest = iter(operands)
+            inner = without.at(*[[next(rest) if c else None for c in cs] for cs in counts])
+            wanted = [n and m for n, m in zip(need, mask, strict=True)]
+            with apart():
+                grads = rules.pullback(inner, cotangents, wanted)
+                return [None if g is None else _array(rules, g) for g in grads]
+
+        return Part(
+            (rules, key, tuple(mask), *map(tuple, counts)),
+            [x for x in (*saved.values, *saved.outs, *saved.extras) if x is not None],
+            pull,
+            _draws_nothing,
+        )
+
+    def _tracked(self, saved: Saved, args: Sequence[Any]) -> Saved:
+        """``saved`` with the history of each value."""
+        outs = [
+            o if o is None else self._with_history(o, self, k) for k, o in enumerate(saved.outs)
+        ]
+        if saved.closed:
+            return saved.at(args, outs, ())
+        again = self.rules.setup(args, outs, saved.template, self.mask)
+        if len(again.extras) != len(saved.extras):
+            return again
+        extras = [
+            self._with_history(old, *gradient_edge(new))
+            if isinstance(new, Tensor) and new.level is self.level and new.requires_grad
+            else old
+            for old, new in zip(saved.extras, again.extras, strict=True)
+        ]
+        return again.at(args, outs, extras)
+
+    def _with_history(self, value: Any, node: Node, output_nr: int) -> Tensor:
+        t: Tensor = alias(self.level.lift(value))
+        t._requires_grad, t.node, t.output_nr = True, node, output_nr
+        return t
+
+    def release_variables(self) -> None:
+        with _lock_of(self):
+            self.saved = None
+            self.args = []
+            self.versions = None
+
+
+def _draws_nothing(jaxpr: Any) -> bool:
+    """Whether a program draws no random numbers: each lane of a vmap may have to draw its own."""
+    return not draws(jaxpr)
+
+
+def _array(rules: Rules, x: Any) -> Any:
+    return as_array(checked_arrays(rules, [x])[0])
+
+
+_making_locks = threading.Lock()
+
+
+def _lock_of(node: FunctionNode) -> threading.RLock:
+    """The lock around a node's rule and its release: the rule is Python, and may keep state on ctx."""
+    if node.lock is None:
+        with _making_locks:
+            if node.lock is None:
+                node.lock = threading.RLock()
+    return node.lock

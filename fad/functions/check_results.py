@@ -1,0 +1,152 @@
+"""What a rule of the user's returned, checked against what was expected, with errors that name it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core import trees
+from fad.core.avals import aval_of
+from fad.core.borrowed import as_array
+from fad.core.jaxapi import array_type, is_inexact, varying_axes
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.errors import RuleError, StructureError, describe
+from fad.functions.templates import HOLE, SCALARS, Template
+from fad.levels.batch import broadcast, move_axis
+from fad.tape.recorder import ROOT
+
+__all__ = ["batched_outputs", "check_value", "gradients", "lowered"]
+
+
+def gradients(
+    who: str, grads: Any, inputs: Template, names: Sequence[str], avals: Sequence[Any]
+) -> list[Any]:
+    """What a vjp rule returned, as a gradient for each array input.
+
+    ``inputs`` is the structure of the bound arguments, and ``names`` has a name for each of them.
+    """
+    parts = inputs.parts()
+    if not isinstance(grads, (tuple, list)) or (len(names) == 1 and _is_for_whole(grads, parts[0])):
+        grads = (grads,)
+    if len(grads) > len(names) and all([g is None for g in grads[len(names) :]]):
+        grads = grads[: len(names)]
+    if len(grads) != len(names):
+        raise RuleError(
+            f"{who} returned {len(grads)} gradients, expected {len(names)}: one for each "
+            f"argument of forward ({', '.join(names)}), None where there is none"
+        )
+    result: list[Any] = []
+    for name, part, g in zip(names, parts, grads, strict=True):
+        if HOLE not in part.leaves:
+            continue
+        what = f"{who}: the gradient for argument {name!r}"
+        for x in part.collect(g, what):
+            result.append(check_value(what, x, avals[len(result)]))
+    return result
+
+
+def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any], Template]:
+    """What a vmap rule returned, ``(output, out_dims)``, as arrays with the batch along dimension 0."""
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise RuleError(f"{who} must return a pair (output, out_dims), got {describe(returned)}")
+    out, out_dims = returned
+    outs, template = Template.split(out, SCALARS)
+    arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
+    dims = _spread(out_dims, template, arrays, who)
+    moved: list[Any] = []
+    for k, (o, d) in enumerate(zip(arrays, dims, strict=True)):
+        if d is None:
+            moved.append(broadcast(o, batch_size, 0))
+            continue
+        if type(d) is not int or not -o.ndim <= d < o.ndim or o.shape[d] != batch_size:
+            raise RuleError(
+                f"{who}: output {k} has shape {tuple(o.shape)}, which does not have the batch "
+                f"of {batch_size} at out_dims {d!r}"
+            )
+        moved.append(move_axis(o, d % o.ndim, 0))
+    return moved, template
+
+
+def _spread(out_dims: Any, template: Template, outs: Sequence[Any], who: str) -> list[Any]:
+    """The entry of ``out_dims`` for each array of the output."""
+    output = template.join(outs)
+    try:
+        spread = trees.broadcast_prefix(out_dims, output, f"{who}: out_dims")
+    except StructureError as error:
+        raise RuleError(str(error)) from error
+    leaves = trees.flatten(output)[0]
+    return [d for d, x in zip(spread, leaves, strict=True) if isinstance(x, (Tensor, jax.Array))]
+
+
+def _is_for_whole(grads: Sequence[Any], part: Template) -> bool:
+    """Whether what a vjp returned is the gradient of its one argument, not a tuple around it."""
+    if len(grads) != 1:
+        return not all([g is None for g in grads[1:]])
+    if part.structure == trees.LEAF:
+        return False
+    try:
+        part.collect(grads[0], "")
+    except RuleError:
+        return True
+    return False
+
+
+def check_value(what: str, x: Any, aval: Any) -> Any:
+    """A gradient or tangent that a rule returned, checked against its primal and cast to its dtype."""
+    if x is None or not is_inexact(aval.dtype):
+        return None
+    if type(x) is Tensor and x._level is ROOT and x.meta is None and not x._requires_grad:
+        value = x._value
+        if type(value) is array_type:
+            found = value.aval
+            same = found.shape == aval.shape and found.dtype == aval.dtype
+            if same and not varying_axes(aval):
+                return value
+    if isinstance(x, (float, int, complex, np.ndarray, np.generic)):
+        x = as_array(x)
+    if not isinstance(x, (Tensor, jax.Array)):
+        raise RuleError(
+            f"{what} must be an array of shape {tuple(aval.shape)} or None, got {describe(x)}"
+        )
+    if tuple(x.shape) != tuple(aval.shape):
+        raise RuleError(
+            f"{what} has shape {tuple(x.shape)}, expected {tuple(aval.shape)}. Where forward "
+            "broadcasts, sum the gradient over the broadcast dimensions."
+        )
+    if x.dtype != aval.dtype:
+        real = jnp.issubdtype(aval.dtype, np.floating)
+        x = bind(_cast(aval.dtype, real and jnp.issubdtype(x.dtype, np.complexfloating)), (x,))
+    has, expected = varying_axes(aval_of(x)), varying_axes(aval)
+    if has != expected:
+        x = bind(_over_devices(tuple(has - expected), tuple(expected - has)), (x,))
+    return lowered(x)
+
+
+@functools.lru_cache(maxsize=64)
+def _over_devices(summed: tuple[Any, ...], varying: tuple[Any, ...]) -> Primitive:
+    """Under ``shard_map``: sum over devices which share the primal; let vary what the primal does."""
+
+    def fit(x: Any) -> Any:
+        x = jax.lax.psum(x, summed) if summed else x
+        return jax.lax.pcast(x, varying, to="varying") if varying else x
+
+    return Primitive("psum", fit)
+
+
+@functools.lru_cache(maxsize=64)
+def _cast(dtype: Any, take_real: bool) -> Primitive:
+    return Primitive("astype", lambda x: (x.real if take_real else x).astype(dtype))
+
+
+def lowered(x: Any) -> Any:
+    """A Tensor without a level or a history as its array."""
+    if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad:
+        return x.value
+    return x

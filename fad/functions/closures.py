@@ -1,0 +1,106 @@
+"""Bodies that close over what they should be given: how that is noticed, and the error that names it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+
+from fad.core import trees
+from fad.core.level import outlived
+from fad.core.tensor import Tensor, bottom
+from fad.errors import RuleError, describe
+from fad.functions.rules import Rules
+from fad.levels.batch import BatchLevel
+from fad.tape.recorder import ROOT
+
+__all__ = ["checked_arrays", "closure_error", "is_tracer"]
+
+
+def checked_arrays(rules: Rules, outs: Sequence[Any]) -> list[Any]:
+    """Outputs of a body that ran on bare arrays, as bare arrays, or values that wait.
+
+    Raises:
+        RuleError: one of them is part of a running transform or graph: the body closed over it.
+    """
+    result = []
+    for o in outs:
+        if type(o) is Tensor and o.meta is None and o._level is ROOT and not o._requires_grad:
+            result.append(o._value)  # most of them
+            continue
+        o = outlived(o)
+        if isinstance(o, Tensor):
+            if _is_tracked(o):
+                raise closure_error(rules, o, _is_tracked)
+            o = o.value
+        result.append(o)
+    return result
+
+
+def _is_tracked(x: Any) -> bool:
+    """Whether ``x`` belongs to a running fad transform or to the eager graph."""
+    x = outlived(x)
+    return isinstance(x, Tensor) and (x.level is not ROOT or x.requires_grad)
+
+
+def is_tracer(x: Any) -> bool:
+    """Whether a JAX transform is at work on ``x``."""
+    return isinstance(bottom(x), jax.core.Tracer)
+
+
+def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> RuleError:
+    """The error for a body that closes over a value which a transform is at work on.
+
+    Arguments:
+        reached: an output that depends on it, None if unknown.
+        blamed: says of a value whether it is such a one.
+    """
+    name = rules.name.removesuffix("_jvp")
+    for body in rules.bodies():
+        for variable, value in _closed_over(body):
+            if blamed(value):
+                what = f"{variable!r} ({describe(value)}{_where(value)})"
+                return RuleError(
+                    f"{name}.{body.__name__} closes over {what}, which is not among its arguments, "
+                    f"so its derivative would be lost. Pass {variable} as an argument of "
+                    f"{name}.apply, or use fad.stop_gradient({variable}) if no derivative is wanted."
+                )
+    through = "" if reached is None else f"; it reached the output {describe(reached)}"
+    lanes = (
+        " (A body that draws random numbers or names the axis of a vmap needs an argument that this "
+        "vmap maps over.)"
+        if isinstance(reached, Tensor) and isinstance(reached.level, BatchLevel)
+        else ""
+    )
+    return RuleError(
+        f"{name} closes over a value{_where(reached)} that is not among its arguments, so its "
+        f"derivative would be lost{through}. Pass the value as an argument of {name}.apply, or use "
+        f"fad.stop_gradient on it if no derivative is wanted.{lanes}"
+    )
+
+
+def _closed_over(body: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """The variables of outer scopes that ``body`` names, and the leaves of their values."""
+    try:
+        found = inspect.getclosurevars(inspect.unwrap(body))
+    except TypeError:  # not written in Python
+        return
+    for variable, value in (*found.nonlocals.items(), *found.globals.items()):
+        try:
+            leaves = trees.flatten(value)[0]
+        except (TypeError, ValueError):  # a dict whose keys do not compare
+            leaves = [value]
+        for leaf in leaves:
+            yield variable, leaf
+
+
+def _where(x: Any) -> str:
+    """Which transform is at work on ``x``, for a message."""
+    x = outlived(x)
+    if isinstance(x, Tensor) and x.level is not ROOT:
+        return f" of {x.level!r}"
+    if isinstance(x, Tensor) and x.requires_grad:
+        return " of the eager graph"
+    return " of a running JAX transform" if is_tracer(x) else ""

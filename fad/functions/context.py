@@ -1,0 +1,237 @@
+"""``ctx``: where a forward pass keeps what the rules after it need, and the notes taken of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax.tree_util import PyTreeDef
+
+from fad.core.tensor import Tensor
+from fad.errors import describe
+
+__all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VmapInfo:
+    """What a vmap rule is told.
+
+    Attributes:
+        batch_size: how many lanes there are.
+        randomness: the ``randomness`` of the vmap: "error", "same" or "different".
+    """
+
+    batch_size: int
+    randomness: str
+
+
+class _Record:
+    """What the methods of a Context were told."""
+
+    backward: tuple[Any, ...] = ()
+    forward: tuple[Any, ...] | None = None
+    dirty: tuple[Any, ...] = ()
+    non_differentiable: tuple[Any, ...] = ()
+    materialize: bool = True
+
+
+class Context:
+    """``ctx``: what a forward pass hands to the rules that follow it.
+
+    Each pass through the rules has a context of its own, with what forward kept on it; so attributes
+    set in a rule are gone after it.
+
+    Attributes:
+        saved_data: a dict for anything.
+        needs_input_grad: for each argument of forward, whether its gradient may be wanted; in a vjp
+            rule, whether it is wanted in this very backward pass.
+
+    Attributes of any other name may be set too.
+
+    Source: ``torch.autograd.function.FunctionCtx``.
+    """
+
+    __slots__ = ("__dict__", "_record", "needs_input_grad", "saved_data")
+
+    def __init__(self, needs_input_grad: tuple[bool, ...] = ()) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_data: dict[Any, Any] = {}
+        self._record = _Record()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep Tensors for the vjp rule, which reads them as ``ctx.saved_tensors``.
+
+        Numbers and None may stand among them.
+        """
+        self._record.backward = _check_saved("save_for_backward", tensors)
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep Tensors for the jvp rule; default are those saved for backward."""
+        self._record.forward = _check_saved("save_for_forward", tensors)
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What was saved, in order."""
+        return self._record.backward
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Say that forward changed these inputs in place; they must be outputs too."""
+        self._record.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Say that these outputs have no derivative."""
+        self._record.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether zero cotangents and tangents reach the rules as zeros (default) or as None."""
+        self._record.materialize = bool(value)
+
+
+def _check_saved(method: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    for x in values:
+        if type(x) is not Tensor:
+            break
+    else:  # whose dtypes it takes longer to ask for
+        return values
+    for k, x in enumerate(values):
+        if x is not None and not hasattr(x, "dtype") and not isinstance(x, (int, float, complex)):
+            raise TypeError(
+                f"ctx.{method}: argument {k} must be a Tensor, an array, a number or None, got "
+                f"{describe(x)}. Keep other things as attributes: ctx.name = value."
+            )
+    return values
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ref:
+    """Stands in notes for an input, an output, or another array that a body kept; made by `ref`."""
+
+    kind: str  # "input", "output", "extra"
+    at: int
+
+
+ref = functools.cache(Ref)
+INPUT, OUTPUT, EXTRA = "input", "output", "extra"
+
+# Leaves that cannot depend on the numbers in an input in a way that has a derivative.
+INERT = (bool, int, str, bytes, type, np.dtype, np.integer, np.bool_, slice, PyTreeDef)
+
+
+@dataclasses.dataclass(slots=True)
+class Notes:
+    """What a body left on its context, with a `Ref` in the place of each array. Never changed."""
+
+    backward: tuple[Any, ...]
+    forward: tuple[Any, ...] | None
+    saved_data: dict[Any, Any]
+    attributes: dict[str, Any]
+    materialize: bool
+
+    @staticmethod
+    def take(
+        ctx: Context, known: dict[int, Ref], arrays: tuple[type, ...]
+    ) -> tuple[Notes, list[Any], bool]:
+        """Notes of ``ctx``.
+
+        Arguments:
+            known: the inputs and outputs of the call, by ``id``.
+            arrays: the types whose values become extras where they are not known.
+
+        Returns:
+            The notes; the extras; whether the notes are closed: all that was kept are inputs,
+            outputs, and values that have no derivative, so that they hold for the call at any level.
+        """
+        extras: list[Any] = []
+        found: dict[int, Ref] = {}
+        closed = True
+
+        def note(x: Any) -> Any:
+            nonlocal closed
+            place = known.get(id(x)) or found.get(id(x))
+            if place is not None:
+                return place
+            if isinstance(x, arrays):
+                place = found[id(x)] = ref(EXTRA, len(extras))
+                extras.append(x)
+                closed = False
+                return place
+            if x is not None and not isinstance(x, INERT):
+                closed = False
+            return x
+
+        def note_saved(items: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple([note(x) for x in items])
+
+        record = ctx._record
+        attributes = vars(ctx)
+        notes = Notes(
+            note_saved(record.backward),
+            None if record.forward is None else note_saved(record.forward),
+            _map(note, ctx.saved_data) if ctx.saved_data else {},
+            _map(note, attributes) if attributes else {},
+            record.materialize,
+        )
+        return notes, extras, closed
+
+    @staticmethod
+    @functools.lru_cache(maxsize=1024)
+    def of_places(places: tuple[int, ...]) -> Notes:
+        """The notes of a body that has only saved these for backward: inputs, or -1 for its one output."""
+        refs = tuple([ref(OUTPUT, 0) if p < 0 else ref(INPUT, p) for p in places])
+        return Notes(refs, None, {}, {}, True)
+
+    def context(
+        self,
+        lookup: Callable[[Ref], Any],
+        wrap: Callable[[Any], Any],
+        needs_input_grad: tuple[bool, ...],
+        forward: bool,
+    ) -> Context:
+        """A context with what was noted: ``wrap(lookup(ref))`` in the place of each Ref.
+
+        ``forward`` chooses what was saved for the jvp rule.
+        """
+
+        def restore(x: Any) -> Any:
+            return wrap(lookup(x)) if isinstance(x, Ref) else x
+
+        ctx = Context(needs_input_grad)
+        saved = self.forward if forward and self.forward is not None else self.backward
+        ctx._record.backward = tuple([wrap(lookup(x) if isinstance(x, Ref) else x) for x in saved])
+        ctx._record.materialize = self.materialize
+        if self.saved_data:
+            ctx.saved_data = _map(restore, self.saved_data)
+        if self.attributes:
+            vars(ctx).update(_map(restore, self.attributes))
+        return ctx
+
+    def without_forward(self) -> Notes:
+        """The notes that a vjp rule reads."""
+        return dataclasses.replace(self, forward=None) if self.forward is not None else self
+
+    def only_forward(self) -> Notes:
+        """The notes that a jvp rule reads."""
+        return dataclasses.replace(self, backward=()) if self.forward is not None else self
+
+    def leaves(self) -> list[Any]:
+        """All that was noted, one by one."""
+        found: list[Any] = [*self.backward, *(self.forward or ())]
+        if self.saved_data or self.attributes:
+            _map(found.append, (self.saved_data, self.attributes))
+        return found
+
+
+def _map(f: Callable[[Any], Any], x: Any) -> Any:
+    """Apply ``f`` to the leaves of nested tuples, lists and dicts."""
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind([_map(f, v) for v in x])
+    if kind is dict:
+        return {k: _map(f, v) for k, v in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return kind(*[_map(f, v) for v in x])
+    return f(x)

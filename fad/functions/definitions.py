@@ -1,0 +1,106 @@
+"""What a Function class defines: which rules there are, and how the arguments of a call are bound."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["RULES", "Signature", "arity", "defines"]
+
+RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "vmap")
+
+
+def defines(cls: Any, name: str) -> bool:
+    """Whether a Function class or one of its bases, below Function itself, defines ``name``."""
+    return _depth(cls, name) is not None
+
+
+def _depth(cls: Any, name: str) -> int | None:
+    """How far up the bases of ``cls`` a rule is defined; None if nowhere, or taken back by None."""
+    for depth, base in enumerate(cls.__mro__):
+        if base.__dict__.get("_is_root"):
+            return None
+        if name in base.__dict__:
+            return None if base.__dict__[name] is None else depth
+    return None
+
+
+class Signature:
+    """What the class says about its calls: how arguments are bound, and which rules there are.
+
+    ``names`` are forward's parameters, without ctx. ``combined``: forward takes ctx. ``plain``: the
+    number of parameters if all are positional, else -1. ``vjp``: the name under which there is a
+    vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one. ``is_straight``: calls may go the
+    way of `fad.functions.fast_calls`; ``straight``: the rules of such calls, once there has been one.
+    """
+
+    __slots__ = (
+        "combined",
+        "has_setup",
+        "is_straight",
+        "jvp",
+        "names",
+        "plain",
+        "signature",
+        "straight",
+        "variadic",
+        "vjp",
+        "vjp_arity",
+        "vmap",
+        "vmap_keywords",
+    )
+
+    def __init__(self, cls: Any) -> None:
+        self.has_setup = defines(cls, "setup_context")
+        full = inspect.signature(cls.forward)
+        parameters = list(full.parameters.values())
+        first = parameters[0].name if parameters else ""
+        self.combined = not self.has_setup and first in ("ctx", "context", "_ctx", "_")
+        if self.combined:
+            parameters = parameters[1:]
+        self.signature = full.replace(parameters=parameters)
+        self.names = [p.name for p in parameters]
+        self.variadic = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+        positional = sum(p.kind in _POSITIONAL for p in parameters)
+        self.plain = len(parameters) if positional == len(parameters) else -1
+        depths = {name: _depth(cls, name) for name in ("vjp", "backward")}
+        known = {name: d for name, d in depths.items() if d is not None}
+        self.vjp = min(known, key=lambda name: known[name]) if known else ""
+        self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
+        self.is_straight = (
+            bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
+        )
+        self.straight: Any = None
+        self.jvp = defines(cls, "jvp")
+        self.vmap = defines(cls, "vmap")
+        self.vmap_keywords = frozenset[str]()
+        if self.vmap:
+            rule = inspect.signature(cls.vmap).parameters.values()
+            self.vmap_keywords = frozenset([p.name for p in rule if p.kind is p.KEYWORD_ONLY])
+
+    def bind(
+        self, who: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        """All arguments in order, defaults filled in, and the names of the keyword-only ones."""
+        if not kwargs and len(args) == self.plain:
+            return args, ()
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{who}.apply{self.signature}: {error}") from None
+        bound.apply_defaults()
+        return (*bound.args, *bound.kwargs.values()), tuple(bound.kwargs)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def arity(f: Callable[..., Any]) -> tuple[int, float]:
+    """The smallest and the largest number of positional arguments that ``f`` takes."""
+    parameters = inspect.signature(f).parameters.values()
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
+    least = sum(p.default is p.empty for p in positional)
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return least, float("inf")
+    return least, len(positional)

@@ -1,0 +1,255 @@
+"""Rules made of rules: a call under vmap, and the derivative of a call; see NOTE [rules are closed]."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from fad.core.avals import aval_of
+from fad.core.jaxapi import zeros
+from fad.core.level import bind, outlived, restores_modes
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, new_tensor
+from fad.functions.context import VmapInfo
+from fad.functions.rules import Rules, Saved, pull_through, push_through
+from fad.functions.templates import Template
+from fad.levels.batch import BatchLevel
+
+__all__ = ["BatchedRules", "LinearRules"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinearRules(Rules):
+    """The derivative of a call: (inputs, outputs, tangents) to tangents of outputs.
+
+    ``mask`` says which inputs have a tangent among the operands, ``outputs`` which outputs have one
+    in the result, ``out_template`` is the structure of the call's outputs.
+    """
+
+    base: Rules
+    mask: tuple[bool, ...]
+    outputs: tuple[bool, ...]
+    out_template: Template
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"{self.base.name}_jvp"
+
+    @property
+    def is_traceable(self) -> bool:
+        return self.base.is_traceable
+
+    def bodies(self) -> list[Callable[..., Any]]:
+        return self.base.bodies()
+
+    @property
+    def known(self) -> int:
+        """How many operands come before the tangents."""
+        return len(self.mask) + len(self.outputs)
+
+    def forward(
+        self, values: Sequence[Any], given: Saved | None = None
+    ) -> tuple[list[Any], Template]:
+        """Evaluate; ``given`` is what the call left for its rules, if that is at hand."""
+        if given is None:
+            saved = self._saved(values)
+        else:
+            n = len(self.mask)
+            saved = given.at(values[:n], values[n : self.known], given.extras)
+        it = iter(values[self.known :])
+        out_t = self.base.pushforward(saved, [next(it) if m else None for m in self.mask])
+        blocked = saved.template.blocked
+        result = [
+            zeros(a) if t is None or k in blocked else t
+            for k, (t, a, has) in enumerate(zip(out_t, saved.out_avals, self.outputs, strict=True))
+            if has
+        ]
+        return Template.split(tuple(result))
+
+    def _saved(self, values: Sequence[Any]) -> Saved:
+        """What the call leaves for its rules."""
+        n = len(self.mask)
+        return self.base.setup(values[:n], values[n : self.known], self.out_template)
+
+    def setup(
+        self,
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+        needs: Sequence[bool] | None = None,
+    ) -> Saved:
+        return Saved(values, outs, template, _avals(values), _avals(outs))
+
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+        values, known = saved.values, self.known
+        grads: list[Any] = [None] * known
+        if any(need[:known]):  # differentiate the jvp body itself
+            wanted = [*need[:known], *[False] * (len(need) - known)]
+            grads = pull_through(self.forward, values, cotangents, wanted)[:known]
+        if not any(need[known:]):
+            return [*grads, *[None] * (len(need) - known)]
+        inner = self._saved(values)
+        given = iter(cotangents)
+        full = [next(given) if has else None for has in self.outputs]
+        full = [None if k in inner.template.blocked else c for k, c in enumerate(full)]
+        flags = iter(need[known:])
+        wanted = [next(flags) if m else False for m in self.mask]
+        pulled: list[Any] = [None] * len(self.mask)
+        if any([c is not None for c in full]):
+            pulled = self.base.pullback(inner, full, wanted)
+        return [*grads, *[g for g, m in zip(pulled, self.mask, strict=True) if m]]
+
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        return push_through(self.forward, saved.values, tangents)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _BatchedNotes:
+    """What the base left, and where the batch dimension of each of its extras is."""
+
+    inner: Saved
+    extra_dims: tuple[int | None, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BatchedRules(Rules):
+    """A call under vmap; outputs have the batch along dimension 0."""
+
+    base: Rules
+    dims: tuple[int | None, ...]
+    batch_size: int
+    axis_name: Any = None
+    randomness: str = "error"
+    first: int = 0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.base.name
+
+    @property
+    def info(self) -> VmapInfo:
+        """What a vmap rule of the user's is told."""
+        return VmapInfo(self.batch_size, self.randomness)
+
+    @property
+    def is_traceable(self) -> bool:
+        return self.base.is_traceable
+
+    def bodies(self) -> list[Callable[..., Any]]:
+        return self.base.bodies()
+
+    def level(self) -> BatchLevel:
+        """A fresh level to run the base's bodies in."""
+        return BatchLevel(self.batch_size, self.axis_name, self.randomness, self.first)
+
+    def _inside(self, level: BatchLevel, values: Sequence[Any]) -> list[Any]:
+        return [_batched(level, v, d) for v, d in zip(values, self.dims, strict=True)]
+
+    @restores_modes
+    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+        batched = self.base.batch(values, self.dims, self.info)
+        if batched is not None:
+            return batched
+        with self.level() as level:
+            outs, template = self.base.forward(self._inside(level, values))
+            return [level.unwrap(o, 0) for o in outs], template
+
+    @restores_modes
+    def run(
+        self, values: Sequence[Any], needs: Sequence[bool] | None = None
+    ) -> tuple[list[Any], Template, Saved | None]:
+        batched = self.base.batch(values, self.dims, self.info)
+        if batched is not None:
+            return (*batched, None)
+        with self.level() as level:
+            outs, template, inner = self.base.run(self._inside(level, values), needs)
+            lowered = [level.unwrap(o, 0) for o in outs]
+            saved = None if inner is None else self._outside(level, values, lowered, inner)
+            return lowered, template, saved
+
+    @restores_modes
+    def setup(
+        self,
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+        needs: Sequence[bool] | None = None,
+    ) -> Saved:
+        with self.level() as level:
+            inner_outs = [_batched(level, o, 0) for o in outs]
+            inner = self.base.setup(self._inside(level, values), inner_outs, template, needs)
+            return self._outside(level, values, outs, inner)
+
+    def _outside(
+        self, level: BatchLevel, values: Sequence[Any], outs: Sequence[Any], inner: Saved
+    ) -> Saved:
+        """What this call leaves, from what the base left inside of ``level``."""
+        extras: list[Any] = []
+        dims: list[int | None] = []
+        for x in inner.extras:
+            x = outlived(x)
+            batched = isinstance(x, Tensor) and x.level is level and x.aux is not None
+            dims.append(0 if batched else None)
+            extras.append(level.unwrap(x, 0 if batched else None))
+        notes = _BatchedNotes(inner.at((), (), ()), tuple(dims))
+        avals = _avals(values), _avals(outs)
+        return Saved(values, outs, inner.template, *avals, notes, extras, inner.closed)
+
+    def inner_saved(self, saved: Saved, level: BatchLevel) -> Saved:
+        """What the base left, as Tensors of ``level``; values and outputs are not filled in."""
+        notes: _BatchedNotes = saved.notes
+        pairs = zip(saved.extras, notes.extra_dims, strict=True)
+        return notes.inner.at((), (), [_batched(level, x, d) for x, d in pairs])
+
+    def _at(self, level: BatchLevel, saved: Saved) -> Saved:
+        inner = self.inner_saved(saved, level)
+        outs = [_batched(level, o, 0) for o in saved.outs]
+        return inner.at(self._inside(level, saved.values), outs, inner.extras)
+
+    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+        notes: _BatchedNotes = saved.notes
+        inner = self.base.for_pullback(notes.inner.at((), (), saved.extras), values, outs)
+        return dataclasses.replace(
+            saved,
+            values=inner.values,
+            outs=inner.outs,
+            notes=_BatchedNotes(inner.at((), (), ()), notes.extra_dims),
+        )
+
+    @restores_modes
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+        with self.level() as level:
+            cts = [_batched(level, c, 0) for c in cotangents]
+            grads = self.base.pullback(self._at(level, saved), cts, need)
+            result: list[Any] = []
+            for g, d in zip(grads, self.dims, strict=True):
+                if g is None:
+                    result.append(None)
+                elif d is None:
+                    result.append(bind(_SUM_LANES, (level.unwrap(g, 0),)))
+                else:
+                    result.append(level.unwrap(g, d))
+            return result
+
+    @restores_modes
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        with self.level() as level:
+            given = self._inside(level, tangents)
+            out_t = self.base.pushforward(self._at(level, saved), given)
+            return [None if t is None else level.unwrap(t, 0) for t in out_t]
+
+
+_SUM_LANES = Primitive("sum", lambda x: jnp.sum(x, axis=0))
+
+
+def _batched(level: BatchLevel, x: Any, dim: int | None) -> Any:
+    """``x``, which has the batch along ``dim``, as a value inside of ``level``."""
+    return x if x is None or dim is None else new_tensor(x, level, dim)
+
+
+def _avals(values: Sequence[Any]) -> list[Any]:
+    """The avals of ``values``, None for None."""
+    return [None if v is None else aval_of(v) for v in values]

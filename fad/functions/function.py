@@ -1,0 +1,201 @@
+"""Function: a custom operation that declares its own rules."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fad.core.borrowed import as_array
+from fad.core.level import bind
+from fad.core.tensor import Tensor
+from fad.errors import RuleError
+from fad.functions import fast_calls
+from fad.functions.calls import FunctionOp
+from fad.functions.compiled_rules import JaxRules
+from fad.functions.context import Context, VmapInfo
+from fad.functions.definitions import RULES, Signature, arity, defines
+from fad.functions.templates import ARRAYS, Template
+from fad.functions.user_rules import UserRules
+from fad.views.inplace import become
+from fad.views.make_view import attach_chain
+
+__all__ = ["Context", "Function", "VmapInfo"]
+
+
+class Function:
+    """A custom operation with rules of its own, used the same way by every transform.
+
+    Subclass it with static methods:
+
+    * ``forward(x, ...)`` computes the output from Tensors (or ``forward(ctx, x, ...)``, without
+      ``setup_context``). Inputs and outputs may be pytrees.
+    * ``setup_context(ctx, inputs, output)`` keeps what the rules need: ``ctx.save_for_backward``,
+      ``ctx.save_for_forward``, ``ctx.saved_data``, marks.
+    * ``vjp(ctx, g)``, or ``backward``: gradients of the inputs, one for each argument of forward,
+      None where there is none. For a tuple of outputs, one ``g`` for each.
+    * ``jvp(ctx, x_t, ...)``: the tangent of the output, from one tangent for each argument.
+    * ``vmap(info, in_dims, x, ...)``: ``(output, out_dims)`` for batched inputs; ``info.batch_size``.
+
+    Every rule is optional. Those that are missing are derived: jvp from vjp, vjp from jvp, both from
+    forward, vmap from the others. Call it with `apply`.
+
+    Class attributes:
+        generate_vmap_rule: False refuses to derive a vmap rule.
+        jax_rules: the bodies take JAX arrays and may use ``jax.numpy``; each is compiled whole.
+        is_traceable: vjp is pure, so that it may be part of a compiled backward pass; ``jax_rules``
+            implies it.
+
+    Raises (when the class is made):
+        RuleError: a rule is malformed: ``vjp`` and ``backward`` both given, a wrong number of
+            parameters, ``vmap`` together with ``generate_vmap_rule``, a rule that is not static.
+
+    Source: ``torch.autograd.Function``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> class Exp(fad.Function):
+    ...     @staticmethod
+    ...     def forward(x):
+    ...         return fnp.exp(x)
+    ...     @staticmethod
+    ...     def setup_context(ctx, inputs, output):
+    ...         ctx.save_for_backward(output)
+    ...     @staticmethod
+    ...     def vjp(ctx, g):
+    ...         return g * ctx.saved_tensors[0]
+    >>> float(fad.grad(Exp.apply)(0.0)), float(fad.jacfwd(fad.jacfwd(Exp.apply))(0.0))
+    (1.0, 1.0)
+    """
+
+    _is_root = True
+    _signature: Signature
+    _plans: dict[Any, Any]
+
+    generate_vmap_rule = True
+    jax_rules = False
+    is_traceable = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        name = type(self).__name__
+        raise TypeError(f"{name} is not instantiated: call {name}.apply(...)")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _check_class(cls)
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Call the Function. Given a Tensor it returns Tensors, given only arrays it returns arrays.
+
+        Tensors, arrays and NumPy's floating scalars are differentiated; other arguments are handed on
+        as they are (with ``jax_rules``, Python floats are arrays too).
+
+        Raises:
+            TypeError: the arguments do not fit forward's signature.
+            RuleError: a body returned something of the wrong form, leaves JAX where it must not, or
+                closes over a value that a running transform tracks.
+        """
+        signature = cls.__dict__.get("_signature") or _signature_of(cls)
+        if signature.is_straight and not kwargs and len(args) == signature.plain:
+            found = fast_calls.call(cls, args)
+            if type(found) is Tensor:
+                return found
+            if found is not None:
+                op, outs = found
+                return _result(cls.__name__, op, outs, args)
+        bound, keywords = signature.bind(cls.__name__, args, kwargs)
+        kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
+        arrays, template = Template.split(bound, leaves)
+        operands = [as_array(a) if isinstance(a, _HOST) else a for a in arrays]
+        op = FunctionOp(kind(cls, template, keywords))
+        outs = list(bind(op, operands))
+        return _result(cls.__name__, op, outs, arrays)
+
+
+def _signature_of(cls: Any) -> Signature:
+    """The signature of a class that was not looked at when it was made.
+
+    It has no forward, or one of its bases has an ``__init_subclass__`` that does not call the next one.
+    """
+    _check_class(cls)
+    signature: Signature | None = cls.__dict__.get("_signature")
+    if signature is None:
+        raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
+    return signature
+
+
+def _result(name: str, op: FunctionOp, outs: Sequence[Any], arrays: Sequence[Any]) -> Any:
+    """What a call returns, from its outputs."""
+    if op.template.aliases:
+        outs = _write_back(name, op.template, arrays, outs)
+    for k, i, chain in op.template.views:
+        if isinstance(arrays[i], Tensor):
+            attach_chain(outs[k], arrays[i], chain, k)
+    return op.template.join(outs)
+
+
+_NUMBERS = (*ARRAYS, float, complex)
+_HOST = (np.ndarray, np.generic, float, complex)
+
+
+def _write_back(
+    name: str, template: Template, args: Sequence[Any], outs: Sequence[Any]
+) -> Sequence[Any]:
+    """Let outputs that are inputs changed in place (``mark_dirty``) be those inputs."""
+    results = list(outs)
+    for k, i in enumerate(template.aliases):
+        if i is None or not isinstance(args[i], Tensor):
+            continue
+        results[k] = become(args[i], outs[k], name)
+    return results
+
+
+def _check_class(cls: Any) -> None:
+    """The checks at class creation; also reads the signature of forward."""
+    name, own = cls.__name__, cls.__dict__
+    for rule in RULES:
+        if own.get(rule) is not None and not isinstance(own[rule], staticmethod):
+            raise RuleError(f"{name}.{rule} must be a static method: write @staticmethod above it")
+    if own.get("vjp") is not None and own.get("backward") is not None:
+        raise RuleError(
+            f"{name} defines both vjp and backward, which are two names of one rule: keep one"
+        )
+    if own.get("generate_vmap_rule") and defines(cls, "vmap"):
+        raise RuleError(
+            f"{name} defines vmap and asks for generate_vmap_rule = True: keep one of them"
+        )
+    if not defines(cls, "forward"):
+        return
+    cls._plans = {}
+    cls._signature = signature = Signature(cls)
+    if signature.has_setup:
+        _check_arity(cls, "setup_context", 3, "(ctx, inputs, output)")
+        if next(iter(inspect.signature(cls.forward).parameters), "") == "ctx":
+            raise RuleError(
+                f"{name}.forward takes ctx, and there is a setup_context too: with setup_context, "
+                "forward takes the inputs alone; without it, forward(ctx, ...)"
+            )
+    if signature.vjp:
+        _check_arity(cls, signature.vjp, 2, "(ctx, g)", or_more=True)
+    if not signature.variadic:
+        listed, count = ", ".join(signature.names), len(signature.names)
+        if signature.jvp:
+            tangents = ", ".join([n + "_t" for n in signature.names])
+            _check_arity(cls, "jvp", count + 1, f"(ctx, {tangents})")
+        if signature.vmap:
+            _check_arity(
+                cls, "vmap", count + 2 - len(signature.vmap_keywords), f"(info, in_dims, {listed})"
+            )
+
+
+def _check_arity(cls: Any, rule: str, count: int, form: str, or_more: bool = False) -> None:
+    f: Callable[..., Any] = getattr(cls, rule)
+    least, most = arity(f)
+    if most < count or (least > count and not or_more):
+        names = ", ".join(inspect.signature(f).parameters)
+        raise RuleError(
+            f"{cls.__name__}.{rule}({names}) takes {least if least > count else most} positional "
+            f"parameters, expected {count}{' or more' if or_more else ''}: {rule}{form}"
+        )

@@ -1,0 +1,103 @@
+"""``once_differentiable``: a vjp rule whose result must not be differentiated again."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import jax
+
+from fad.core import trees
+from fad.core.avals import aval_of
+from fad.core.borrowed import as_array
+from fad.core.level import bind
+from fad.core.tensor import Tensor
+from fad.errors import GradientError
+from fad.functions.calls import FunctionOp, is_plain
+from fad.functions.context import Context, Notes
+from fad.functions.rules import Rules, Saved
+from fad.functions.templates import Template, flat_template
+from fad.views.make_view import stop_gradient
+
+__all__ = ["once_differentiable"]
+
+
+def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator for a vjp (backward) rule whose result must not be differentiated again.
+
+    The rule gets values that nothing tracks, so it may leave JAX. To differentiate its result, in
+    reverse or in forward mode, raises GradientError instead of being silently wrong.
+
+    Source: ``torch.autograd.function.once_differentiable``.
+
+    >>> import fad
+    >>> class Cube(fad.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x**3
+    ...     @staticmethod
+    ...     @once_differentiable
+    ...     def vjp(ctx, g):
+    ...         return 3 * ctx.saved_tensors[0].numpy() ** 2 * g.numpy()
+    >>> float(fad.grad(Cube.apply)(2.0))
+    12.0
+    """
+
+    @functools.wraps(vjp)
+    def wrapper(ctx: Context, *cotangents: Any) -> Any:
+        notes, kept, _ = Notes.take(ctx, {}, _ARRAYS)
+        leaves, structure = trees.flatten(cotangents)
+        operands = [*kept, *[x for x in leaves if isinstance(x, _ARRAYS)]]
+        if all(map(is_plain, operands)):
+            return vjp(ctx, *cotangents)
+        stopped = {id(x): stop_gradient(x) for x in operands}
+        inner = notes.context(
+            lambda ref: stopped[id(kept[ref.at])], lambda x: x, ctx.needs_input_grad, False
+        )
+        grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
+        arrays, template = Template.split(grads)
+        arrays = [x if isinstance(x, _ARRAYS) else as_array(x) for x in arrays]
+        once = FunctionOp(_Once(len(arrays), vjp.__qualname__))
+        return template.join(bind(once, [*arrays, *operands]))
+
+    wrapper.once_differentiable = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+_ARRAYS = (Tensor, jax.Array)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Once(Rules):
+    """The identity on the first ``count`` operands, and an error to differentiate in any operand."""
+
+    count: int
+    rule: str
+    name = "once_differentiable"
+
+    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+        return list(values[: self.count]), flat_template(self.count)
+
+    def setup(
+        self,
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+        needs: Sequence[bool] | None = None,
+    ) -> Saved:
+        return Saved(values, outs, template, (), list(map(aval_of, outs)))
+
+    def _refuse(self) -> NoReturn:
+        raise GradientError(
+            f"{self.rule}: trying to differentiate twice a function that was marked with "
+            "@once_differentiable. Leave the mark out if the rule is written with fad.numpy."
+        )
+
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+        self._refuse()
+
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        self._refuse()

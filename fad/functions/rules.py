@@ -1,0 +1,233 @@
+"""Rules: how one call of a custom operation is evaluated and differentiated; missing ones derived.
+
+NOTE [rules are closed]
+
+A `Rules` says how one call is evaluated, pushed forward and pulled back. What a user wrote
+(`UserRules`, `JaxRules`) is one kind; the others (`fad.functions.derived_rules`) are made from it and are
+Rules again:
+
+* `BatchedRules`, the call under vmap: the user's vmap rule, or the body run on batched values; it
+  pulls back by the user's vjp, batched.
+* `LinearRules`, the derivative of the call as a function of (inputs, outputs, tangents): it
+  evaluates as the user's jvp; in the tangents it transposes as the user's vjp; in everything else
+  it is differentiated like any body.
+
+So every order of grad, jvp and vmap reaches the user's rules, under fad's levels and under native
+JAX alike, which bind the same objects. All methods work on flat lists of values of any level.
+
+NOTE [missing rules]
+
+A rule that the user did not write is derived from those that are there: jvp from vjp by
+transposing twice (the pullback is linear in the cotangent, at which it is differentiated does not
+matter), vjp from jvp by transposing, both from the forward body by differentiating it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from fad.core.jaxapi import is_inexact, zeros
+from fad.core.level import restores_modes
+from fad.functions.context import VmapInfo
+from fad.functions.templates import Template
+from fad.levels.jvp import JvpLevel
+from fad.tape.engine import pull_back
+from fad.tape.recorder import GradLevel
+
+__all__ = [
+    "Rules",
+    "Saved",
+    "pull_through",
+    "push_through",
+    "transpose_pullback",
+    "transpose_pushforward",
+]
+
+
+@dataclasses.dataclass(slots=True)
+class Saved:
+    """What one call leaves for its rules.
+
+    ``values`` and ``outs`` are its inputs and outputs, at the level where a rule is to run; None
+    where no rule reads them. ``extras`` are other arrays that setup kept, and ``notes`` is the rest
+    of what it kept, in a form that is private to the Rules.
+    ``closed``: nothing was kept but inputs, outputs and what has no derivative, so that the same
+    notes serve the call at any level.
+    """
+
+    values: Sequence[Any]
+    outs: Sequence[Any]
+    template: Template
+    in_avals: Sequence[Any]
+    out_avals: Sequence[Any]
+    notes: Any = None
+    extras: Sequence[Any] = ()
+    closed: bool = True
+
+    def at(self, values: Sequence[Any], outs: Sequence[Any], extras: Sequence[Any]) -> Saved:
+        """The same for the call at another level."""
+        return Saved(
+            values,
+            outs,
+            self.template,
+            self.in_avals,
+            self.out_avals,
+            self.notes,
+            extras,
+            self.closed,
+        )
+
+
+class Rules:
+    """How one call is evaluated and differentiated; see NOTE [rules are closed].
+
+    ``values`` are the call's array inputs. Tangents and cotangents of None are zero.
+    """
+
+    name: str
+
+    @property
+    def is_traceable(self) -> bool:
+        """Whether the pullback may be part of a compiled backward pass."""
+        return False
+
+    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+        """Evaluate: the array outputs, and the structure around them."""
+        raise NotImplementedError
+
+    def run(
+        self, values: Sequence[Any], needs: Sequence[bool] | None = None
+    ) -> tuple[list[Any], Template, Saved | None]:
+        """`forward` and, where it costs little to have both, `setup`."""
+        return (*self.forward(values), None)
+
+    def setup(
+        self,
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+        needs: Sequence[bool] | None = None,
+    ) -> Saved:
+        """What the rules need, from inputs and outputs.
+
+        ``needs`` says of which inputs a gradient may be wanted; None is all that can have one.
+        """
+        raise NotImplementedError
+
+    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+        """``saved`` for the call with these inputs and outputs, without what `pullback` does not read."""
+        return saved.at(values, [None] * len(outs), saved.extras)
+
+    def notes_key(self, saved: Saved) -> Hashable | None:
+        """What `pullback` depends on beside the rules and the saved numbers; None if that is unknown."""
+        return None
+
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+        """Gradients of the inputs (those that ``need`` says; others may be None)."""
+        raise NotImplementedError
+
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        """Tangents of the outputs."""
+        raise NotImplementedError
+
+    def batch(
+        self, values: Sequence[Any], dims: tuple[int | None, ...], info: VmapInfo
+    ) -> tuple[list[Any], Template] | None:
+        """Outputs batched along dimension 0, by a vmap rule of the user's; None if there is none."""
+        return None
+
+    def bodies(self) -> list[Callable[..., Any]]:
+        """The user's code that the rules run, for messages."""
+        return []
+
+
+# Deriving one rule from another
+
+
+class DerivingGradLevel(GradLevel):
+    """A grad level around the body of a rule."""
+
+    __slots__ = ()
+
+    deriving = True
+
+
+class DerivingJvpLevel(JvpLevel):
+    """A jvp level around the body of a rule."""
+
+    __slots__ = ()
+
+    deriving = True
+
+
+@restores_modes
+def pull_through(
+    f: Callable[[Sequence[Any]], tuple[list[Any], Any]],
+    values: Sequence[Any],
+    cotangents: Sequence[Any],
+    need: Sequence[bool],
+    kind: type[GradLevel] = DerivingGradLevel,
+) -> list[Any]:
+    """Gradients of a body, by running it in a grad level of its own."""
+    with kind() as level:
+        inside = [
+            level.variable(v) if n and is_inexact(v.dtype) else v
+            for v, n in zip(values, need, strict=True)
+        ]
+        variables = [x for x, v in zip(inside, values, strict=True) if x is not v]
+        if not variables:
+            return [None] * len(values)
+        outs, _ = f(inside)
+        grads = iter(pull_back(outs, cotangents, variables))
+    return [next(grads) if x is not v else None for x, v in zip(inside, values, strict=True)]
+
+
+@restores_modes
+def push_through(
+    f: Callable[[Sequence[Any]], tuple[list[Any], Any]],
+    values: Sequence[Any],
+    tangents: Sequence[Any],
+    kind: type[JvpLevel] = DerivingJvpLevel,
+) -> list[Any]:
+    """Tangents of a body, by running it in a jvp level of its own."""
+    with kind() as level:
+        duals = [
+            v if t is None else level.dual(v, t) for v, t in zip(values, tangents, strict=True)
+        ]
+        outs, _ = f(duals)
+        return [level.unpack(o)[1] for o in outs]
+
+
+@restores_modes
+def transpose_pushforward(
+    rules: Rules, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
+) -> list[Any]:
+    """The pullback, from the pushforward: transpose it at any tangent (zero)."""
+    with DerivingGradLevel() as level:
+        tangents = [
+            level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
+            for a, n in zip(saved.in_avals, need, strict=True)
+        ]
+        variables = [t for t in tangents if t is not None]
+        if not variables:
+            return tangents
+        out_t = rules.pushforward(saved, tangents)
+        grads = iter(pull_back(out_t, cotangents, variables))
+    return [None if t is None else next(grads) for t in tangents]
+
+
+@restores_modes
+def transpose_pullback(rules: Rules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+    """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
+    with DerivingGradLevel() as level:
+        cotangents = [
+            level.variable(zeros(a)) if is_inexact(a.dtype) else None for a in saved.out_avals
+        ]
+        variables = [c for c in cotangents if c is not None]
+        if not variables:
+            return cotangents
+        grads = rules.pullback(saved, cotangents, [t is not None for t in tangents])
+        out_t = iter(pull_back(grads, tangents, variables))
+    return [None if c is None else next(out_t) for c in cotangents]

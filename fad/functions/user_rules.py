@@ -1,0 +1,443 @@
+"""The rules that a user wrote in a Function class, checked where they return."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar
+
+import jax
+
+from fad.core.avals import aval_of
+from fad.core.borrowed import as_array
+from fad.core.jaxapi import array_type, is_inexact, zeros
+from fad.core.tensor import Tensor, new_tensor
+from fad.errors import GradientError, HostValueError, RuleError, describe
+from fad.functions.check_results import batched_outputs, check_value, gradients, lowered
+from fad.functions.closures import is_tracer
+from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
+from fad.functions.definitions import RULES, Signature, defines
+from fad.functions.rules import (
+    Rules,
+    Saved,
+    pull_through,
+    push_through,
+    transpose_pullback,
+    transpose_pushforward,
+)
+from fad.functions.templates import SCALARS, Template, is_array
+from fad.levels.batch import BatchLevel
+from fad.tape.graph import alias
+from fad.tape.recorder import ROOT, as_tensor
+from fad.views.make_view import chain_from
+
+__all__ = ["HOST_ERRORS", "UserRules"]
+
+
+# What a body raises that asks a traced, batched or tracked value for its number.
+HOST_ERRORS = (
+    HostValueError,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+@dataclasses.dataclass(unsafe_hash=True, slots=True)  # never changed; making a frozen one is slow
+class UserRules(Rules):
+    """The rules of a Function class, for one structure of arguments.
+
+    ``inputs`` is the structure of the bound arguments; ``keywords`` names the last of them, which
+    forward takes by keyword.
+    """
+
+    cls: Any
+    inputs: Template
+    keywords: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        name: str = self.cls.__name__
+        return name
+
+    @property
+    def signature(self) -> Signature:
+        """What the class says about its calls."""
+        signature: Signature = self.cls._signature
+        return signature
+
+    @property
+    def is_traceable(self) -> bool:
+        return bool(self.cls.is_traceable or self.cls.jax_rules)
+
+    def bodies(self) -> list[Callable[..., Any]]:
+        return [getattr(self.cls, name) for name in RULES if defines(self.cls, name)]
+
+    # Evaluating
+
+    def wrap(self, x: Any) -> Any:
+        """A value as the bodies receive it."""
+        return as_tensor(x) if is_array(x) else x
+
+    def call_forward(self, ctx: Context | None, handles: Sequence[Any]) -> Any:
+        """Run the user's forward."""
+        args = self.inputs.join(handles)
+        split = len(args) - len(self.keywords)
+        kwargs = dict(zip(self.keywords, args[split:], strict=True))
+        try:
+            if self.signature.combined:
+                return self.cls.forward(ctx, *args[:split], **kwargs)
+            return self.cls.forward(*args[:split], **kwargs)
+        except HOST_ERRORS as error:
+            raise self.host_error("forward", error, handles) from error
+
+    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+        outs, template, _ = self._run(values, None, self.signature.combined)
+        return outs, template
+
+    def run(
+        self, values: Sequence[Any], needs: Sequence[bool] | None = None
+    ) -> tuple[list[Any], Template, Saved | None]:
+        return self._run(values, needs, True)
+
+    def _run(
+        self, values: Sequence[Any], needs: Sequence[bool] | None, with_setup: bool
+    ) -> tuple[list[Any], Template, Saved | None]:
+        """Run forward on handles of its own, and setup_context unless nothing would come of it."""
+        handles = [
+            new_tensor(v, ROOT) if type(v) is array_type else self.wrap(alias(v)) for v in values
+        ]
+        before = [_value(h) for h in handles]
+        ctx = self._context(values, needs)
+        output = self.call_forward(ctx, handles)
+        return self.collect(ctx, values, handles, before, output, with_setup)
+
+    def collect(
+        self,
+        ctx: Context,
+        values: Sequence[Any],
+        handles: list[Any],
+        before: Sequence[Any],
+        output: Any,
+        with_setup: bool = True,
+    ) -> tuple[list[Any], Template, Saved | None]:
+        """What comes of forward's output: arrays, the structure around them, what is left for the rules.
+
+        ``before`` are the values of ``handles`` when forward was called.
+        """
+        outs, template = Template.split(output, SCALARS)
+        template = template.viewing(_views(outs, handles))
+        arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
+        kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
+        if not with_setup and len(kept) == len(handles):
+            return arrays, template, None
+        tensors = [o if type(o) is Tensor else self.wrap(o) for o in arrays]
+        self._call_setup(ctx, handles, template.join(tensors))
+        saved = self.save(ctx, handles, kept, (outs, tensors), values, arrays, template)
+        return arrays, saved.template, saved
+
+    def setup(
+        self,
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+        needs: Sequence[bool] | None = None,
+    ) -> Saved:
+        handles = [self.wrap(alias(v)) for v in values]
+        tensors = [self.wrap(alias(o)) for o in outs]
+        ctx = self._context(values, needs)
+        again: Sequence[Any] = tensors
+        if self.signature.combined:
+            again = Template.split(self.call_forward(ctx, handles), SCALARS)[0]
+        kept = dict(enumerate(handles))
+        for k, i in enumerate(template.aliases):
+            if i is not None:  # changed in place: the handle stands for the output
+                del kept[i]
+                if not self.signature.combined:
+                    handles[i] = tensors[k]
+        self._call_setup(ctx, handles, template.join(tensors))
+        return self.save(ctx, handles, kept, (again, tensors), values, outs, template)
+
+    def _context(self, values: Sequence[Any], needs: Sequence[bool] | None) -> Context:
+        flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
+        return Context(self.inputs.any_of(flags))
+
+    def _call_setup(self, ctx: Context, handles: Sequence[Any], output: Any) -> None:
+        if not self.signature.has_setup:
+            return
+        try:
+            self.cls.setup_context(ctx, self.inputs.join(handles), output)
+        except HOST_ERRORS as error:
+            raise self.host_error("setup_context", error, handles) from error
+
+    def save(
+        self,
+        ctx: Context,
+        handles: Sequence[Any],
+        kept: dict[int, Any],
+        outputs: Sequence[Sequence[Any]],
+        values: Sequence[Any],
+        outs: Sequence[Any],
+        template: Template,
+    ) -> Saved:
+        """What a body left on ``ctx``.
+
+        ``kept`` are the handles of inputs that were not changed in place; ``outputs`` are lists of
+        the objects by which the body may know its outputs.
+        """
+        known = {id(x): ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
+        known.update({id(h): ref(INPUT, i) for i, h in kept.items()})
+        template = self._marks(ctx, handles, outputs, template)
+        saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
+        if self.signature.vjp or self.signature.jvp:
+            saved.notes, extras, saved.closed = Notes.take(ctx, known, self.kept_types)
+            saved.extras = [lowered(x) for x in extras]
+        return saved
+
+    def _marks(
+        self,
+        ctx: Context,
+        handles: Sequence[Any],
+        outputs: Sequence[Sequence[Any]],
+        template: Template,
+    ) -> Template:
+        """``template`` with what the body marked."""
+        dirty, blocked = ctx._record.dirty, ctx._record.non_differentiable
+        if not dirty and not blocked:
+            return template
+        position = {id(x): k for xs in outputs for k, x in enumerate(xs)}
+        aliases: list[int | None] = [None] * len(outputs[0])
+        for x in dirty:
+            found = [i for i, h in enumerate(handles) if h is x]
+            if not found or id(x) not in position:
+                raise RuleError(
+                    f"{self.name}: ctx.mark_dirty got {describe(x)}, which is not "
+                    f"{'an output' if found else 'an input'}: mark inputs that forward changes in "
+                    "place, and return them"
+                )
+            aliases[position[id(x)]] = found[0]
+        for x in blocked:
+            if id(x) not in position:
+                raise RuleError(
+                    f"{self.name}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
+                    "output: mark the very Tensors that forward returns"
+                )
+        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in blocked]))
+
+    kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
+
+    # Differentiating
+
+    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+        notes: Notes | None = saved.notes
+        if notes is None:
+            return saved.at(values, [None] * len(outs), ())
+        if self.signature.vjp:
+            notes = notes.without_forward()
+        if not saved.closed:  # the body may have to run again
+            kept = saved.at(values, outs, saved.extras)
+        else:
+            read_values: list[Any] = [None] * len(values)
+            read_outs: list[Any] = [None] * len(outs)
+            for x in notes.leaves():
+                if type(x) is Ref:
+                    if x.kind == INPUT:
+                        read_values[x.at] = values[x.at]
+                    else:
+                        read_outs[x.at] = outs[x.at]
+            kept = saved.at(read_values, read_outs, ())
+        kept.notes = notes
+        return kept
+
+    def notes_key(self, saved: Saved) -> Hashable | None:
+        notes: Notes | None = saved.notes
+        if notes is None or notes.saved_data or notes.attributes:
+            return None
+        kept = (*notes.backward, *(notes.forward or ()))
+        if not all([x is None or type(x) is Ref for x in kept]):
+            return None
+        avals = (*saved.in_avals, *saved.out_avals)
+        return notes.backward, notes.forward, notes.materialize, saved.template, avals
+
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+        if self.signature.vjp:
+            return self._user_pullback(saved, cotangents, need)
+        if self.signature.jvp:
+            return transpose_pushforward(self, saved, cotangents, need)
+        return pull_through(self.forward, saved.values, cotangents, need)
+
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        if self.signature.jvp:
+            return self._user_pushforward(saved, tangents)
+        if self.signature.vjp:
+            if hasattr(getattr(self.cls, self.signature.vjp), "once_differentiable"):
+                raise GradientError(
+                    f"{self.name} has no jvp rule, and none can be derived from a "
+                    f"{self.signature.vjp} that is marked with @once_differentiable: write "
+                    f"jvp(ctx, {self._listed('_t')})"
+                )
+            return transpose_pullback(self, saved, tangents)
+        return push_through(self.forward, saved.values, tangents)
+
+    def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool) -> Context:
+        """The context of one pass through the rules."""
+        kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
+        notes: Notes = saved.notes
+        return notes.context(lambda ref: kinds[ref.kind][ref.at], self.wrap, needs, forward)
+
+    def _materialize(self, x: Any, aval: Any) -> Any:
+        if x is None and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+            x = zeros(aval)
+        return self.wrap(x)
+
+    def _user_pullback(
+        self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
+    ) -> list[Any]:
+        rule = self.signature.vjp
+        who = f"{self.name}.{rule}"
+        ctx = self._restore(saved, self.inputs.any_of(need), False)
+        if ctx._record.materialize:
+            pairs = zip(cotangents, saved.out_avals, strict=True)
+            given = [self._materialize(c, a) for c, a in pairs]
+        else:
+            given = [self.wrap(c) for c in cotangents]
+        g = saved.template.join_only(given)
+        args = tuple(g) if type(g) in (tuple, list) else (g,)
+        least, most = self.signature.vjp_arity
+        if not least <= len(args) + 1 <= most:
+            raise RuleError(
+                f"{who} takes {most if len(args) + 1 > most else least} arguments, but is called with "
+                f"ctx and {len(args)}: one cotangent for each of the outputs that forward returned"
+            )
+        try:
+            grads = getattr(self.cls, rule)(ctx, *args)
+        except HOST_ERRORS as error:
+            raise self.host_error(rule, error, [*given, *ctx.saved_tensors]) from error
+        return gradients(who, grads, self.inputs, self.argument_names(), saved.in_avals)
+
+    def argument_names(self) -> list[str]:
+        """A name for each bound argument."""
+        if not self.signature.variadic:
+            return self.signature.names
+        count = len(self.inputs.structure.children())
+        fixed = list(self.signature.signature.parameters.values())
+        names: list[str] = []
+        for p in fixed:
+            if p.kind is p.VAR_POSITIONAL:
+                extra = count - len(self.keywords) - len(names)
+                names.extend([f"{p.name}[{i}]" for i in range(extra)])
+            elif p.kind is p.VAR_KEYWORD:
+                names.extend([k for k in self.keywords if k not in names])
+            else:
+                names.append(p.name)
+        return names
+
+    def _listed(self, suffix: str = "") -> str:
+        return ", ".join([n + suffix for n in self.argument_names()])
+
+    def _user_pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        who = f"{self.name}.jvp"
+        flags = [t is not None for t in tangents]
+        ctx = self._restore(saved, self.inputs.any_of(flags), True)
+        given = [
+            self._materialize(t, a)
+            if ctx._record.materialize and is_inexact(a.dtype)
+            else self.wrap(t)
+            for t, a in zip(tangents, saved.in_avals, strict=True)
+        ]
+        try:
+            out_t = self.cls.jvp(ctx, *self.inputs.join_only(given))
+        except HOST_ERRORS as error:
+            raise self.host_error("jvp", error, [*given, *ctx.saved_tensors]) from error
+        found = saved.template.collect(out_t, f"{who}: the tangent of the output")
+        return [
+            check_value(f"{who}: the tangent of output {k}", t, a)
+            for k, (t, a) in enumerate(zip(found, saved.out_avals, strict=True))
+        ]
+
+    # Batching
+
+    def batch(
+        self, values: Sequence[Any], dims: tuple[int | None, ...], info: VmapInfo
+    ) -> tuple[list[Any], Template] | None:
+        if not self.signature.vmap:
+            if not self.cls.generate_vmap_rule:
+                raise RuleError(
+                    f"{self.name}: generate_vmap_rule is False and there is no vmap rule. Write "
+                    f"vmap(info, in_dims, {self._listed()}), returning (output, out_dims), or leave "
+                    "generate_vmap_rule out."
+                )
+            return None
+        who = f"{self.name}.vmap"
+        handles = [self.wrap(alias(v)) for v in values]
+        args = self.inputs.join(handles)
+        count = len(args) - len(self.keywords)
+        kwargs = {}
+        positional = list(args[:count])
+        for name, x in zip(self.keywords, args[count:], strict=True):
+            if name in self.signature.vmap_keywords:
+                kwargs[name] = x
+            else:
+                positional.append(x)
+        try:
+            returned = self.cls.vmap(info, self.inputs.join_only(dims), *positional, **kwargs)
+        except HOST_ERRORS as error:
+            raise self.host_error("vmap", error, handles) from error
+        return batched_outputs(who, returned, info.batch_size)
+
+    # Errors
+
+    def host_error(self, rule: str, error: Exception, values: Sequence[Any]) -> RuleError:
+        """The error for a body that needs numbers where its arguments have none."""
+        batched, traced = any(map(_is_batched, values)), any(map(is_tracer, values))
+        if batched:
+            advice = f"Write a vmap rule, which gets whole batches: vmap(info, in_dims, {self._listed()})."
+        elif traced:
+            advice = (
+                "Under jit it would run on no numbers: call it outside of jit and of native JAX "
+                "transforms, or wrap the host code in jax.pure_callback (fad.from_jax makes that a fad "
+                "function)."
+            )
+        elif rule in ("forward", "setup_context"):
+            missing = (
+                "a vjp" if self.signature.jvp else "a jvp" if self.signature.vjp else "a vjp or jvp"
+            )
+            advice = (
+                f"A derivative cannot be taken through a body that leaves JAX: write {missing} rule "
+                "that keeps to fad.numpy, and save inputs and outputs alone."
+            )
+        else:
+            advice = (
+                "A derivative cannot be taken through a body that leaves JAX: write it with fad.numpy, "
+                f"write the {'jvp' if rule == self.signature.vjp else 'vjp'} rule too, or mark it with "
+                "@once_differentiable."
+            )
+        return RuleError(
+            f"{self.name}.{rule} needs concrete values on the host. {advice} ({error})"
+        )
+
+
+def _views(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
+    """Which outputs of a body are views of its inputs, or inputs as they are."""
+    found = []
+    for k, o in enumerate(outs):
+        if isinstance(o, Tensor) and (o.meta is not None or any([o is h for h in handles])):
+            known = chain_from(o, handles)
+            if known is not None:
+                found.append((k, *known))
+    return tuple(found)
+
+
+def _is_batched(x: Any) -> bool:
+    while isinstance(x, Tensor):
+        if isinstance(x.level, BatchLevel) and x.aux is not None:
+            return True
+        x = x.value
+    return False
+
+
+def _value(x: Any) -> Any:
+    """What an in-place change of ``x`` replaces."""
+    if type(x) is Tensor and x.meta is None:
+        return x._value
+    return x.value if isinstance(x, Tensor) else x

@@ -1,0 +1,193 @@
+"""The level of vmap, and operations along its batches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fad.core.jaxapi import mapped_aval
+from fad.core.level import bind, map_tensors, outlived, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, new_tensor
+from fad.errors import LevelError, StructureError, describe
+from fad.tape.recorder import RecordingLevel
+
+__all__ = [
+    "BatchLevel",
+    "batch_levels",
+    "bind_collective",
+    "broadcast",
+    "lanes_of",
+    "move_axis",
+]
+
+
+class BatchLevel(RecordingLevel):
+    """vmap: ``value`` has an extra dimension at ``aux``; None is a value that all lanes share.
+
+    Arguments:
+        batch_size: the length of that dimension.
+        axis_name: the name by which collectives refer to it.
+        randomness: "error", "same" or "different", see `fad.levels.randomness`.
+        first: the number of the first lane, where the batch is one chunk of a larger one.
+    """
+
+    __slots__ = ("axis_name", "batch_size", "first", "lanes", "randomness")
+
+    kind = "vmap"
+
+    def __init__(
+        self, batch_size: int, axis_name: Any = None, randomness: str = "error", first: int = 0
+    ) -> None:
+        super().__init__()
+        self.first = first
+        self.batch_size = batch_size
+        self.axis_name = axis_name
+        self.randomness = randomness
+        self.lanes: Tensor | None = None  # see `lanes_of`
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        values: list[Any] = []
+        dims: list[int | None] = []
+        batched = False
+        for a in args:
+            if isinstance(a, Tensor) and a._level is self:
+                values.append(a._value)
+                dims.append(a._aux)
+                batched = batched or a._aux is not None
+            else:
+                values.append(a)
+                dims.append(None)
+        if not batched:
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+        if type(op) is Primitive and op.primals and dims[: op.primals] == [None] * op.primals:
+            outs, shared = op.batch_tangents(values, tuple(dims), self)
+            return tuple(
+                [new_tensor(o, self, None if i < shared else 0) for i, o in enumerate(outs)]
+            )
+        out = op.batch(values, tuple(dims), self)
+        return map_tensors(lambda o: new_tensor(o, self, 0), out)
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self, x.aux)
+        return x
+
+    def layout(self, t: Tensor) -> Hashable:
+        return t._aux
+
+    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+        return new_tensor(parts[0], self, layout)
+
+    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+        return (aval,) if layout is None else (_with_dim(aval, layout, self.batch_size),)
+
+    def maker(self) -> Callable[[], Any]:
+        return functools.partial(
+            BatchLevel, self.batch_size, self.axis_name, self.randomness, self.first
+        )
+
+    def key(self) -> Hashable:
+        return self.kind, self.batch_size, self.axis_name, self.randomness, self.first
+
+    def aval(self, t: Tensor) -> Any:
+        lazy = t._lazy
+        if lazy is not None:
+            return lazy.aval
+        aval = t._value.aval
+        return aval if t._aux is None else _without_dim(aval, t.aux)
+
+    def outlive(self, t: Tensor) -> Any:
+        if t.aux is None:
+            return super().outlive(t)
+        raise LevelError(
+            f"a batched Tensor ({describe(t)}) was used after its vmap had finished: return it from "
+            "the mapped function, which stacks it, rather than store it outside"
+        )
+
+    def unwrap(self, x: Any, out_dim: int | None, who: str = "vmap") -> Any:
+        """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
+        x = outlived(x)
+        value, dim = (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
+        if out_dim is None:
+            if dim is not None:
+                raise StructureError(
+                    f"{who}: out_dims is None for an output that differs between lanes "
+                    f"({describe(x)}): give the position where the batch dimension should go"
+                )
+            return value
+        if dim is None:
+            return broadcast(value, self.batch_size, out_dim)
+        return move_axis(value, dim, out_dim)
+
+
+@functools.lru_cache(maxsize=4096)
+def _without_dim(aval: Any, dim: int) -> Any:
+    return mapped_aval(aval.shape[dim], dim, aval)
+
+
+@functools.lru_cache(maxsize=4096)
+def _with_dim(aval: Any, dim: int, size: int) -> Any:
+    return aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _move_axis(source: int, target: int) -> Primitive:
+    return Primitive("moveaxis", lambda x: jnp.moveaxis(x, source, target), lazy=True)
+
+
+@functools.lru_cache(maxsize=1024)
+def _broadcast(size: int, dim: int) -> Primitive:
+    def spread(x: Any) -> Any:
+        x = jnp.expand_dims(jnp.asarray(x), dim)
+        at = dim % x.ndim
+        return jnp.broadcast_to(x, (*x.shape[:at], size, *x.shape[at + 1 :]))
+
+    return Primitive("broadcast", spread, lazy=True)
+
+
+def move_axis(x: Any, source: int, target: int) -> Any:
+    """``x`` with dimension ``source`` moved to ``target``."""
+    return x if source == target else bind(_move_axis(source, target), (x,))
+
+
+def broadcast(x: Any, size: int, dim: int) -> Any:
+    """``x`` repeated ``size`` times along a new dimension at ``dim``."""
+    return bind(_broadcast(size, dim), (x,))
+
+
+def batch_levels() -> list[BatchLevel]:
+    """The vmaps that run in this thread, outermost first."""
+    return [level for level in state.levels if isinstance(level, BatchLevel)]
+
+
+def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
+    """`bind` for a Primitive that names vmap axes, such as ``psum``.
+
+    Each running vmap of that name takes part even where no argument is batched over it: an operand
+    that is read by nobody but belongs to its level carries the call there.
+    """
+    names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    levels = [x for x in batch_levels() if x.axis_name is not None and x.axis_name in names]
+    if not levels:
+        return bind(op, args)
+    lanes = [lanes_of(level) for level in levels]
+    return bind(_ignoring_first(op, len(lanes)), [*lanes, *args])
+
+
+def lanes_of(level: BatchLevel) -> Tensor:
+    """The number of each lane of ``level``; the same Tensor each time."""
+    if level.lanes is None:
+        with jax.ensure_compile_time_eval():  # it outlives whatever is being traced now
+            numbers = level.first + jnp.arange(level.batch_size)
+        level.lanes = new_tensor(numbers, level, 0)
+    return level.lanes
+
+
+@functools.lru_cache(maxsize=1024)
+def _ignoring_first(op: Primitive, count: int) -> Primitive:
+    return Primitive(op.name, lambda *values: op.flat(*values[count:]), jit=op.jit, collective=True)

@@ -1,0 +1,70 @@
+"""The level of forward mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from fad.core.level import bind, map_tensors, outlived
+from fad.core.tensor import Tensor, new_tensor
+from fad.tape.recorder import RecordingLevel
+
+__all__ = ["JvpLevel"]
+
+
+class JvpLevel(RecordingLevel):
+    """Forward mode: each Tensor has a primal (``value``) and a tangent (``aux``; None is zero)."""
+
+    __slots__ = ()
+
+    kind = "jvp"
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        moving = False
+        for a in args:
+            if isinstance(a, Tensor) and a._level is self:
+                primals.append(a._value)
+                tangents.append(a._aux)
+                moving = moving or a._aux is not None
+            else:
+                primals.append(a)
+                tangents.append(None)
+        if not moving:
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
+        out, out_t = op.jvp(primals, tangents)
+        if type(out) is tuple:
+            return tuple([new_tensor(o, self, t) for o, t in zip(out, out_t, strict=True)])
+        return new_tensor(out, self, out_t)
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self, x.aux)
+        return x
+
+    def parts(self, t: Tensor) -> tuple[Any, ...]:
+        return (t._value,) if t._aux is None else (t._value, t._aux)
+
+    def layout(self, t: Tensor) -> Hashable:
+        return t._aux is not None
+
+    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+        return new_tensor(parts[0], self, parts[1] if layout else None)
+
+    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+        return (aval, aval) if layout else (aval,)
+
+    def maker(self) -> Callable[[], Any]:
+        return JvpLevel
+
+    def dual(self, primal: Any, tangent: Any) -> Tensor:
+        """A Tensor of this level."""
+        return new_tensor(primal, self, tangent)
+
+    def unpack(self, x: Any) -> tuple[Any, Any]:
+        """Primal and tangent of ``x`` at this level; the tangent is None where it is zero."""
+        x = outlived(x)
+        if isinstance(x, Tensor) and x.level is self:
+            return x.value, x.aux
+        return x, None

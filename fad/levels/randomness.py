@@ -1,0 +1,255 @@
+"""Random draws inside of vmap, and what a key that all lanes share draws.
+
+NOTE [keys in staged code]
+
+Whether a key differs between the lanes of a vmap can be seen of a Tensor. It cannot of a tracer in the body
+of ``jit`` or ``scan`` inside of that vmap: there it depends on what the body is called with, and on what it
+does. So such a draw leaves a mark in the program, and when the body has been traced, it is followed through
+the program which values differ between lanes (`check_draws`).
+
+The body of a Function, or of `checkpoint`, that meets tracers is traced by JAX, apart from the vmaps around
+(`fad.core.level.apart`). It is marked and followed in the same way; the numbers of lanes cannot be had there
+(`note_call`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import jax
+
+from fad.core.jaxapi import Literal, ad, batching, inner_jaxprs, mlir, new_primitive, scan_operands
+from fad.core.level import Level, bind, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, new_tensor
+from fad.errors import LevelError
+from fad.levels.batch import BatchLevel, batch_levels, lanes_of
+
+__all__ = [
+    "CALLS",
+    "bind_random",
+    "check_draws",
+    "differs",
+    "drawing_levels",
+    "draws",
+    "note_call",
+    "note_draw",
+]
+
+draw_p = new_primitive("fad_draw")  # gives its key back
+draw_p.def_impl(lambda key, *, name: [key])
+draw_p.def_abstract_eval(lambda key, *, name: [key])
+mlir.register_lowering(draw_p, mlir.lower_fun(lambda key, *, name: [key], multiple_results=True))
+batching.primitive_batchers[draw_p] = lambda keys, dims, *, name: (
+    draw_p.bind(*keys, name=name),
+    dims,
+)
+ad.primitive_jvps[draw_p] = lambda keys, tangents, *, name: (
+    draw_p.bind(*keys, name=name),
+    list(tangents),
+)
+
+
+@functools.cache
+def _marking(name: str) -> Primitive:
+    return Primitive("draw", lambda key: draw_p.bind(key, name=name)[0])
+
+
+_FOLD_IN = Primitive("fold_in", jax.random.fold_in)
+
+
+def bind_random(op: Any, args: Sequence[Any]) -> Any:
+    """`bind` for a Primitive that draws random numbers with the key ``args[0]``.
+
+    Each running vmap has its ``randomness``. "same": a key that all lanes share draws once for all of them.
+    "error": such a key raises. "different": the number of the lane is folded into the key, whatever it is.
+
+    Raises:
+        LevelError: in a vmap whose randomness is "error", all lanes share the key.
+
+    Source: ``torch.func.vmap``'s randomness flag.
+    """
+    key = args[0]
+    note_draw()
+    marked = state.apart >= 0
+    for level in drawing_levels():
+        if level.randomness == "different":
+            key = bind(_FOLD_IN, (key, _lanes_inside(level)))
+        elif level.randomness == "error":
+            own = differs(key, level)
+            marked = marked or own is None
+            if own is False:
+                _refuse(f"fad.random.{op.name}")
+    if marked:
+        key = bind(_marking(op.name), (key,))
+    return bind(op, [key, *args[1:]])
+
+
+def note_draw() -> None:
+    """Tell the bodies that are being traced that one draws."""
+    for level in state.levels:
+        if level.kind == "staged":
+            level.draws = True  # type: ignore[attr-defined]
+
+
+def note_call(name: str) -> None:
+    """Take note of a call of a Function that is traced apart, and whose body draws.
+
+    Raises:
+        LevelError: it is in a vmap whose lanes are to draw different numbers.
+    """
+    note_draw()
+    if any([level.randomness == "different" for level in drawing_levels()]):
+        raise LevelError(
+            f"vmap: {name} draws random numbers in code that is compiled, where the numbers of the lanes "
+            "of a vmap with randomness='different' cannot reach it: draw outside of it, and pass the "
+            "numbers in; or map over keys, vmap(f)(fad.random.split(key, n)), without that randomness."
+        )
+
+
+def _lanes_inside(level: BatchLevel) -> Tensor:
+    """The numbers of the lanes, where what is computed with them belongs: in a body that is kept, if any."""
+    lanes, body = lanes_of(level), state.body
+    return lanes if body is None or body.id < level.id else new_tensor(body.lower(lanes), body)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise LevelError(
+        f"vmap: {name} was called with a key that all lanes share. Pass "
+        "randomness='different' (each lane draws its own) or 'same' to vmap, or map over "
+        "keys: vmap(f)(fad.random.split(key, n))."
+    )
+
+
+def drawing_levels() -> list[BatchLevel]:
+    """The running vmaps that the code which runs now is not traced apart from."""
+    return [level for level in batch_levels() if level.id > state.apart]
+
+
+def differs(x: Any, level: Level) -> bool | None:
+    """Whether a value differs between the lanes of a vmap; None for one of a body staged inside of it."""
+    staged = False
+    while isinstance(x, Tensor):
+        if x.level is level:
+            return x.aux is not None
+        staged = staged or (x.level.kind == "staged" and x.level.id > level.id)
+        x = x.value
+    return None if staged and isinstance(x, jax.core.Tracer) else False
+
+
+def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
+    """Refuse a staged body that draws with a key which all lanes of a vmap around it share.
+
+    Arguments:
+        jaxpr: the body, whose constants and inputs together are ``values``.
+
+    Raises:
+        LevelError: it does so.
+    """
+    levels = [level for level in drawing_levels() if level.randomness == "error"]
+    if not levels or not draws(jaxpr):
+        return
+    for level in levels:
+        differing = [differs(v, level) for v in values]
+        if None in differing:
+            continue  # a part of another body, which is followed as a whole
+        refused: list[str] = []
+        _follow(jaxpr, list(map(bool, differing)), refused)
+        if refused:
+            _refuse(refused[0])
+
+
+# Primitives with bodies that are not among their parameters: what gives the jaxpr of one that draws, or None.
+CALLS: dict[Any, Callable[[Any], Any]] = {}
+
+
+def draws(jaxpr: Any) -> bool:
+    """Whether there is a mark in a program."""
+    return any(map(_marked, jaxpr.eqns))
+
+
+def _marked(eqn: Any) -> bool:
+    if eqn.primitive is draw_p or any(map(draws, inner_jaxprs(eqn.params))):
+        return True
+    return eqn.primitive in CALLS and CALLS[eqn.primitive](eqn) is not None
+
+
+def _follow(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
+    """Which results of a jaxpr differ between lanes, if of its constants and inputs ``differing`` do.
+
+    Draws with keys that do not are added to ``refused``, unless that is None.
+    """
+    inputs = (*jaxpr.constvars, *jaxpr.invars)
+    found = {v for v, d in zip(inputs, differing, strict=True) if d}
+    for eqn in jaxpr.eqns:
+        ins = [not isinstance(v, Literal) and v in found for v in eqn.invars]
+        outs = _step(eqn, ins, refused)
+        found.update([v for v, d in zip(eqn.outvars, outs, strict=True) if d])
+    return [not isinstance(v, Literal) and v in found for v in jaxpr.outvars]
+
+
+def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
+    """`_follow` for one equation."""
+    if eqn.primitive is draw_p:
+        if refused is not None and not ins[0]:
+            refused.append(f"fad.random.{eqn.params['name']}")
+        return ins
+    if eqn.primitive in CALLS:
+        body = CALLS[eqn.primitive](eqn)
+        if body is None:
+            return [any(ins)] * len(eqn.outvars)
+        return _follow(body, [*[False] * len(body.constvars), *ins], refused)
+    special = {"scan": _scan, "while": _while, "cond": _cond}.get(eqn.primitive.name)
+    if special is not None:
+        return special(eqn.params, ins, refused)
+    inner = list(inner_jaxprs(eqn.params))
+    if len(inner) == 1 and len(inner[0].invars) == len(ins) and not inner[0].constvars:
+        outs = _follow(inner[0], ins, refused)
+        if len(outs) == len(eqn.outvars):
+            return outs
+    # Which operand is which input is not known: rather too little is refused than too much.
+    for jaxpr in inner:
+        _follow(jaxpr, [any(ins)] * (len(jaxpr.constvars) + len(jaxpr.invars)), refused)
+    return [any(ins)] * len(eqn.outvars)
+
+
+def _scan(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
+    (body,) = inner_jaxprs(params)
+    fixed, carried = scan_operands(params)
+    carry, rest = ins[fixed : fixed + carried], ins[fixed + carried :]
+    while True:
+        outs = _follow(body, [*ins[:fixed], *carry, *rest], refused)
+        refused = None  # in the first turn the fewest values differ
+        after = _either(carry, outs[:carried])
+        if after == carry:
+            return [*carry, *outs[carried:]]
+        carry = after
+
+
+def _while(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
+    (condition,) = inner_jaxprs({"": params["cond_jaxpr"]})
+    (body,) = inner_jaxprs({"": params["body_jaxpr"]})
+    first = params["cond_nconsts"]
+    last = first + params["body_nconsts"]
+    carry = ins[last:]
+    same = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
+    while True:
+        (goes_on,) = _follow(condition, [*ins[:first], *carry], refused)
+        outs = _follow(body, [*ins[first:last], *carry], refused)
+        refused = None
+        # Where lanes end in different turns, what a turn changes differs.
+        after = _either(carry, [d or (goes_on and not s) for d, s in zip(outs, same, strict=True)])
+        if after == carry:
+            return carry
+        carry = after
+
+
+def _cond(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
+    branches = [_follow(branch, ins[1:], refused) for branch in inner_jaxprs(params)]
+    return [ins[0] or any(results) for results in zip(*branches, strict=True)]
+
+
+def _either(a: Sequence[bool], b: Sequence[bool]) -> list[bool]:
+    return [x or y for x, y in zip(a, b, strict=True)]

@@ -1,0 +1,248 @@
+"""JAX functions that take functions: their bodies are fad code, staged into one Primitive.
+
+NOTE [staged bodies]
+
+``fad.lax.scan(body, init, xs)`` hands JAX a body that works on tracers. Inside, the tracers are
+Tensors of a `StagedLevel`, the innermost level there is; so whatever the body computes with them is
+evaluated on tracers, and where it meets a Tensor of a level outside (a closed-over parameter, say)
+that Tensor is *captured*: it becomes one more input of the staged call. The whole call is traced
+to a jaxpr, made a Primitive, and bound on captures and operands, and so it is differentiated,
+batched and recorded like any other.
+
+Captures are known only after the body has run. While it does, a tracer that belongs to no program stands in
+for each (`jaxapi.stand_in`); it turns up among the constants of the jaxpr, and there gives its place to the
+Tensor. What was captured and not used is not there.
+
+NOTE [what compiled code follows]
+
+The body of ``fad.jit`` is traced once and runs often, and Tensors that it closes over may be changed in
+place in between. So an operation in it that meets Tensors from outside alone (``scale * 2``), which
+would be computed there and then, at level 0, is computed at the level of the body instead (`followed`
+says of which Tensors): the Tensor is captured, and read at each call. A value at level 0 that such a
+body meets is thus one that it made of numbers, a constant. Other staged functions trace
+their bodies at each call, and the bodies of Functions run on bare arrays: they compute with what is there.
+
+Compiled code is found again by the structure of the jaxpr, not by the identity of the body: a lambda
+written in a loop does not compile in every turn.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.core import jaxapi, trees
+from fad.core.avals import aval_of, struct_of
+from fad.core.level import bind, body_of, map_tensors, outlived, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, new_tensor
+from fad.errors import LevelError, describe
+from fad.levels.batch import batch_levels
+from fad.levels.randomness import check_draws
+from fad.tape.captures import Captures
+from fad.tape.recorder import ROOT, RecordingLevel
+
+__all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
+
+
+class StagedLevel(RecordingLevel):
+    """The level of a body that is being traced: ``value`` is a JAX tracer or array.
+
+    Arguments:
+        operands: what the staged call is given.
+        outer: the JAX trace around the staged call, where values of outer levels are computed with.
+
+    ``stand_ins`` are in the body what ``captures`` are outside. ``draws``: it draws random numbers.
+    """
+
+    __slots__ = ("captures", "draws", "jax_trace", "operands", "outer", "stand_ins")
+
+    kind = "staged"
+
+    def __init__(self, operands: Sequence[Any], outer: Any) -> None:
+        super().__init__()
+        self.outer = outer
+        self.operands = operands
+        self.captures = Captures()
+        self.stand_ins: list[Any] = []
+        self.draws = False
+        self.jax_trace: Any = None
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        with jaxapi.set_current_trace(self.jax_trace):
+            out = op.execute([self.lower(a) for a in args])
+        return map_tensors(lambda o: new_tensor(o, self), out)
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self)
+        return x
+
+    def outlive(self, t: Tensor) -> Any:
+        if not isinstance(t.value, jax.core.Tracer):
+            return t.value
+        raise LevelError(
+            f"a Tensor ({describe(t)}) of a function that is being compiled (by jit, or as the body of "
+            "scan, cond, ...) was used after its trace had finished, where it has no value: return it "
+            "from the function, rather than store it outside"
+        )
+
+    def lower(self, x: Any) -> Any:
+        """``x`` as JAX sees it inside of the body."""
+        try:
+            x = outlived(x)
+        except LevelError:  # of a trace that is over: a checkpoint around has its replacement
+            if not any([level.kind == "checkpoint" for level in state.levels]):
+                raise
+        if not isinstance(x, Tensor):
+            return x
+        if x.level is self:
+            return x.value
+        if self._is_constant(x):
+            return x.value
+        return self.capture(x)
+
+    def _is_constant(self, x: Tensor) -> bool:
+        """Whether ``x`` was made here, of numbers alone.
+
+        A view may be one of a Tensor from outside, whose numbers are no constants of the body; where
+        a body is kept for later calls, such a view belongs to its level already.
+        """
+        if x.level is not ROOT or x.born < self.id or x.requires_grad:
+            return False
+        if state.body is None and x.meta is not None and x.meta.link is not None:
+            return False
+        return not isinstance(x.value, jax.core.Tracer)
+
+    def capture(self, x: Tensor) -> Any:
+        """Make a Tensor from outside an input of the staged call."""
+        at = self.captures.position(x)
+        if at == len(self.stand_ins):
+            self.stand_ins.append(jaxapi.stand_in(x.aval))
+        return self.stand_ins[at]
+
+
+def stage(
+    run: Callable[..., Any], operands: Sequence[Any], *, kept: bool = False
+) -> tuple[Primitive, list[Any], trees.PyTreeDef]:
+    """Trace ``run(level, *operands)`` into a Primitive.
+
+    Arguments:
+        kept: the Primitive is for later calls too; see NOTE [what compiled code follows].
+
+    Returns:
+        The Primitive, the values to bind it on (constants, captures, operands), and the structure
+        of the result.
+    """
+    structs = [struct_of(aval_of(x)) for x in operands]
+    names = [(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None]
+    level = StagedLevel(operands, jaxapi.current_trace())
+    structure: list[trees.PyTreeDef] = []
+
+    def traced(*leaves: Any) -> list[Any]:
+        with level, body_of(level) if kept else contextlib.nullcontext():
+            outs, found = trees.flatten(run(level, *leaves))
+            structure.append(found)
+            return [level.lower(x) for x in outs]
+
+    closed = jax.make_jaxpr(traced, axis_env=names or None)(*structs)
+    captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
+    consts = [captured.get(id(c), c) for c in closed.consts]
+    check_draws(closed.jaxpr, [*consts, *operands])
+    primitive = _primitive_for(closed, getattr(run, "name", "staged"), bool(names))
+    return primitive, [*consts, *operands], structure[0]
+
+
+_CACHED = 512
+_primitives: collections.OrderedDict[Any, Primitive] = collections.OrderedDict()
+_lock = threading.Lock()
+
+
+def _primitive_for(closed: Any, name: str, collective: bool) -> Primitive:
+    """The Primitive for a jaxpr; the same one for equal programs."""
+    key = (name, collective, jaxapi.jaxpr_key(closed.jaxpr))
+    with _lock:
+        known = _primitives.get(key)
+        if known is not None:
+            _primitives.move_to_end(key)
+            return known
+        run = jaxapi.bind_jaxpr(closed)
+        primitive = Primitive(name, lambda *values: tuple(run(*values)), collective=collective)
+        primitive.asks_host = jaxapi.asks_host(closed.jaxpr)
+        _primitives[key] = primitive
+        if len(_primitives) > _CACHED:
+            _primitives.popitem(last=False)
+        return primitive
+
+
+def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a JAX function whose callable arguments are fad functions.
+
+    Arrays, Tensors and positional floats among the arguments are operands, so that a new initial value
+    compiles nothing; everything else is static. The bodies get
+    Tensors, and may call any fad function and close over Tensors of any level.
+
+    Arguments:
+        fn: the JAX function, such as ``jax.lax.scan``.
+        args, kwargs: its arguments.
+
+    Returns:
+        What ``fn`` returns; Tensors if an operand or a captured value is one, else arrays.
+    """
+    leaves, structure = trees.flatten((tuple(args), kwargs))
+    positional = len(trees.flatten(tuple(args))[0])
+    dynamic = [
+        isinstance(x, (Tensor, jax.Array, np.ndarray))
+        or (k < positional and isinstance(x, (float, complex)))
+        for k, x in enumerate(leaves)
+    ]
+    operands = [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d]
+
+    def run(level: StagedLevel, *tracers: Any) -> Any:
+        it = iter(tracers)
+        inside = [
+            next(it) if d else (in_body(level, x) if _is_body(x) else x)
+            for x, d in zip(leaves, dynamic, strict=True)
+        ]
+        new_args, new_kwargs = trees.unflatten(structure, inside)
+        return fn(*new_args, **new_kwargs)
+
+    run.name = getattr(fn, "__name__", "staged")  # type: ignore[attr-defined]
+    primitive, values, out_structure = stage(run, operands)
+    out = bind(primitive, values)
+    return trees.unflatten(out_structure, list(out) if type(out) is tuple else [out])
+
+
+def _is_body(x: Any) -> bool:
+    """Whether a static argument is a function to run, not a dtype such as ``jnp.float32``."""
+    return callable(x) and not isinstance(x, type) and not hasattr(x, "dtype")
+
+
+def in_body(level: StagedLevel, f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f`` on JAX values.
+
+    It runs outside of the trace, so that what it computes with Tensors of outer levels is done at
+    those levels; `StagedLevel.evaluate` goes back into the trace.
+    """
+
+    def body(*args: Any, **kwargs: Any) -> Any:
+        inside, inside_kwargs = trees.map_leaves(
+            lambda x: new_tensor(x, level) if isinstance(x, jax.Array) else x, (args, kwargs)
+        )
+        before = level.jax_trace
+        with jaxapi.outside_trace(level.outer) as level.jax_trace:
+            try:
+                out = f(*inside, **inside_kwargs)
+                with jaxapi.set_current_trace(level.jax_trace):
+                    return trees.map_leaves(level.lower, out)
+            finally:
+                level.jax_trace = before
+
+    body.__name__ = getattr(f, "__name__", "body")
+    return body

@@ -1,0 +1,55 @@
+"""A Tensor as a container: items, length, iteration, membership, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import fad.numpy as fnp
+from fad.core.level import bind
+from fad.core.tensor import Tensor
+from fad.views.copying import CLONE, deep_copy, reduce, shallow_copy
+from fad.views.indexing import At, get_item
+from fad.views.inplace import set_item
+
+__all__ = ["MEMBERS"]
+
+
+def _len(self: Tensor) -> int:
+    if not self.shape:
+        raise TypeError("len() of a 0-d Tensor")
+    return self.shape[0]
+
+
+def _iter(self: Tensor) -> Iterator[Any]:
+    """The items along the first dimension: views."""
+    if not self.shape:
+        raise TypeError("iteration over a 0-d Tensor")
+    return iter([self[i] for i in range(self.shape[0])])
+
+
+def _contains(self: Tensor, value: Any) -> bool:
+    """Whether an element equals ``value``, a number."""
+    return bool(fnp.any(fnp.equal(self, value)))
+
+
+def _clone(self: Tensor) -> Tensor:
+    """A copy with the same history."""
+    t: Tensor = bind(CLONE, (self,))
+    return t
+
+
+MEMBERS: dict[str, Any] = {
+    "__contains__": _contains,
+    "__copy__": shallow_copy,
+    "__deepcopy__": deep_copy,
+    "__getitem__": get_item,
+    "__hash__": object.__hash__,
+    "__iter__": _iter,
+    "__len__": _len,
+    "__reduce_ex__": reduce,
+    "__setitem__": set_item,
+    "at": property(At, doc=At.__doc__),
+    "clone": _clone,
+    "copy": _clone,
+}

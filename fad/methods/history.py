@@ -1,0 +1,153 @@
+"""The autograd attributes of a Tensor: its place in the graph, its gradient, hooks, detaching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fad.core.jaxapi import is_inexact
+from fad.core.level import flush, followed, state
+from fad.core.tensor import Tensor, meta_of, version_of
+from fad.errors import GradientError
+from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
+from fad.tape.recorder import ROOT, as_tensor
+from fad.transforms import backward
+from fad.views.aliases import link_of, set_state
+from fad.views.make_view import detach, stop_gradient
+
+__all__ = ["MEMBERS"]
+
+
+def _is_leaf(self: Tensor) -> bool:
+    """Whether no recorded operation produced it."""
+    return self.node is None
+
+
+def _grad_fn(self: Tensor) -> Any:
+    """The node that produced it, None for a leaf."""
+    return self.node
+
+
+def _get_grad(self: Tensor) -> Tensor | None:
+    """The gradient that ``backward`` accumulated, None if there is none."""
+    return None if self.meta is None else self.meta.grad
+
+
+def _set_grad(self: Tensor, value: Any) -> None:
+    """Take a gradient that fits; None takes it away."""
+    if value is not None:
+        value = as_tensor(value)
+        if value.shape != self.shape or value.dtype != self.dtype:
+            raise GradientError(
+                f"grad must have the shape and dtype of the Tensor, {self.dtype}{list(self.shape)}, "
+                f"got {value.dtype}{list(value.shape)}"
+            )
+    meta_of(self).grad = value
+
+
+def _retains_grad(self: Tensor) -> bool:
+    """Whether ``.grad`` of this non-leaf is kept."""
+    return self.meta is not None and self.meta.retains_grad
+
+
+def _version(self: Tensor) -> int:
+    """How often it was changed in place.
+
+    Raises:
+        GradientError: it is an inference Tensor, which keeps no count.
+    """
+    if self.meta is not None and self.meta.inference:
+        raise GradientError("Inference tensors do not track version counter.")
+    return version_of(self)
+
+
+def _is_inference(self: Tensor) -> bool:
+    """Whether it was made in `fad.inference_mode`, so that no graph may save it."""
+    return self.meta is not None and self.meta.inference
+
+
+def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Switch recording of what is computed from this leaf on or off; returns the Tensor.
+
+    Raises:
+        TypeError: its dtype has no derivatives.
+        GradientError: it is not a leaf.
+    """
+    if requires_grad and not is_inexact(self.dtype):
+        raise TypeError(
+            f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}: "
+            "convert it with x.astype(float)"
+        )
+    if self.node is not None:
+        if requires_grad:
+            return self
+        raise GradientError(
+            "you can only change requires_grad of leaf Tensors: use x.detach() for a Tensor without "
+            "history"
+        )
+    if requires_grad and state.inference is None and _is_inference(self):
+        raise GradientError(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. "
+            "Make a normal Tensor of it first: x.clone()"
+        )
+    flush()
+    if state.body is not None and self.level is ROOT and not followed(self):
+        self.level = state.body  # so that what it meets in compiled code is recorded where it is
+    self._requires_grad = bool(requires_grad)
+    return self
+
+
+def _set_requires_grad(self: Tensor, requires_grad: bool) -> None:
+    flush()
+    self._requires_grad = bool(requires_grad)
+
+
+def _backward(
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """`fad.autograd.backward` from this Tensor."""
+    backward.backward(
+        self, None if gradient is None else [gradient], retain_graph, create_graph, inputs
+    )
+
+
+def _detach(self: Tensor) -> Tensor:
+    """The same value without history and without tangents; it shares storage and version."""
+    return detach(self)
+
+
+def _detach_(self: Tensor) -> Tensor:
+    """Drop history and tangents in place.
+
+    Raises:
+        GradientError: it is a view, whose history is that of its base.
+    """
+    link = link_of(self)
+    if link is not None and link.base is not None:
+        raise GradientError(
+            "Can't detach views in-place. Use detach() instead, which gives a Tensor that shares the "
+            "storage"
+        )
+    set_state(self, stop_gradient(self))
+    return self
+
+
+MEMBERS: dict[str, Any] = {
+    "backward": _backward,
+    "detach": _detach,
+    "detach_": _detach_,
+    "grad": property(_get_grad, _set_grad, doc=_get_grad.__doc__),
+    "grad_fn": property(_grad_fn, doc=_grad_fn.__doc__),
+    "is_inference": _is_inference,
+    "is_leaf": property(_is_leaf, doc=_is_leaf.__doc__),
+    "register_hook": register_hook,
+    "requires_grad": Tensor.requires_grad.setter(_set_requires_grad),  # type: ignore[attr-defined]
+    "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+    "requires_grad_": _requires_grad_,
+    "retain_grad": retain_grad,
+    "retains_grad": property(_retains_grad, doc=_retains_grad.__doc__),
+    "version": property(_version, doc=_version.__doc__),
+}

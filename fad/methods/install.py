@@ -1,0 +1,82 @@
+"""The one place where Tensor gains its operators and methods; and how Tensors are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import fad.numpy as fnp
+from fad.core.level import state
+from fad.core.tensor import Tensor
+from fad.methods import container, history, operators, placement, shapes, values
+from fad.methods.in_place import IN_PLACE
+from fad.tape.grad_mode import mark_inference
+from fad.tape.recorder import as_tensor
+from fad.views.make_view import stop_gradient
+
+__all__ = ["asarray", "stop_gradient", "tensor"]
+
+
+def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """A new Tensor that holds a copy of ``data``.
+
+    Arguments:
+        data: a number, array, Tensor, or nested sequence of them.
+        dtype: the dtype; default is that of the data, float32 for Python floats.
+        requires_grad: record what is computed from it; needs a floating or complex dtype.
+
+    Raises:
+        TypeError: ``requires_grad`` for an integer or bool dtype.
+
+    Source: ``torch.tensor``.
+
+    >>> import fad
+    >>> fad.tensor([1.0, 2.0], requires_grad=True)
+    Tensor([1., 2.], dtype=float32, requires_grad=True)
+    """
+    if isinstance(data, Tensor):
+        data = data.detach()
+        t = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+    else:
+        out = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+        if isinstance(data, jax.Array):  # another library may share its memory
+            jax.block_until_ready(out)
+        t = as_tensor(out)
+        if isinstance(out, Tensor):
+            t = t.detach()
+    if state.inference is not None:
+        mark_inference(t)
+    return t.requires_grad_() if requires_grad else t
+
+
+def asarray(x: Any, dtype: Any = None) -> Tensor:
+    """``x`` as a Tensor: the same one if it is a Tensor of that dtype, else around a JAX array.
+
+    >>> import fad, jax.numpy as jnp
+    >>> fad.asarray(jnp.ones(2))
+    Tensor([1., 1.], dtype=float32)
+    """
+    if isinstance(x, Tensor):
+        return x if dtype is None or x.dtype == jnp.dtype(dtype) else x.astype(dtype)
+    t = as_tensor(fnp.asarray(x, dtype=dtype))
+    return t if state.inference is None else mark_inference(t)  # type: ignore[no-any-return]
+
+
+def _install() -> None:
+    """Put all members into the class."""
+    for table in (
+        IN_PLACE,
+        operators.MEMBERS,
+        values.MEMBERS,
+        shapes.MEMBERS,
+        container.MEMBERS,
+        placement.MEMBERS,
+        history.MEMBERS,
+    ):
+        for name, member in table.items():
+            setattr(Tensor, name, member)
+
+
+_install()

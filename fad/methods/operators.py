@@ -1,0 +1,127 @@
+"""Operators of a Tensor, and methods that are functions of `fad.numpy` with the Tensor as first argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fad.numpy as fnp
+from fad.core.tensor import Tensor
+from fad.errors import describe
+from fad.methods.in_place import OPERATORS, in_place
+from fad.views.inplace import replace
+from fad.views.make_view import same_view
+
+__all__ = ["MEMBERS"]
+
+_OPERANDS = (Tensor, float, int, complex, jax.Array, np.ndarray, np.generic)
+_BINARY = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "divmod": "divmod",
+    "pow": "power",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+}
+_COMPARE = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}
+
+# Methods that are the function of the same name with the Tensor as first argument.
+_METHODS = """all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod
+cumsum diagonal dot expand_dims max mean min moveaxis nonzero prod ptp ravel repeat round
+searchsorted sort squeeze std sum swapaxes take trace unstack var""".split()
+_PARTS = ("real", "imag")
+
+
+def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, Any], Any]:
+    """The operator method of ``op``; with ``swap`` the reflected one."""
+    if swap:
+
+        def operator(self: Tensor, other: Any) -> Any:
+            if isinstance(other, _OPERANDS):
+                return op(other, self)
+            return NotImplemented
+    else:
+
+        def operator(self: Tensor, other: Any) -> Any:
+            if isinstance(other, _OPERANDS):
+                return op(self, other)
+            return NotImplemented
+
+    return operator
+
+
+def _augmented(change: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
+    """The operator method that changes its Tensor in place, as ``+=``."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        return change(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    return operator
+
+
+def _method(op: Any, name: str) -> Callable[..., Any]:
+    """``op`` as a method."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return op(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = f"``fad.numpy.{name}`` of this Tensor."
+    return method
+
+
+def _set_part(name: str) -> Callable[[Tensor, Any], None]:
+    """The setter of ``x.real`` and ``x.imag``."""
+
+    def put(self: Tensor, value: Any) -> None:
+        if name == "imag" and not jnp.issubdtype(self.dtype, np.complexfloating):
+            raise TypeError(f"imag: {describe(self)} has no imaginary part to write to")
+        part = getattr(self, name)
+        if not same_view(part, value):  # as in the last part of ``x.real += v``
+            replace(part, value, who=f"x.{name} = v")
+
+    return put
+
+
+def _table() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, twin in OPERATORS.items():
+        found[f"__{name}__"] = _augmented(in_place(fnp, twin, f"__{name}__"))
+    for name, twin in _BINARY.items():
+        op = getattr(fnp, twin)
+        found[f"__{name}__"] = _binary(op)
+        found[f"__r{name}__"] = _binary(op, swap=True)
+    for name, twin in _COMPARE.items():
+        found[f"__{name}__"] = _binary(getattr(fnp, twin))
+    for name, twin in _UNARY.items():
+        found[f"__{name}__"] = _method(getattr(fnp, twin), f"__{name}__")
+    for name in _METHODS:
+        found[name] = _method(getattr(fnp, name), name)
+    for name in _PARTS:
+        part = _method(getattr(fnp, name), name)
+        found[name] = property(part, _set_part(name), doc=part.__doc__)
+    return found
+
+
+MEMBERS = _table()

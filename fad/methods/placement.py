@@ -1,0 +1,66 @@
+"""Where and as what a Tensor is held: device, sharding, dtype, bytes; and moving it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import fad.numpy as fnp
+from fad.core.jaxapi import is_tracing
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.methods.values import peel
+
+__all__ = ["MEMBERS"]
+
+
+def _astype(self: Tensor, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    """Converted to ``dtype``."""
+    return fnp.astype(self, dtype)
+
+
+def _to(self: Tensor, target: Any) -> Any:
+    """The Tensor on another device or sharding, or in another dtype; derivatives follow it back.
+
+    The Tensor itself if it has the dtype already. Its node is called CopyBackwards.
+
+    Arguments:
+        target: a ``jax.Device``, a ``jax.sharding.Sharding``, or a dtype.
+    """
+    if isinstance(target, (jax.Device, jax.sharding.Sharding)):
+        op = _PUT.get(target)
+        if op is None:
+            op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)
+        return bind(op, (self,))
+    if jnp.dtype(target) == self.dtype:
+        return self
+    op = _PUT.get(target)
+    if op is None:
+        op = _PUT[target] = Primitive("to", lambda x: jnp.astype(x, target), lazy=True)
+    return bind(op, (self,))
+
+
+_PUT: dict[Any, Primitive] = {}
+
+
+def _put(x: Any, target: Any) -> Any:
+    """``jax.device_put``, or what says the same in compiled code."""
+    if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
+        # In compiled code JAX's device_put leaves the layout to XLA; this one says it.
+        return jax.lax.with_sharding_constraint(x, target)
+    return jax.device_put(x, target)
+
+
+MEMBERS: dict[str, Any] = {
+    "astype": _astype,
+    "device": property(lambda self: peel(self).device, doc="Where the value lives."),
+    "devices": lambda self: peel(self).devices(),
+    "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),
+    "nbytes": property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all."),
+    "sharding": property(lambda self: peel(self).sharding, doc="How the value is laid out."),
+    "to": _to,
+    "weak_type": property(lambda self: bool(self.aval.weak_type), doc="As in JAX."),
+}

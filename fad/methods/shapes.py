@@ -1,0 +1,165 @@
+"""The views of a Tensor: other shapes, parts and dtypes of it; and what a view knows of its base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+import fad.numpy as fnp
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.errors import GradientError, describe
+from fad.views.aliases import link_of
+from fad.views.chains import ViewOp, Write
+from fad.views.copying import CLONE
+from fad.views.make_view import bind_view
+
+__all__ = ["MEMBERS"]
+
+
+# What a view knows
+
+
+def _is_view(self: Tensor) -> bool:
+    """Whether it shows a part of another Tensor, `base`."""
+    return _base(self) is not None
+
+
+def _base(self: Tensor) -> Tensor | None:
+    """The Tensor that this is a view of, None if it is none."""
+    link = link_of(self)
+    return None if link is None else link.base
+
+
+def _view_fn(self: Tensor) -> Callable[[Any], Any]:
+    """The function that makes this view of its base; of anything with the base's shape.
+
+    Raises:
+        GradientError: it is not a view.
+    """
+    if not _is_view(self):
+        raise GradientError(f"view_fn: {describe(self)} is not a view")
+    chain = self.meta.link.chain  # type: ignore[union-attr]
+
+    def view_fn(base: Any) -> Any:
+        for step in chain:
+            base = bind_view(step.op, (base, *step.numbers))
+        return base
+
+    return view_fn
+
+
+def _replay_on(self: Tensor, new_base: Any) -> Any:
+    """The view of ``new_base`` that this is of its own base.
+
+    Raises:
+        GradientError: it is not a view.
+        ValueError: ``new_base`` has another shape than the base.
+    """
+    view_fn = _view_fn(self)
+    base = _base(self)
+    assert base is not None
+    if tuple(new_base.shape) != base.shape:
+        raise ValueError(
+            f"replay_on: the new base must have the shape of the base, {base.shape}, got "
+            f"{describe(new_base)}"
+        )
+    return view_fn(new_base)
+
+
+# Making views
+
+
+def _expand(self: Tensor, *sizes: Any) -> Any:
+    """Dimensions of length 1 repeated to ``sizes``, as a view; -1 keeps a length."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = tuple(sizes[0])
+    offset = len(sizes) - self.ndim
+    if offset < 0:
+        raise ValueError(f"expand: {len(sizes)} sizes are too few for {describe(self)}")
+    lengths = [
+        self.shape[k - offset] if n == -1 and k >= offset else n for k, n in enumerate(sizes)
+    ]
+    return fnp.broadcast_to(self, tuple(lengths))
+
+
+def _unbind(self: Tensor, dim: int = 0) -> Any:
+    """A tuple of views, one for each index along ``dim``."""
+    return fnp.unstack(self, axis=dim)
+
+
+def _split(self: Tensor, indices_or_sections: Any, axis: int = 0) -> Any:
+    """``fad.numpy.split`` of this Tensor: a list of views."""
+    return fnp.split(self, indices_or_sections, axis)
+
+
+def _reshape(self: Tensor, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
+    """The same elements in another shape; ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
+    if "shape" in kwargs:
+        return fnp.reshape(self, kwargs["shape"], order)
+    target = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    return (
+        fnp.reshape(self, tuple(target))
+        if order == "C"
+        else fnp.reshape(self, tuple(target), order)
+    )
+
+
+def _transpose(self: Tensor, *axes: Any) -> Any:
+    """Dimensions permuted; reversed if no ``axes`` are given."""
+    if not axes or axes == (None,):
+        return fnp.transpose(self)
+    return fnp.transpose(
+        self, tuple(axes[0]) if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    )
+
+
+def _reversed(self: Tensor) -> Any:
+    """Dimensions reversed."""
+    return fnp.transpose(self)
+
+
+def _swapped(self: Tensor) -> Any:
+    """Last two dimensions swapped."""
+    return fnp.matrix_transpose(self)
+
+
+def _flatten(self: Tensor, order: str = "C") -> Any:
+    """A copy with one dimension; `ravel` is a view."""
+    return bind(CLONE, (fnp.ravel(self, order),))
+
+
+def _view(self: Tensor, dtype: Any = None) -> Any:
+    """The same bytes read as another dtype, as a view; it has no derivative."""
+    dtype = jnp.dtype(dtype)
+    op = _VIEWS.get(dtype)
+    if op is None:
+        op = _VIEWS[dtype] = ViewOp(
+            Primitive("view", lambda x: x.view(dtype), lazy=True),
+            Write.FUNCTION,
+            lambda x, part: part.view(x.dtype),
+            selects=False,
+            whole=False,
+        )
+    return bind_view(op, (self,))
+
+
+_VIEWS: dict[Any, ViewOp] = {}
+MEMBERS: dict[str, Any] = {
+    "T": property(_reversed, doc=_reversed.__doc__),
+    "mT": property(_swapped, doc=_swapped.__doc__),
+    "base": property(_base, doc=_base.__doc__),
+    "expand": _expand,
+    "flatten": _flatten,
+    "is_view": property(_is_view, doc=_is_view.__doc__),
+    "replay_on": _replay_on,
+    "reshape": _reshape,
+    "split": _split,
+    "transpose": _transpose,
+    "unbind": _unbind,
+    "view": _view,
+    "view_fn": property(_view_fn, doc=_view_fn.__doc__),
+}

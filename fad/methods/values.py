@@ -1,0 +1,218 @@
+"""What leaves a Tensor: its array, Python numbers, text; and where a value may not leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.core.jaxapi import array_type
+from fad.core.level import flush, outlived
+from fad.core.tensor import Tensor
+from fad.errors import HostValueError, LevelError, TrackedValueError, describe
+from fad.levels.batch import BatchLevel
+from fad.levels.jvp import JvpLevel
+from fad.levels.staged import StagedLevel
+from fad.tape.recorder import ROOT
+
+__all__ = ["MEMBERS", "is_tracked", "peel"]
+
+
+def peel(x: Any) -> Any:
+    """The bare primal value of a Tensor, under grad and jvp levels.
+
+    Raises:
+        HostValueError: it is batched or being traced, and so has no single value.
+    """
+    x = outlived(x)
+    while isinstance(x, Tensor):
+        if isinstance(x.level, BatchLevel) and x.aux is not None:
+            raise HostValueError(
+                f"a batched Tensor ({describe(x)} inside vmap) has a value for each lane, not one: "
+                "write fad.numpy.where(condition, a, b) instead of a Python branch, fad.numpy.f(x) or "
+                "fad.from_jax(f)(x) for a plain JAX function, and keep host code out of vmap."
+            )
+        if isinstance(x.level, StagedLevel):
+            raise HostValueError(
+                f"a Tensor ({describe(x)}) inside the body of a staged function (jit, scan, cond, "
+                "...) has no value yet: use fad.numpy.where or fad.lax.cond instead of a Python "
+                "branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function f, such as an "
+                "optimizer's update."
+            )
+        x = outlived(x.value)
+    return x
+
+
+def _concrete(x: Tensor, what: str) -> Any:
+    """`peel`, for those who need numbers now: a JAX tracer has none."""
+    value = peel(x)
+    if isinstance(value, jax.core.Tracer):
+        raise HostValueError(
+            f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value yet. Use "
+            "fad.numpy.where or fad.lax.cond instead of a Python branch."
+        )
+    return value
+
+
+def is_tracked(x: Any) -> bool:
+    """Whether ``x`` requires grad or has a tangent, at any of its levels."""
+    while isinstance(x, Tensor):
+        if x.requires_grad or (isinstance(x.level, JvpLevel) and x.aux is not None):
+            return True
+        x = outlived(x.value)
+    return False
+
+
+def _constant(x: Tensor, what: str) -> None:
+    """Refuse to make a constant of a value in a body from which a derivative is being derived."""
+    v: Any = x
+    while isinstance(v, Tensor):
+        if v.level.deriving and (v.requires_grad or v.aux is not None):
+            raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
+        v = outlived(v.value)
+
+
+def _array(self: Tensor) -> Any:
+    """The JAX array that holds the value.
+
+    Inside ``grad`` and ``jvp`` it is the primal value, without its derivatives.
+    """
+    if self._level is ROOT and self.meta is None:
+        value = self._value
+        if type(value) is array_type:  # mostly: nothing is around it
+            flush()  # the caller may donate it
+            return value
+    _constant(self, "array")
+    value = peel(self)
+    flush()
+    return value
+
+
+def _numpy(self: Tensor) -> np.ndarray:
+    """The value as a NumPy array.
+
+    Raises:
+        GradientError: the Tensor requires grad: write ``x.detach().numpy()``.
+        HostValueError: it is batched or being traced.
+    """
+    value = _concrete(self, "numpy()")
+    if is_tracked(self):
+        raise TrackedValueError(
+            "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
+            "write x.detach().numpy()"
+        )
+    return np.asarray(value)
+
+
+def _dunder_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    """What NumPy asks for; refuses as `_numpy` does."""
+    value = _numpy(self)
+    return np.array(value, dtype=dtype, copy=True) if copy else np.asarray(value, dtype=dtype)
+
+
+def _item(self: Tensor, *args: Any) -> Any:
+    """The element of a Tensor with one element, or that at ``args``, as a Python scalar."""
+    _constant(self, "item()")
+    return _concrete(self, "item()").item(*args)
+
+
+def _tolist(self: Tensor) -> Any:
+    """The value as nested lists of Python scalars."""
+    _constant(self, "tolist()")
+    return np.asarray(_concrete(self, "tolist()")).tolist()
+
+
+def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]:
+    """The method that converts a Tensor with one element; ``what`` is its name in errors."""
+
+    def scalar(self: Tensor) -> Any:
+        if convert in (float, complex):
+            _constant(self, what)
+        return convert(_concrete(self, what))
+
+    scalar.__name__ = what
+    return scalar
+
+
+def _block_until_ready(self: Tensor) -> Tensor:
+    """Wait until the value has been computed."""
+    value = peel(self)
+    if isinstance(value, jax.Array):
+        jax.block_until_ready(value)
+    return self
+
+
+# Text
+
+
+def _format(self: Tensor, spec: str) -> str:
+    """As the number that a Tensor with one element holds, where there is a format for it."""
+    if not spec:
+        return str(self)
+    return format(_concrete(self, "format()").item(), spec)
+
+
+def _repr(self: Tensor) -> str:
+    """Value, dtype, level and kind where wrapped, and place in the graph."""
+    parts = [f"dtype={_safe(lambda: self.dtype)}"]
+    inner = self.value
+    if self.level is not ROOT:
+        parts.append(f"level={self.level.id} ({self.level.kind})")
+        if not self.level.alive:
+            parts[-1] = parts[-1][:-1] + ", finished)"
+        if isinstance(self.level, BatchLevel) and self.aux is not None:
+            parts.append(f"batch_dim={self.aux}")
+        if isinstance(self.level, JvpLevel) and self.aux is not None:
+            parts.append(f"tangent={_short(self.aux)}")
+    if self.node is not None:
+        parts.append(f"grad_fn=<{self.node.name()}>")
+    elif self.requires_grad:
+        parts.append("requires_grad=True")
+    return f"Tensor({_short(inner)}, {', '.join(parts)})"
+
+
+def _safe(f: Callable[[], Any]) -> Any:
+    """What ``f`` returns; "?" where a Tensor in an odd state has no answer."""
+    try:
+        return f()
+    except (AttributeError, LevelError):
+        return "?"
+
+
+def _short(value: Any) -> str:
+    """An array's values as text; the type and shape of what has none."""
+    while isinstance(value, Tensor) and not isinstance(value.level, BatchLevel):
+        value = value.value
+    if isinstance(value, Tensor):
+        return repr(value)
+    if isinstance(value, jax.core.Tracer) or not isinstance(value, (jax.Array, np.ndarray)):
+        return f"<{describe(value)}>"
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+        return f"<{describe(value)}>"
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return f"<{describe(value)}, in part on other processes>"
+    if isinstance(value, jax.Array) and value.is_deleted():
+        return f"<{describe(value)}, deleted>"
+    return np.array2string(
+        np.asarray(value), separator=", ", threshold=20, edgeitems=3, prefix="Tensor("
+    )
+
+
+MEMBERS: dict[str, Any] = {
+    "__array__": _dunder_array,
+    "__array_priority__": 1000,
+    "__bool__": _scalar(bool, "bool()"),
+    "__complex__": _scalar(complex, "complex()"),
+    "__float__": _scalar(float, "float()"),
+    "__format__": _format,
+    "__index__": _scalar(lambda v: v.__index__(), "index()"),
+    "__int__": _scalar(int, "int()"),
+    "__repr__": _repr,
+    "array": property(_array, doc=_array.__doc__),
+    "block_until_ready": _block_until_ready,
+    "item": _item,
+    "numpy": _numpy,
+    "tolist": _tolist,
+}

@@ -1,0 +1,55 @@
+"""What happens where a graph ends: gradients are added to ``.grad``, without loss between threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax.numpy as jnp
+
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, meta_of
+from fad.errors import describe
+from fad.tape.graph import AccumulateGrad
+from fad.tape.handles import refuse_in_traced_code
+
+__all__ = ["ADD", "accumulate", "add_to_grad"]
+
+ADD = Primitive("add", jnp.add, lazy=True)
+_adding = threading.RLock()
+
+
+def add_to_grad(t: Tensor, gradient: Any) -> None:
+    """Add a gradient, a Tensor of t's level or its detached value, to ``t.grad``."""
+    meta, level = meta_of(t), t.level
+    with _adding:
+        if meta.grad is None:
+            meta.grad = level.lift(gradient)
+        else:
+            tracked = isinstance(gradient, Tensor) and gradient.requires_grad
+            old = meta.grad if tracked else level.detach(meta.grad)
+            meta.grad = level.lift(bind(ADD, (old, gradient)))
+
+
+def accumulate(node: AccumulateGrad, gradient: Any) -> None:
+    """The work of an accumulator: ``.grad``, and the hooks that run after it."""
+    variable = node.variable
+    if gradient is None or not variable.requires_grad:
+        return
+    meta = variable.meta
+    if meta is not None and meta.post_hooks:
+        refuse_in_traced_code("a post accumulate grad hook", running=True)
+    add_to_grad(variable, gradient)
+    meta = variable.meta
+    if meta is not None and meta.post_hooks:
+        for hook in list(meta.post_hooks.values()):
+            result = hook(variable)
+            if result is not None and not isinstance(result, Tensor):
+                raise TypeError(
+                    "a post accumulate grad hook must return None, but hook returned "
+                    f"'{type(result).__name__}' ({describe(result)})"
+                )
+
+
+AccumulateGrad.work = accumulate

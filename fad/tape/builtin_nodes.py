@@ -1,0 +1,327 @@
+"""Built-in nodes.
+
+Some of these are *functions* in the sense of PyTorch's C++ autograd: `DelayedError`, `UndefinedGrad`,
+`Scatter`, `Gather` are called on Tensors in the forward direction, and give outputs whose ``grad_fn``
+is another node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fad.core.level import bind, outlived
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, bottom
+from fad.errors import GradientError, describe
+from fad.tape.graph import Node
+from fad.tape.graphs_by_hand import (
+    create_gradient_edge,
+    edges_at,
+    is_recorded,
+    pass_through,
+    set_history,
+    top_level,
+    without_history,
+)
+from fad.tape.recorder import as_tensor
+
+__all__ = [
+    "CopyBackwards",
+    "DelayedError",
+    "Error",
+    "Gather",
+    "GraphRoot",
+    "Identity",
+    "NotImplemented",
+    "Scatter",
+    "TraceableNode",
+    "UndefinedGrad",
+    "UndefinedGradBackward",
+]
+
+
+class TraceableNode(Node):
+    """A node that promises to be pure: it may become part of a compiled backward pass."""
+
+    __slots__ = ()
+
+    is_traceable = True
+
+
+class Error(Node):
+    """Raises when a gradient reaches it."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str, next_edges: Iterable[Any] = ()) -> None:
+        super().__init__(next_edges)
+        self.message = message
+
+    def apply(self, *gradients: Any) -> Any:
+        raise GradientError(self.message)
+
+
+class NotImplemented(Error):
+    """Says that the derivative of an operation is not implemented."""
+
+    __slots__ = ()
+
+    def __init__(self, forward: str, next_edges: Iterable[Any] = ()) -> None:
+        super().__init__(f"derivative for {forward} is not implemented", next_edges)
+
+
+class DelayedError(Node):
+    """Called on Tensors, gives them back; raises when a gradient comes back through them.
+
+    Arguments:
+        message: the text of the GradientError.
+        num_inputs: how many Tensors it takes; any number if left out.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> y = fad.autograd.DelayedError("no way back")(x)
+    >>> y.grad_fn
+    <Error>
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str, num_inputs: int | None = None) -> None:
+        super().__init__()
+        self.message = message
+        for _ in range(num_inputs or 0):
+            self.add_input_metadata()
+
+    def apply(self, *tensors: Any) -> Any:
+        if self.num_inputs and len(tensors) != self.num_inputs:
+            raise TypeError(
+                f"DelayedError: expected {self.num_inputs} arguments, got {len(tensors)} instead"
+            )
+        values = [None if t is None else as_tensor(t) for t in tensors]
+        outs = pass_through(values, lambda edges: Error(self.message, edges))
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+class UndefinedGradBackward(Node):
+    """Gives undefined gradients (None), whatever it gets."""
+
+    __slots__ = ()
+
+    def apply(self, *gradients: Any) -> Any:
+        return tuple([None] * len(self.edges))
+
+
+class UndefinedGrad(Node):
+    """Called on Tensors, gives them back; their gradients are undefined (None)."""
+
+    __slots__ = ()
+
+    def apply(self, *tensors: Any) -> Any:
+        values = [None if t is None else as_tensor(t) for t in tensors]
+        outs = pass_through(values, UndefinedGradBackward)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+class GraphRoot(Node):
+    """Takes nothing and gives fixed values: where a graph that is run by hand begins."""
+
+    __slots__ = ("outputs",)
+
+    def __init__(self, next_edges: Iterable[Any], inputs: Sequence[Any]) -> None:
+        super().__init__(next_edges)
+        self.outputs = tuple(inputs)
+        for value in self.outputs:
+            self.add_input_metadata(value)
+
+    def apply(self, *_: Any) -> Any:
+        return self.outputs
+
+
+class Identity(TraceableNode):
+    """Gives what it gets."""
+
+    __slots__ = ()
+
+    def apply(self, *gradients: Any) -> Any:
+        return gradients
+
+
+class CopyBackwards(TraceableNode):
+    """Sends a gradient back to the dtype and device of the value that was copied.
+
+    For graphs built by hand. ``x.to(...)`` records its operation under the same name.
+    """
+
+    __slots__ = ("source_dtype", "source_sharding")
+
+    def __init__(
+        self, next_edges: Iterable[Any] = (), dtype: Any = None, sharding: Any = None
+    ) -> None:
+        super().__init__(next_edges)
+        self.source_dtype = dtype
+        self.source_sharding = sharding
+
+    def apply(self, g: Any) -> Any:
+        if g is None:
+            return None
+        g = as_tensor(g)
+        if self.source_dtype is not None and g.dtype != jnp.dtype(self.source_dtype):
+            g = g.to(self.source_dtype)  # type: ignore[attr-defined]
+        if self.source_sharding is not None:
+            g = g.to(self.source_sharding)  # type: ignore[attr-defined]
+        return g
+
+
+class Scatter(Node):
+    """Splits a Tensor over devices; the gradient is gathered.
+
+    Arguments:
+        devices: a ``jax.Device`` for each part.
+        sizes: how long each part is; default equal parts, the last one shorter if need be.
+        dim: the dimension that is split.
+
+    Call it with a Tensor; it returns a tuple with a Tensor on each device (on fewer devices, if the
+    Tensor is too short for all). Its backward is `Gather`.
+
+    Raises:
+        ValueError: ``sizes`` do not add up to the length, or are not one for each device.
+
+    Source: ``torch::autograd::Scatter`` in C++, ``torch.nn.parallel.comm.scatter``.
+    """
+
+    __slots__ = ("devices", "dim", "sizes")
+
+    def __init__(
+        self, devices: Sequence[Any], sizes: Sequence[int] | None = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        self.devices = list(devices)
+        self.sizes = None if sizes is None else list(sizes)
+        self.dim = dim
+
+    def apply(self, x: Any) -> tuple[Tensor, ...]:
+        t = as_tensor(x)
+        if not -t.ndim <= self.dim < t.ndim:
+            raise ValueError(
+                f"Scatter: {describe(t)} has no dimension {self.dim} that could be split"
+            )
+        length = t.shape[self.dim]
+        count = len(self.devices)
+        sizes = self.sizes
+        if sizes is None:
+            part = max(1, -(-length // count))
+            sizes = [min(part, length - start) for start in range(0, length, part)]
+        elif sum(sizes) != length or len(sizes) != count:
+            raise ValueError(
+                f"Scatter: sizes {sizes} must be {count} numbers that add up to {length}, the length "
+                f"of dimension {self.dim}"
+            )
+        bounds = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
+        dim = self.dim % t.ndim
+        op = Primitive(
+            "scatter",
+            lambda v: tuple(
+                [
+                    jax.device_put(jax.lax.slice_in_dim(v, lo, hi, axis=dim), device)
+                    for lo, hi, device in zip(bounds, bounds[1:], self.devices)
+                ]
+            ),
+            jit=False,
+        )
+        out = bind(op, without_history([t], t.level))
+        outs: tuple[Tensor, ...] = out if type(out) is tuple else (out,)
+        if is_recorded(t):
+            set_history(outs, Gather(_device_of(t), dim, [create_gradient_edge(t)]))
+        return outs
+
+
+class Gather(Node):
+    """Joins Tensors from several devices on one; the gradient is scattered.
+
+    Arguments:
+        destination: the ``jax.Device`` of the result.
+        dim: the dimension along which they are joined.
+
+    Call it with Tensors; scalars are joined to a vector. Its backward is `Scatter`.
+
+    Source: ``torch::autograd::Gather`` in C++, ``torch.nn.parallel.comm.gather``.
+    """
+
+    __slots__ = ("destination", "dim")
+
+    def __init__(self, destination: Any, dim: int = 0, next_edges: Iterable[Any] = ()) -> None:
+        super().__init__(next_edges)
+        self.destination = destination
+        self.dim = dim
+
+    def apply(self, *parts: Any) -> Tensor:
+        tensors = [as_tensor(p) for p in self._filled(parts)]
+        if not tensors:
+            raise ValueError("Gather: needs at least one Tensor")
+        scalars = all([t.ndim == 0 for t in tensors])
+        dim = 0 if scalars else self.dim
+        op = Primitive(
+            "gather",
+            lambda *vs: (jnp.stack if scalars else jnp.concatenate)(
+                [_put(v, self.destination) for v in vs], axis=dim
+            ),
+            jit=False,
+        )
+        level = top_level(tensors)
+        out: Tensor = bind(op, without_history(tensors, level))
+        edges = edges_at(tensors, level)
+        if any([e.is_valid() for e in edges]):
+            sizes = [1 if scalars else t.shape[dim] for t in tensors]
+            node = _ScatterBackward([_device_of(t) for t in tensors], sizes, dim, edges, scalars)
+            set_history(out, node)
+        return out
+
+    def _filled(self, parts: Sequence[Any]) -> list[Any]:
+        """Zeros for gradients that did not arrive."""
+        known = self.metadata_of_inputs()
+        return [
+            jnp.zeros(known[i].shape, known[i].dtype) if p is None and i < len(known) else p
+            for i, p in enumerate(parts)
+        ]
+
+
+class _ScatterBackward(Scatter):
+    """`Scatter` with edges, as the backward of `Gather`; parts may have been scalars."""
+
+    __slots__ = ("scalars",)
+
+    def __init__(
+        self,
+        devices: Sequence[Any],
+        sizes: Sequence[int],
+        dim: int,
+        next_edges: Iterable[Any],
+        scalars: bool,
+    ) -> None:
+        super().__init__(devices, sizes, dim)
+        self.set_next_edges(next_edges)
+        self.scalars = scalars
+
+    def name(self) -> str:
+        return "Scatter"
+
+    def apply(self, g: Any) -> tuple[Any, ...]:
+        if g is None:
+            return (None,) * len(self.edges)
+        parts = super().apply(g)
+        return tuple([p.reshape(()) for p in parts]) if self.scalars else parts  # type: ignore[attr-defined]
+
+
+def _put(x: Any, device: Any) -> Any:
+    return x if device is None else jax.device_put(x, device)
+
+
+def _device_of(x: Any) -> Any:
+    x = outlived(bottom(x))
+    if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array):
+        return None
+    return min(x.devices(), key=lambda d: d.id)

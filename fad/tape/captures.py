@@ -1,0 +1,37 @@
+"""Captures: what the body of a staged or checkpointed function reads from outside of it."""
+
+from __future__ import annotations
+
+from fad.core.tensor import Tensor, version_of
+from fad.tape.graph import alias
+
+__all__ = ["Captures"]
+
+
+class Captures:
+    """Tensors from outside that a body has met, each in the state in which it met them, in order."""
+
+    __slots__ = ("_index", "_met", "_then")
+
+    def __init__(self) -> None:
+        self._met: list[Tensor] = []
+        self._then: list[Tensor] = []
+        self._index: dict[tuple[int, int], int] = {}
+
+    def position(self, x: Tensor) -> int:
+        """The number of ``x``, as it is now."""
+        key = (id(x), version_of(x))
+        at = self._index.get(key)
+        if at is None:
+            at = self._index[key] = len(self._met)
+            self._met.append(x)
+            self._then.append(alias(x))
+        return at
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The Tensors; what was changed in place since is there as it was."""
+        return [
+            x if version == version_of(x) else then
+            for x, then, (_, version) in zip(self._met, self._then, self._index, strict=True)
+        ]

@@ -1,0 +1,174 @@
+"""Where a backward pass starts and ends: what a user gave for that, checked and put into edges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core.borrowed import as_array
+from fad.core.level import bind, outlived
+from fad.core.tensor import Tensor
+from fad.errors import GradientError, describe
+from fad.tape.engine import ONES_LIKE
+from fad.tape.graph import Edge, GradientEdge, Node, gradient_edge
+from fad.tape.node_step import level_of
+
+__all__ = ["as_list", "check_levels", "edges_of", "roots_of"]
+
+
+def as_list(x: Any) -> list[Any]:
+    """One Tensor or edge, a sequence or a dict of them, as a list; edges as gradient edges."""
+    if x is None:
+        return []
+    if isinstance(x, (GradientEdge, Edge)):
+        items = [x]
+    elif isinstance(x, dict):
+        items = list(x.values())
+    else:
+        items = list(x) if isinstance(x, (tuple, list)) else [x]
+    return [
+        GradientEdge(i.node, i.input_nr) if isinstance(i, Edge) and i.node is not None else i
+        for i in items
+    ]
+
+
+def roots_of(
+    tensors: Sequence[Any], cotangents: Sequence[Any] | None, create_graph: bool, who: str
+) -> list[tuple[tuple[Node, int], Any]]:
+    """The gradient edges of outputs, each with the cotangent that enters there, checked."""
+    if cotangents is None:
+        cotangents = [None] * len(tensors)
+    if len(cotangents) != len(tensors):
+        raise GradientError(
+            f"{who} got {len(tensors)} tensors and {len(cotangents)} gradients for them: pass one "
+            "gradient (or None) for each tensor"
+        )
+    roots = []
+    for k, (t, c) in enumerate(zip(tensors, cotangents, strict=True)):
+        if isinstance(t, GradientEdge):
+            known = t.node.metadata_of_inputs()
+            if known and t.output_nr >= len(known):
+                raise GradientError(
+                    f"{who}: output {k} is the edge to input {t.output_nr} of {t.node.name()}, which "
+                    f"takes {len(known)} gradients"
+                )
+            meta = known[t.output_nr] if t.output_nr < len(known) else None
+            level, edge = level_of(t.node), (t.node, t.output_nr)
+            expected = None if meta is None or meta.is_undefined else meta
+        elif isinstance(t, Tensor):
+            t = outlived(t)
+            if not isinstance(t, Tensor) or not t.requires_grad:
+                raise GradientError(_untracked(t, k, who))
+            level, edge, expected = t.level, gradient_edge(t), t.aval
+        else:
+            raise TypeError(f"{who}: output {k} must be a Tensor, got {describe(t)}")
+        if c is None:
+            c = _implicit(t, expected, who)
+        else:
+            c = _given(c, k, expected, who)
+        roots.append((edge, level.lift(c) if create_graph else level.detach(c)))
+    return roots
+
+
+def _implicit(t: Any, expected: Any, who: str) -> Any:
+    """The gradient 1 of a root with one element."""
+    if expected is None or math.prod(expected.shape) != 1:
+        shape = "unknown" if expected is None else tuple(expected.shape)
+        raise GradientError(
+            f"{who}: grad can be implicitly created only for scalar outputs, got an output of shape "
+            f"{shape}. Pass a gradient of that shape, or reduce it (y.sum())."
+        )
+    if jnp.issubdtype(expected.dtype, jnp.complexfloating):
+        raise GradientError(
+            f"{who}: grad can be implicitly created only for real scalar outputs but got "
+            f"{expected.dtype}. Pass a gradient, or take a real part or absolute value."
+        )
+    if isinstance(t, Tensor):
+        return bind(ONES_LIKE, (t.level.detach(t),))
+    return jnp.ones(expected.shape, expected.dtype)
+
+
+def _given(c: Any, k: int, expected: Any, who: str) -> Any:
+    """A gradient that the user gave for root ``k``, checked against what is known of the root."""
+    if not isinstance(c, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)):
+        raise TypeError(
+            f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
+            f"({describe(c)})"
+        )
+    if isinstance(c, Tensor):
+        c = outlived(c)
+    shape = c.shape if isinstance(c, Tensor) else jnp.shape(c)
+    if expected is None:
+        return c if isinstance(c, Tensor) else as_array(c)
+    if tuple(shape) != tuple(expected.shape):
+        raise GradientError(
+            f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
+            f"output[{k}] has a shape of {tuple(expected.shape)}"
+        )
+    dtype = c.dtype if isinstance(c, Tensor) else jnp.result_type(c)
+    if jnp.issubdtype(dtype, jnp.complexfloating) and not jnp.issubdtype(
+        expected.dtype, jnp.complexfloating
+    ):
+        raise GradientError(
+            f"{who}: Mismatch in dtype: grad_output[{k}] is complex and output[{k}] has a dtype of "
+            f"{expected.dtype}: pass its real part"
+        )
+    return c if isinstance(c, Tensor) else as_array(c, expected.dtype)
+
+
+def _untracked(t: Any, k: int, who: str) -> str:
+    """The message for an output that does not require grad."""
+    below = t
+    while isinstance(below, Tensor):
+        if below.requires_grad:
+            return (
+                f"{who}: element {k} of tensors belongs to {t.level!r} and does not require grad "
+                f"there; what it is computed from requires grad at {below.level!r}, which that "
+                "transform is inside of. Call it on what the transform returns, outside of it."
+            )
+        below = below.value
+    return (
+        f"{who}: element {k} of tensors does not require grad and does not have a grad_fn. "
+        "Set requires_grad=True on an input it is computed from, outside of no_grad."
+    )
+
+
+def edges_of(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
+    """Where the gradients of ``inputs`` arrive; refuses what has none."""
+    edges: list[tuple[Node, int]] = []
+    for k, x in enumerate(inputs):
+        if isinstance(x, GradientEdge):
+            edges.append((x.node, x.output_nr))
+            continue
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{who}: input {k} must be a Tensor, got {describe(x)}")
+        if not x.requires_grad:
+            raise GradientError(
+                f"{who}: One of the differentiated Tensors does not require grad: input {k}. "
+                "Make it with requires_grad=True, or call x.requires_grad_() before computing."
+            )
+        edges.append(gradient_edge(x))
+    return edges
+
+
+def check_levels(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """Refuse a gradient with respect to a Tensor from outside of a transform that outputs are in.
+
+    Its place in the outer graph is hidden by the wrappers of the transform: the answer would be
+    "unused", which is wrong without a word.
+    """
+    for k, x in enumerate(inputs):
+        for y in outputs:
+            if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+                continue
+            if y.level.id > x.level.id and y.level.alive:
+                raise GradientError(
+                    f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
+                    "which is inside of it. Pass the input as an argument of the transformed "
+                    "function, or take the gradient of what the transform returns, outside of it."
+                )

@@ -1,0 +1,565 @@
+"""The graph: Node, Edge, and what belongs to them. Data only; `fad.tape.engine` runs it."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import operator
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import jax
+
+from fad.core.level import outlived
+from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
+from fad.errors import GradientError, describe
+from fad.tape.handles import RemovableHandle, refuse_in_traced_code
+
+__all__ = [
+    "AccumulateGrad",
+    "Edge",
+    "GradientEdge",
+    "InputMetadata",
+    "Node",
+    "accumulator_of",
+    "alias",
+    "gradient_edge",
+    "running",
+]
+
+
+class Edge(NamedTuple):
+    """Where a gradient goes: number ``input_nr`` of the gradients that ``node`` takes.
+
+    An edge without a node is invalid: no gradient is wanted there.
+    """
+
+    node: Node | None = None
+    input_nr: int = 0
+
+    @property
+    def function(self) -> Node | None:
+        """The node, under its name in PyTorch's C++ API."""
+        return self.node
+
+    def is_valid(self) -> bool:
+        """Whether there is a node."""
+        return self.node is not None
+
+
+class GradientEdge(NamedTuple):
+    """A place in a graph that can be the root or an input of a backward pass, as a Tensor can.
+
+    Source: ``torch.autograd.graph.GradientEdge``.
+    """
+
+    node: Node
+    output_nr: int
+
+
+class InputMetadata(NamedTuple):
+    """What a node knows of a gradient that it takes: that of one output of its forward operation."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    sharding: Any = None
+    is_undefined: bool = False
+
+
+class _Thread(threading.local):
+    """What a thread keeps of graphs.
+
+    ``sequence``, ``id``: the numbers of the nodes that it records, and its own.
+    ``current``: the node that it is evaluating.
+    ``need``: which gradients are wanted of that node.
+    ``task``: the backward pass that it runs.
+    ``watched``: the call that is being watched, True if calls inside of it are not; see
+    `fad.tape.anomaly.watched_call`.
+    """
+
+    def __init__(self) -> None:
+        self.sequence = itertools.count()
+        self.id = next(_thread_ids)
+        self.current: Node | None = None
+        self.need: Sequence[bool] | None = None
+        self.task: Any = None
+        self.watched: Any = None
+
+
+_thread_ids = itertools.count(1)
+running = _Thread()
+
+
+class NodeExtra:
+    """What only few nodes have: hooks, metadata, a description of what they take, a lock.
+
+    ``tensor_hooks`` has the hooks of each output, outputs in the order of their first hook.
+    ``level`` is that of a node built by hand, once it was looked for; see `fad.tape.node_step`.
+    """
+
+    __slots__ = (
+        "inputs",
+        "level",
+        "lock",
+        "metadata",
+        "post_hooks",
+        "pre_hooks",
+        "retains",
+        "tensor_hooks",
+    )
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.level: Any = None
+        self.metadata: dict[Any, Any] = {}
+        self.inputs: list[InputMetadata] | None = None
+        self.tensor_hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}
+        self.retains: dict[int, weakref.ref[Tensor]] = {}
+        self.pre_hooks: dict[int, Callable[..., Any]] = {}
+        self.post_hooks: dict[int, Callable[..., Any]] = {}
+
+
+class Node:
+    """One operation of a graph: takes gradients of its outputs, gives gradients of its inputs.
+
+    Recorded operations make nodes of their own. A graph may also be built by hand: subclass Node,
+    write ``apply(self, *gradients)``, which takes and returns Tensors (or None for zero), one for
+    each next edge, and connect nodes by edges.
+
+    Arguments:
+        next_edges: where the gradients that it computes go.
+        sequence_nr: its place in the order of execution; default is the next of this thread.
+
+    Source: ``torch.autograd.graph.Node``, and ``torch::autograd::Node`` in C++.
+
+    >>> import fad
+    >>> class Double(fad.autograd.Node):
+    ...     def apply(self, g):
+    ...         return g * 2
+    >>> x = fad.tensor(1.0, requires_grad=True)
+    >>> node = Double([fad.autograd.create_gradient_edge(x)])
+    >>> _ = node.add_input_metadata(x)
+    >>> fad.autograd.backward(fad.autograd.GradientEdge(node, 0), fad.tensor(5.0))
+    >>> float(x.grad)
+    10.0
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "edges",
+        "extra",
+        "has_parent",
+        "level",
+        "sequence_nr",
+        "thread_id",
+        "topology",
+    )
+
+    level: Any  # that recorded it; None for nodes built by hand
+    edges: Sequence[tuple[Node, int] | None]
+    sequence_nr: int
+    thread_id: int
+
+    def __init__(self, next_edges: Iterable[Any] = (), *, sequence_nr: int | None = None) -> None:
+        self._start(None, [_pair(e) for e in next_edges])
+        if sequence_nr is not None:
+            self.sequence_nr = sequence_nr
+        for edge in self.edges:
+            if edge is not None:
+                edge[0].has_parent = True
+
+    def _start(self, level: Any, edges: Sequence[tuple[Node, int] | None]) -> None:
+        """Set up a recorded node."""
+        self.level = level
+        self.edges = edges
+        self.sequence_nr = next(running.sequence)
+        self.thread_id = running.id
+        self.topology = -1
+        self.has_parent = False
+        self.extra: NodeExtra | None = None
+
+    def name(self) -> str:
+        """The name shown in graphs and errors."""
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self.name()}>"
+
+    def __copy__(self) -> Node:
+        raise TypeError(f"{self.name()}: a Node is a place in a graph and cannot be copied")
+
+    def __deepcopy__(self, memo: Any) -> Node:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        return self.__copy__()
+
+    # Execution
+
+    def apply(self, *gradients: Any) -> Any:
+        """Gradients for the next edges, from those of the outputs; None is zero.
+
+        Subclasses of your own write this. On recorded nodes it runs the operation's vjp: no hooks
+        are called and nothing is freed.
+        """
+        raise NotImplementedError(f"{self.name()}: a Node subclass needs apply(self, *gradients)")
+
+    def __call__(self, *gradients: Any) -> Any:
+        """Run `apply` alone: without hooks, and without freeing anything.
+
+        Raises:
+            TypeError: a recorded node got another number of gradients than it takes.
+        """
+        before, running.current = running.current, self
+        try:
+            return self.apply(*gradients)
+        finally:
+            running.current = before
+
+    def run(
+        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
+    ) -> Sequence[Any]:
+        """`apply` as the engine calls it: on the level's detached values, or Tensors to record."""
+        raise NotImplementedError
+
+    def release_variables(self) -> None:
+        """Drop saved values; the node cannot run again."""
+
+    def will_release_variables(self) -> None:
+        """Called before `release_variables` in a pass that keeps nothing."""
+
+    is_traceable = False
+    passes_state_transparently = False
+    requires_grad = True
+
+    # Edges
+
+    @property
+    def next_edges(self) -> list[Edge]:
+        """An edge for each input of the forward operation; invalid where no gradient is wanted."""
+        return [Edge(None, 0) if e is None else Edge(*e) for e in self.edges]
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """``(node, input_nr)`` for each next edge, as PyTorch's ``grad_fn.next_functions``."""
+        return tuple([(None, 0) if e is None else e for e in self.edges])
+
+    def next_edge(self, index: int) -> Edge:
+        """One of `next_edges`."""
+        return self.next_edges[index]
+
+    def set_next_edge(self, index: int, edge: Any) -> None:
+        """Replace one of `next_edges`."""
+        edges = list(self.edges)
+        edges[index] = _pair(edge)
+        self._set_edges(edges)
+
+    def set_next_edges(self, edges: Iterable[Any]) -> None:
+        """Replace all of `next_edges`."""
+        self._set_edges([_pair(e) for e in edges])
+
+    def add_next_edge(self, edge: Any) -> None:
+        """Append to `next_edges`."""
+        self._set_edges([*self.edges, _pair(edge)])
+
+    def _set_edges(self, edges: Sequence[tuple[Node, int] | None]) -> None:
+        if self.has_parent:
+            raise GradientError(
+                f"{self.name()}: cannot change next edges, and so the topological_nr, of a node that "
+                "already has a parent: connect nodes from the leaves up"
+            )
+        self.edges = edges
+        self.topology = -1
+        if self.extra is not None:
+            self.extra.level = None
+        for edge in edges:
+            if edge is not None:
+                edge[0].has_parent = True
+
+    @property
+    def num_outputs(self) -> int:
+        """How many gradients it gives: the number of next edges."""
+        return len(self.edges)
+
+    @property
+    def topological_nr(self) -> int:
+        """The length of the longest path to a leaf; 0 for a leaf."""
+        stack: list[Node] = [self]
+        while stack:
+            node = stack[-1]
+            if node.topology >= 0:
+                stack.pop()
+                continue
+            nexts = [e[0] for e in node.edges if e is not None]
+            waiting = [n for n in nexts if n.topology < 0]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                node.topology = 1 + max([n.topology for n in nexts], default=-1)
+                stack.pop()
+        return self.topology
+
+    def should_compute_output(self, index: Any) -> bool:
+        """Whether a gradient for this next edge (or one of these, for ranges) has anywhere to go.
+
+        Arguments:
+            index: a number; a range, as ``range(0, 2)`` or ``(0, 2)``; or a list of these.
+
+        Raises:
+            IndexError: there is no such edge.
+        """
+        return any([self.edges[i] is not None for i in _indices(self, index)])
+
+    def task_should_compute_output(self, index: Any) -> bool:
+        """`should_compute_output`, and the backward pass that is running wants it."""
+        need = running.need if running.current is self else None
+        return any(
+            [self.edges[i] is not None and (need is None or need[i]) for i in _indices(self, index)]
+        )
+
+    def _sequence_nr(self) -> int:
+        """``sequence_nr``, as PyTorch's Python API has it."""
+        return self.sequence_nr
+
+    def _set_sequence_nr(self, sequence_nr: int) -> None:
+        """Set ``sequence_nr``, as PyTorch's Python API has it."""
+        self.sequence_nr = sequence_nr
+
+    # What it takes
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        """What is known of each gradient that it takes."""
+        return [] if self.extra is None or self.extra.inputs is None else self.extra.inputs
+
+    @property
+    def _input_metadata(self) -> list[InputMetadata]:
+        """All of `input_metadata`, as PyTorch's Python API has it."""
+        return self.metadata_of_inputs()
+
+    @property
+    def num_inputs(self) -> int:
+        """How many gradients it takes: the number of outputs of the forward operation."""
+        return len(self.metadata_of_inputs())
+
+    def input_metadata(self, index: int) -> InputMetadata:
+        """Shape, dtype and sharding of one of the gradients that it takes."""
+        return self.metadata_of_inputs()[index]
+
+    def add_input_metadata(self, shape: Any = None, dtype: Any = None, sharding: Any = None) -> int:
+        """Describe one more gradient that this node takes; returns its index.
+
+        Three forms: ``add_input_metadata(shape, dtype, sharding=None)``, where a device may stand for
+        the sharding; ``add_input_metadata(tensor)``; ``add_input_metadata()`` for one that is never
+        defined.
+
+        Raises:
+            TypeError: a shape without a dtype.
+        """
+        if shape is None:
+            found = InputMetadata((), None, None, True)
+        elif dtype is None and hasattr(shape, "shape") and hasattr(shape, "dtype"):
+            found = InputMetadata(tuple(shape.shape), shape.dtype, _sharding_of(shape))
+        elif dtype is None:
+            raise TypeError(
+                f"{self.name()}.add_input_metadata got {describe(shape)} and no dtype: pass a shape and "
+                "a dtype, a Tensor, or nothing for a gradient that is never defined"
+            )
+        else:
+            if isinstance(sharding, jax.Device):
+                sharding = jax.sharding.SingleDeviceSharding(sharding)
+            sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+            found = InputMetadata(sizes, jax.numpy.dtype(dtype), sharding)
+        extra = extra_of(self)
+        extra.inputs = [*self.metadata_of_inputs(), found]
+        return len(extra.inputs) - 1
+
+    def clear_input_metadata(self) -> None:
+        """Forget what `add_input_metadata` described."""
+        extra_of(self).inputs = []
+
+    @property
+    def sharding(self) -> Any:
+        """The sharding of the first value on a device that it is known to work with, or None.
+
+        What a stream is to PyTorch's engine: where the node's work happens.
+        """
+        seen: set[Node] = {self}
+        todo = collections.deque([self])
+        while todo:
+            node = todo.popleft()
+            found = node._own_sharding()
+            if found is not None:
+                return found
+            for edge in node.edges:
+                if edge is not None and edge[0] not in seen:
+                    seen.add(edge[0])
+                    todo.append(edge[0])
+        return None
+
+    def _own_sharding(self) -> Any:
+        for m in self.metadata_of_inputs():
+            if m.sharding is not None:
+                return m.sharding
+        return None
+
+    @property
+    def device(self) -> Any:
+        """The device of `sharding`: the first, if there are several."""
+        sharding = self.sharding
+        return None if sharding is None else min(sharding.device_set, key=lambda d: d.id)
+
+    # Hooks and metadata
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dict of the user's; anomaly mode keeps the forward traceback in it."""
+        return extra_of(self).metadata
+
+    def register_hook(self, hook: Callable[[Any, Any], Any]) -> RemovableHandle:
+        """Call ``hook(grad_inputs, grad_outputs)`` after this node has run.
+
+        It may return a replacement for ``grad_inputs``, the gradients that the node gives: a tuple.
+
+        Raises:
+            GradientError: the code is being traced, by ``fad.jit`` or a JAX transform.
+        """
+        refuse_in_traced_code("a hook on a node")
+        return RemovableHandle(extra_of(self).post_hooks, hook)
+
+    def register_prehook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+        """Call ``hook(grad_outputs)`` before this node runs; it may return a replacement, a tuple.
+
+        Raises:
+            GradientError: the code is being traced, by ``fad.jit`` or a JAX transform.
+        """
+        refuse_in_traced_code("a hook on a node")
+        return RemovableHandle(extra_of(self).pre_hooks, hook)
+
+
+def _sharding_of(value: Any) -> Any:
+    """How a value is laid out; None for one that is being traced."""
+    value = outlived(bottom(value))
+    return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
+
+
+def _indices(node: Node, index: Any) -> list[int]:
+    """Positions among a node's next edges meant by an index, a range, or a list of these."""
+    result: list[int] = []
+    for part in index if isinstance(index, list) else [index]:
+        if isinstance(part, tuple):
+            part = range(*part)
+        result.extend(part if isinstance(part, range) else [operator.index(part)])
+    for i in result:
+        if not 0 <= i < len(node.edges):
+            raise IndexError(
+                f"{node.name()}: Index out of range: {i}, of {len(node.edges)} next edges"
+            )
+    return result
+
+
+def _pair(edge: Any) -> tuple[Node, int] | None:
+    """An edge in the form that nodes keep."""
+    if edge is None:
+        return None
+    node, nr = edge
+    return None if node is None else (node, nr)
+
+
+_making = threading.Lock()
+
+
+def extra_of(node: Node) -> NodeExtra:
+    """The NodeExtra of ``node``, made if it has none yet; the same one for all threads."""
+    if node.extra is None:
+        with _making:
+            if node.extra is None:
+                node.extra = NodeExtra()
+    return node.extra
+
+
+class AccumulateGrad(Node):
+    """The end of a graph: adds what it gets to ``variable.grad``."""
+
+    __slots__ = ("variable",)
+
+    edges: Sequence[tuple[Node, int] | None] = ()
+    sequence_nr: int = 2**64 - 1
+    topology: int = 0
+
+    # What it does needs operations, which come later in the order of imports: `fad.tape.accumulate`.
+    work: ClassVar[Callable[..., None]]
+
+    def __init__(self, variable: Tensor) -> None:
+        self.level = variable._level
+        self.thread_id = running.id
+        self.has_parent = False
+        self.extra = None
+        self.variable = variable
+
+    def apply(self, *gradients: Any) -> Any:
+        if len(gradients) != 1:
+            raise TypeError(f"AccumulateGrad: expected 1 arguments, got {len(gradients)} instead")
+        gradient, shape = gradients[0], tuple(self.variable.shape)
+        if gradient is not None and tuple(getattr(gradient, "shape", ())) != shape:
+            raise GradientError(
+                f"AccumulateGrad: got a gradient {describe(gradient)} for a variable of shape {shape}"
+            )
+        self.work(gradient)
+        return ()
+
+    def _set_edges(self, edges: Sequence[tuple[Node, int] | None]) -> NoReturn:
+        raise GradientError("AccumulateGrad: the end of a graph has no next edges")
+
+    @property
+    def num_inputs(self) -> int:
+        return 1
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        return [InputMetadata(self.variable.shape, self.variable.dtype, self._own_sharding())]
+
+    def _own_sharding(self) -> Any:
+        return _sharding_of(self.variable)
+
+
+def accumulator_of(t: Tensor) -> AccumulateGrad:
+    """The AccumulateGrad node of a leaf; the same one as long as anything holds it."""
+    meta = t.meta or meta_of(t)
+    known = meta.accumulator
+    node = None if known is None else known()
+    if node is None:
+        with _making:  # graphs of several threads must end in the same node
+            node = None if meta.accumulator is None else meta.accumulator()
+            if node is None:
+                node = AccumulateGrad(t)
+                meta.accumulator = weakref.ref(node)
+    return node
+
+
+def gradient_edge(t: Tensor) -> tuple[Node, int]:
+    """Where the gradient of ``t`` (which requires grad) goes."""
+    meta = t.meta
+    if meta is not None and meta.link is not None:
+        meta.link.sync_history(t)
+    return current_edge(t)
+
+
+def current_edge(t: Tensor) -> tuple[Node, int]:
+    """`gradient_edge` of a Tensor that has been brought up to date."""
+    node = t._node
+    if node is None:
+        return accumulator_of(t), 0
+    node.has_parent = True
+    return node, t._output_nr
+
+
+def alias(x: Any) -> Any:
+    """Another handle for the same value and the same place in the graph, to be changed in place."""
+    if not isinstance(x, Tensor):
+        return x
+    t = new_tensor(x.value, x.level, x.aux)
+    if x.requires_grad:
+        t._requires_grad = True
+        t.node, t.output_nr = gradient_edge(x)
+    return t

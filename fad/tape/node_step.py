@@ -1,0 +1,223 @@
+"""One node's turn in a backward pass: hooks, its work, hooks, and what is checked between."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core.jaxapi import array_type
+from fad.core.level import bind, outlived
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, bottom
+from fad.errors import GradientError, describe
+from fad.tape.accumulate import accumulate
+from fad.tape.graph import AccumulateGrad, InputMetadata, Node, extra_of
+from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
+from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
+from fad.tape.saved import raise_released
+
+__all__ = ["level_of", "reach_leaf", "release", "step"]
+
+
+def step(
+    node: Node,
+    cotangents: list[Any],
+    need: tuple[bool, ...],
+    create_graph: bool,
+    keep_graph: bool,
+) -> Sequence[Any]:
+    """Gradients for every edge of ``node``; None where there is none, or ``need`` says no."""
+    extra = node.extra
+    if extra is not None:
+        cotangents = call_tensor_hooks(node, cotangents, create_graph)
+        cotangents = call_pre_hooks(node, cotangents, create_graph)
+    if type(node) is PrimitiveNode:
+        if any(need):
+            grads = spread(node.run(cotangents, need, create_graph), need)
+        elif node.values is None:
+            raise_released(node)
+        else:
+            grads = [None] * len(need)
+    else:
+        if not keep_graph:
+            node.will_release_variables()
+        if isinstance(node, RecordedNode):
+            grads = spread(node.run(cotangents, need, create_graph), need)
+        else:
+            grads = _run_by_hand(node, cotangents, create_graph)
+        grads = _validated(node, grads)
+    if extra is not None:
+        grads = call_post_hooks(node, grads, cotangents, create_graph)
+    return grads
+
+
+def reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) -> Sequence[Any]:
+    """Everything that happens at a leaf: hooks of the Tensor, of the node, and accumulation."""
+    cotangents = call_tensor_hooks(node, cotangents, create_graph)
+    cotangents = call_pre_hooks(node, cotangents, create_graph)
+    accumulate(node, cotangents[0])
+    return call_post_hooks(node, (), cotangents, create_graph)
+
+
+def release(node: Node) -> None:
+    """Let the node drop what it saved, while no other thread is in it."""
+    if type(node) is PrimitiveNode or isinstance(node, RecordedNode):
+        node.release_variables()
+    else:
+        with extra_of(node).lock:
+            node.release_variables()
+
+
+def _run_by_hand(node: Node, cotangents: Sequence[Any], create_graph: bool) -> Sequence[Any]:
+    """Run a node that the user wrote: on Tensors, one thread at a time, the results counted."""
+    level = level_of(node)
+    with extra_of(node).lock:
+        out = node.apply(*[None if c is None else level.lift(c) for c in cotangents])
+    grads = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(grads) != len(node.edges):
+        raise GradientError(
+            f"Function {node.name()} returned an incorrect number of gradients "
+            f"(expected {len(node.edges)}, got {len(grads)})"
+        )
+    for i, g in enumerate(grads):
+        if g is not None and not isinstance(g, _VALUES):
+            raise GradientError(
+                f"Function {node.name()} returned an invalid gradient at index {i} - got {describe(g)} "
+                "but expected a Tensor or None"
+            )
+    grads = [None if g is None else as_tensor(g) for g in grads]
+    return grads if create_graph else [None if g is None else level.detach(g) for g in grads]
+
+
+_VALUES = (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)
+
+
+def level_of(node: Node) -> Any:
+    """The level of a node; one built by hand has that of what it leads to.
+
+    What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
+    """
+    found = _known_level(node)
+    stack = [] if found is not None else [node]
+    while stack:
+        nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
+        waiting = [n for n in nexts if _known_level(n) is None]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        levels = [_known_level(n) for n in nexts]
+        found = extra_of(stack.pop()).level = max(levels, key=_level_id, default=ROOT)
+    return found
+
+
+def _level_id(level: Any) -> int:
+    number: int = level.id
+    return number
+
+
+def _known_level(node: Node) -> Any:
+    """The level of a node, if it was recorded or was looked for before."""
+    if node.level is not None or node.extra is None:
+        return node.level
+    return node.extra.level
+
+
+def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
+    """Gradients in the form that the next nodes expect; broadcast ones are summed.
+
+    Shape, dtype, and for nodes that know it, the devices.
+    """
+    result = list(grads)
+    for i, (g, edge) in enumerate(zip(grads, node.edges, strict=True)):
+        if g is None or edge is None:
+            continue
+        target, nr = edge
+        if type(target) is AccumulateGrad and _is_alike(g, target.variable):
+            continue
+        known = target.metadata_of_inputs()
+        if nr >= len(known) or known[nr].is_undefined:
+            continue
+        expected = known[nr]
+        shape = tuple(g.shape)
+        if shape != tuple(expected.shape):
+            if not _is_broadcast(expected.shape, shape):
+                raise GradientError(
+                    f"Function {node.name()} returned an invalid gradient at index {i} - got "
+                    f"{list(shape)} but expected shape compatible with {list(expected.shape)}"
+                )
+            g = bind(_sum_to(tuple(expected.shape), len(shape)), (g,))
+        if g.dtype != expected.dtype:
+            g = bind(_cast_to(jnp.dtype(expected.dtype)), (g,))
+        if not isinstance(target, RecordedNode):
+            g = _placed(node, i, g, expected)
+        result[i] = g
+    return result
+
+
+def _is_alike(g: Any, variable: Tensor) -> bool:
+    """Whether a gradient certainly has the shape, dtype and place of a leaf of level 0."""
+    meta, value = variable.meta, variable._value
+    if type(value) is not array_type or (meta is not None and meta.link is not None):
+        return False
+    aval = value.aval
+    if type(g) is not array_type:
+        return False
+    return g.shape == aval.shape and g.dtype == aval.dtype and g.sharding == value.sharding
+
+
+def _placed(node: Node, i: int, g: Any, expected: InputMetadata) -> Any:
+    """A gradient on the devices where it is expected; a scalar is sent there, as in PyTorch."""
+    value = outlived(bottom(g))
+    if (
+        expected.sharding is None
+        or not isinstance(value, jax.Array)
+        or isinstance(value, jax.core.Tracer)
+    ):
+        return g
+    wanted, found = expected.sharding.device_set, value.sharding.device_set
+    if wanted == found:
+        return g
+    if g.shape == ():
+        return bind(_put_on(expected.sharding), (g,))
+    names = [", ".join(sorted(map(str, devices))) for devices in (wanted, found)]
+    raise GradientError(
+        f"Function {node.name()} returned an invalid gradient at index {i} - expected device "
+        f"{names[0]} but got {names[1]}"
+    )
+
+
+def _is_broadcast(small: Sequence[int], large: Sequence[int]) -> bool:
+    if len(small) > len(large):
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(small), reversed(large), strict=False))
+
+
+@functools.lru_cache(maxsize=1024)
+def _sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
+    def sum_to(x: Any) -> Any:
+        x = jnp.sum(x, axis=tuple(range(ndim - len(shape))))
+        axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
+        return jnp.sum(x, axis=axes, keepdims=True)
+
+    return Primitive("sum_to", sum_to, lazy=True)
+
+
+@functools.lru_cache(maxsize=64)
+def _cast_to(dtype: Any) -> Primitive:
+    def cast(x: Any) -> Any:
+        is_complex = jnp.issubdtype(x.dtype, np.complexfloating)
+        if is_complex and not jnp.issubdtype(dtype, np.complexfloating):
+            x = x.real
+        return x.astype(dtype)
+
+    return Primitive("astype", cast, lazy=True)
+
+
+@functools.lru_cache(maxsize=64)
+def _put_on(sharding: Any) -> Primitive:
+    return Primitive("to", lambda x: jax.device_put(x, sharding), jit=False)

@@ -1,0 +1,596 @@
+"""The one recorder: adds a Node where an argument of the level at work requires grad.
+
+The eager tape is this recorder at level 0 (`ROOT`); ``fad.grad`` is it at a level of its own; a
+dual or batched Tensor that requires grad is recorded at its level in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.core.avals import SCALARS, aval_of
+from fad.core.borrowed import as_array, copied
+from fad.core.jaxapi import is_inexact, x64_enabled
+from fad.core.level import (
+    Level,
+    bind,
+    bodies,
+    followed,
+    map_tensors,
+    outlived,
+    state,
+)
+from fad.core.primitive import Primitive, VjpPlan
+from fad.core.replay_protocol import seam
+from fad.core.tensor import Tensor, bottom, new_tensor
+from fad.errors import GradientError
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.anomaly import remember, watched_call
+from fad.tape.grad_mode import mark_inference
+from fad.tape.graph import InputMetadata, Node, alias, current_edge, gradient_edge, running
+from fad.tape.saved import (
+    UNCHANGED,
+    PackedValue,
+    SavedView,
+    check_versions,
+    keep_bases,
+    opened,
+    pack,
+    raise_released,
+    raise_written,
+    unpack,
+    versions_of,
+)
+
+__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor", "node_name"]
+
+
+class RecordedNode(Node):
+    """A node that an operation left behind: `run` does the work, `apply` is for the user's calls."""
+
+    __slots__ = ()
+
+    def apply(self, *gradients: Any) -> Any:
+        level = self.level
+        if len(gradients) != self.num_inputs:
+            raise TypeError(
+                f"{self.name()}: expected {self.num_inputs} arguments, got {len(gradients)} instead: "
+                "one gradient for each output of the operation, None for zero"
+            )
+        create_graph = level.id > state.blocked
+        cotangents: list[Any] = [None] * len(gradients)
+        for i, g in enumerate(gradients):
+            if g is not None:
+                t = as_tensor(g)
+                cotangents[i] = level.lift(t) if create_graph else level.detach(t)
+        need = tuple([e is not None for e in self.edges])
+        grads = spread(self.run(cotangents, need, create_graph), need)
+        result = tuple([None if g is None else level.lift(g) for g in grads])
+        return result[0] if len(result) == 1 else result
+
+    def _own_sharding(self) -> Any:
+        for value in self.saved_values():
+            value = outlived(bottom(value))
+            found = getattr(value, "sharding", None)
+            if found is not None and not isinstance(value, jax.core.Tracer):
+                return found
+        return None
+
+    def saved_values(self) -> Sequence[Any]:
+        """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
+        return ()
+
+    def part(self) -> Any:
+        """A `fad.core.replay_protocol.Part`: it stands for `run` in a compiled pass. None if nothing may."""
+        return None
+
+
+def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
+    """Gradients for every edge, from gradients for those that are needed alone."""
+    if len(grads) == len(need):
+        return grads
+    it = iter(grads)
+    return [next(it) if n else None for n in need]
+
+
+class PrimitiveNode(RecordedNode):
+    """A recorded call of a Primitive."""
+
+    __slots__ = (
+        "has_views",
+        "layout",
+        "packed",
+        "plan",
+        "tensors",
+        "values",
+        "versions",
+        "written",
+    )
+
+    is_traceable = True
+
+    def __init__(
+        self,
+        level: Level,
+        edges: Sequence[tuple[Node, int] | None],
+        plan: VjpPlan,
+        tensors: list[Any],
+        values: list[Any],
+        has_views: bool = False,
+    ) -> None:
+        self._start(level, edges)
+        self.plan = plan
+        self.has_views = has_views  # whether there are `SavedView` among the values
+        self.layout: Any = None  # of the graph that ends here, see `fad.replay`
+        self.packed = False
+        self.written: Any = None  # an output that it keeps and that was changed in place since
+        self.tensors: list[Any] = tensors
+        self.values: list[Any] | None = values
+        self.versions = versions_of(tensors)
+        if state.saved_hooks:
+            level = self.level
+            self.pack([pack(level, v, e) for v, e in zip(values, self._places(), strict=True)])
+
+    def _places(self) -> list[tuple[Node, int] | None]:
+        """Where each saved value has its place in the graph of this level, if it has one."""
+        assert self.values is not None
+        places: list[tuple[Node, int] | None] = [
+            gradient_edge(t)
+            if isinstance(t, Tensor) and t.requires_grad and t.level is self.level
+            else None
+            for t in self._handles(self.tensors, self.values)
+        ]
+        places.extend([(self, i) for i in self.plan.kept_outputs])
+        places.extend([None] * (len(self.values) - len(places)))
+        return places
+
+    def pack(self, values: list[Any]) -> None:
+        """Keep ``values``, which have gone through hooks, and let go of the originals."""
+        self.values = values
+        self.tensors = values[: len(self.tensors)]
+        self.versions = None
+        self.packed = True
+
+    def name(self) -> str:
+        return node_name(self.plan.primitive.name)
+
+    @property
+    def num_inputs(self) -> int:
+        return 1 if self.plan.out_avals is None else len(self.plan.out_avals)
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        avals = self.plan.out_avals or ()
+        where = self._own_sharding()
+        return [InputMetadata(a.shape, a.dtype, where) for a in avals]
+
+    def run(
+        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
+    ) -> Sequence[Any]:
+        plan = self.plan
+        # Another thread may release the node now: it takes `values` away first.
+        tensors, versions = self.tensors, self.versions
+        values = self.values
+        for c in cotangents:
+            if c is not None:
+                break
+        else:
+            return [None] * len(need)
+        if values is None:
+            raise_released(self)
+        if self.packed:
+            saved = [unpack(v, create_graph) for v in values]
+        else:
+            check_versions(self, tensors, versions, values)
+            if self.written is not None:
+                raise_written(self, self.written)
+            if create_graph:
+                saved = self._tracked(tensors, values)
+            else:
+                saved = opened(values) if self.has_views else values
+        if plan.single:
+            given = None
+            cts = cotangents
+        else:
+            given = tuple([c is not None for c in cotangents])
+            cts = [c for c in cotangents if c is not None]
+        wanted = tuple([n for n, m in zip(need, plan.mask, strict=True) if m])
+        if create_graph and plan.extras:
+            # Residuals have no history of their own: start again from the inputs.
+            inputs = saved[: len(plan.mask)]
+            return bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
+        return bind(plan.vjp(given, wanted), [*saved, *cts])
+
+    def _tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """Kept inputs and outputs as Tensors with their history."""
+        saved = self._handles(tensors, values)
+        for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
+            t = alias(self.level.lift(v))
+            t._requires_grad = True
+            t.node = self
+            t.output_nr = i
+            saved.append(t)
+        saved.extend(values[len(saved) :])
+        return saved
+
+    def _handles(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """The Tensors of kept inputs; views are made again."""
+        if not self.has_views or self.packed:
+            return list(tensors)
+        pairs = zip(tensors, values, strict=False)
+        return [v.tensor() if type(v) is SavedView else t for t, v in pairs]
+
+    def saved_values(self) -> Sequence[Any]:
+        if self.values is None:
+            return ()
+        values = [v.value if type(v) is SavedView else v for v in self.values]
+        return [v for v in values if not isinstance(v, PackedValue)]
+
+    def output_written(self, output_nr: int, version: int) -> None:
+        """Note that an output was changed in place; without it the backward pass cannot be right."""
+        if output_nr in self.plan.kept_outputs and self.written is None:
+            self.written = (output_nr, version)
+
+    def release_variables(self) -> None:
+        self.layout = None
+        if self.values:
+            self.values = None
+            self.tensors = []
+            self.versions = None
+
+    def __getattr__(self, name: str) -> Any:
+        """``_saved_0``, ``_saved_self``, ``_saved_other``: kept inputs; ``_saved_result``: the output."""
+        if not name.startswith(("_saved_", "_raw_saved_")):
+            raise AttributeError(f"{self.name()} has no attribute {name!r}")
+        raw = name.startswith("_raw")
+        which = name.split("saved_", 1)[1]
+        plan = self.plan
+        places = {f"{i}": k for k, i in enumerate(plan.kept_inputs)}
+        for other, position in (("self", "0"), ("other", "1")):
+            if position in places:
+                places[other] = places[position]
+        for k, i in enumerate(plan.kept_outputs):
+            places["result" if plan.single else f"result{i}"] = len(plan.kept_inputs) + k
+        if which not in places:
+            known = ", ".join(f"_saved_{p}" for p in places) or "nothing"
+            raise AttributeError(f"{self.name()} has no {name}: it saved {known}")
+        if self.values is None:
+            raise_released(self)
+        if raw:
+            return SavedTensor(self, places[which])
+        return self._read(places[which])
+
+    def _read(self, place: int) -> Any:
+        assert self.values is not None
+        if self.packed:
+            return unpack(self.values[place], True)
+        check_versions(self, self.tensors, self.versions, self.values)
+        if self.written is not None:
+            raise_written(self, self.written)
+        x = self._tracked(self.tensors, self.values)[place]
+        return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
+
+
+class SavedTensor:
+    """One saved value of a recorded node, for hooks of its own; from ``node._raw_saved_*``.
+
+    Source: ``torch._C._autograd.SavedTensor``.
+    """
+
+    __slots__ = ("node", "place")
+
+    def __init__(self, node: PrimitiveNode, place: int) -> None:
+        self.node = node
+        self.place = place
+
+    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
+        """Pack this value now, and unpack it when it is needed.
+
+        Raises:
+            GradientError: it has hooks already, or was freed.
+        """
+        node = self.node
+        if node.values is None:
+            raise GradientError(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate "
+                "values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True to keep them."
+            )
+        if not node.packed:
+            node.pack(
+                [
+                    PackedValue(node.level, v, place, UNCHANGED)
+                    if isinstance(v, (Tensor, jax.Array))
+                    else v
+                    for v, place in zip(opened(node.values), node._places(), strict=True)
+                ]
+            )
+        value = node.values[self.place]
+        if not isinstance(value, PackedValue):
+            raise TypeError(f"{node.name()} saved the number {value!r} here, which has no hooks")
+        value.repack(pack_hook, unpack_hook)
+
+
+_NAMES = {"to": "CopyBackwards", "CopySlices": "CopySlices"}
+
+
+def node_name(primitive: str) -> str:
+    """The name of the nodes of a Primitive."""
+    if primitive in _NAMES:
+        return _NAMES[primitive]
+    words = primitive.replace(".", "_").strip("_").split("_")
+    return "".join(w[:1].upper() + w[1:] for w in words) + "Backward"
+
+
+class RecordingLevel(Level):
+    """A level whose Tensors may require grad. Subclasses say how it evaluates a call.
+
+    ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
+    """
+
+    __slots__ = ("trace",)
+
+    wraps = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trace: Any = None  # what is deferred, see `fad.core.replay_protocol`
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        trace = self.trace
+        if trace is not None:
+            out = trace.append(op, args)
+            if out is not None:
+                return out
+        if type(op) is not Primitive and op.expands:
+            return op.expand(args)
+        if anomaly.watch and running.watched is not True and running.watched is not op:
+            return watched_call(self, op, args, type(op) is Primitive)
+        if bodies.traced and self is ROOT and any([_is_followed(a) for a in args]):
+            return state.body.process(op, args)
+        if self.id > state.blocked:
+            for a in args:
+                if isinstance(a, Tensor) and a._requires_grad and a._level is self:
+                    if type(op) is Primitive:
+                        return record(self, op, args)
+                    return op.record(self, args)
+        elif state.inference is not None:
+            return mark_inference(self.evaluate(op, args))
+        return self.evaluate(op, args)
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            trace = self.trace
+            if trace is not None:
+                trace.close()
+        finally:
+            super().__exit__(*exc)
+
+    def flush(self) -> None:
+        trace = self.trace
+        if trace is not None:
+            trace.materialize()
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        """Run ``op`` without recording; outputs are Tensors of this level."""
+        raise NotImplementedError
+
+    def outlive(self, t: Tensor) -> Any:
+        return as_tensor(t.value)
+
+
+class GradLevel(RecordingLevel):
+    """A level that adds nothing but wrappers: its inputs require grad, the recorder does the rest."""
+
+    __slots__ = ()
+
+    kind = "grad"
+    wraps = True
+
+    def __enter__(self) -> GradLevel:
+        super().__enter__()
+        state.blocked = state.floor = self._saved[1]
+        return self
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        out = bind(
+            op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
+        )
+        if type(out) is tuple:
+            return tuple([new_tensor(o, self) for o in out])
+        return new_tensor(out, self)
+
+    def detach(self, x: Any) -> Any:
+        while isinstance(x, Tensor) and x.level is self:
+            x = x.value
+        return x
+
+    def aval(self, t: Tensor) -> Any:
+        lazy = t._lazy
+        return t._value.aval if lazy is None else lazy.aval
+
+    def layout(self, t: Tensor) -> Hashable:
+        return t._requires_grad
+
+    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+        return self.variable(parts[0]) if layout else new_tensor(parts[0], self)
+
+    def maker(self) -> Callable[[], Any]:
+        return GradLevel
+
+    def variable(self, value: Any) -> Tensor:
+        """A fresh input of this level, which requires grad."""
+        t = new_tensor(value, self)
+        t._requires_grad = True
+        return t
+
+
+class RootLevel(GradLevel):
+    """Level 0: values are JAX arrays, or the tracers of a JAX transform around fad."""
+
+    __slots__ = ()
+
+    kind = "eager"
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        # Of what nothing tracks, with nothing on: the one thing that most of eager code does.
+        if not anomaly.watch and not bodies.traced:
+            values = []
+            for a in args:
+                if type(a) is Tensor:
+                    if a._requires_grad or a._lazy is not None:
+                        return self._deferred(op, args)
+                    a = a._value
+                if isinstance(a, Tensor):
+                    return self._deferred(op, args)
+                values.append(a)
+            if state.__dict__.get("inference") is None:  # a name that is not there has its default
+                out = op.execute(values)
+                if type(out) is tuple:
+                    return tuple([new_tensor(o, self) for o in out])
+                return new_tensor(out, self)
+        return self._deferred(op, args)
+
+    def _deferred(self, op: Any, args: Sequence[Any]) -> Any:
+        """`process`, for a step that may have a trace."""
+        trace = state.__dict__.get("trace")
+        if trace is not None:
+            out = trace.append(op, args)
+            if out is not None:
+                return out
+        return super().process(op, args)
+
+    def flush(self) -> None:
+        trace = state.trace
+        if trace is not None:
+            trace.materialize()
+
+
+ROOT = RootLevel()
+
+
+def _is_followed(x: Any) -> bool:
+    return isinstance(x, Tensor) and followed(x)
+
+
+def as_tensor(x: Any) -> Tensor:
+    """``x`` itself if it is a Tensor, else a Tensor of level 0 around it as a JAX array."""
+    if isinstance(x, Tensor):
+        return x
+    return new_tensor(x if isinstance(x, jax.Array) else as_array(x), ROOT)
+
+
+def detached(level: Any, out: Any) -> Any:
+    """The value of an output, which must not hold on to the node that it is about to get."""
+    value = level.detach(out)
+    return alias(value) if value is out else value
+
+
+def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
+    """Evaluate ``op`` at ``level`` and add a node for it.
+
+    NOTE [the hot path]
+
+    Eager code spends its time here. One pass over the arguments gives the mask, the avals that name the
+    plan, and the values one level down; what is kept is picked out of those by position. A level that
+    adds nothing but wrappers (``wraps``) is evaluated in place. The hot path does not flatten
+    pytrees, does not trace, and asks no question twice; features that are off (hooks, anomaly mode,
+    versions) cost one look at an attribute each. Its lists are made by loops: in Python 3.11 a
+    comprehension is a call of a function.
+    """
+    mask: list[bool] = []
+    key: list[Any] = []
+    lower: list[Any] = []
+    wraps = level.wraps
+    scalars = deep = False
+    for a in args:
+        if isinstance(a, Tensor):
+            own = a._level
+            if own is level:
+                value = a._value
+                key.append(value.aval if wraps else own.aval(a))
+                mask.append(a._requires_grad)
+                lower.append(value)
+                deep = deep or isinstance(value, Tensor)
+                continue
+            key.append(own.aval(a))
+            if own is ROOT and not a._requires_grad and not followed(a):  # as good as its array
+                a = a._value
+            else:
+                deep = True
+        elif type(a) in SCALARS:
+            key.append(type(a))
+            scalars = True
+        elif type(a) is np.ndarray:
+            return record(level, op, [copied(x) if type(x) is np.ndarray else x for x in args])
+        else:
+            key.append(aval_of(a))
+        mask.append(False)
+        lower.append(a)
+    if scalars:
+        key.insert(0, x64_enabled())
+    plan = op.plan_of(tuple(mask), tuple(key), args)
+    if wraps:
+        if level is ROOT and state.trace is None:
+            out = seam.replay.open_step(op, args, plan)
+            if out is not None:
+                return out
+        out = bind(plan.forward, lower) if deep else plan.forward.execute(lower)
+        if plan.simple:
+            result = new_tensor(out, level)
+            values: list[Any] = []
+            tensors: list[Any] = []
+            for i in plan.kept_inputs:
+                values.append(lower[i])
+                tensors.append(args[i])
+            has_views = level is ROOT and keep_bases(tensors, values)
+            if plan.kept_outputs:
+                values.append(out)
+            edges: list[Any] = []
+            for a, m in zip(args, plan.routed):
+                edges.append(current_edge(a) if m else None)
+            node = PrimitiveNode(level, edges, plan, tensors, values, has_views)
+            if anomaly.on:
+                remember(node)
+            result._requires_grad = True
+            result._node = node
+            return result
+        out = map_tensors(lambda o: new_tensor(o, level), out)
+    else:
+        out = level.evaluate(plan.forward, args)
+    return _with_node(level, plan, args, out)
+
+
+def _with_node(level: Any, plan: VjpPlan, args: Sequence[Any], out: Any) -> Any:
+    """The outputs of a recorded call, with their node: the general case of `record`."""
+    single = type(out) is not tuple
+    outs = (out,) if single else out
+    if plan.differentiable is None:  # not analysed ahead: what came out decides
+        plan.single = single
+        plan.out_avals = tuple([aval_of(o) for o in outs])
+        plan.differentiable = tuple([is_inexact(a.dtype) for a in plan.out_avals])
+    differentiable = plan.differentiable
+    count = len(differentiable)
+    if not any(differentiable):
+        return out
+    edges = [gradient_edge(a) if m else None for a, m in zip(args, plan.routed, strict=True)]
+    tensors = [args[i] for i in plan.kept_inputs]
+    for t, d in zip(outs, differentiable, strict=False):
+        t._requires_grad = d
+    values = [level.detach(a) for a in tensors]
+    has_views = level is ROOT and keep_bases(tensors, values)
+    values.extend([detached(level, outs[i]) for i in plan.kept_outputs])
+    values.extend([level.detach(o) for o in outs[count:]])
+    node = PrimitiveNode(level, edges, plan, tensors, values, has_views)
+    if anomaly.on:
+        remember(node)
+    for i, (t, d) in enumerate(zip(outs, differentiable, strict=False)):
+        if d:
+            t.node = node
+            t.output_nr = i
+    if plan.extras:
+        return outs[0] if plan.single else outs[:count]
+    return out

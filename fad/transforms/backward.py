@@ -1,0 +1,260 @@
+"""The backward passes that users ask for: `backward` and `grad`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from fad.core.borrowed import as_array
+from fad.core.level import bind, restores_modes, state
+from fad.core.tensor import Tensor, new_tensor
+from fad.errors import GradientError
+from fad.levels.batch import BatchLevel
+from fad.tape.accumulate import accumulate
+from fad.tape.endpoints import as_list, check_levels, edges_of, roots_of
+from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
+from fad.tape.graph import accumulator_of
+from fad.tape.hooks import retain_grad
+from fad.tape.node_step import level_of
+
+__all__ = ["backward", "grad"]
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Accumulate gradients of ``tensors`` into the ``.grad`` of the leaves they depend on.
+
+    Arguments:
+        tensors: a Tensor or `GradientEdge`, or a sequence of them, each part of a graph.
+        grad_tensors: the cotangent of each, of its shape; None is 1 for a scalar.
+        retain_graph: keep saved values for another pass; default ``create_graph``.
+        create_graph: record the pass, so that the gradients can be differentiated.
+        inputs: the Tensors (or edges, or a dict of them) to accumulate into; default all leaves. One that
+            is not a leaf is made to retain its gradient (`Tensor.retain_grad`).
+
+    Raises:
+        GradientError: an output does not require grad, is not scalar and has no cotangent, or the
+            graph was freed by an earlier pass.
+
+    Source: ``torch.autograd.backward``.
+
+    >>> import fad
+    >>> x = fad.tensor(3.0, requires_grad=True)
+    >>> fad.autograd.backward(x * x)
+    >>> float(x.grad)
+    6.0
+    """
+    keep = create_graph if retain_graph is None else retain_graph
+    tensors = as_list(tensors)
+    if not keep and not create_graph and grad_tensors is None and inputs is None:
+        found = _of_trace(tensors)
+        if found is not None:
+            for t, g in zip(*found, strict=True):
+                if g is not None:
+                    accumulate(accumulator_of(t), g)
+            return
+    cts = None if grad_tensors is None else as_list(grad_tensors)
+    roots = roots_of(tensors, cts, create_graph, "backward()")
+    if inputs is None:
+        run(roots, None, create_graph=create_graph, keep_graph=keep)
+        return
+    inputs = as_list(inputs)
+    if not inputs:
+        raise GradientError(
+            "backward(): `inputs` argument to `backward()` cannot be empty: pass at least one Tensor, "
+            "or leave it out for all leaves"
+        )
+    targets = [node for node, _ in edges_of(inputs, "backward()")]
+    for t in inputs:
+        if isinstance(t, Tensor):
+            retain_grad(t)
+    run(roots, None, targets=targets, create_graph=create_graph, keep_graph=keep)
+
+
+def _of_trace(
+    tensors: Sequence[Any], inputs: Sequence[Any] | None = None
+) -> tuple[list[Any], list[Any]] | None:
+    """The leaves of a step that is deferred, and their gradients, if its trace gives them.
+
+    None if the step has to be recorded first, or if ``inputs`` are given and are not exactly its leaves.
+    """
+    trace = state.trace
+    if trace is None or not tensors:
+        return None
+    for t in tensors:
+        if (
+            type(t) is not Tensor
+            or not t._requires_grad
+            or t.shape
+            or not jnp.issubdtype(t.dtype, jnp.floating)
+        ):
+            return None
+    with trace.lock:
+        leaves = trace.leaves()
+        if inputs is not None and {*map(id, inputs)} != {*map(id, leaves)}:
+            return None
+        found = trace.finish(list(tensors), _of_leaves, leaves=leaves, values=True)
+    return None if found is None else (leaves, found)
+
+
+def _of_leaves(
+    level: Any, outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Any]
+) -> list[Any]:
+    """Gradients of scalar outputs with respect to the leaves of a step; None where nothing arrives."""
+    seeds = [bind(ONES_LIKE, (o.level.detach(o),)) for o in outs]
+    return pull_back(outs, seeds, leaves)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> Any:
+    """Gradients of ``outputs`` with respect to ``inputs``, returned rather than accumulated.
+
+    Arguments:
+        outputs: a Tensor or `GradientEdge`, or a sequence of them.
+        inputs: a Tensor or `GradientEdge`, a sequence, or a dict of them; leaves or not.
+        grad_outputs: the cotangent of each output, of its shape; None is 1 for a scalar.
+        retain_graph: keep saved values for another pass; default ``create_graph``.
+        create_graph: record the pass, so that the results can be differentiated again.
+        allow_unused: give None for an input that the outputs do not depend on, rather than raise;
+            default is the value of ``materialize_grads``.
+        is_grads_batched: ``grad_outputs`` have a leading batch dimension, and so have the results.
+        materialize_grads: give zeros rather than None for unused inputs.
+
+    Returns:
+        A tuple with one Tensor (or None) for each input, of its shape and dtype; a dict for a dict.
+
+    Raises:
+        GradientError: as `backward`; or an input was unused and that was not allowed.
+
+    Source: ``torch.autograd.grad``.
+
+    >>> import fad
+    >>> x = fad.tensor(3.0, requires_grad=True)
+    >>> (g,) = fad.autograd.grad(x * x * x, x, create_graph=True)
+    >>> float(g), float(fad.autograd.grad(g, x)[0])
+    (27.0, 18.0)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "autograd.grad(): Expected allow_unused to be True or not passed when "
+            "materialize_grads=True, but got: allow_unused=False."
+        )
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    keep = create_graph if retain_graph is None else retain_graph
+    options = keep, create_graph, allow_unused, materialize_grads
+    names = list(inputs) if isinstance(inputs, dict) else None
+    outputs, inputs = as_list(outputs), as_list(inputs)
+    if not inputs:
+        raise GradientError("autograd.grad(): `inputs` argument to `grad()` cannot be empty.")
+    cts = None if grad_outputs is None else as_list(grad_outputs)
+    if is_grads_batched:
+        if cts is None:
+            raise GradientError("autograd.grad(): is_grads_batched=True needs grad_outputs")
+        result = _batched_grad(outputs, inputs, cts, *options)
+    else:
+        result = tuple(_grad(outputs, inputs, cts, *options))
+    return result if names is None else dict(zip(names, result, strict=True))
+
+
+def _grad(
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    cotangents: Sequence[Any] | None,
+    keep: bool,
+    create_graph: bool,
+    allow_unused: bool,
+    materialize: bool,
+) -> list[Any]:
+    """`grad` of lists, once all options are decided."""
+    found = None
+    if not keep and not create_graph and cotangents is None:
+        found = _of_trace(outputs, inputs)
+    if found is not None:
+        of = {id(leaf): g for leaf, g in zip(*found, strict=True)}
+        grads = [of[id(x)] for x in inputs]
+    else:
+        roots = roots_of(outputs, cotangents, create_graph, "autograd.grad()")
+        edges = edges_of(inputs, "autograd.grad()")
+        check_levels(outputs, inputs)
+        grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
+    return [
+        _finish(k, x, g, allow_unused, materialize)
+        for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
+    ]
+
+
+def _level(x: Any) -> Any:
+    """The level of a Tensor or of a gradient edge."""
+    return x.level if isinstance(x, Tensor) else level_of(x.node)
+
+
+def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> Any:
+    """What `grad` returns for input ``k``, which got the value ``g`` of its level, None if nothing."""
+    level = _level(x)
+    if g is not None:
+        return level.lift(g)
+    if materialize:
+        if isinstance(x, Tensor):
+            return level.lift(bind(ZEROS_LIKE, (level.detach(x),)))
+        m = x.node.input_metadata(x.output_nr)
+        return level.lift(jnp.zeros(m.shape, m.dtype))
+    if not allow_unused:
+        raise GradientError(
+            f"autograd.grad(): The differentiated Tensor at index {k} appears to not have been used "
+            "in the graph. Set allow_unused=True if this is the desired behavior."
+        )
+    return None
+
+
+@restores_modes
+def _batched_grad(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    cotangents: Sequence[Any],
+    keep: bool,
+    create_graph: bool,
+    allow_unused: bool,
+    materialize: bool,
+) -> tuple[Any, ...]:
+    """`grad` for cotangents with a leading batch dimension, by a vmap over the backward pass."""
+    cotangents = [c if c is None or isinstance(c, Tensor) else as_array(c) for c in cotangents]
+    sizes = {tuple(c.shape[:1]) for c in cotangents if c is not None}
+    if len(sizes) != 1 or sizes == {()}:
+        raise GradientError(
+            "autograd.grad(): with is_grads_batched=True each of grad_outputs needs the same "
+            f"leading batch dimension, got leading sizes {sorted(sizes)}"
+        )
+    for k, (y, c) in enumerate(zip(outputs, cotangents)):
+        shape = () if c is None else tuple(c.shape[1:])
+        if c is not None and isinstance(y, Tensor) and shape != tuple(y.shape):
+            raise GradientError(
+                "autograd.grad(): If `is_grads_batched=True`, we interpret the first dimension of each "
+                "grad_output as the batch dimension. The sizes of the remaining dimensions are "
+                "expected to match the shape of corresponding output, but a mismatch was detected: "
+                f"grad_output[{k}] has a shape of {shape} and output[{k}] has a shape of "
+                f"{tuple(y.shape)}"
+            )
+    with BatchLevel(sizes.pop()[0], randomness="same") as level:
+        cts = [None if c is None else new_tensor(c, level, 0) for c in cotangents]
+        out = _grad(outputs, inputs, cts, keep, create_graph, allow_unused, materialize)
+        return tuple(
+            [
+                None if g is None else _level(x).lift(level.unwrap(g, 0))
+                for x, g in zip(inputs, out, strict=True)
+            ]
+        )

@@ -1,0 +1,223 @@
+"""Links: whose value a Tensor follows, and how its state is brought up to date."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+
+from fad.core.jaxapi import array_type
+from fad.core.level import bind, bodies, constants, flush, followed, outlived, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, new_tensor
+from fad.errors import GradientError
+from fad.tape.graph import alias, extra_of
+from fad.tape.recorder import ROOT
+from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
+from fad.views.creation import Creation, forbidden
+from fad.views.replace_primal import graft
+
+__all__ = ["Link", "link_of", "move_retained", "set_state", "set_value", "snapshot"]
+
+
+FEW = 8  # pieces of a Tensor, see `Link.operation`
+
+
+class Link:
+    """Whose value a Tensor follows.
+
+    ``base`` is the Tensor that it is a view of, None for a peer, which follows ``Storage.data``.
+    ``seen`` is the version at which the state of the Tensor was made; ``poison`` the error that the
+    use of its history raises. ``detached``: the Tensor has neither history nor tangents, also not for JAX
+    transforms around, since it came from `detach` and was not written to.
+    """
+
+    __slots__ = ("base", "chain", "creation", "detached", "output_nr", "poison", "seen")
+
+    def __init__(
+        self,
+        base: Tensor | None,
+        chain: tuple[Step, ...],
+        creation: Creation,
+        seen: int,
+        output_nr: int = 0,
+    ) -> None:
+        self.base = base
+        self.chain = chain
+        self.creation = creation
+        self.seen = seen
+        self.poison: str | None = None
+        self.output_nr = output_nr
+        self.detached = False
+
+    def sync(self, t: Tensor) -> None:
+        """Bring the state of ``t``, which has this link, up to date."""
+        if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
+            _refresh(t)
+
+    def enter(self, t: Tensor) -> None:
+        """`sync` for an argument of an operation, which is refused if it cannot be recorded rightly."""
+        if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
+            _refresh(t)
+        if self.poison is not None and t._level.id > state.blocked:
+            raise GradientError(self.poison)
+
+    def sync_history(self, t: Tensor) -> None:
+        """`sync`, for those who want its place in the graph.
+
+        Raises:
+            GradientError: the base of a special view was changed.
+        """
+        if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
+            _refresh(t)
+        if self.poison is not None:
+            raise GradientError(self.poison)
+
+    def operation(self, t: Tensor) -> tuple[Primitive, list[int]] | None:
+        """What leads from the base to the view ``t``, with its numbers; the base has the array of then.
+
+        None where there is no such base, where it is not for fad alone to run it again, and where it would
+        not be worth it: a base that is written to would be kept in each of its versions, and of a program
+        for each of many pieces there would be many.
+        """
+        base = self.base
+        if base is None or base._level is not ROOT or type(base._value) is not array_type:
+            return None
+        meta = base.meta
+        if meta is None or meta.link is not None or meta.storage.version != self.seen:
+            return None
+        if t._requires_grad and t._node is None:  # the user made it a leaf
+            return None
+        if self.seen and base._value.aval.size > FEW * t._value.aval.size:
+            return None
+        numbers = numbers_of(self.chain)
+        if not all([type(n) is int for n in numbers]):
+            return None
+        if not all([step.op.primitive.lazy and step.op.pieces <= FEW for step in self.chain]):
+            return None
+        return chain_primitive(form_of(self.chain)), numbers
+
+    def again(self) -> Link:
+        """The same for another handle of the view."""
+        return Link(self.base, self.chain, self.creation, self.seen, self.output_nr)
+
+
+def link_of(t: Tensor) -> Link | None:
+    """Whose value ``t`` follows; None if it is nobody's alias."""
+    link: Link | None = None if t.meta is None else t.meta.link
+    return link
+
+
+# Following
+
+
+_refreshing = threading.RLock()
+
+
+def _refresh(t: Tensor) -> None:
+    """Bring the state of an alias up to the version of its storage."""
+    if bodies.traced and state.body is not None:
+        with constants():
+            return _refresh(t)
+    with _refreshing:
+        meta = t.meta
+        assert meta is not None
+        link: Link = meta.link
+        version = meta.storage.version
+        if link.seen == version:
+            return
+        if link.base is None:
+            data = meta.storage.data
+            data = outlived(replay(data, link.chain) if link.chain else data)
+            plain = (link.detached and not t._requires_grad) or _is_plain(t)
+            if plain and isinstance(data, Tensor):
+                set_value(t, data)
+            else:
+                graft(t, data)
+        else:
+            _follow(t, link, link.base)
+        link.seen = version
+
+
+def _follow(t: Tensor, link: Link, base: Tensor) -> None:
+    """Replay the chain of a view on its base, as recorded code whatever the grad mode is."""
+    link.poison = None
+    source: Any = base
+    special = link.creation is not Creation.DEFAULT
+    if special and base.requires_grad:
+        link.poison = forbidden(t, link, indirect=True)
+        source = base.level.lift(base.level.detach(base))
+        source = new_tensor(source.value, source.level, source.aux)
+    before = (state.blocked, state.floor)
+    state.blocked = state.floor = -1
+    try:
+        out = replay(source, link.chain)
+    finally:
+        state.blocked, state.floor = before
+    own = t._requires_grad and t._node is None  # the user made it a leaf
+    move_retained(t, t._node, t._output_nr, out)
+    set_state(t, out)
+    if own and not out.requires_grad:
+        t._requires_grad = True
+
+
+def _is_plain(t: Any) -> bool:
+    """Whether no level keeps a history or tangent for an alias, so that it can be of any level."""
+    if t._requires_grad or not (t._level is ROOT or t._aux is None):
+        return False
+    t = outlived(t._value)
+    while isinstance(t, Tensor):
+        if t.requires_grad or t.aux is not None:
+            return False
+        t = outlived(t.value)
+    return not isinstance(t, jax.core.Tracer)
+
+
+# The state of a Tensor
+
+
+def set_state(t: Tensor, new: Tensor) -> None:
+    """Let ``t`` be what ``new`` is."""
+    flush()
+    value, level, aux = new.value, new.level, new.aux
+    requires_grad, node, output_nr = new.requires_grad, new.node, new.output_nr
+    t._value = value
+    t._level = level
+    t._aux = aux
+    t._lazy = None
+    t._requires_grad = requires_grad
+    t._node = node
+    t._output_nr = output_nr
+
+
+def set_value(t: Tensor, new: Tensor) -> None:
+    """Let ``t`` have the value (and tangents, lanes, lower history) of ``new``, and keep its place."""
+    flush()
+    value, level, aux = new.value, new.level, new.aux
+    t._value = value
+    t._level = level
+    t._aux = aux
+    t._lazy = None
+
+
+def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
+    """``retain_grad`` is about the Tensor: it goes along from its place to that of ``new``."""
+    if t.meta is None or not t.meta.retains_grad or node is None or new.node is None:
+        return
+    known = extra_of(node).retains.pop(nr, None)
+    if known is not None:
+        extra_of(new.node).retains[new.output_nr] = known
+
+
+def snapshot(t: Tensor) -> Tensor:
+    """What ``t`` is now at all its levels, in a handle of its own; without a history that may not be used."""
+    value = t.value  # brings an alias up to date
+    if t._level is ROOT and not t._requires_grad and followed(t):
+        return bind(IDENTITY.primitive, (t,))  # type: ignore[no-any-return]
+    link = link_of(t)
+    poisoned = link is not None and link.poison is not None
+    copy: Tensor = new_tensor(value, t.level, t.aux) if poisoned else alias(t)
+    if isinstance(copy.value, Tensor):  # it may be that of the caller, who gets the result
+        copy.value = snapshot(copy.value)
+    return copy

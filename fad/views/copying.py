@@ -1,0 +1,117 @@
+"""``copy.copy``, ``copy.deepcopy`` and ``pickle`` of Tensors.
+
+What is special about a Tensor (who follows it, where its gradient goes, its hooks) belongs to that Tensor
+alone, so a copy is made anew and not slot by slot.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from fad.core.level import bind, followed
+from fad.core.primitive import Primitive
+from fad.core.tensor import Storage, Tensor, meta_of, new_tensor, storage_of
+from fad.errors import GradientError, describe
+from fad.tape.graph import alias
+from fad.tape.recorder import ROOT, as_tensor
+from fad.views.aliases import Link, snapshot
+from fad.views.chains import IDENTITY
+from fad.views.make_view import bind_view, detach
+
+__all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
+
+
+CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), lazy=True)
+
+
+def shallow_copy(t: Tensor) -> Tensor:
+    """Another Tensor that shares the storage: writes to one are seen in both; a leaf of its own."""
+    if t.level is ROOT and t.requires_grad and t.node is None:
+        leaf = detach(t)
+        leaf._requires_grad = True
+        return leaf
+    view: Tensor = bind_view(IDENTITY, (t,))
+    return view
+
+
+def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A leaf with a storage of its own; views and detached Tensors copied with it follow its copy.
+
+    Raises:
+        GradientError: the Tensor has a history, which cannot be copied.
+    """
+    if t.level is not ROOT or followed(t):
+        return as_tensor(bind(CLONE, (t,)))
+    requires_grad = t.requires_grad
+    if t.node is not None:
+        raise GradientError(
+            f"only leaves can be copied deeply, and {describe(t)} was computed from others: write "
+            "x.clone() to keep its history, or copy x.detach()"
+        )
+    new = new_tensor(t.value, ROOT)
+    memo[id(t)] = new
+    new._requires_grad = requires_grad
+    if t.meta is None:
+        return new
+    meta = meta_of(new)
+    meta.name = t.meta.name
+    meta.grad = copy.deepcopy(t.meta.grad, memo)
+    if t.meta.link is not None:
+        _copy_link(new, t.meta, memo, copy.deepcopy)
+    return new
+
+
+def handle(x: Any, memo: dict[int, Any]) -> Any:
+    """Another handle for the value and history of ``x``; among handles, views follow bases as before."""
+    if not isinstance(x, Tensor):
+        return x
+    new = memo.get(id(x))
+    if new is None:
+        new = memo[id(x)] = snapshot(x) if followed(x) else alias(x)
+        if x.meta is not None and x.meta.link is not None:
+            _copy_link(new, x.meta, memo, handle)
+    return new
+
+
+def _copy_link(new: Tensor, old: Any, memo: dict[int, Any], copied: Callable[..., Any]) -> None:
+    """Let ``new`` follow the copy of what ``old`` follows."""
+    meta = meta_of(new)
+    link: Link = old.link
+    base = None
+    if link.base is None:
+        storage = memo.get(id(old.storage))
+        if storage is None:
+            storage = memo[id(old.storage)] = Storage()
+            storage.data = old.storage.data
+        storage.peers.append(weakref.ref(new))
+    else:
+        base = copied(link.base, memo)
+        storage = storage_of(base)
+    meta.storage = storage
+    meta.link = Link(base, link.chain, link.creation, storage.version, link.output_nr)
+
+
+def reduce(t: Tensor, protocol: Any) -> Any:
+    """How a Tensor is pickled: its value; the relation of a view to its base is not kept, as in NumPy.
+
+    Raises:
+        GradientError: the Tensor has a history, or belongs to a running transform.
+    """
+    if t.level is not ROOT or t.node is not None:
+        raise GradientError(
+            f"only leaves of the eager graph can be pickled, got {describe(t)}: pickle x.detach()"
+        )
+    return _unpickled, (t.value, t.requires_grad, None if t.meta is None else t.meta.grad)
+
+
+def _unpickled(value: Any, requires_grad: bool, grad: Tensor | None) -> Tensor:
+    t = new_tensor(value, ROOT)
+    t._requires_grad = requires_grad
+    if grad is not None:
+        meta_of(t).grad = grad
+    return t

@@ -1,0 +1,282 @@
+"""Writes: a Tensor, or the base that it is a view of, gets a new value and a new place in the graph.
+
+NOTE [a write is an operation on the base]
+
+``v.mul_(w)`` on a view ``v`` of ``b`` binds one Primitive, ``put(b, v * w)``, on ``b``, ``v`` and ``w``; its
+output is what ``b`` is from then on. Recorded, differentiated, batched and traced as any operation,
+it works at every level: writing a batched value into an unbatched Tensor makes that Tensor batched.
+
+In reverse, the node of that Primitive is ``CopySlices``, PyTorch's: the gradient of the new base is
+viewed as the base is, this slice of it goes through the vjp of ``multiply``, and the result takes its
+place. So nothing of the size of the base is saved, and nothing is added up. The old ``v`` is an
+argument that is read and has no edge: what it would add is in the edge of the base.
+
+Everything is computed before anything is changed: a write that fails changes nothing. A lock of the
+storage makes reading, computing and changing one step, so that threads that write to parts of one
+Tensor lose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.core.borrowed import as_array
+from fad.core.level import bind, outlived, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, storage_of
+from fad.errors import GradientError, LevelError, describe
+from fad.levels.batch import BatchLevel
+from fad.tape.recorder import PrimitiveNode, as_tensor
+from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
+from fad.views.chains import Step, form_of, numbers_of, same_chain
+from fad.views.creation import Creation, check_creation
+from fad.views.indexing import is_basic, parse_index, view_of
+from fad.views.pytree import TrackedTensor
+from fad.views.stop_gradient import stopped
+from fad.views.write_back import overlaps
+from fad.views.write_ops import COPY, MASKED_FILL, copy_write, index_put, part_write, whole_write
+
+__all__ = ["become", "check_writable", "replace", "set_item", "write"]
+
+
+def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
+    """Change ``args[0]`` in place to what ``primitive`` makes of ``args``; returns it.
+
+    Raises:
+        TypeError: the result has a dtype that the Tensor cannot hold.
+        ValueError: the result has another shape, or elements of the Tensor overlap.
+        GradientError: PyTorch's rules for leaves and special views.
+        LevelError: the Tensor was captured by code that runs more than once, or by a vmap.
+    """
+    t, *rest = args
+    if type(t) is TrackedTensor:
+        t = t.origin
+    _check(t, _link(t), rest, f"{primitive.name}_")
+    link = _link(t)
+    with storage_of(t).lock:
+        if link is None:
+            _commit(t, bind(whole_write(primitive), [snapshot(t), *rest]))
+        else:
+            base = _base_of(link)
+            op = part_write(primitive, form_of(link.chain))
+            _commit(base, bind(op, [snapshot(base), snapshot(t), *numbers_of(link.chain), *rest]))
+    return t  # type: ignore[no-any-return]
+
+
+def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -> Tensor:
+    """Change ``t`` (or the view that ``step`` makes of it) in place to the values of ``new``.
+
+    ``new`` is broadcast to the shape, and converted to the dtype. Errors are those of `write`.
+    """
+    if type(t) is TrackedTensor:
+        t = t.origin
+    link = _link(t)
+    if step is not None:
+        base, chain = (t, ()) if link is None else (link.base, link.chain)
+        creation = Creation.DEFAULT if link is None else link.creation
+        link = Link(base, (*chain, step), creation, 0)
+    if isinstance(new, (list, tuple, np.ndarray, np.generic)):
+        new = as_array(new)
+    _check(t, link, (new,), who)
+    with storage_of(t).lock:
+        if link is None:
+            _commit(t, bind(COPY, [snapshot(t), new]))
+        else:
+            base = _base_of(link)
+            op = copy_write(form_of(link.chain))
+            _commit(base, bind(op, [snapshot(base), *numbers_of(link.chain), new]))
+    return t
+
+
+def become(t: Tensor, new: Tensor, who: str) -> Tensor:
+    """Change ``t`` in place to ``new``, a fresh result that nothing else refers to; errors as `write`."""
+    if type(t) is TrackedTensor:
+        t = t.origin
+    if _link(t) is not None or new.shape != t.shape or new.dtype != t.dtype:
+        return replace(t, new, who=who)
+    _check(t, None, (new,), who)
+    _commit(t, new)
+    return t
+
+
+def set_item(x: Tensor, index: Any, value: Any) -> None:
+    """``x[index] = value``.
+
+    Basic indices write to the view that they select; arrays of integers and bool masks scatter, and
+    where an index occurs twice one of its values is kept. A mask alone with a value for all lanes
+    (``x[x < 0] = 0``) works where the mask has no concrete value, inside vmap and jit.
+
+    Raises:
+        IndexError: see `fad.views.indexing.parse_index`.
+        ValueError: the value cannot be broadcast to what is selected.
+        TypeError: the value cannot be converted to the dtype.
+        GradientError, LevelError: see `write`.
+    """
+    if isinstance(value, (list, tuple, np.ndarray, np.generic)):
+        value = as_array(value)
+    if _is_mask(index) and np.ndim(value) == 0:
+        mask = as_tensor(index)
+        if mask.shape != x.shape[: mask.ndim]:
+            raise IndexError(
+                f"a bool mask of shape {mask.shape} does not fit a Tensor of shape {x.shape}"
+            )
+        write(MASKED_FILL, [x, mask, value])
+        return
+    if type(x) is TrackedTensor:
+        x = x.origin
+    form, values = parse_index(x, index)
+    if not is_basic(form):
+        write(index_put(form), [x, value, *values])
+        return
+    step = Step(view_of(form), tuple(values))
+    if isinstance(value, Tensor) and _same_view(x, step, value):
+        return  # the last part of ``x[i] += v``: the view has been written to already
+    replace(x, value, step, "x[i] = v")
+
+
+def _is_mask(index: Any) -> bool:
+    """Whether an index is one bool array, which also serves without concrete values."""
+    return isinstance(index, (Tensor, jax.Array, np.ndarray)) and index.dtype == bool
+
+
+def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
+    """Whether ``value`` is the very view of ``x`` that ``step`` makes."""
+    known = link_of(value)
+    if known is None:
+        return False
+    if known.creation is not Creation.DEFAULT and x.level.id > state.blocked:
+        return False
+    link = _link(x)
+    base, chain = (x, ()) if link is None else (link.base, link.chain)
+    return known.base is base and same_chain((*chain, step), known.chain)
+
+
+def _link(t: Tensor) -> Link | None:
+    """How ``t`` is a view of another Tensor; None if it is not."""
+    link = link_of(t)
+    return None if link is None or link.base is None else link
+
+
+def _base_of(link: Link) -> Tensor:
+    """The base of a link that `_link` returned, and so has one."""
+    assert link.base is not None
+    return link.base
+
+
+# Before the write
+
+
+def check_writable(t: Tensor, who: str) -> None:
+    """Raise where ``t`` must not be written to."""
+    _check(t, _link(t), (), who)
+
+
+def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
+    """Raise where the Tensor must not be written to."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
+    root = t if link is None else link.base
+    assert root is not None
+    for owner in (t, root):
+        if owner.meta is not None and owner.meta.inference and state.inference is None:
+            raise GradientError(
+                f"{who}: Inplace update to inference tensor outside InferenceMode is not allowed. Make a "
+                "normal Tensor of it first: x.clone()"
+            )
+    recorded = _recorded(t) or _recorded(root) or any([_recorded(a) for a in others])
+    if recorded:
+        if link is not None:
+            check_creation(t, link, who)
+            if _recorded(root) and root.node is None:
+                raise GradientError(
+                    f"{who}: a view of a leaf Variable that requires grad is being used in an in-place "
+                    f"operation. {_LEAF}"
+                )
+        if _recorded(t) and t.node is None:
+            raise GradientError(
+                f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
+                f"{_LEAF}"
+            )
+    if link is not None and overlaps(link.chain, root):
+        raise ValueError(
+            f"{who}: unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location, because it was broadcast. Please clone() the tensor before performing "
+            "the operation."
+        )
+    for level in state.levels:
+        if level.id > root.born and (level.kind in ("staged", "checkpoint") or level.deriving):
+            where = {
+                "staged": "jit, scan, cond or another staged function",
+                "checkpoint": "checkpoint",
+            }.get(level.kind, "a Function whose rule is derived")
+            raise LevelError(
+                f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
+                f"{where}, which runs more than once: pass it as an argument, or return the new value "
+                "and write it outside"
+            )
+
+
+_LEAF = (
+    "Write to a copy (x = x.clone()), or inside no_grad if the change is not to be differentiated."
+)
+
+
+def _recorded(x: Any) -> bool:
+    """Whether operations on ``x`` are recorded now."""
+    return isinstance(x, Tensor) and x.level.id > state.blocked and x.requires_grad
+
+
+# The write itself
+
+
+def _commit(root: Tensor, new: Tensor) -> None:
+    """Let a base, and so all its views, have the value and history of ``new``."""
+    _refuse_captured(root, new)
+    storage = storage_of(root)
+    data = storage.data
+    if data is not None:
+        chain = root.meta.link.chain  # type: ignore[union-attr]
+        fresh = stopped(new)
+        if chain:
+            fresh = bind(copy_write(form_of(chain)), [data, *numbers_of(chain), fresh])
+        data = fresh
+    version = storage.version + 1
+    for t in (root, *[p() for p in storage.peers]):
+        node = None if t is None else t.node
+        if isinstance(node, PrimitiveNode):
+            node.output_written(t.output_nr, version)  # type: ignore[union-attr]
+    if new.level is root.level and new.level.id <= state.blocked:
+        set_value(root, new)
+    else:
+        move_retained(root, root.node, root.output_nr, new)
+        set_state(root, new)
+    storage.data = data
+    storage.version = version
+    own = link_of(root)
+    if own is not None:
+        own.seen = version
+        own.detached = False
+
+
+def _refuse_captured(root: Tensor, new: Any) -> None:
+    """Refuse lanes of a vmap in a Tensor that was there before the vmap."""
+    own: list[Any] = []
+    x: Any = root
+    while isinstance(x, Tensor):
+        own.append(x.level)
+        x = outlived(x.value)
+    x = new
+    while isinstance(x, Tensor):
+        level = x.level
+        batched = isinstance(level, BatchLevel) and x.aux is not None
+        if batched and level.id > root.born and level not in own:
+            raise LevelError(
+                f"vmap: a value that differs between lanes ({describe(new)}) was written into a Tensor "
+                f"({describe(root)}) captured from outside of the mapped function, which has one "
+                "value for all lanes: pass that Tensor as a mapped argument, or make it inside"
+            )
+        x = outlived(x.value)

@@ -1,0 +1,205 @@
+"""Making views: a fresh result becomes a view of an argument, or a peer that shares its storage."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad.core.level import bind, followed, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, storage_of
+from fad.tape.recorder import ROOT
+from fad.views.aliases import Link, link_of, snapshot
+from fad.views.chains import IDENTITY, Step, ViewOp, Write, same_chain, view_op
+from fad.views.creation import Creation
+from fad.views.pytree import TrackedTensor
+from fad.views.stop_gradient import stopped
+
+__all__ = [
+    "attach",
+    "attach_chain",
+    "bind_view",
+    "chain_from",
+    "detach",
+    "same_view",
+    "shares",
+    "stop_gradient",
+    "view_binder",
+]
+
+
+def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr: int = 0) -> Any:
+    """Make ``out``, a fresh Tensor that ``step`` made of ``x``, a view of it."""
+    if not isinstance(out, Tensor):
+        return out
+    if type(x) is TrackedTensor:
+        x = x.origin
+    storage = storage_of(x)
+    meta = out.meta
+    if meta is None:
+        meta = out.meta = Meta()
+    if creation is None:
+        creation = Creation.DEFAULT
+        if x.level.id <= state.blocked:
+            creation = Creation.NO_GRAD
+            if state.inference is not None and not x.meta.inference:  # type: ignore[union-attr]
+                creation = Creation.INFERENCE
+                meta.inference = False
+    known = link_of(x)
+    if known is not None and known.base is not None:
+        if creation is Creation.DEFAULT:
+            creation = known.creation
+        link = Link(known.base, (*known.chain, step), creation, storage.version, nr)
+    else:
+        link = Link(x, (step,), creation, storage.version, nr)
+    meta.storage, meta.link = storage, link
+    return out
+
+
+def bind_view(op: ViewOp, args: Sequence[Any]) -> Any:
+    """`bind` for a view of ``args[0]``."""
+    out = bind(op.primitive, args)
+    x = args[0]
+    if not isinstance(x, Tensor):
+        return out
+    numbers = [snapshot(n) if isinstance(n, Tensor) else n for n in args[1:]]
+    return attach(out, x, Step(op, tuple(numbers)))
+
+
+def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
+    """What stands in for `bind` in functions that return views, or tuples of views."""
+
+    def binder(primitive: Primitive, args: Sequence[Any]) -> Any:
+        out = bind(primitive, args)
+        x = args[0]
+        if not isinstance(x, Tensor):
+            return out
+        if type(out) is not tuple:
+            return attach(out, x, Step(view_op(primitive, write), tuple(args[1:])))
+        recording = x.level.id > state.blocked
+        creation = Creation.MULTI_OUTPUT if recording else None
+        for k, o in enumerate(out):
+            op = view_op(_output(primitive, k), Write.INDICES, len(out))
+            attach(o, x, Step(op, tuple(args[1:])), creation, k)
+        return out
+
+    return binder
+
+
+@functools.lru_cache(maxsize=4096)
+def _output(primitive: Primitive, k: int) -> Primitive:
+    """One output of a Primitive that has several."""
+    return Primitive(
+        primitive.name, lambda *values: primitive.flat(*values)[k], lazy=primitive.lazy
+    )
+
+
+def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Any:
+    """Make ``out``, an output of a Function, the view of its argument ``x`` that the body made."""
+    out = attach(out, x, chain[0], Creation.FUNCTION, nr)
+    link = link_of(out) if isinstance(out, Tensor) else None
+    if link is not None:
+        link.chain = (*link.chain, *chain[1:])
+    return out
+
+
+# Peers
+
+
+def detach(x: Tensor) -> Tensor:
+    """A Tensor with the value of ``x`` and no history, which shares its storage and version."""
+    if type(x) is TrackedTensor:
+        x = x.origin
+    out: Tensor = stopped(x)
+    storage = storage_of(x)
+    chain: tuple[Step, ...] = ()
+    root = x
+    link = link_of(x)
+    if link is not None:
+        chain = link.chain
+        if link.base is not None:
+            root = link.base
+            peer = link_of(root)
+            if peer is not None:  # with a chain of its own
+                chain = (*peer.chain, *chain)
+    if storage.data is None:
+        storage.data = stopped(root)
+    _make_peer(root, storage, ())
+    out.meta = Meta()
+    out.meta.inference = x.meta.inference  # type: ignore[union-attr]
+    _make_peer(out, storage, chain)
+    out.meta.link.detached = True  # type: ignore[union-attr]
+    out.born = root.born  # since then there is what it shares
+    return out
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x`` as a constant: no gradient and no tangent passes through it, at any level.
+
+    Arguments:
+        x: a pytree of Tensors and arrays.
+
+    Source: ``torch.Tensor.detach``, ``jax.lax.stop_gradient``.
+
+    >>> import fad
+    >>> float(fad.grad(lambda x: x * fad.stop_gradient(x))(3.0))
+    3.0
+    """
+    return jax.tree_util.tree_map(_stop, x, is_leaf=lambda v: isinstance(v, Tensor))
+
+
+def _stop(x: Any) -> Any:
+    if isinstance(x, Tensor) and x.level is ROOT and followed(x):
+        return detach(x)
+    return stopped(x)
+
+
+def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
+    """Let ``t`` follow the view that ``chain`` makes of the storage's data, if it follows nothing yet."""
+    meta = meta_of(t)
+    if meta.link is not None:
+        return
+    meta.storage = storage
+    meta.link = Link(None, chain, Creation.DEFAULT, storage.version)
+    storage.peers = [p for p in storage.peers if p() is not None]
+    storage.peers.append(weakref.ref(t))
+
+
+# Who is whose view
+
+
+def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | None:
+    """Which of ``bases`` the Tensor ``x`` is (a view of), and by which chain; None if of none."""
+    base: Any = x
+    chain: tuple[Step, ...] = (Step(IDENTITY),)
+    link = link_of(x)
+    if link is not None and link.base is not None:
+        base, chain = link.base, link.chain
+    for i, b in enumerate(bases):
+        if b is base:
+            return i, chain
+    return None
+
+
+def shares(a: Any, b: Any) -> bool:
+    """Whether a write to one of two Tensors is seen in the other."""
+    if a is b:
+        return True
+    known = isinstance(a, Tensor) and isinstance(b, Tensor) and a.meta and b.meta
+    return bool(known) and a.meta.storage is b.meta.storage is not UNSHARED
+
+
+def same_view(a: Any, b: Any) -> bool:
+    """Whether two views show the same part of one base."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return False
+    ours, theirs = link_of(a), link_of(b)
+    if ours is None or theirs is None:
+        return False
+    return (
+        ours.base is not None and ours.base is theirs.base and same_chain(ours.chain, theirs.chain)
+    )

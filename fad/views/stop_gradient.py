@@ -1,0 +1,38 @@
+"""A value as a constant, at all levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from fad.core.level import bind, outlived
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, new_tensor
+from fad.levels.batch import BatchLevel
+from fad.levels.staged import StagedLevel
+from fad.tape.recorder import ROOT
+
+__all__ = ["stopped"]
+
+
+_STOP = Primitive("stop_gradient", jax.lax.stop_gradient, lazy=True)
+
+
+def stopped(x: Any) -> Any:
+    """``x`` as a constant: no gradient and no tangent passes through it, at any level."""
+    x = outlived(x)
+    if not isinstance(x, Tensor):
+        return jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x
+    level, value = x.level, x.value
+    if level is ROOT:
+        inner = jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
+        return new_tensor(inner, ROOT)
+    if isinstance(level, BatchLevel):
+        return new_tensor(stopped(value), level, x.aux)
+    if isinstance(level, StagedLevel):
+        t = bind(_STOP, (level.detach(x),))
+        t._requires_grad = False
+        return t
+    inner = stopped(value)
+    return new_tensor(inner, level)

@@ -1,0 +1,229 @@
+"""The Primitives of writes: a base with a new value in its view, and how that is differentiated."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core.avals import struct_of
+from fad.core.jaxapi import is_inexact
+from fad.core.primitive import Primitive, VjpPlan
+from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
+from fad.views.indexing import getter, updater
+from fad.views.write_back import chain_put
+
+__all__ = ["COPY", "MASKED_FILL", "copy_write", "index_put", "part_write", "whole_write"]
+
+
+@functools.lru_cache(maxsize=4096)
+def whole_write(primitive: Primitive) -> Primitive:
+    """``primitive`` with a result that fits its first argument."""
+    name = primitive.name
+
+    def changed(x: Any, *rest: Any) -> Any:
+        return _fitted(primitive.flat(x, *rest), x, name)
+
+    return Primitive(name, changed, lazy=primitive.lazy)
+
+
+@functools.lru_cache(maxsize=4096)
+def copy_write(form: Form) -> Primitive:
+    """A base with a value in the place of its view; a Primitive of (base, *numbers, value)."""
+    ops = [op for op, _ in form]
+    view_shape = chain_primitive(form).flat
+
+    def changed(base: Any, *rest: Any) -> Any:
+        *numbers, v = rest
+        view = jax.eval_shape(view_shape, base, *numbers)
+        return chain_put(ops, base, _copied(view, v), split_numbers(form, numbers))
+
+    lazy = all([op.primitive.lazy for op in ops])
+    return Primitive("CopySlices", changed, positions=True, lazy=lazy)
+
+
+@functools.lru_cache(maxsize=4096)
+def part_write(primitive: Primitive, form: Form) -> Primitive:
+    """A base with ``primitive`` applied to its view; a Primitive of (base, view, *numbers, *rest)."""
+    inner = whole_write(primitive)
+    ops = [op for op, _ in form]
+    count = sum([n for _, n in form])
+
+    add = ops[0].add if len(ops) == 1 and primitive.name in ADDITIVE else None
+    negative = primitive.name == "subtract"
+
+    def changed(base: Any, view: Any, *rest: Any) -> Any:
+        numbers = split_numbers(form, rest[:count])
+        if add is not None and len(rest) == count + 1 and isinstance(base, jax.core.Tracer):
+            v = _same_kind(rest[-1], view)
+            summed = None if v is None else add(base, -v if negative else v, *numbers[0])
+            if summed is not None:
+                return summed
+        return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
+
+    planner: Any = functools.partial(CopySlicesPlan, inner, form)
+    selects = all([op.selects for op in ops])
+    chosen = planner if selects else None
+    lazy = primitive.lazy and all([op.primitive.lazy for op in ops])
+    return Primitive("CopySlices", changed, planner=chosen, positions=True, lazy=lazy)
+
+
+def _same_kind(v: Any, view: Any) -> Any:
+    """``v`` in the shape of the view, if it is an array of the dtype of it; else None."""
+    if not isinstance(v, jax.Array) or v.dtype != view.dtype or view.dtype == bool:
+        return None  # a number is none; in 64 bits JAX gives it a dtype, but no shape
+    if v.shape == view.shape:
+        return v
+    fits = v.ndim <= view.ndim and all(
+        [n in (1, m) for n, m in zip(reversed(v.shape), reversed(view.shape), strict=False)]
+    )
+    return jnp.broadcast_to(v, view.shape) if fits else None
+
+
+ADDITIVE = frozenset(["add", "subtract"])
+
+
+class CopySlicesPlan(VjpPlan):
+    """How `part_write` is differentiated; see NOTE [a write is an operation on the base]."""
+
+    __slots__ = ("_form", "_inner", "_kept", "_whole")
+
+    def __init__(
+        self,
+        inner: Primitive,
+        form: Form,
+        primitive: Primitive,
+        mask: tuple[bool, ...],
+        avals: list[Any],
+    ) -> None:
+        if mask[0] and not mask[1]:
+            super().__init__(primitive, mask, avals)
+            self._inner: VjpPlan | None = None
+            return
+        count = sum([n for _, n in form])
+        self._start(primitive, mask, len(avals))
+        self._form = form
+        self._whole = inner
+        own = (1, *range(2 + count, len(avals)))  # the arguments of the inner operation
+        self._inner = VjpPlan(inner, tuple([mask[i] for i in own]), [avals[i] for i in own])
+        plan = self._inner
+        from_inputs = plan.from_inputs or plan.extras > 0 or bool(plan.kept_outputs)
+        self._kept = tuple(range(len(own))) if from_inputs else plan.kept_inputs
+        self.routed = (mask[0], False, *mask[2:])
+        self.kept_inputs = (*range(2, 2 + count), *[own[i] for i in self._kept])
+        self.from_inputs = False
+        self.out_avals = (struct_of(avals[0]),)
+        self.differentiable = (is_inexact(avals[0].dtype),)
+        self.single = True
+
+    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        """The vjp: that of the inner operation, on this view of the gradient of the base."""
+        plan = self._inner
+        if plan is None:
+            return super()._derive(given, need)
+        form, whole, name = self._form, self._whole, self._whole.name
+        ops = [op for op, _ in form]
+        count = sum([n for _, n in form])
+        wanted = iter(need)
+        base = self.mask[0] and next(wanted)
+        if self.mask[1]:
+            next(wanted)
+        inner_need = (*([base] if self.mask[1] else []), *wanted)
+        from_inputs = len(self._kept) == len(plan.mask)
+        if from_inputs:
+            inner = whole.full_vjp(plan.mask, None, inner_need)
+        else:
+            inner = plan.vjp(None, inner_need)
+        additive = name in ADDITIVE
+
+        def vjp(*values: Any) -> tuple[Any, ...]:
+            numbers = split_numbers(form, values[:count])
+            saved, g = values[count:-1], values[-1]
+            part = chain_forward(ops, g, numbers)
+            grads = list(inner.flat(*saved, part))
+            if base:
+                new = grads[0].astype(part.dtype)
+                grads[0] = g if additive else chain_put(ops, g, new, numbers)
+            return tuple(grads)
+
+        return Primitive("CopySlices_vjp", vjp, positions=True, lazy=self.primitive.lazy)
+
+
+@functools.lru_cache(maxsize=4096)
+def index_put(form: tuple[Any, ...]) -> Primitive:
+    """``x`` with a value in the place of ``x[index]``, for an index with arrays."""
+    update, get = updater("set", form, ()).flat, getter(form).flat
+
+    def changed(x: Any, v: Any, *values: Any) -> Any:
+        return update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
+
+    return Primitive("index_put", changed, positions=True, lazy=True)
+
+
+# What is written, made to fit
+
+
+def _fitted(out: Any, x: Any, name: str) -> Any:
+    """The result of an operation in the shape and dtype of the Tensor it is written to."""
+    if out.shape != x.shape:
+        raise ValueError(
+            f"{name}_: output with shape {list(x.shape)} doesn't match the broadcast shape "
+            f"{list(out.shape)}: an in-place operation cannot change the shape"
+        )
+    if _rank(out.dtype) > _rank(x.dtype):
+        raise TypeError(
+            f"{name}_: result type {out.dtype} can't be cast to the desired output type {x.dtype}: "
+            f"write x = fad.numpy.{name}(x, ...), or convert first with x.astype({out.dtype})"
+        )
+    return _converted(out, x)
+
+
+def _converted(out: Any, x: Any) -> Any:
+    """``out`` in the dtype of ``x``, and not weakly typed where ``x`` is not."""
+    weak = jax.typeof(out).weak_type and not jax.typeof(x).weak_type
+    return jax.lax.convert_element_type(out, x.dtype) if weak or out.dtype != x.dtype else out
+
+
+def _rank(dtype: Any) -> int:
+    """The kind of a dtype, 0 to 3: bool, integer, floating, complex; a Tensor holds up to its own."""
+    if jnp.issubdtype(dtype, np.bool_):
+        return 0
+    if jnp.issubdtype(dtype, np.integer):
+        return 1
+    return 3 if jnp.issubdtype(dtype, np.complexfloating) else 2
+
+
+def _copied(view: Any, v: Any) -> Any:
+    """``v`` broadcast to the shape, and converted to the dtype, of ``view``."""
+    v = jnp.asarray(v)
+    if v.dtype.kind == "c" and view.dtype.kind != "c":
+        raise TypeError(
+            f"a value of dtype {v.dtype} was written into a Tensor of dtype {view.dtype}, which would "
+            "drop the imaginary part: write v.real"
+        )
+    extra = max(v.ndim - len(view.shape), 0)
+    shape = v.shape[extra:] if set(v.shape[:extra]) <= {1} else v.shape
+    try:
+        fits = np.broadcast_shapes(shape, view.shape) == tuple(view.shape)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"could not broadcast a value of shape {v.shape} into the shape {tuple(view.shape)} that "
+            "is written to"
+        )
+    v = jax.lax.convert_element_type(v, view.dtype)
+    return jnp.broadcast_to(v.reshape(shape), view.shape)
+
+
+def _masked_fill(x: Any, mask: Any, v: Any) -> Any:
+    """``x`` with the scalar ``v`` where ``mask``, over the first dimensions of ``x``, is true."""
+    mask = mask.reshape((*mask.shape, *[1] * (x.ndim - mask.ndim)))
+    return jnp.where(mask, _copied(jax.ShapeDtypeStruct((), x.dtype), v), x)
+
+
+COPY = Primitive("copy", _copied, lazy=True)
+MASKED_FILL = Primitive("masked_fill", _masked_fill, lazy=True)
