@@ -27,7 +27,7 @@ import numpy as np
 
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_of, struct_of
-from fad.core.borrowed import waited
+from fad.core.borrowed import borrowed, waited
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import state, undisturbed
@@ -172,7 +172,8 @@ class Program:
                 if type(v) is not array_type:
                     return self.flat(*values)
             if jaxapi.at_top_level():
-                return waited(call(*values), values)
+                out = call(*values)
+                return waited(out, values) if borrowed else out
         elif self._may_compile(values) and self.is_ready(values):
             return waited(self.call(*values), values)
         return self.flat(*values)
