@@ -18,7 +18,8 @@ from lines import at_turn_of_finalizers, before_line, interrupt
 import fad
 import fad.numpy as fnp
 from fad.core import jaxapi
-from fad.core.level import flush, state
+from fad.core.level import bind, flush, state
+from fad.core.primitive import Primitive
 from fad.core.tensor import bottom
 from fad.errors import GradientError
 from fad.replay import entries, inputs, opening, recording, settings, states
@@ -118,6 +119,26 @@ def test_numbers_keep_their_weak_type_at_every_order():
         g, h = fad.grad(g), jax.grad(h)
         for _ in range(TIMES):
             same(g(2.0), h(2.0))
+
+
+@pytest.mark.parametrize(
+    "transform", [fad.vmap, fad.grad, fad.jacfwd], ids=["vmap", "grad", "jacfwd"]
+)
+@pytest.mark.parametrize("place", range(4))
+def test_outputs_that_only_the_tuple_of_the_caller_refers_to(monkeypatch, place, transform):
+    """A segment ends between the two uses of the pair that an operation gives."""
+    monkeypatch.setattr(traces, "ends_segment", lambda depth, content: depth % 4 == place)
+    pair = Primitive("pair", lambda x: (jnp.sin(x), jnp.cos(x)), lazy=True)
+
+    def f(x):
+        for _ in range(8):
+            both = bind(pair, (x,))
+            x = both[0] * 0.5
+            x = x + both[1]
+            del both
+        return x
+
+    again(transform(f), X if transform is fad.vmap else 0.5)
 
 
 def test_several_arguments_pytrees_and_aux():

@@ -12,7 +12,7 @@ from fad.replay.states import State
 
 __all__ = ["Entry", "computation_of", "origin_of", "outputs_of"]
 
-# The state after an operation; its output, or a tuple of outputs; how many inputs there are by then.
+# The state after an operation; its output, or a list of outputs; how many inputs there are by then.
 Entry = tuple[State, Any, int]
 
 

@@ -175,12 +175,14 @@ class Trace:
         if step.single:
             lazy = Lazy(step.avals[0], self, place)
             out: Any = lazy_tensor(level, lazy, step.tracked[0], 0)
+            entry = out
         else:
             pairs = enumerate(zip(step.avals, step.tracked))
-            out = tuple([lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs])
+            entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
+            out = tuple(entry)  # another container: what the caller's refers to is referenced
         if self.done:  # a finalizer or another thread has read something
             return None
-        entries.append((step, out, len(self.inputs)))
+        entries.append((step, entry, len(self.inputs)))
         self.busy = False
         if self.done:
             self.materialize()
