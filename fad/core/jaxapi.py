@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -31,8 +29,9 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import ad, batching, mlir
 
-from fad.core.collector import sleep, without_collector
+from fad.core.collector import without_collector
 from fad.core.keys import exact
+from fad.core.pace import pace
 
 __all__ = [
     "MINIMUM_JAX",
@@ -59,7 +58,6 @@ __all__ = [
     "mlir",
     "new_primitive",
     "outside_trace",
-    "pace",
     "scan_operands",
     "set_current_trace",
     "shaped_array",
@@ -174,47 +172,12 @@ def _lower_kept_apart(_: Any, *values: Any) -> Sequence[Any]:
     return list(stablehlo.OptimizationBarrierOp(values).results)
 
 
-# `jax.lax.optimization_barrier`, in programs that a thread of its own lowers, beside others; see `Pace`.
+# `jax.lax.optimization_barrier`, in programs that a thread of its own lowers, beside others; see NOTE [pace].
 _kept_apart = jax.extend.core.Primitive("kept_apart")
 _kept_apart.multiple_results = True
 _kept_apart.def_impl(lambda *values: list(values))
 _kept_apart.def_abstract_eval(lambda *avals: avals)
 mlir.register_lowering(_kept_apart, _lower_kept_apart)
-
-
-class Pace(threading.local):
-    """How a thread that traces and lowers programs lets others go on.
-
-    NOTE [pace]
-
-    Python's threads share one interpreter. A thread that needs it back after a call into XLA waits until
-    the one that has it gives it up, which is asked of it after 5 ms: where another thread traces a program,
-    each operation would take so long. So that thread gives it up for a moment, after ``WORK`` seconds,
-    wherever it has traced or lowered an operation (`barrier`). If it does not get it back at once, others
-    need it, and it rests for ``REST`` seconds. No number depends on it.
-    """
-
-    WORK = 0.0003
-    MOMENT = 0.00005
-    REST = 0.002
-    rests = False
-    began = 0.0
-
-    def rest(self) -> None:
-        """In a thread that ``rests``: sleep, if it has worked for long enough."""
-        if not self.rests:
-            return
-        now = time.perf_counter()
-        if now - self.began < self.WORK:
-            return
-        time.sleep(self.MOMENT)
-        self.began = time.perf_counter()
-        if self.began - now > 10 * self.MOMENT:
-            sleep(self.REST)
-            self.began = time.perf_counter()
-
-
-pace = Pace()
 
 
 def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:

@@ -31,6 +31,7 @@ from fad.core.borrowed import borrowed, waited
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import state, undisturbed
+from fad.core.pace import pace
 from fad.core.tensor import Tensor
 from fad.replay.inputs import FOREIGN
 from fad.replay.modes import at_once
@@ -264,7 +265,7 @@ class _Worker:
         return True
 
     def _work(self) -> None:
-        jaxapi.pace.rests = True
+        pace.rests = True
         while True:
             with self.changed:
                 while not self.queue and not self.stopped:
