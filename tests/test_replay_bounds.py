@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -25,7 +26,8 @@ from replays import assert_bits, bits, in_thread, off
 
 import fad
 import fad.numpy as fnp
-from fad.replay.program import worker
+from fad.core import collector
+from fad.replay.program import Program, worker
 
 ROOT = Path(__file__).parent.parent
 REPEATS = 4  # calls of each program
@@ -152,7 +154,8 @@ def test_memory_is_given_back(kind: str) -> None:
         work(k)
     clear()
     left = live() - before
-    assert left < 20 * count + 500, f"{left} objects are left after {count} {kind}"
+    # JAX keeps some 30 objects for each signature of a function that lives on; a program has thousands.
+    assert left < 60 * count + 500, f"{left} objects are left after {count} {kind}"
     assert all(n == 0 for name, n in sizes().items() if name != "hits"), sizes()
 
 
@@ -351,6 +354,60 @@ def interrupted(child: subprocess.Popen[str]) -> tuple[str, int]:
     except subprocess.TimeoutExpired:
         child.send_signal(signal.SIGINT)
         return child.communicate(timeout=40.0)[1], 2
+
+
+def test_nothing_is_traced_while_its_program_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    compile = Program.compile
+
+    def later(self: Program, avals: Any) -> None:
+        began.set()
+        assert may_end.wait(60.0)
+        compile(self, avals)
+
+    monkeypatch.setattr(Program, "compile", later)
+    gradient = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
+    with off():
+        expected = gradient(X)
+    try:
+        while not began.is_set():
+            assert_bits(gradient(X), expected)
+        before = fad.autograd.compiled.explain()
+        assert_bits([gradient(X) for _ in range(5)], [expected] * 5)
+        assert fad.autograd.compiled.explain() == before
+    finally:
+        may_end.set()
+    worker.wait()
+    assert_bits(gradient(X), expected)
+    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
+    assert fad.autograd.compiled.explain() != before
+
+
+def test_the_collector_runs_while_a_thread_that_traces_sleeps() -> None:
+    collected = threading.Event()
+    done = threading.Event()
+
+    @collector.without_collector
+    def trace() -> tuple[bool, bool]:
+        before = gc.isenabled()
+        while not collected.is_set():
+            collector.sleep(0.001)
+        return before, gc.isenabled()
+
+    def look() -> None:
+        while not done.is_set() and not gc.isenabled():
+            time.sleep(0.0)
+        collected.set()
+
+    watcher = threading.Thread(target=look)
+    found = []
+    tracer = threading.Thread(target=lambda: found.append(trace()))
+    tracer.start()
+    watcher.start()
+    tracer.join(60.0)
+    done.set()
+    watcher.join(60.0)
+    assert found == [(False, False)] and gc.isenabled()
 
 
 def test_a_setting_of_a_block_and_then_for_good() -> None:

@@ -27,7 +27,7 @@ def leaf(x=X):
 
 @pytest.fixture
 def ways(monkeypatch):
-    """Which way calls went: the short one to its end ("straight"), or from there to the general one.
+    """Which way calls went: the fast path to its end ("fast"), or from there to the general one.
 
     Steps are recorded operation by operation, however often they have come.
     """
@@ -37,9 +37,7 @@ def ways(monkeypatch):
 
     def call(cls, args):
         out = original(cls, args)
-        found.append(
-            "straight" if type(out) is fad.Tensor else "not begun" if out is None else "left"
-        )
+        found.append("fast" if type(out) is fad.Tensor else "not begun" if out is None else "left")
         return out
 
     monkeypatch.setattr(fast_calls, "call", call)
@@ -103,14 +101,14 @@ def recomputes(ctx, g):
 
 
 PRODUCTS = {
-    "setup": (TimesExp, "straight"),
+    "setup": (TimesExp, "fast"),
     "one method": (
         type(
             "Combined",
             (Function,),
             {"forward": staticmethod(combined), "vjp": staticmethod(TimesExp.vjp)},
         ),
-        "straight",
+        "fast",
     ),
     "attributes": (variant("Attributes", setup_context=keeps_more), "left"),
     "an intermediate": (
@@ -159,7 +157,7 @@ def test_one_argument_tracked_and_an_array(ways):
             ),
         )
         out = cls.apply(x, y)
-        assert ways.pop() == "straight"
+        assert ways.pop() == "fast"
         assert seen == [(tracked == 0, tracked == 1)]
         out.sum().backward()
         assert_close((x, y)[tracked].grad, (jnp.exp(Y), X * jnp.exp(Y))[tracked])
@@ -188,7 +186,7 @@ def test_bodies_run_once_and_on_handles_of_their_own(ways):
         cls.apply(leaf(), leaf(Y))
         assert log == ["forward", "setup"]
         log.clear()
-    assert ways == ["straight", "left", "left"]
+    assert ways == ["fast", "left", "left"]
 
 
 def test_what_returns_an_input_or_a_view_of_it(ways):
@@ -331,7 +329,7 @@ def test_values_that_wait_go_in_and_come_out(ways):
         slope = (1 - np.tanh(h * np.exp(h)) ** 2) * np.exp(h) * (1 + h) * 2 * np.cos(np.asarray(X))
         assert_close(w.grad, jnp.asarray(slope))
         w.grad = None
-    assert "straight" in ways
+    assert "fast" in ways
 
 
 def test_threads():

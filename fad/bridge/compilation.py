@@ -119,7 +119,7 @@ class Compiled:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # The short way, which most calls take: JAX itself flattens the arguments, finds the program and runs
+        # The fast path, which most calls take: JAX itself flattens the arguments, finds the program and runs
         # it. There is nothing around such a call, and no graph has its arguments; or nothing is recorded.
         tables = self._tables
         modes = state.__dict__.get

@@ -59,7 +59,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
             "for what is not an array"
         )
     if isinstance(x, np.ndarray) and jax.dtypes.canonicalize_dtype(x.dtype) != x.dtype:
-        return as_tensor(jnp.array(x, device=device))
+        return as_tensor(jnp.asarray(np.array(x), device=device))
     array = jnp.from_dlpack(x, device=device, copy=copy)
     return as_tensor(array if copy else borrow(array, x))
 

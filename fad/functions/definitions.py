@@ -31,19 +31,19 @@ class Signature:
 
     ``names`` are forward's parameters, without ctx. ``combined``: forward takes ctx. ``plain``: the
     number of parameters if all are positional, else -1. ``vjp``: the name under which there is a
-    vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one. ``is_straight``: calls may go the
-    way of `fad.functions.fast_calls`; ``straight``: the rules of such calls, once there has been one.
+    vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one. ``is_fast``: calls may take
+    the fast path (`fad.functions.fast_calls`); ``fast_rules``: the rules of such calls, once there was one.
     """
 
     __slots__ = (
         "combined",
+        "fast_rules",
         "has_setup",
-        "is_straight",
+        "is_fast",
         "jvp",
         "names",
         "plain",
         "signature",
-        "straight",
         "variadic",
         "vjp",
         "vjp_arity",
@@ -68,10 +68,8 @@ class Signature:
         known = {name: d for name, d in depths.items() if d is not None}
         self.vjp = min(known, key=lambda name: known[name]) if known else ""
         self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
-        self.is_straight = (
-            bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
-        )
-        self.straight: Any = None
+        self.is_fast = bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
+        self.fast_rules: Any = None
         self.jvp = defines(cls, "jvp")
         self.vmap = defines(cls, "vmap")
         self.vmap_keywords = frozenset[str]()

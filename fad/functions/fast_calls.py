@@ -1,6 +1,6 @@
-"""Calls of Functions on the eager tape by the short way.
+"""The fast path for calls of Functions on the eager tape.
 
-NOTE [straight calls]
+NOTE [fast calls]
 
 A call of a Function is an operation like any other: it is bound, goes down through the levels, and each
 level transforms it (see `fad.functions.calls`). Most calls of eager code concern the tape and nothing else,
@@ -66,9 +66,9 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
         return None
 
     signature = cls._signature
-    rules = signature.straight
+    rules = signature.fast_rules
     if rules is None:
-        rules = signature.straight = UserRules(cls, flat_template(len(args)))
+        rules = signature.fast_rules = UserRules(cls, flat_template(len(args)))
     ctx = Context(tuple(mask))
     try:
         out = cls.forward(ctx, *handles) if signature.combined else cls.forward(*handles)

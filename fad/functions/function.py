@@ -98,7 +98,7 @@ class Function:
                 closes over a value that a running transform tracks.
         """
         signature = cls.__dict__.get("_signature") or _signature_of(cls)
-        if signature.is_straight and not kwargs and len(args) == signature.plain:
+        if signature.is_fast and not kwargs and len(args) == signature.plain:
             found = fast_calls.call(cls, args)
             if type(found) is Tensor:
                 return found

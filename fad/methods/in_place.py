@@ -224,7 +224,7 @@ def _scatterer(method: str, dim: int) -> Primitive:
         def scatter(x: Any, index: Any, src: Any) -> Any:
             where = list(jnp.indices(index.shape, sparse=True))
             where[dim] = index
-            src = jnp.broadcast_to(as_array(src), index.shape)
+            src = jnp.broadcast_to(jnp.asarray(src), index.shape)
             return getattr(x.at[tuple(where)], method)(src)
 
         op = _SCATTERERS[method, dim] = Primitive(f"scatter_{method}", scatter, lazy=True)
