@@ -165,6 +165,9 @@ def settle(call: Callable[[], Any], limit: float = WARMING) -> bool:
     """
     end = time.perf_counter() + limit
     before, quiet = None, 0
+    with fad.autograd.compiled(wait=True):  # long programs too, which are compiled later else
+        for _ in range(2):
+            call()
     while quiet < QUIET:
         if time.perf_counter() >= end:
             return False

@@ -45,7 +45,7 @@ ROOMS = {
     "bridge": "protocols signatures jax_functions outer_values compilation",
     "autograd": "*",
     "testing": "*",
-    "replay": """settings log modes inputs program outcomes segments states entries recording trace
+    "replay": """settings log modes inputs program outcomes states segments entries recording trace
         opening donation layouts passes""",
 }
 IN_FRONT = {

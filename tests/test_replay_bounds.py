@@ -383,6 +383,64 @@ def test_nothing_is_traced_while_its_program_is_compiled(monkeypatch: pytest.Mon
     assert fad.autograd.compiled.explain() != before
 
 
+def _chain(length: int) -> Callable[[Any], Any]:
+    """A gradient through so many turns of a loop, of two operations each."""
+
+    def f(x: Any) -> Any:
+        for _ in range(length):
+            x = fnp.sin(x) * 0.9
+        return fnp.sum(x)
+
+    return fad.grad(f)
+
+
+@pytest.mark.parametrize(
+    ("turns", "call"), [(30, 3), (50, 130), (1_000, None)], ids=["short", "long", "segments"]
+)
+def test_a_long_program_is_compiled_later(turns: int, call: int | None) -> None:
+    """When it has come as often as compiling it takes; segments that repeat in a call come more often."""
+    gradient = _chain(turns)
+    with off():
+        expected = gradient(X)
+    calls = 0
+    while not fad.autograd.compiled.cache_info()["compiled"]:
+        assert_bits(gradient(X), expected)
+        worker.wait()
+        calls += 1
+        if calls == 2:
+            why = fad.autograd.compiled.explain().splitlines()[-1]
+            assert ("long, compiled from call" in why) == (turns > 30)
+    assert calls == call if call is not None else 2 < calls < 64
+    assert_bits([gradient(X) for _ in range(3)], [expected] * 3)
+    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
+
+
+def test_a_long_program_is_compiled_at_once_if_asked() -> None:
+    gradient = _chain(50)
+    with fad.autograd.compiled(wait=True):
+        gradient(X)
+    gradient(X)
+    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
+
+
+def test_the_segments_of_a_loop_are_the_same_wherever_it_begins() -> None:
+    """Few programs, though the loop is long and something comes before it."""
+
+    def f(x: Any) -> Any:
+        x = fnp.cos(x) + x * 2.0
+        for _ in range(400):
+            x = fnp.sin(x) * 0.9 + fnp.exp(-x)
+        return fnp.sum(x)
+
+    gradient = fad.grad(f)
+    with off():
+        expected = gradient(X)
+    with fad.autograd.compiled(wait=True):
+        assert_bits([gradient(X) for _ in range(3)], [expected] * 3)
+    # The first segment, those in the middle and the last one, forward and backward.
+    assert fad.autograd.compiled.cache_info()["compiled"] <= 6
+
+
 def test_the_collector_runs_while_a_thread_that_traces_sleeps() -> None:
     collected = threading.Event()
     done = threading.Event()

@@ -90,7 +90,7 @@ def run_donating(entry: Any, release: Callable[[], None], operands: list[Any]) -
             best, call = len(given), made.call
     asked = any([given == wanted and known == key for given, known, _ in entry.donating])
     if best < len(wanted) and not asked and len(entry.donating) < PATTERNS:
-        made = Program("a backward pass", program, small=False, donated=wanted)
+        made = Program("a backward pass", program, entry.program.work, small=False, donated=wanted)
         entry.donating.append((wanted, key, made))
         if made.is_ready(values):
             call = made.call

@@ -30,6 +30,7 @@ from fad.replay.layouts import Layout, layout_of
 from fad.replay.modes import Attempts, at_once
 from fad.replay.program import Program
 from fad.replay.settings import is_default_placement, is_small, settings_number
+from fad.replay.states import RUNS, SHORT
 from fad.tape.accumulate import ADD
 from fad.tape.graph import Node
 from fad.tape.recorder import PrimitiveNode, spread
@@ -39,6 +40,7 @@ __all__ = ["Structures", "backward", "structures"]
 
 CAPACITY = 256  # structures remembered
 REPEATS = 4  # passes of one structure before a program is made of it: traces come first
+# (of long ones of small arrays twice as many as there are traces; see NOTE [long programs] in `states`)
 
 
 class Structure:
@@ -143,7 +145,9 @@ def backward(
     if not fresh or entry.count == 1 or entry.refused:
         thread.attempts.note(-1 if fresh else thread.attempts.limit)
     if fresh:
-        if entry.refused or not (entry.count >= REPEATS or at_once.count):
+        long = len(layout.order) > SHORT and _are_small(operands)
+        repeats = 2 * RUNS if long else REPEATS
+        if entry.refused or not (entry.count >= repeats or at_once.count):
             return None
         _build(entry, layout, starts, operands)
         if entry.refused:
@@ -185,6 +189,10 @@ def _run(entry: Structure, layout: Layout, operands: list[Any], frees: bool) -> 
         return None
     structures.hits += 1
     return [None if k is None else out[k] for k in entry.wanted]
+
+
+def _are_small(operands: Sequence[Any]) -> bool:
+    return all([type(x) is not array_type or is_small(x) for x in operands])
 
 
 def _release(layout: Layout) -> None:
@@ -319,5 +327,4 @@ def _build(
     if count == 0:
         entry.refused = "no gradient arrives"
         return
-    small = all([type(x) is not array_type or is_small(x) for x in operands])
-    entry.program = Program("a backward pass", backward, small)
+    entry.program = Program("a backward pass", backward, len(steps), _are_small(operands))

@@ -69,6 +69,7 @@ class Program:
     Arguments:
         name: what it is called in messages.
         run: the function.
+        work: how many operations it binds.
         small: all its arrays are small: it gives the bits that single operations give
             (`jaxapi.jit_of_small`).
         donated: the arguments whose memory is given to results, of a program that is not small.
@@ -92,6 +93,7 @@ class Program:
         "run",
         "small",
         "structure",
+        "work",
     )
 
     expands = True
@@ -100,11 +102,13 @@ class Program:
         self,
         name: str,
         run: Callable[..., Any],
+        work: int,
         small: bool = True,
         donated: tuple[int, ...] = (),
     ) -> None:
         self.name = name
         self.run = run
+        self.work = work
         self.small = small
         self.donated = donated
         self.call: Any = None

@@ -17,12 +17,14 @@ Where a node is asked for, all segments are recorded after all.
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from fad.replay.inputs import FOREIGN, Input
 from fad.replay.program import Program
+from fad.replay.states import RUNS, SHORT, State
 from fad.tape.engine import pull_back
 
 __all__ = ["Chain", "pull_through"]
@@ -31,15 +33,30 @@ __all__ = ["Chain", "pull_through"]
 class Chain:
     """The segments of one trace that have ended, in order.
 
-    ``latest`` refers weakly to what goes on after them; ``root`` is the root of the first.
+    It refers to them weakly, and to ``latest``, which goes on after them; each trace refers to the one before
+    it, so that all are freed with the Tensors that came out of them. ``root`` is the root of the first,
+    ``ended`` has the last states of all that there were.
     """
 
-    __slots__ = ("latest", "root", "segments")
+    __slots__ = ("_segments", "ended", "latest", "root")
 
     def __init__(self, root: Any) -> None:
-        self.segments: list[Any] = []
+        self._segments: list[weakref.ref[Any]] = []
+        self.ended: list[State] = []
         self.latest: weakref.ref[Any]
         self.root = root
+
+    @property
+    def segments(self) -> list[Any]:
+        """Those that are still needed."""
+        found = [r() for r in self._segments]
+        return [s for s in found if s is not None]
+
+    def runs(self, last: State) -> int:
+        """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs]."""
+        if not self.ended and last.work <= SHORT:
+            return 0
+        return RUNS * (len(set(self.ended)) + 1) // (len(self.ended) + 1)
 
     def add(self, segment: Any) -> None:
         """Add one, and drop those of which nothing is referenced any more."""
@@ -49,7 +66,21 @@ class Chain:
                 found.append(s)
             else:
                 s._forget()
-        self.segments = found[::-1]
+        self._keep(found[::-1])
+
+    def drop(self, segments: Sequence[Any]) -> None:
+        """These are not needed any more."""
+        gone = {id(s) for s in segments}
+        self._keep([s for s in self.segments if id(s) not in gone])
+        for s in segments:
+            s._forget()
+
+    def _keep(self, segments: list[Any]) -> None:
+        self._segments = [weakref.ref(s) for s in segments]
+        latest = self.latest()
+        for before, s in itertools.pairwise([None, *segments, latest]):
+            if s is not None:
+                s.before = before
 
 
 def pull_through(chain: Chain, arrived: dict[int, Any]) -> bool:
@@ -73,7 +104,8 @@ def pull_through(chain: Chain, arrived: dict[int, Any]) -> bool:
         arguments = [inputs[k].argument for k in variables]
         begun = [j for j, a in enumerate(arguments) if id(a) in arrived]
         end = segment.last.end(("pull", tuple(outs), tuple(begun), tuple(variables)))
-        program = end.always(functools.partial(_pulling, segment, outs, begun, variables))
+        make = functools.partial(_pulling, segment, outs, begun, variables)
+        program = end.always(make, chain.root.is_due)
         sums = [arrived[id(arguments[j])] for j in begun]
         found = segment.run(end, program, [*cotangents, *sums])
         if found is None:
@@ -104,4 +136,4 @@ def _pulling(
             ends = [*[cells[k] for k in outs], *[inside[j] for j in begun]]
             return tuple(pull_back(ends, values[count:], inside))
 
-    return Program(segment.root.name, run)
+    return Program(segment.root.name, run, segment.last.work)

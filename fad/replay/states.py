@@ -9,33 +9,49 @@ from typing import Any
 from fad.replay.modes import at_once
 from fad.replay.program import Program
 
-__all__ = ["LONGEST", "End", "Root", "State", "clear_cache", "ends", "passed_of", "root_of", "tree"]
+__all__ = [
+    "LONGEST",
+    "RUNS",
+    "SHORT",
+    "End",
+    "Root",
+    "State",
+    "clear_cache",
+    "ends",
+    "ends_segment",
+    "passed_of",
+    "root_of",
+    "tree",
+]
 
 CAPACITY = 1 << 14  # states, roots and ends remembered
 FAILURES = 4  # after which a program is given up
 REPEATS = 2  # times that traces end in the same way before a program is made
+SHORT = 64  # operations; programs of more are compiled later
+RUNS = 128  # of a long program that would take about as long as compiling it
 
 
 LONGEST = 512  # operations in a trace, or in a segment of a longer one
-# From so many operations on, a segment ends after one whose hash ends in so many zeros.
-CUTS = ((384, 2), (256, 4), (128, 6))
+# From so many operations on, a segment ends after one whose hash is the least of so many last ones.
+CUTS = ((384, 4), (256, 16), (128, 64))
 
 
-def ends_segment(depth: int, content: int) -> bool:
-    """Whether a segment of so many operations ends here; ``content`` is a hash of the last operations.
+def ends_segment(path: Sequence[State], content: int) -> bool:
+    """Whether a segment ends after the operations of ``path`` and one more, of which ``content`` is a hash.
 
     NOTE [segments]
 
     A long trace is cut into segments, each a program, so that no program grows without bound.
-    Where depends on what the last operations are, and not on how many there were: so the turns of
-    a loop give the same segments again, wherever the loop begins. The longer a segment is, the
-    more operations end it.
+    Where depends on what the last operations are, and not on how many there were: the hash of the last one
+    is the least of some. So the turns of a loop give the same segment again, wherever the loop begins, and
+    the program of a few turns is compiled once. The longer a segment is, the more operations end it.
     """
+    depth = len(path) + 1
     if depth >= LONGEST:
         return True
-    for least, zeros in CUTS:
+    for least, window in CUTS:
         if depth >= least:
-            return content & ((1 << zeros) - 1) == 0
+            return content <= min([s.content for s in path[1 - window :]])
     return False
 
 
@@ -45,15 +61,17 @@ class State:
     ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k; ``codes`` are the
     guard codes of those inputs that come in here, 0 elsewhere. ``routed`` says through which arguments
     gradients go on. ``avals`` and ``layouts`` are of its outputs; ``tracked`` whether they require grad.
-    ``size`` is the number of all outputs so far, ``depth`` that of the operations. ``cuts``: a
-    segment ends here. ``likely`` is the state that came after this one the last time.
+    ``size`` is the number of all outputs so far, ``work`` that of the operations, those of programs
+    among them included. ``content`` is a hash of the operation and of what it
+    takes from where. ``cuts``: a segment ends here. ``likely`` is the state that came after this one the
+    last time.
     """
 
     __slots__ = (
         "avals",
         "codes",
+        "content",
         "cuts",
-        "depth",
         "ends",
         "layouts",
         "likely",
@@ -64,6 +82,7 @@ class State:
         "single",
         "size",
         "tracked",
+        "work",
     )
 
     def __init__(
@@ -77,7 +96,8 @@ class State:
         routed: Sequence[bool],
         single: bool,
         size: int,
-        depth: int = 0,
+        work: int = 0,
+        content: int = 0,
         cuts: bool = False,
     ) -> None:
         self.op = op
@@ -89,7 +109,8 @@ class State:
         self.routed = routed
         self.single = single
         self.size = size
-        self.depth = depth
+        self.work = work
+        self.content = content
         self.cuts = cuts
         self.next: dict[Any, State] = {}
         self.likely: State | None = None
@@ -110,9 +131,17 @@ class Root(State):
     ``code`` is what its key has by `id`, kept alive so that the `id` stays its own; ``function`` is
     the key without shapes, None if there is no code. ``awaited`` is the last of its programs that is to be
     compiled: until then nothing is traced.
+
+    NOTE [long programs]
+
+    XLA takes some milliseconds for each operation that it compiles, and slows down what computes meanwhile.
+    A program of few operations is compiled when it repeats. One of many takes seconds, about as long as it
+    takes to run its operations one by one ``RUNS`` times. It is compiled once it has come as often as that,
+    from call ``due`` on (0: not known yet); where a long trace has one segment several times, it is due
+    earlier. Nothing is traced before.
     """
 
-    __slots__ = ("awaited", "begun", "code", "failures", "function", "name")
+    __slots__ = ("awaited", "begun", "code", "due", "failures", "function", "name")
 
     def __init__(self, code: Any, name: str, function: Any) -> None:
         super().__init__(None, (), (), (), (), (), (), True, 0)
@@ -121,7 +150,20 @@ class Root(State):
         self.name = name
         self.awaited: Program | None = None
         self.begun = 0
+        self.due = 0
         self.failures = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether programs of its traces are compiled when they repeat."""
+        return at_once.count > 0 or 0 < self.due <= self.begun
+
+    def decide(self, runs: int) -> None:
+        """Decide when programs are compiled: after so many runs, now if all is to be compiled at once."""
+        if at_once.count:
+            self.due = self.begun
+        elif not self.due:
+            self.due = self.begun + runs
 
     def backs_off(self, repeated: bool = False) -> bool:
         """Whether nothing is traced this time.
@@ -136,6 +178,8 @@ class Root(State):
         self.begun += 1
         if at_once.count:
             return False
+        if self.begun < self.due:
+            return True
         if (self.begun == 1 and not repeated) or self.begun & (
             (1 << min(self.failures >> 2, 8)) - 1
         ):
@@ -159,6 +203,11 @@ class End:
         self.program: Program | None = None
         self.refused = ""
 
+    @property
+    def reason(self) -> str:
+        """Why there is no program."""
+        return f"it failed: {self.refused}" if self.refused else "it is new"
+
     def due(self, make: Callable[[], Program], known: bool = False) -> Program | None:
         """The program, if traces have ended so often enough.
 
@@ -173,12 +222,12 @@ class End:
             self.program.in_foreground = known
         return self.program
 
-    def always(self, make: Callable[[], Program]) -> Program:
-        """The program, which is compiled if traces have ended so often enough."""
+    def always(self, make: Callable[[], Program], is_due: bool) -> Program:
+        """The program, which is compiled if it ``is_due`` and traces have ended so often enough."""
         self.count += 1
         if self.program is None:
             self.program = make()
-        self.program.compiles = self.count >= REPEATS or at_once.count > 0
+        self.program.compiles = is_due and (self.count >= REPEATS or at_once.count > 0)
         return self.program
 
     def fail(self, error: Exception) -> None:

@@ -46,6 +46,7 @@ import collections
 import functools
 import threading
 import weakref
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,11 +87,13 @@ class Trace:
     been recorded since. ``ran``: it has run as one program; with the numbers of the outputs that
     the backward pass went out from, and whether it frees what it goes through. ``kept`` are then
     the outputs that are referenced. ``is_known``: what it does is known with other shapes.
-    ``lock`` is for other threads that read an output.
+    ``lock`` is for other threads that read an output. ``before`` is the last of its segments
+    that are still needed.
     """
 
     __slots__ = (
         "__weakref__",
+        "before",
         "blocked",
         "busy",
         "chain",
@@ -123,6 +126,7 @@ class Trace:
         else:
             self.chain, self.lock = before.chain, before.lock
             root = root_of((settings, "a segment", level.key()), None, root.name)
+        self.before: Trace | None = None
         self.chain.latest = weakref.ref(self)
         self.level = level
         self.maker: Callable[[], Any] = level.maker()
@@ -294,9 +298,8 @@ class Trace:
             outcome = outcome_of(self.level, self.maker, op, args_known, self.key)
             if outcome is None:
                 return None
-            size, depth = before.size + len(outcome.avals), before.depth + 1
             near = [before.size - r if r >= 0 else -1 for r in refs]
-            content = hash((id(before.op), id(op), *near))
+            content = zlib.crc32(repr((op.name, *near)).encode())
             step = State(
                 op,
                 tuple(refs),
@@ -306,9 +309,10 @@ class Trace:
                 [self.level.wraps and layout for layout in outcome.layouts],
                 outcome.routed,
                 outcome.single,
-                size,
-                depth,
-                ends_segment(depth, content),
+                before.size + len(outcome.avals),
+                before.work + (op.work if type(op) is Program else 1),
+                content,
+                ends_segment([e[0] for e in entries[1:]], content),
             )
             states.grow()
             step = before.next.setdefault(at, step)
@@ -385,11 +389,13 @@ class Trace:
             kept = referenced(cells, 2)
             path = [e[0] for e in entries[1:]]
             end = path[-1].end(("segment", *kept))
-            program = end.always(lambda: self._program(path, inputs, [], kept, [], None))
+            make = functools.partial(self._program, path, inputs, [], kept, [], None)
+            program = end.always(make, self.chain.root.is_due)
             found = self._bind(end, program, inputs)
             if found is None or self.done or len(self.entries) != len(entries):
                 return None
             self._fill(entries, cells, kept, found)
+            self.chain.ended.append(path[-1])
             following = Trace(level, self.chain.root, self.context, self.key[0], self)
             if level.wraps:
                 self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
@@ -442,6 +448,7 @@ class Trace:
     def _detach(self) -> None:
         """Nothing more is appended."""
         self.done = True
+        self.chain.root.decide(self.chain.runs(self.last))
         if self.level is ROOT:
             if self.modes.get("trace") is self:
                 self.modes["trace"] = None
@@ -458,16 +465,13 @@ class Trace:
     @undisturbed("levels")
     def _record_all(self, replaying: bool) -> None:
         state.blocked, state.floor, state.replaying = self.blocked, self.floor, replaying
-        while self.chain.segments:
-            segment = self.chain.segments[0]
-            record_kept(segment)
-            if segment in self.chain.segments:  # else a finalizer has done it
-                self.chain.segments.remove(segment)
-                segment._forget()
+        while segments := self.chain.segments:
+            record_kept(segments[0])
+            self.chain.drop(segments[:1])
         if self.ran is not None:
             record_again(self, *self.ran)
         elif self.level.wraps or self.recorded > 1 or not self._replay():
-            note(self.root.name, len(self.entries) - 1, f"recorded: {self.why}")
+            self._note(f"recorded: {self.why}")
             record(self)
 
     def _forget(self) -> None:
@@ -502,9 +506,7 @@ class Trace:
         return any([referenced([c], 2 + used[id(c)]) for c in cells])
 
     def _forget_segments(self) -> None:
-        for segment in self.chain.segments:
-            segment._forget()
-        self.chain.segments.clear()
+        self.chain.drop(self.chain.segments)
 
     # Running as one program
 
@@ -521,6 +523,7 @@ class Trace:
         make = functools.partial(self._program, path, inputs, [], kept, [], None)
         program = end.due(make, self.is_known)
         if program is None:
+            self.why = end.reason
             return False
         found = self._bind(end, program, inputs)
         if found is None:
@@ -535,7 +538,14 @@ class Trace:
         if root.function is not None:
             tree.functions.add(root.function)
         tree.hits += 1
-        note(self.root.name, len(self.entries) - 1, "replayed")
+        self._note("run one by one" if root.due > root.begun else "replayed")
+
+    def _note(self, what: str) -> None:
+        """Remember what became of it, for `explain`."""
+        root = self.chain.root
+        if root.due > root.begun:
+            what += f"; long, compiled from call {root.due} on"
+        note(self.root.name, len(self.entries) - 1, what)
 
     def _bind(
         self, end: End, program: Program, inputs: Sequence[Input], more: Sequence[Any] = ()
@@ -577,7 +587,7 @@ class Trace:
                 values = [p for k in kept for p in own.parts(cells[k])]
                 return values if pull is None else (found, tuple(values))
 
-        return Program(self.root.name, run)
+        return Program(self.root.name, run, path[-1].work)
 
     def finish(
         self,
@@ -622,8 +632,10 @@ class Trace:
             end = last.end((tuple(kept), tuple(ends), tuple(variables), *asked))
             fresh = end.program is None
             make = functools.partial(self._program, path, inputs, ends, kept, variables, pull)
-            program = end.always(make) if long else end.due(make, self.is_known)
+            root = self.chain.root
+            program = end.always(make, root.is_due) if long else end.due(make, self.is_known)
             if program is None:
+                self.why = end.reason
                 return None
             if fresh:
                 end.passed = passed_of(path, ends)
