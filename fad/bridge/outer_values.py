@@ -10,7 +10,6 @@ import jax
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, describe
 from fad.levels.batch import BatchLevel, batch_levels, lanes_of
-from fad.levels.staged import StagedLevel
 from fad.tape.recorder import ROOT
 
 __all__ = ["Lanes", "Live", "captured", "is_traced", "values_now"]
@@ -52,7 +51,7 @@ class Live:
 def is_traced(x: Any) -> bool:
     """Whether ``x`` is part of a trace around this one, which compiled code must not outlive."""
     if isinstance(x, Tensor):
-        return isinstance(x.level, StagedLevel) or isinstance(x.value, jax.core.Tracer)
+        return x.level.traces or isinstance(x.value, jax.core.Tracer)
     return isinstance(x, jax.core.Tracer)
 
 
@@ -69,7 +68,7 @@ def captured(x: Any) -> Any:
         return Lanes(batch_levels().index(x.level))
     if x.level is ROOT and not x.requires_grad:
         return Live(x)
-    if isinstance(x.level, StagedLevel):
+    if x.level.traces:
         return x
     raise _tracked_capture(x)
 

@@ -112,14 +112,21 @@ def last_level_id() -> int:
 class Level:
     """One running transform. Used as a context manager; leaving it ends the level.
 
-    ``deriving``: it derives a rule from a body, so that a number which the body takes out of it (as
-    ``x.item()``) is an error, where elsewhere it would be a constant.
+    What other code asks of a level is a method or an attribute here; no code asks of which kind it is.
+
+    ``runs_again``: what the code inside is called, if it runs more than once; writes to what is outside are
+    refused there. ``deriving``: a rule is derived from a body, so that a number which the body takes out of
+    it (as ``x.item()``) is an error, where elsewhere it would be a constant. ``traces``: values inside are
+    not known yet. ``notes_captures``: its operations replace values from outside by others.
     """
 
     __slots__ = ("_saved", "alive", "id")
 
     kind = "level"
+    runs_again = ""
     deriving = False
+    traces = False
+    notes_captures = False
 
     def __init__(self) -> None:
         global _last
@@ -166,6 +173,33 @@ class Level:
     def afterwards(self, op: Any, args: Sequence[Any]) -> Any:
         """`process`, once the level has finished."""
         return bind(op, [outlived(a) for a in args])
+
+    def tangent(self, t: Tensor) -> Any:
+        """The tangent that ``t`` has at this level; None where it has none."""
+        return None
+
+    def batch_dim(self, t: Tensor) -> int | None:
+        """The dimension of the value of ``t`` that this level maps over; None where it maps over none."""
+        return None
+
+    def check_has_value(self, t: Tensor) -> None:
+        """Raise `HostValueError` where ``t`` has no single value that Python could read."""
+
+    def note_draw(self) -> None:
+        """Random numbers are drawn while this level runs."""
+
+    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+        """``t`` without gradient and tangent; ``stop`` does so one level down."""
+        return new_tensor(stop(t.value), self)
+
+    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+        """What ``primal`` is one level down, for a Tensor of this level that keeps all else.
+
+        Returns:
+            ``value`` and ``aux`` of that Tensor, in a form that the primal fits, and the primal.
+        """
+        own = isinstance(primal, Tensor) and primal.level is self
+        return value, aux, primal.value if own else primal
 
     def aval(self, t: Tensor) -> Any:
         """The shape and dtype a user sees, as JAX's abstract value."""

@@ -220,7 +220,7 @@ def _numbers_serve(values: Sequence[Any]) -> bool:
 def _is_watched(x: Any) -> bool:
     """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
     while isinstance(x, Tensor):
-        if x.level.kind == "checkpoint":
+        if x.level.notes_captures:
             return True
         x = x.value
     return False

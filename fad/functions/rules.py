@@ -145,12 +145,15 @@ class Rules:
 
 # Deriving one rule from another
 
+DERIVED = "a Function whose rule is derived"
+
 
 class DerivingGradLevel(GradLevel):
     """A grad level around the body of a rule."""
 
     __slots__ = ()
 
+    runs_again = DERIVED
     deriving = True
 
 
@@ -159,6 +162,7 @@ class DerivingJvpLevel(JvpLevel):
 
     __slots__ = ()
 
+    runs_again = DERIVED
     deriving = True
 
 

@@ -26,7 +26,6 @@ from fad.functions.rules import (
     transpose_pushforward,
 )
 from fad.functions.templates import SCALARS, Template, is_array
-from fad.levels.batch import BatchLevel
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.make_view import chain_from
@@ -430,7 +429,7 @@ def _views(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
 
 def _is_batched(x: Any) -> bool:
     while isinstance(x, Tensor):
-        if isinstance(x.level, BatchLevel) and x.aux is not None:
+        if x.level.batch_dim(x) is not None:
             return True
         x = x.value
     return False

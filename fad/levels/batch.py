@@ -13,7 +13,7 @@ from fad.core.jaxapi import mapped_aval
 from fad.core.level import bind, map_tensors, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import LevelError, StructureError, describe
+from fad.errors import HostValueError, LevelError, StructureError, describe
 from fad.tape.recorder import RecordingLevel
 
 __all__ = [
@@ -100,6 +100,33 @@ class BatchLevel(RecordingLevel):
             return lazy.aval
         aval = t._value.aval
         return aval if t._aux is None else _without_dim(aval, t.aux)
+
+    def batch_dim(self, t: Tensor) -> int | None:
+        dim: int | None = t.aux
+        return dim
+
+    def check_has_value(self, t: Tensor) -> None:
+        if t.aux is not None:
+            raise HostValueError(
+                f"a batched Tensor ({describe(t)} inside vmap) has a value for each lane, not one: "
+                "write fad.numpy.where(condition, a, b) instead of a Python branch, fad.numpy.f(x) or "
+                "fad.from_jax(f)(x) for a plain JAX function, and keep host code out of vmap."
+            )
+
+    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+        return new_tensor(stop(t.value), self, t.aux)
+
+    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+        if isinstance(primal, Tensor) and primal.level is self:
+            if primal.aux is None:
+                primal = primal.value
+            else:
+                if aux is None:
+                    value, aux = broadcast(value, self.batch_size, 0), 0
+                return value, aux, move_axis(primal.value, primal.aux, aux)
+        if aux is not None:
+            primal = broadcast(primal, self.batch_size, aux)
+        return value, aux, primal
 
     def outlive(self, t: Tensor) -> Any:
         if t.aux is None:

@@ -43,6 +43,9 @@ class JvpLevel(RecordingLevel):
             return new_tensor(x.value, self, x.aux)
         return x
 
+    def tangent(self, t: Tensor) -> Any:
+        return t.aux
+
     def parts(self, t: Tensor) -> tuple[Any, ...]:
         return (t._value,) if t._aux is None else (t._value, t._aux)
 

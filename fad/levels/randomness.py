@@ -90,8 +90,7 @@ def bind_random(op: Any, args: Sequence[Any]) -> Any:
 def note_draw() -> None:
     """Tell the bodies that are being traced that one draws."""
     for level in state.levels:
-        if level.kind == "staged":
-            level.draws = True  # type: ignore[attr-defined]
+        level.note_draw()
 
 
 def note_call(name: str) -> None:
@@ -134,7 +133,7 @@ def differs(x: Any, level: Level) -> bool | None:
     while isinstance(x, Tensor):
         if x.level is level:
             return x.aux is not None
-        staged = staged or (x.level.kind == "staged" and x.level.id > level.id)
+        staged = staged or (x.level.traces and x.level.id > level.id)
         x = x.value
     return None if staged and isinstance(x, jax.core.Tracer) else False
 

@@ -42,13 +42,16 @@ from fad.core.avals import aval_of, struct_of
 from fad.core.level import bind, body_of, map_tensors, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import LevelError, describe
+from fad.errors import HostValueError, LevelError, describe
 from fad.levels.batch import batch_levels
 from fad.levels.randomness import check_draws
 from fad.tape.captures import Captures
 from fad.tape.recorder import ROOT, RecordingLevel
 
 __all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
+
+
+STOP_GRADIENT = Primitive("stop_gradient", jax.lax.stop_gradient, lazy=True)
 
 
 class StagedLevel(RecordingLevel):
@@ -64,6 +67,8 @@ class StagedLevel(RecordingLevel):
     __slots__ = ("captures", "draws", "jax_trace", "operands", "outer", "stand_ins")
 
     kind = "staged"
+    runs_again = "jit, scan, cond or another staged function"
+    traces = True
 
     def __init__(self, operands: Sequence[Any], outer: Any) -> None:
         super().__init__()
@@ -93,12 +98,28 @@ class StagedLevel(RecordingLevel):
             "from the function, rather than store it outside"
         )
 
+    def check_has_value(self, t: Tensor) -> None:
+        raise HostValueError(
+            f"a Tensor ({describe(t)}) inside the body of a staged function (jit, scan, cond, "
+            "...) has no value yet: use fad.numpy.where or fad.lax.cond instead of a Python "
+            "branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function f, such as an "
+            "optimizer's update."
+        )
+
+    def note_draw(self) -> None:
+        self.draws = True
+
+    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+        stopped: Tensor = bind(STOP_GRADIENT, (self.detach(t),))
+        stopped._requires_grad = False
+        return stopped
+
     def lower(self, x: Any) -> Any:
         """``x`` as JAX sees it inside of the body."""
         try:
             x = outlived(x)
         except LevelError:  # of a trace that is over: a checkpoint around has its replacement
-            if not any([level.kind == "checkpoint" for level in state.levels]):
+            if not any([level.notes_captures for level in state.levels]):
                 raise
         if not isinstance(x, Tensor):
             return x

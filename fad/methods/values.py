@@ -13,8 +13,6 @@ from fad.core.level import flush, outlived
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError, LevelError, TrackedValueError, describe
 from fad.levels.batch import BatchLevel
-from fad.levels.jvp import JvpLevel
-from fad.levels.staged import StagedLevel
 from fad.tape.recorder import ROOT
 
 __all__ = ["MEMBERS", "is_tracked", "peel"]
@@ -28,19 +26,7 @@ def peel(x: Any) -> Any:
     """
     x = outlived(x)
     while isinstance(x, Tensor):
-        if isinstance(x.level, BatchLevel) and x.aux is not None:
-            raise HostValueError(
-                f"a batched Tensor ({describe(x)} inside vmap) has a value for each lane, not one: "
-                "write fad.numpy.where(condition, a, b) instead of a Python branch, fad.numpy.f(x) or "
-                "fad.from_jax(f)(x) for a plain JAX function, and keep host code out of vmap."
-            )
-        if isinstance(x.level, StagedLevel):
-            raise HostValueError(
-                f"a Tensor ({describe(x)}) inside the body of a staged function (jit, scan, cond, "
-                "...) has no value yet: use fad.numpy.where or fad.lax.cond instead of a Python "
-                "branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function f, such as an "
-                "optimizer's update."
-            )
+        x.level.check_has_value(x)
         x = outlived(x.value)
     return x
 
@@ -59,7 +45,7 @@ def _concrete(x: Tensor, what: str) -> Any:
 def is_tracked(x: Any) -> bool:
     """Whether ``x`` requires grad or has a tangent, at any of its levels."""
     while isinstance(x, Tensor):
-        if x.requires_grad or (isinstance(x.level, JvpLevel) and x.aux is not None):
+        if x.requires_grad or x.level.tangent(x) is not None:
             return True
         x = outlived(x.value)
     return False
@@ -162,10 +148,11 @@ def _repr(self: Tensor) -> str:
         parts.append(f"level={self.level.id} ({self.level.kind})")
         if not self.level.alive:
             parts[-1] = parts[-1][:-1] + ", finished)"
-        if isinstance(self.level, BatchLevel) and self.aux is not None:
-            parts.append(f"batch_dim={self.aux}")
-        if isinstance(self.level, JvpLevel) and self.aux is not None:
-            parts.append(f"tangent={_short(self.aux)}")
+        dim, tangent = self.level.batch_dim(self), self.level.tangent(self)
+        if dim is not None:
+            parts.append(f"batch_dim={dim}")
+        if tangent is not None:
+            parts.append(f"tangent={_short(tangent)}")
     if self.node is not None:
         parts.append(f"grad_fn=<{self.node.name()}>")
     elif self.requires_grad:

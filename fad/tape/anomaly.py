@@ -182,11 +182,11 @@ def _nans(x: Any) -> Iterator[tuple[str, str]]:
     while parts:
         what, x, dims = parts.pop(0)
         while isinstance(x, Tensor):
-            kind, aux = x.level.kind, x.aux
-            if kind == "vmap" and aux is not None:
-                dims = (aux, *dims)
-            elif kind in ("jvp", "dual") and aux is not None:
-                parts.append(("tangent", aux, dims))
+            dim, tangent = x.level.batch_dim(x), x.level.tangent(x)
+            if dim is not None:
+                dims = (dim, *dims)
+            if tangent is not None:
+                parts.append(("tangent", tangent, dims))
             x = x.value
         lanes = _nan_lanes(x, dims)
         if lanes is not None:

@@ -65,7 +65,7 @@ def _mark(t: Any) -> Any:
     if isinstance(t, Tensor):
         meta_of(t).inference = True
         storage_of(t)
-        if t.level.kind in ("jvp", "dual") and t.level.id <= state.floor:
+        if t.level.id <= state.floor and t.level.tangent(t) is not None:
             t.aux = None
     return t
 

@@ -46,7 +46,7 @@ def refuse_in_traced_code(what: str, running: bool = False) -> None:
         what: what is refused, for the message.
         running: it was registered before, outside, and a backward pass in traced code meets it.
     """
-    staged = any([level.kind == "staged" for level in state.levels])
+    staged = any([level.traces for level in state.levels])
     if not staged and not jaxapi.is_tracing():
         return
     where = "fad.jit, or the body of scan, cond, ..." if staged else "a JAX transform"

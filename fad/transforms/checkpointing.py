@@ -24,14 +24,14 @@ import jax
 
 from fad.core import trees
 from fad.core.avals import aval_of
-from fad.core.level import bind, map_tensors, outlived, restores_modes, state
+from fad.core.level import bind, map_tensors, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import LevelError, StructureError, describe
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import Rules, Saved, pull_through, push_through
 from fad.functions.templates import Template
-from fad.levels.batch import BatchLevel
+from fad.levels.batch import BatchLevel, batch_levels
 from fad.levels.jvp import JvpLevel
 from fad.tape.captures import Captures
 from fad.tape.recorder import GradLevel, RecordingLevel
@@ -50,6 +50,8 @@ class WatchLevel(RecordingLevel):
     __slots__ = ("captures", "replacements")
 
     kind = "checkpoint"
+    runs_again = "checkpoint"
+    notes_captures = True
 
     def __init__(self, replacements: Sequence[Any] | None) -> None:
         super().__init__()
@@ -117,7 +119,7 @@ class CheckpointRules(Rules):
         self.body = body
         self.count = count
         self.name = "checkpoint"
-        self.batches = [level for level in state.levels if isinstance(level, BatchLevel)]
+        self.batches = batch_levels()
 
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
         level = WatchLevel(values[: self.count])

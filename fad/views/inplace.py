@@ -29,7 +29,6 @@ from fad.core.level import bind, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, storage_of
 from fad.errors import GradientError, LevelError, describe
-from fad.levels.batch import BatchLevel
 from fad.tape.recorder import PrimitiveNode, as_tensor
 from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
 from fad.views.chains import Step, form_of, numbers_of, same_chain
@@ -208,15 +207,11 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
             "the operation."
         )
     for level in state.levels:
-        if level.id > root.born and (level.kind in ("staged", "checkpoint") or level.deriving):
-            where = {
-                "staged": "jit, scan, cond or another staged function",
-                "checkpoint": "checkpoint",
-            }.get(level.kind, "a Function whose rule is derived")
+        if level.id > root.born and level.runs_again:
             raise LevelError(
                 f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
-                f"{where}, which runs more than once: pass it as an argument, or return the new value "
-                "and write it outside"
+                f"{level.runs_again}, which runs more than once: pass it as an argument, or return the new "
+                "value and write it outside"
             )
 
 
@@ -272,7 +267,7 @@ def _refuse_captured(root: Tensor, new: Any) -> None:
     x = new
     while isinstance(x, Tensor):
         level = x.level
-        batched = isinstance(level, BatchLevel) and x.aux is not None
+        batched = level.batch_dim(x) is not None
         if batched and level.id > root.born and level not in own:
             raise LevelError(
                 f"vmap: a value that differs between lanes ({describe(new)}) was written into a Tensor "

@@ -10,7 +10,6 @@ from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import LevelError, describe
-from fad.levels.batch import BatchLevel, broadcast, move_axis
 from fad.tape.recorder import ROOT
 
 __all__ = ["graft"]
@@ -31,19 +30,7 @@ def graft(t: Tensor, data: Any) -> None:
 
 def _grafted(value: Any, level: Any, aux: Any, data: Any) -> tuple[Any, Any]:
     """The value and aux of a Tensor of ``level`` once its primal is ``data``."""
-    if isinstance(level, BatchLevel):
-        if isinstance(data, Tensor) and data.level is level and data.aux is not None:
-            size, inner = level.batch_size, data.value
-            if aux is None:
-                value, aux = broadcast(value, size, 0), 0
-            inner = move_axis(inner, data.aux, aux)
-        else:
-            inner = data.value if isinstance(data, Tensor) and data.level is level else data
-            if aux is not None:
-                inner = broadcast(inner, level.batch_size, aux)
-        return _inner(value, inner, level), aux
-    if isinstance(data, Tensor) and data.level is level:
-        data = data.value
+    value, aux, data = level.with_primal(value, aux, data)
     return _inner(value, data, level), aux
 
 
