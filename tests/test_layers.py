@@ -43,6 +43,7 @@ ROOMS = {
     "transforms": "backward *",
     "methods": "in_place * install",
     "bridge": "protocols signatures jax_functions outer_values compilation",
+    "extend": "operations",
     "autograd": "*",
     "testing": "*",
     "replay": """settings log modes inputs program outcomes states segments entries recording trace
@@ -50,6 +51,7 @@ ROOMS = {
 }
 IN_FRONT = {
     "autograd",
+    "extend",
     "testing",
     "replay",
 }  # whose `__init__` imports the files, not the other way about

@@ -9,7 +9,7 @@ import jax
 
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, describe
-from fad.levels.batch import BatchLevel, batch_levels, lanes_of
+from fad.levels.batch import batch_levels, lanes_among, lanes_of
 from fad.tape.recorder import ROOT
 
 __all__ = ["Lanes", "Live", "captured", "is_traced", "values_now"]
@@ -64,8 +64,9 @@ def captured(x: Any) -> Any:
     """What compiled code may keep of a value that it closes over."""
     if not isinstance(x, Tensor):
         return x
-    if isinstance(x.level, BatchLevel) and x is x.level.lanes:
-        return Lanes(batch_levels().index(x.level))
+    number = lanes_among(batch_levels(), x)
+    if number is not None:
+        return Lanes(number)
     if x.level is ROOT and not x.requires_grad:
         return Live(x)
     if x.level.traces:

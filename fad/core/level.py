@@ -117,7 +117,8 @@ class Level:
     ``runs_again``: what the code inside is called, if it runs more than once; writes to what is outside are
     refused there. ``deriving``: a rule is derived from a body, so that a number which the body takes out of
     it (as ``x.item()``) is an error, where elsewhere it would be a constant. ``traces``: values inside are
-    not known yet. ``notes_captures``: its operations replace values from outside by others.
+    not known yet. ``maps``: Tensors may have a value for each lane. ``notes_captures``: its operations
+    replace values from outside by others.
     """
 
     __slots__ = ("_saved", "alive", "id")
@@ -126,6 +127,7 @@ class Level:
     runs_again = ""
     deriving = False
     traces = False
+    maps = False
     notes_captures = False
 
     def __init__(self) -> None:

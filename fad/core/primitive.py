@@ -6,6 +6,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -27,7 +28,7 @@ from fad.core.residuals import (
     residuals_of,
 )
 
-__all__ = ["Primitive", "VjpPlan", "conjugate", "forget_shapes"]
+__all__ = ["Primitive", "Rules", "VjpPlan", "conjugate", "forget_shapes"]
 
 
 def conjugate(x: Any) -> Any:
@@ -45,6 +46,41 @@ def forget_shapes() -> None:
         primitive._written.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Hand-written rules of a Primitive, where they are better than the derived ones; None is derived.
+
+    They are JAX functions of flat values, in JAX's conventions, and give what the derived rules give.
+
+    ``jvp(primals, tangents)`` returns outputs and tangents, as for ``jax.custom_jvp``; ``vjp`` is a pair, of
+    a function of the inputs that returns outputs and residuals, and one of residuals and cotangents that
+    returns a cotangent for each input, as for ``jax.custom_vjp``; ``batch(size, dims, *values)`` returns
+    outputs, and where the batch is in each. ``structures`` has those of outputs, by the number of leaves;
+    rules note there what they return.
+    """
+
+    structures: dict[int, Any]
+    jvp: Callable[..., Any] | None = None
+    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    batch: Callable[..., Any] | None = None
+
+    def to_jvp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+        """``flat`` as `jax.jvp` is to differentiate it."""
+        if self.jvp is None:
+            return flat
+        made = jax.custom_jvp(flat)
+        made.defjvp(self.jvp)
+        return made
+
+    def to_vjp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+        """``flat`` as `jax.vjp` is to differentiate it."""
+        if self.vjp is None:
+            return self.to_jvp(flat)
+        made = jax.custom_vjp(flat)
+        made.defvjp(*self.vjp)
+        return made
+
+
 class Primitive:
     """A pure JAX function of flat array arguments, and its rules.
 
@@ -58,7 +94,9 @@ class Primitive:
         lazy: it is pure and cheap to trace, so that a trace may defer it.
         positions: some of its arguments are positions in an array. Where they are numbers, code that
             is traced has them as constants; run eagerly, they are arguments of what is compiled.
+        rules: hand-written rules.
 
+    ``to_jvp`` and ``to_vjp`` are the function as JAX is to differentiate it, forward and in reverse.
     ``reach`` says which outputs have a derivative in the masked inputs; None is all that are floating
     or complex. See NOTE [what a derived vjp saves].
     """
@@ -84,7 +122,10 @@ class Primitive:
         "positions",
         "primals",
         "reach",
+        "rules",
         "splits",
+        "to_jvp",
+        "to_vjp",
     )
 
     expands = False
@@ -99,6 +140,7 @@ class Primitive:
         planner: Callable[..., VjpPlan] | None = None,
         positions: bool = False,
         lazy: bool = False,
+        rules: Rules | None = None,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -108,7 +150,7 @@ class Primitive:
         self.jit = jit
         self.asks_host = False  # as far as `fad.levels.staged` has seen
         self.collective = collective
-        self._structures: dict[int, Any] = {}
+        self._structures: dict[int, Any] = {} if rules is None else rules.structures
         self.primals = 0
         self.splits: dict[int, int] = {}
         self.reach: Reach | None = None
@@ -129,6 +171,10 @@ class Primitive:
         _all.add(self)
         flat.__name__ = flat.__qualname__ = name
         self.flat = flat = without_collector(flat) if jit else flat
+        self.rules = rules
+        self.to_jvp = self.to_vjp = flat
+        if rules is not None:
+            self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
         self.call = jax.jit(flat, inline=True) if jit else flat
         if positions:
             self.call = _opened(flat, self.call)
@@ -238,7 +284,7 @@ class Primitive:
 
     def _derive_jvp(self, mask: tuple[bool, ...], outputs: bool) -> Primitive:
         n = len(mask)
-        flat = self.flat
+        flat = self.to_jvp
 
         def jvp(*values: Any) -> tuple[Any, ...]:
             active = [v for v, m in zip(values[:n], mask, strict=True) if m]
@@ -270,9 +316,18 @@ class Primitive:
         return bind(derived, values)
 
     def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
-        mapped = jax.vmap(self.flat, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name)
-        derived = Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
+        mapped = functools.partial(
+            jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
+        )
+        if self.rules is not None and self.rules.batch is not None:
+            run = _batched_by(self.rules.batch, size, dims)
+        else:
+            run = batching(mapped(self.flat))
+        derived = Primitive(f"{self.name}_vmap", run, **self._options())
         derived.reach = self.reach
+        if self.rules is not None:
+            derived.to_jvp = batching(mapped(self.to_jvp))
+            derived.to_vjp = batching(mapped(self.to_vjp))
         return derived
 
     def batch_tangents(
@@ -354,7 +409,7 @@ class Primitive:
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
     ) -> Primitive:
         n = len(mask)
-        flat = self.flat
+        flat = self.to_vjp
 
         def vjp(*values: Any) -> tuple[Any, ...]:
             active = [v for v, m in zip(values[:n], mask, strict=True) if m]
@@ -377,6 +432,23 @@ def _opened(flat: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[
         return compiled(*values)
 
     return call
+
+
+def _batched_by(rule: Callable[..., Any], size: int, dims: Sequence[int | None]) -> Any:
+    """The function that a hand-written rule gives, with the batch at dimension 0 of each output."""
+
+    def lead(x: Any, dim: int | None) -> Any:
+        if dim is None:
+            return jnp.broadcast_to(x, (size, *x.shape))
+        return jnp.moveaxis(x, dim, 0)
+
+    def run(*values: Any) -> Any:
+        out, out_dims = rule(size, dims, *values)
+        if type(out) is not tuple:
+            return lead(out, out_dims)
+        return tuple([lead(o, d) for o, d in zip(out, out_dims, strict=True)])
+
+    return batching(run)
 
 
 def _match(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
@@ -458,7 +530,7 @@ class VjpPlan:
         self._start(primitive, mask, len(avals))
         if primitive.jit and not primitive.collective:
             try:
-                self._sort(residuals_of(primitive.flat, mask, avals, primitive.moving))
+                self._sort(residuals_of(primitive.to_vjp, mask, avals, primitive.moving))
             except (TypeError, ValueError, NotImplementedError):
                 # It has no reverse mode (a while loop): that is an error only when one is asked for.
                 self.from_inputs, self.differentiable = True, None

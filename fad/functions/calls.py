@@ -206,7 +206,7 @@ def _place(x: Any, args: Sequence[Any]) -> int:
 def is_plain(x: Any) -> bool:
     """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
     while isinstance(x, Tensor):
-        if x.requires_grad or (x.aux is not None and not isinstance(x.level, BatchLevel)):
+        if x.requires_grad or (x.aux is not None and not x.level.maps):
             return False
         x = x.value
     return not is_tracer(x)

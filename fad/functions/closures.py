@@ -13,7 +13,6 @@ from fad.core.level import outlived
 from fad.core.tensor import Tensor, bottom
 from fad.errors import RuleError, describe
 from fad.functions.rules import Rules
-from fad.levels.batch import BatchLevel
 from fad.tape.recorder import ROOT
 
 __all__ = ["checked_arrays", "closure_error", "is_tracer"]
@@ -71,7 +70,7 @@ def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> 
     lanes = (
         " (A body that draws random numbers or names the axis of a vmap needs an argument that this "
         "vmap maps over.)"
-        if isinstance(reached, Tensor) and isinstance(reached.level, BatchLevel)
+        if isinstance(reached, Tensor) and reached.level.maps
         else ""
     )
     return RuleError(

@@ -21,6 +21,7 @@ __all__ = [
     "batch_levels",
     "bind_collective",
     "broadcast",
+    "lanes_among",
     "lanes_of",
     "move_axis",
 ]
@@ -39,6 +40,7 @@ class BatchLevel(RecordingLevel):
     __slots__ = ("axis_name", "batch_size", "first", "lanes", "randomness")
 
     kind = "vmap"
+    maps = True
 
     def __init__(
         self, batch_size: int, axis_name: Any = None, randomness: str = "error", first: int = 0
@@ -190,6 +192,12 @@ def broadcast(x: Any, size: int, dim: int) -> Any:
 def batch_levels() -> list[BatchLevel]:
     """The vmaps that run in this thread, outermost first."""
     return [level for level in state.levels if isinstance(level, BatchLevel)]
+
+
+def lanes_among(levels: Sequence[Any], x: Tensor) -> int | None:
+    """Which of these vmaps ``x`` has the numbers of the lanes of; None if none."""
+    found = [k for k, level in enumerate(levels) if x is level.lanes]
+    return found[0] if found else None
 
 
 def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:

@@ -12,7 +12,6 @@ from fad.core.jaxapi import array_type
 from fad.core.level import flush, outlived
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError, LevelError, TrackedValueError, describe
-from fad.levels.batch import BatchLevel
 from fad.tape.recorder import ROOT
 
 __all__ = ["MEMBERS", "is_tracked", "peel"]
@@ -170,7 +169,7 @@ def _safe(f: Callable[[], Any]) -> Any:
 
 def _short(value: Any) -> str:
     """An array's values as text; the type and shape of what has none."""
-    while isinstance(value, Tensor) and not isinstance(value.level, BatchLevel):
+    while isinstance(value, Tensor) and not value.level.maps:
         value = value.value
     if isinstance(value, Tensor):
         return repr(value)

@@ -38,10 +38,11 @@ class Chain:
     ``ended`` has the last states of all that there were.
     """
 
-    __slots__ = ("_segments", "ended", "latest", "root")
+    __slots__ = ("_limit", "_segments", "ended", "latest", "root")
 
     def __init__(self, root: Any) -> None:
         self._segments: list[weakref.ref[Any]] = []
+        self._limit = 8  # segments, after which those are dropped that are not needed
         self.ended: list[State] = []
         self.latest: weakref.ref[Any]
         self.root = root
@@ -52,21 +53,33 @@ class Chain:
         found = [r() for r in self._segments]
         return [s for s in found if s is not None]
 
-    def runs(self, last: State) -> int:
-        """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs]."""
+    def runs(self, last: State) -> int | None:
+        """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs].
+
+        None if that is not known, since it was not cut.
+        """
+        if self.root.is_cut and not self.ended:
+            return None
         if not self.ended and last.work <= SHORT:
             return 0
         return RUNS * (len(set(self.ended)) + 1) // (len(self.ended) + 1)
 
     def add(self, segment: Any) -> None:
-        """Add one, and drop those of which nothing is referenced any more."""
+        """Add one; now and then, drop those of which nothing is referenced any more."""
+        self._segments.append(weakref.ref(segment))
+        latest = self.latest()
+        if latest is not None:
+            latest.before = segment
+        if len(self._segments) < self._limit:
+            return
         found = []
-        for s in (segment, *reversed(self.segments)):  # what goes refers to outputs of earlier ones
+        for s in reversed(self.segments):  # what goes refers to outputs of earlier ones
             if any([r() is not None for r in s.kept.values()]):
                 found.append(s)
             else:
                 s._forget()
         self._keep(found[::-1])
+        self._limit = 2 * len(found) + 8
 
     def drop(self, segments: Sequence[Any]) -> None:
         """These are not needed any more."""

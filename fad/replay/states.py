@@ -32,16 +32,19 @@ RUNS = 128  # of a long program that would take about as long as compiling it
 
 
 LONGEST = 512  # operations in a trace, or in a segment of a longer one
-# From so many operations on, a segment ends after one whose hash is the least of so many last ones.
+# From so many operations on, a segment of those ends after one whose hash is the least of so many last ones.
 CUTS = ((384, 4), (256, 16), (128, 64))
 
 
-def ends_segment(path: Sequence[State], content: int) -> bool:
+def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
     """Whether a segment ends after the operations of ``path`` and one more, of which ``content`` is a hash.
+
+    ``is_cut``: the trace is known to be long.
 
     NOTE [segments]
 
-    A long trace is cut into segments, each a program, so that no program grows without bound.
+    A trace of more than ``LONGEST`` operations is cut into segments, each a program, so that no program grows
+    without bound. The first time it is recorded instead: nothing told that it is so long.
     Where depends on what the last operations are, and not on how many there were: the hash of the last one
     is the least of some. So the turns of a loop give the same segment again, wherever the loop begins, and
     the program of a few turns is compiled once. The longer a segment is, the more operations end it.
@@ -49,7 +52,7 @@ def ends_segment(path: Sequence[State], content: int) -> bool:
     depth = len(path) + 1
     if depth >= LONGEST:
         return True
-    for least, window in CUTS:
+    for least, window in CUTS if is_cut else ():
         if depth >= least:
             return content <= min([s.content for s in path[1 - window :]])
     return False
@@ -130,7 +133,7 @@ class Root(State):
 
     ``code`` is what its key has by `id`, kept alive so that the `id` stays its own; ``function`` is
     the key without shapes, None if there is no code. ``awaited`` is the last of its programs that is to be
-    compiled: until then nothing is traced.
+    compiled: until then nothing is traced. ``is_cut``: its traces are cut into segments.
 
     NOTE [long programs]
 
@@ -141,7 +144,7 @@ class Root(State):
     earlier. Nothing is traced before.
     """
 
-    __slots__ = ("awaited", "begun", "code", "due", "failures", "function", "name")
+    __slots__ = ("awaited", "begun", "code", "due", "failures", "function", "is_cut", "name")
 
     def __init__(self, code: Any, name: str, function: Any) -> None:
         super().__init__(None, (), (), (), (), (), (), True, 0)
@@ -152,17 +155,24 @@ class Root(State):
         self.begun = 0
         self.due = 0
         self.failures = 0
+        self.is_cut = False
 
     @property
     def is_due(self) -> bool:
         """Whether programs of its traces are compiled when they repeat."""
         return at_once.count > 0 or 0 < self.due <= self.begun
 
-    def decide(self, runs: int) -> None:
+    def cut(self) -> None:
+        """Cut its traces from now on; what is known of them was not cut."""
+        self.is_cut = True
+        self.next.clear()
+        self.likely = None
+
+    def decide(self, runs: int | None) -> None:
         """Decide when programs are compiled: after so many runs, now if all is to be compiled at once."""
         if at_once.count:
             self.due = self.begun
-        elif not self.due:
+        elif not self.due and runs is not None:
             self.due = self.begun + runs
 
     def backs_off(self, repeated: bool = False) -> bool:

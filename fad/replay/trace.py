@@ -70,7 +70,7 @@ from fad.replay.program import Known, Program
 from fad.replay.recording import record, record_again, record_kept, take_over
 from fad.replay.segments import Chain, pull_through
 from fad.replay.settings import is_small, on_new_thread
-from fad.replay.states import End, Root, State, ends_segment, passed_of, root_of, tree
+from fad.replay.states import LONGEST, End, Root, State, ends_segment, passed_of, root_of, tree
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
@@ -126,6 +126,7 @@ class Trace:
         else:
             self.chain, self.lock = before.chain, before.lock
             root = root_of((settings, "a segment", level.key()), None, root.name)
+            root.is_cut = True
         self.before: Trace | None = None
         self.chain.latest = weakref.ref(self)
         self.level = level
@@ -312,7 +313,7 @@ class Trace:
                 before.size + len(outcome.avals),
                 before.work + (op.work if type(op) is Program else 1),
                 content,
-                ends_segment([e[0] for e in entries[1:]], content),
+                ends_segment([e[0] for e in entries[1:]], content, self.root.is_cut),
             )
             states.grow()
             step = before.next.setdefault(at, step)
@@ -379,6 +380,12 @@ class Trace:
         with self.lock:
             entries, level = self.entries[:], self.level
             if self.done or not self._is_as_it_was():
+                return None
+            if not self.root.is_cut:
+                self.root.cut()
+                self.why = (
+                    f"it has more than {LONGEST} operations; the next one is cut into segments"
+                )
                 return None
             inputs = self.inputs[: entries[-1][2]]
             if not all(

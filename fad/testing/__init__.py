@@ -15,4 +15,6 @@ from fad.testing.function_checks import check_function as check_function
 from fad.testing.gradient_checks import GradcheckError as GradcheckError
 from fad.testing.gradient_checks import gradcheck as gradcheck
 from fad.testing.gradient_checks import gradgradcheck as gradgradcheck
+from fad.testing.operation_checks import OperationError as OperationError
+from fad.testing.operation_checks import check_operation as check_operation
 from fad.testing.subjects import Violation as Violation
