@@ -222,7 +222,7 @@ class Compiled:
         entry = self._entries.get(self._key_for(leaves, rest))
         if entry is None:  # the first such call; what is traced may call this function again
             raise _NotQuick
-        simple = entry.primitive.jit and not entry.changed and not entry.primitive.asks_host
+        simple = entry.primitive.jit and not entry.changed and not entry.primitive.calls_host
         if not simple or not all([type(x) is array_type for x in entry.fixed]):
             raise _NotQuick(always=True)
         values = [x.value if isinstance(x, Tensor) else x for x in leaves]
@@ -484,9 +484,9 @@ def _key_of(modes: Callable[..., Any]) -> int:
     """
     if modes("levels") or modes("body") is not None or modes("inference") is not None:
         return -1
-    if modes("apart", -1) >= 0:
+    if modes("outside_jax_trace", -1) >= 0:
         return -1
-    key = 0 if modes("blocked", -1) == modes("floor", -1) else _NO_GRAD
+    key = 0 if modes("watermark", -1) == modes("base_watermark", -1) else _NO_GRAD
     return key | _HOOKS if modes("saved_hooks") else key
 
 
@@ -500,7 +500,7 @@ def _may_take(t: Tensor, key: int) -> bool:
 
 def _surroundings() -> tuple[Any, ...]:
     """What a trace can see beside its arguments."""
-    return (_named_axes(), _modes(), state.apart >= 0, jaxapi.trace_context())
+    return (_named_axes(), _modes(), state.outside_jax_trace >= 0, jaxapi.trace_context())
 
 
 def _named_axes() -> tuple[Any, ...]:
@@ -513,7 +513,7 @@ def _lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """
     found: list[Any] = []
     for level in batch_levels():
-        randomness = level.randomness if level.id > state.apart else "apart"
+        randomness = level.randomness if level.id > state.outside_jax_trace else "apart"
         strict = randomness == "error"
         found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
     return tuple(found)

@@ -24,7 +24,7 @@ from fad import scipy
 from fad.core.borrowed import borrow
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError, TrackedValueError, describe
-from fad.methods.values import is_tracked, peel
+from fad.methods.values import is_tracked, unwrap
 from fad.tape.recorder import as_tensor
 
 __all__ = ["from_dlpack"]
@@ -66,7 +66,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 def _leaving(x: Tensor, what: str) -> Any:
     """The value of a Tensor that leaves for another library."""
-    value = peel(x)
+    value = unwrap(x)
     if isinstance(value, jax.core.Tracer):
         raise HostValueError(
             f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value"
@@ -128,15 +128,15 @@ def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Any:
 # NumPy's ufuncs
 
 
-def _twin(ufunc: np.ufunc, method: str) -> Callable[..., Any] | None:
+def _counterpart(ufunc: np.ufunc, method: str) -> Callable[..., Any] | None:
     """The function of fad that does what a ufunc, or a method of it, does."""
     for namespace in (fnp, scipy.special):
         found = getattr(namespace, ufunc.__name__, None)
         if found is not None:
-            twin: Callable[..., Any] | None = (
+            counterpart: Callable[..., Any] | None = (
                 found if method == "__call__" else getattr(found, method, None)
             )
-            return twin
+            return counterpart
     return None
 
 
@@ -155,8 +155,8 @@ def _array_ufunc(
             f"{name}: the result of what is computed with a Tensor is a Tensor, and cannot be written "
             f"into {describe(out[0])}: write y = y + x rather than y += x, or use x.detach().numpy()"
         )
-    twin = _twin(ufunc, method)
-    if twin is None:
+    counterpart = _counterpart(ufunc, method)
+    if counterpart is None:
         raise TypeError(
             f"{name} has no counterpart in fad.numpy, so it cannot take a Tensor ({describe(self)}): "
             "use x.detach().numpy(), or write a fad.Function"
@@ -171,7 +171,7 @@ def _array_ufunc(
         inputs = tuple([fnp.asarray(x, dtype=dtype) for x in inputs])
     else:
         inputs = tuple([np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs])
-    return twin(*inputs, **kwargs)
+    return counterpart(*inputs, **kwargs)
 
 
 # What a Tensor says of the array that holds its value, as JAX's arrays do.
@@ -182,7 +182,7 @@ _METHODS_OF_THE_VALUE = "addressable_data copy_to_host_async is_deleted is_ready
 
 def _attribute(name: str) -> property:
     def attribute(self: Tensor) -> Any:
-        return getattr(peel(self), name)
+        return getattr(unwrap(self), name)
 
     attribute.__name__ = name
     attribute.__doc__ = f"``jax.Array.{name}`` of the array that holds the value."
@@ -191,7 +191,7 @@ def _attribute(name: str) -> property:
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any) -> Any:
-        return getattr(peel(self), name)(*args)
+        return getattr(unwrap(self), name)(*args)
 
     method.__name__ = name
     method.__qualname__ = f"Tensor.{name}"

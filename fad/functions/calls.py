@@ -24,7 +24,7 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import is_inexact
-from fad.core.level import Level, apart, bind, bodies, constants, outlived, state
+from fad.core.level import Level, bind, bodies, constants, outlived, state, traced_by_jax
 from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor, version_of
 from fad.errors import RuleError, describe
@@ -90,11 +90,11 @@ class FunctionOp:
         self.needs = [is_inexact(p.dtype) for p in primals]
         outs = bind(self, primals)
         mask = tuple([t is not None for t in tangents])
-        moving = self._moving(outs)
-        linear = self._linear(mask, moving, primals)
+        differentiable = self._differentiable_outputs(outs)
+        linear = self._linear(mask, differentiable, primals)
         given = [t for t in tangents if t is not None]
-        out_t = iter(bind(linear, [*primals, *outs, *given]) if any(moving) else ())
-        return outs, tuple([next(out_t) if m else None for m in moving])
+        out_t = iter(bind(linear, [*primals, *outs, *given]) if any(differentiable) else ())
+        return outs, tuple([next(out_t) if m else None for m in differentiable])
 
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
@@ -106,17 +106,17 @@ class FunctionOp:
         return self._linear(mask, inexact, primals), [*primals, *outs], inexact
 
     def _linear(
-        self, mask: tuple[bool, ...], moving: tuple[bool, ...], primals: Sequence[Any]
+        self, mask: tuple[bool, ...], differentiable: tuple[bool, ...], primals: Sequence[Any]
     ) -> FunctionOp:
         given = self.saved
         if given is not None and not (given.closed or _numbers_serve(primals)):
             given = None
-        return FunctionOp(LinearRules(self.rules, mask, moving, self.template), given)
+        return FunctionOp(LinearRules(self.rules, mask, differentiable, self.template), given)
 
-    def _moving(self, outs: Sequence[Any]) -> tuple[bool, ...]:
+    def _differentiable_outputs(self, outs: Sequence[Any]) -> tuple[bool, ...]:
         """Which outputs have a derivative."""
-        blocked = self.template.blocked
-        return tuple([is_inexact(o.dtype) and k not in blocked for k, o in enumerate(outs)])
+        without = self.template.non_differentiable
+        return tuple([is_inexact(o.dtype) and k not in without for k, o in enumerate(outs)])
 
     def batch(
         self, values: Sequence[Any], dims: tuple[int | None, ...], level: BatchLevel
@@ -166,15 +166,15 @@ class FunctionOp:
         if saved is None or not (saved.closed or _numbers_serve(values)):
             saved = self.rules.setup(values, results, self.template, mask)
         self.template = saved.template
-        moving = self._moving(outs)
-        if any(moving):
+        differentiable = self._differentiable_outputs(outs)
+        if any(differentiable):
             saved = self.rules.for_pullback(saved, values, results)
             dirty = self.template.aliases  # what is saved of those is what they were
             args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
             node = FunctionNode(level, self.rules, args, mask, saved)
             if anomaly.on:
                 remember(node)
-            for k, (o, m) in enumerate(zip(outs, moving, strict=True)):
+            for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
                 if m:
                     o._requires_grad, o._node, o._output_nr = True, node, k
 
@@ -328,7 +328,7 @@ class FunctionNode(RecordedNode):
             rest = iter(operands)
             inner = without.at(*[[next(rest) if c else None for c in cs] for cs in counts])
             wanted = [n and m for n, m in zip(need, mask, strict=True)]
-            with apart():
+            with traced_by_jax():
                 grads = rules.pullback(inner, cotangents, wanted)
                 return [None if g is None else _array(rules, g) for g in grads]
 

@@ -61,9 +61,9 @@ class LinearRules(Rules):
             saved = given.at(values[:n], values[n : self.known], given.extras)
         it = iter(values[self.known :])
         out_t = self.base.pushforward(saved, [next(it) if m else None for m in self.mask])
-        blocked = saved.template.blocked
+        without = saved.template.non_differentiable
         result = [
-            zeros(a) if t is None or k in blocked else t
+            zeros(a) if t is None or k in without else t
             for k, (t, a, has) in enumerate(zip(out_t, saved.out_avals, self.outputs, strict=True))
             if has
         ]
@@ -94,7 +94,7 @@ class LinearRules(Rules):
         inner = self._saved(values)
         given = iter(cotangents)
         full = [next(given) if has else None for has in self.outputs]
-        full = [None if k in inner.template.blocked else c for k, c in enumerate(full)]
+        full = [None if k in inner.template.non_differentiable else c for k, c in enumerate(full)]
         flags = iter(need[known:])
         wanted = [next(flags) if m else False for m in self.mask]
         pulled: list[Any] = [None] * len(self.mask)

@@ -19,7 +19,7 @@ from fad.functions.context import Context, VmapInfo
 from fad.functions.definitions import RULES, Signature, arity, defines
 from fad.functions.templates import ARRAYS, Template
 from fad.functions.user_rules import UserRules
-from fad.views.inplace import become
+from fad.views.inplace import overwrite_from
 from fad.views.make_view import attach_chain
 
 __all__ = ["Context", "Function", "VmapInfo"]
@@ -148,7 +148,7 @@ def _write_back(
     for k, i in enumerate(template.aliases):
         if i is None or not isinstance(args[i], Tensor):
             continue
-        results[k] = become(args[i], outs[k], name)
+        results[k] = overwrite_from(args[i], outs[k], name)
     return results
 
 

@@ -202,8 +202,8 @@ class UserRules(Rules):
         template: Template,
     ) -> Template:
         """``template`` with what the body marked."""
-        dirty, blocked = ctx._record.dirty, ctx._record.non_differentiable
-        if not dirty and not blocked:
+        dirty, marked = ctx._record.dirty, ctx._record.non_differentiable
+        if not dirty and not marked:
             return template
         position = {id(x): k for xs in outputs for k, x in enumerate(xs)}
         aliases: list[int | None] = [None] * len(outputs[0])
@@ -216,13 +216,13 @@ class UserRules(Rules):
                     "place, and return them"
                 )
             aliases[position[id(x)]] = found[0]
-        for x in blocked:
+        for x in marked:
             if id(x) not in position:
                 raise RuleError(
                     f"{self.name}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
                     "output: mark the very Tensors that forward returns"
                 )
-        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in blocked]))
+        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in marked]))
 
     kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 

@@ -1,7 +1,7 @@
-"""Replay: what repeats runs as one program. Nothing but ``fad/__init__`` imports it.
+"""Replay: a repeated trace runs as one program. Nothing but ``fad/__init__`` imports it.
 
-Operations go in, as the core hands them over (`fad.core.replay_protocol`); lazy Tensors and programs
-come out. Begin with NOTE [traces] in `fad.replay.trace`.
+Operations go in, from the core (`fad.core.replay_protocol`); lazy Tensors and programs come out. Begin with
+NOTE [traces] in `fad.replay.trace`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Engine:
         worker.clear()
         states.clear_cache()
         passes.structures.clear()
-        passes.thread.attempts.reset()
+        passes.thread.back_off.reset()
         forget_outcomes()
         forget_shapes()
 

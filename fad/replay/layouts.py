@@ -1,13 +1,12 @@
-"""Layouts: what a compiled backward pass needs to know of a graph, beside the values in it.
+"""Layouts: the static structure of a graph, from which a compiled backward pass is made.
 
 NOTE [graphs that are kept]
 
-To look a graph over takes as long as to run its compiled pass. So the second pass from a root to
-the same ends leaves the layout at the root, if it keeps the graph. The next one has to compare
-what may have changed
-since: hooks, releases, writes, numbers; edges of nodes that others lead to cannot be changed. A
-layout refers to nodes that the root leads to, which live as long as the root anyway, and not to
-the root: nothing is left for the garbage collector.
+To traverse a graph takes as long as to run its compiled pass. So the second pass from a root to
+the same ends stores the layout at the root, if it keeps the graph. The next one has to compare
+what may have changed since: hooks, releases, writes, numbers; edges of nodes that others lead to
+cannot be changed. A layout refers to nodes that the root leads to, which live as long as the root
+anyway, and not to the root: there is no reference cycle.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Layout:
         return {node: i for i, node in enumerate(self.order)}
 
     def keep(self, roots: Edges, captures: Edges | None) -> None:
-        """Leave it for the next pass from and to the same, if this is the second one."""
+        """Store it at the root for the next pass from and to the same, if this is the second one."""
         if len(roots) != 1 or self.parts:
             return
         root, nr = roots[0]
@@ -69,7 +68,7 @@ class Layout:
 
 
 class _Kept:
-    """A layout without its root, for those who ask for the same."""
+    """A layout without its root, for later passes from and to the same."""
 
     __slots__ = ("asked", "captures", "edges", "key", "nodes", "nr", "numbers")
 
@@ -96,7 +95,7 @@ class _Kept:
 def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
     """The layout of the pass from ``roots`` to ``captures`` (None: to all leaves).
 
-    None if the pass cannot be compiled: somebody may look inside of it, or what it needs is gone.
+    None if the pass cannot be compiled: it may be observed (hooks, ...), or what it needs was freed.
     """
     if len(roots) == 1:
         root, nr = roots[0]
@@ -174,7 +173,7 @@ def _in_order(
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether a node has what it needs, as it was, and nobody looks at what it does."""
+    """Whether a node has what it needs, unchanged, and has no hooks or metadata."""
     if node.extra is not None:
         return False
     if type(node) is PrimitiveNode:

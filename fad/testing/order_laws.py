@@ -362,7 +362,7 @@ def _narrowed(case: Case) -> Iterator[tuple[str, list[np.ndarray]]]:
     """The arrays with one of them in a shape that may be broadcast to its own."""
     if len(case.arrays) < 2:
         raise NotChecked("there is only one array to broadcast")
-    for k in case.moving:
+    for k in case.differentiable:
         a = case.arrays[k]
         if a.ndim == 0 or a.size < 2:
             continue

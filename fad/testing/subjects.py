@@ -251,8 +251,8 @@ class Case:
         self.subject = subject
         self.arrays = [np.asarray(a) for a in arrays]
         self.seed = seed
-        self.moving = [k for k, a in enumerate(self.arrays) if is_inexact(a.dtype)]
-        self.xs = [self.arrays[k] for k in self.moving]
+        self.differentiable = [k for k, a in enumerate(self.arrays) if is_inexact(a.dtype)]
+        self.xs = [self.arrays[k] for k in self.differentiable]
         given = [
             tensor(a, requires_grad=True) if is_inexact(a.dtype) else tensor(a) for a in self.arrays
         ]
@@ -278,7 +278,7 @@ class Case:
 
     def argument(self, i: int) -> str:
         """What differentiated array number ``i`` is called."""
-        return self.subject.argument(self.moving[i])
+        return self.subject.argument(self.differentiable[i])
 
     def need_derivative(self) -> None:
         """Raises NotChecked where there is nothing to differentiate."""
@@ -290,7 +290,7 @@ class Case:
     def merged(self, xs: Sequence[Any]) -> list[Any]:
         """All arrays, with ``xs`` in the place of those that are differentiated."""
         arrays: list[Any] = list(self.arrays)
-        for k, x in zip(self.moving, xs, strict=True):
+        for k, x in zip(self.differentiable, xs, strict=True):
             arrays[k] = x
         return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays]
 
