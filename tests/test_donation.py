@@ -12,7 +12,7 @@ import pytest
 import fad
 import fad.numpy as fnp
 from fad.errors import GradientError
-from fad.replay import donation, passes
+from fad.replay import compiled_backward, donation
 
 SHAPE = (200, 150)  # large: its operations do not wait
 X = np.linspace(-1.0, 1.0, 30_000, dtype=np.float32).reshape(SHAPE)
@@ -240,7 +240,7 @@ def test_what_is_held_may_change(given):
 
 
 def structures_with_programs():
-    return passes.structures.all()
+    return compiled_backward.structures.all()
 
 
 def test_threads(given):

@@ -17,7 +17,7 @@ from fad.core.jaxapi import is_tracing
 from fad.errors import RuleError, StructureError
 from fad.levels.batch import BatchLevel
 from fad.testing import LAWS, LawError, check_function
-from fad.testing.subjects import Case, Subject
+from fad.testing.cases import Case, Subject
 
 X = np.array([0.3, -0.5])
 Y = np.array([1.5, 2.0])

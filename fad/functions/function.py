@@ -115,7 +115,7 @@ class Function:
 
 
 def _signature_of(cls: Any) -> Signature:
-    """The signature of a class that was not looked at when it was made.
+    """The signature of a class that was not checked when it was made.
 
     It has no forward, or one of its bases has an ``__init_subclass__`` that does not call the next one.
     """
@@ -143,7 +143,7 @@ _HOST = (np.ndarray, np.generic, float, complex)
 def _write_back(
     name: str, template: Template, args: Sequence[Any], outs: Sequence[Any]
 ) -> Sequence[Any]:
-    """Let outputs that are inputs changed in place (``mark_dirty``) be those inputs."""
+    """Overwrite inputs that were changed in place (``mark_dirty``) from their outputs, and return them."""
     results = list(outs)
     for k, i in enumerate(template.aliases):
         if i is None or not isinstance(args[i], Tensor):

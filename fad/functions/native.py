@@ -6,8 +6,8 @@ A call binds ``fad_call``. Its jvp rule runs the call and binds ``fad_linear_cal
 the same operation, with `LinearRules`, that evaluates as the user's jvp. JAX's reverse mode is
 linearize-and-transpose, and ``fad_linear_call`` transposes as the user's vjp; under ``jax.checkpoint``
 too, because the linear call is what is left after partial evaluation. Both batch to the call of
-`BatchedRules`. Parameters are hashable rules, without levels, tapes or tracers, so JAX's caches hold
-nothing that can become stale. Both lower by tracing their body: nothing of fad is left in HLO.
+`BatchedRules`. Parameters are hashable rules, without levels, tapes or tracers, so nothing in JAX's
+caches can become stale. Both lower by tracing their body: nothing of fad is left in HLO.
 
 Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp rule takes adjoints.
 """
@@ -39,7 +39,7 @@ linear_call_p = new_primitive("fad_linear_call")
 
 
 def is_traced(values: Sequence[Any]) -> bool:
-    """Whether a JAX transform is at work on ``values``."""
+    """Whether a JAX transform traces one of ``values``."""
     return any([isinstance(v, jax.core.Tracer) for v in values])
 
 

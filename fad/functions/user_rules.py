@@ -34,7 +34,7 @@ from fad.views.make_view import chain_from
 __all__ = ["HOST_ERRORS", "UserRules"]
 
 
-# What a body raises that asks a traced, batched or tracked value for its number.
+# What a body raises when it reads a traced, batched or tracked value as a number.
 HOST_ERRORS = (
     HostValueError,
     jax.errors.ConcretizationTypeError,
@@ -121,7 +121,7 @@ class UserRules(Rules):
         output: Any,
         with_setup: bool = True,
     ) -> tuple[list[Any], Template, Saved | None]:
-        """What comes of forward's output: arrays, the structure around them, what is left for the rules.
+        """Forward's output taken apart: arrays, the structure around them, what is saved for the rules.
 
         ``before`` are the values of ``handles`` when forward was called.
         """
@@ -202,8 +202,8 @@ class UserRules(Rules):
         template: Template,
     ) -> Template:
         """``template`` with what the body marked."""
-        dirty, marked = ctx._record.dirty, ctx._record.non_differentiable
-        if not dirty and not marked:
+        dirty, without = ctx._record.dirty, ctx._record.non_differentiable
+        if not dirty and not without:
             return template
         position = {id(x): k for xs in outputs for k, x in enumerate(xs)}
         aliases: list[int | None] = [None] * len(outputs[0])
@@ -216,13 +216,13 @@ class UserRules(Rules):
                     "place, and return them"
                 )
             aliases[position[id(x)]] = found[0]
-        for x in marked:
+        for x in without:
             if id(x) not in position:
                 raise RuleError(
                     f"{self.name}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
                     "output: mark the very Tensors that forward returns"
                 )
-        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in marked]))
+        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in without]))
 
     kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 

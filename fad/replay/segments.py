@@ -61,7 +61,10 @@ class Chain:
     def add(self, segment: Any) -> None:
         """Add one, and drop those of which nothing is referenced any more."""
         found = []
-        for s in (segment, *reversed(self.segments)):  # a dropped one refers to outputs of earlier ones
+        for s in (
+            segment,
+            *reversed(self.segments),
+        ):  # a dropped one refers to outputs of earlier ones
             if any([r() is not None for r in s.kept.values()]):
                 found.append(s)
             else:

@@ -182,7 +182,9 @@ class Trace:
         else:
             pairs = enumerate(zip(step.avals, step.tracked))
             entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
-            out = tuple(entry)  # not `entry`: so outputs that the caller's tuple refers to are referenced
+            out = tuple(
+                entry
+            )  # not `entry`: so outputs that the caller's tuple refers to are referenced
         if self.done:  # a finalizer or another thread has read an output
             return None
         entries.append((step, entry, len(self.inputs)))
@@ -655,7 +657,9 @@ class Trace:
             done = self.done
             self._detach()
             if done or len(self.entries) != len(entries):
-                return None  # a finalizer has read or appended something: the whole trace is recorded
+                return (
+                    None  # a finalizer has read or appended something: the whole trace is recorded
+                )
             tracked: dict[int, weakref.ref[Tensor]] = {}
             for k, value in zip(kept, rest, strict=True):
                 t = cells[k]

@@ -9,9 +9,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fad.testing.cases import Case, NotChecked, Violation, random_like
 from fad.testing.comparison import bare, difference
 from fad.testing.laws import violation
-from fad.testing.subjects import Case, NotChecked, Violation, random_like
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
@@ -209,7 +209,7 @@ def _alone(
         for k, x in zip(case.differentiable, xs, strict=True):
             full[k] = x
         outs = call(full)
-        return [outs[k] for k in case.moving_outs]
+        return [outs[k] for k in case.differentiable_outs]
 
     return f
 

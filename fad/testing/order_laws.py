@@ -17,10 +17,10 @@ from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError
+from fad.testing.cases import Call, Case, NotChecked, Violation, like, random_like, watched
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import directional, inner
 from fad.testing.laws import none_gradients, pullback, pushforward, violation
-from fad.testing.subjects import Call, Case, NotChecked, Violation, like, random_like, watched
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp

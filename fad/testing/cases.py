@@ -135,7 +135,7 @@ class Subject:
         return self.cls is not None and bool(getattr(self.cls._signature, rule))
 
     def rule(self, kind: str) -> str:
-        """The rule that is at work in the mode ``kind`` ("vjp", "jvp" or "vmap")."""
+        """The rule that is used in the mode ``kind`` ("vjp", "jvp" or "vmap")."""
         if self.cls is None:
             return f"{kind} (derived)"
         signature = self.cls._signature
@@ -258,10 +258,10 @@ class Case:
         ]
         outs = subject.call(given)
         self.outs = [np.asarray(o.detach().array if isinstance(o, Tensor) else o) for o in outs]
-        self.moving_outs = [
+        self.differentiable_outs = [
             k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad
         ]
-        self.ys = [self.outs[k] for k in self.moving_outs]
+        self.ys = [self.outs[k] for k in self.differentiable_outs]
         rng = np.random.default_rng(seed)
         self.vs = [random_like(x, rng) for x in self.xs]
         self.ws = [random_like(y, rng) for y in self.ys]
@@ -297,7 +297,7 @@ class Case:
     def f(self, *xs: Any) -> list[Any]:
         """The outputs that have a derivative, from the inputs that have one."""
         outs = self.subject.call(self.merged(xs))
-        return [outs[k] for k in self.moving_outs]
+        return [outs[k] for k in self.differentiable_outs]
 
     def numbers(self, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """`f` from arrays to arrays, for finite differences."""
@@ -349,7 +349,7 @@ def random_like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(v).astype(x.dtype)
 
 
-# Watching rules at work
+# Watching the calls of rules
 
 
 @dataclasses.dataclass
