@@ -1856,7 +1856,7 @@ def body(*names):
         ({"jvp": classmethod(lambda cls, x: x)}, r"Bad\.jvp must be a static method"),
         (
             {"vmap": body("info", "in_dims", "x", "y"), "generate_vmap_rule": True},
-            "vmap and asks for generate_vmap_rule",
+            "vmap and sets generate_vmap_rule",
         ),
         (
             {

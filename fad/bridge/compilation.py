@@ -82,8 +82,8 @@ class _Entry:
 
 
 class _NotQuick(Exception):
-    """A call cannot take the fast path; ``always``: nor can any call of the function; ``tracked``: a Tensor in
-    its pytrees belongs to a graph or a level.
+    """A call cannot take the fast path; ``always``: nor can any call of the function; ``tracked``: a Tensor
+    in its pytrees belongs to a graph or a level.
     """
 
     def __init__(self, always: bool = False, tracked: bool = False) -> None:
@@ -172,7 +172,7 @@ class Compiled:
                 if type(out) is tuple:
                     return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
             return out
-        return self._run(args, kwargs)  # which says what has no number, where JAX checks that
+        return self._run(args, kwargs)  # which names the operation, where JAX checks for NaN
 
     def _may_flatten(self, key: int) -> bool:
         """Whether JAX may take arrays out of pytrees, and memory that is donated."""

@@ -44,7 +44,7 @@ class Trace(Protocol):
         self,
         outs: list[Any],
         pull: Pull,
-        *asked: Hashable,
+        *static: Hashable,
         leaves: Sequence[Any] | None = None,
         values: bool = False,
         frees: bool = True,
@@ -56,7 +56,7 @@ class Trace(Protocol):
                 them outside of itself.
             pull: computes values one level down of them, with the inputs ``variables`` that require grad
                 and their ``values`` one level down.
-            asked: what ``pull`` depends on, beside its arguments.
+            static: what ``pull`` depends on, beside its arguments.
             leaves: what the caller takes for the inputs.
             values: the values of ``outs`` are needed too.
             frees: the pass frees the graph that it goes through.

@@ -185,7 +185,7 @@ class _Plan:
         self.count = len(saved.outs)
         notes: Notes | None = saved.notes
         if notes is not None and not all([isinstance(x, _CONSTANT) for x in notes.leaves()]):
-            notes = None  # an object that may hold arrays: run setup again inside of the rules
+            notes = None  # an object that may contain arrays: run setup again inside of the rules
         self._notes = notes
         self.extras = 0 if notes is None else len(saved.extras)
         everything: tuple[Sequence[int], Sequence[int]] = range(len(avals)), range(self.count)

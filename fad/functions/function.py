@@ -163,9 +163,7 @@ def _check_class(cls: Any) -> None:
             f"{name} defines both vjp and backward, which are two names of one rule: keep one"
         )
     if own.get("generate_vmap_rule") and defines(cls, "vmap"):
-        raise RuleError(
-            f"{name} defines vmap and asks for generate_vmap_rule = True: keep one of them"
-        )
+        raise RuleError(f"{name} defines vmap and sets generate_vmap_rule = True: keep one of them")
     if not defines(cls, "forward"):
         return
     cls._plans = {}

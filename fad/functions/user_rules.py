@@ -103,7 +103,7 @@ class UserRules(Rules):
     def _run(
         self, values: Sequence[Any], needs: Sequence[bool] | None, with_setup: bool
     ) -> tuple[list[Any], Template, Saved | None]:
-        """Run forward on handles of its own, and setup_context unless nothing would come of it."""
+        """Run forward on handles of its own; then `collect`."""
         handles = [
             new_tensor(v, ROOT) if type(v) is array_type else self.wrap(alias(v)) for v in values
         ]

@@ -10,8 +10,8 @@ to a jaxpr, made a Primitive, and bound on captures and operands, and so it is d
 batched and recorded like any other.
 
 Captures are known only after the body has run. While it does, a tracer that belongs to no program stands in
-for each (`jaxapi.stand_in`); it turns up among the constants of the jaxpr, and there gives its place to the
-Tensor. What was captured and not used is not there.
+for each (`jaxapi.stand_in`); it is found among the constants of the jaxpr, where the Tensor replaces it.
+What was captured and not used is not there.
 
 NOTE [what compiled code captures]
 

@@ -47,9 +47,9 @@ _PUT: dict[Any, Primitive] = {}
 
 
 def _put(x: Any, target: Any) -> Any:
-    """``jax.device_put``, or what says the same in compiled code."""
+    """``jax.device_put``, or its equivalent in compiled code."""
     if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
-        # In compiled code JAX's device_put leaves the layout to XLA; this one says it.
+        # In compiled code JAX's device_put leaves the layout to XLA; this fixes it.
         return jax.lax.with_sharding_constraint(x, target)
     return jax.device_put(x, target)
 

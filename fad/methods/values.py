@@ -148,7 +148,7 @@ def _block_until_ready(self: Tensor) -> Tensor:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    """As the number that a Tensor with one element holds, where there is a format for it."""
+    """A Tensor with one element is formatted as its number, where there is a format for it."""
     if not spec:
         return str(self)
     return format(_concrete(self, "format()").item(), spec)

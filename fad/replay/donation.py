@@ -88,8 +88,8 @@ def run_donating(entry: Any, release: Callable[[], None], operands: list[Any]) -
     for given, known, made in entry.donating:
         if known == key and alone.issuperset(given) and len(given) > best and made.is_ready(values):
             best, call = len(given), made.call
-    asked = any([given == wanted and known == key for given, known, _ in entry.donating])
-    if best < len(wanted) and not asked and len(entry.donating) < PATTERNS:
+    made_before = any([given == wanted and known == key for given, known, _ in entry.donating])
+    if best < len(wanted) and not made_before and len(entry.donating) < PATTERNS:
         made = Program("a backward pass", program, entry.program.work, small=False, donated=wanted)
         entry.donating.append((wanted, key, made))
         if made.is_ready(values):

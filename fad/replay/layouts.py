@@ -58,23 +58,23 @@ class Layout:
         root, nr = roots[0]
         if type(root) is not PrimitiveNode or type(root.layout) is _Kept:
             return
-        asked = nr, captures
-        if root.layout == asked:
+        requested = nr, captures
+        if root.layout == requested:
             root.layout = _Kept(self, nr, captures)
             return
         own = set(self.order)
         if all([node in own and node is not root for node, _ in self.captures]):
-            root.layout = asked
+            root.layout = requested
 
 
 class _Kept:
     """A layout without its root, for later passes from and to the same."""
 
-    __slots__ = ("asked", "captures", "edges", "key", "nodes", "nr", "numbers")
+    __slots__ = ("captures", "edges", "key", "nodes", "nr", "numbers", "requested")
 
-    def __init__(self, layout: Layout, nr: int, asked: Edges | None) -> None:
+    def __init__(self, layout: Layout, nr: int, requested: Edges | None) -> None:
         self.nr = nr
-        self.asked = asked
+        self.requested = requested
         self.captures = layout.captures
         self.key = layout.key
         self.nodes = layout.order[1:]
@@ -100,7 +100,7 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
     if len(roots) == 1:
         root, nr = roots[0]
         kept = root.layout if type(root) is PrimitiveNode else None
-        if type(kept) is _Kept and kept.nr == nr and kept.asked == captures:
+        if type(kept) is _Kept and kept.nr == nr and kept.requested == captures:
             known = kept.again(root)  # type: ignore[arg-type]
             if known is not None:
                 return known

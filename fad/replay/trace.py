@@ -599,7 +599,7 @@ class Trace:
         self,
         outs: list[Any],
         pull: Pull,
-        *asked: Any,
+        *static: Any,
         leaves: Sequence[Tensor] | None = None,
         values: bool = False,
         frees: bool = True,
@@ -625,7 +625,7 @@ class Trace:
             ends_at = self.leaves() if long else arguments
             if leaves is not None and [*map(id, leaves)] != [*map(id, ends_at)]:
                 return None
-            if not all(map(is_untouched, arguments)) or (long and asked):
+            if not all(map(is_untouched, arguments)) or (long and static):
                 return None
             cells = outputs_of(entries)
             outs.clear()
@@ -635,7 +635,7 @@ class Trace:
             if values:
                 kept = sorted({*kept, *ends})
             path = [e[0] for e in entries[1:]]
-            end = last.end((tuple(kept), tuple(ends), tuple(variables), *asked))
+            end = last.end((tuple(kept), tuple(ends), tuple(variables), *static))
             fresh = end.program is None
             make = functools.partial(self._program, path, inputs, ends, kept, variables, pull)
             root = self.chain.root

@@ -60,7 +60,7 @@ class GradientEdge(NamedTuple):
 
 
 class InputMetadata(NamedTuple):
-    """What a node knows of a gradient that it takes: that of one output of its forward operation."""
+    """The form of a gradient that a node takes: that of one output of its forward operation."""
 
     shape: tuple[int, ...]
     dtype: Any

@@ -65,7 +65,7 @@ def reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) 
 
 
 def release(node: Node) -> None:
-    """Let the node drop what it saved, while no other thread is in it."""
+    """Drop what the node saved, while no other thread runs it."""
     if type(node) is PrimitiveNode or isinstance(node, RecordedNode):
         node.release_variables()
     else:
