@@ -323,7 +323,7 @@ def test_static_arguments_are_part_of_the_structure():
     assert hits() > 0
 
 
-def test_programs_hold_no_values():
+def test_programs_refer_to_no_values():
     kept = []
     for k in range(TIMES):
         x, y = leaf(np.asarray(X) + k), leaf(Y)

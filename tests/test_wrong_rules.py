@@ -981,7 +981,7 @@ def test_there_are_enough_right_rules() -> None:
     assert len(RIGHT) >= 20
 
 
-def test_what_was_not_checked_is_told() -> None:
+def test_what_was_not_checked_is_reported() -> None:
     report = check_function(OnHost, X)
     for law in ("jit", "native JAX", "vmap", "second order"):
         assert law in report.not_checked and law in str(report)
