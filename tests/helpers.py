@@ -20,7 +20,7 @@ from fad.testing.stacks import IN_JAX as IN_JAX
 
 Fn = Callable[[Any], Any]
 
-# The modules of JAX that have twins.
+# The modules of JAX that have counterparts in fad.
 MODULES = [
     "jax.numpy",
     "jax.numpy.linalg",
@@ -49,7 +49,7 @@ def modes() -> dict[str, Any]:
     """Every mode of this thread and of the process that a call must leave as it was."""
     state = fad.core.level.state
     found = {name: getattr(state, name) for name in fad.core.level.MODES}
-    found["trace"] = None  # of the eager tape: what is deferred cannot be told from what is not
+    found["trace"] = None  # of the eager tape: deferred or not, the state counts as the same
     return {
         **found,
         "grad mode": fad.is_grad_enabled(),

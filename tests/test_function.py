@@ -128,7 +128,7 @@ def test_backward_is_another_name_of_vjp():
 
 
 class Affine(fad.Function):
-    """scale * x + shift, with every kind of parameter; vjp gives 1, 2, 3, ... to tell them apart."""
+    """scale * x + shift, with every kind of parameter; vjp gives 1, 2, 3, ... to distinguish them."""
 
     @staticmethod
     def forward(x, scale=2.0, *rest, shift=1.0, **more):
@@ -818,7 +818,7 @@ def test_a_change_in_place_that_is_not_marked_stays_inside():
 
 
 @pytest.mark.parametrize("what", ["input", "output"])
-def test_mark_dirty_wants_an_input_that_is_an_output(what):
+def test_mark_dirty_needs_an_input_that_is_an_output(what):
     class Wrong(fad.Function):
         @staticmethod
         def forward(ctx, x):
@@ -1138,9 +1138,9 @@ def test_a_rule_taken_back_by_none_is_derived_again():
 
 
 class Recorder(fad.Function):
-    """x + y, and what its vmap rule was told."""
+    """x + y; it stores the arguments of its vmap rule."""
 
-    told: Any = None
+    given: Any = None
 
     @staticmethod
     def forward(x, y):
@@ -1152,31 +1152,31 @@ class Recorder(fad.Function):
 
     @staticmethod
     def vmap(info, in_dims, x, y):
-        Recorder.told = info.batch_size, info.randomness, in_dims
+        Recorder.given = info.batch_size, info.randomness, in_dims
         front = [v if d is None else fnp.moveaxis(v, d, 0) for v, d in zip((x, y), in_dims)]
         return front[0] + front[1], 0
 
 
 @pytest.mark.parametrize(
-    ("in_dims", "told"), [((0, None), (0, None)), ((-1, 1), (1, 1)), ((None, -2), (None, 0))]
+    ("in_dims", "dims"), [((0, None), (0, None)), ((-1, 1), (1, 1)), ((None, -2), (None, 0))]
 )
-def test_a_vmap_rule_is_told_the_batch(in_dims, told):
+def test_a_vmap_rule_gets_the_batch(in_dims, dims):
     x = jnp.arange(6.0).reshape(2, 3)
-    size = 2 if told[0] == 0 or told[1] == 0 else 3
+    size = 2 if dims[0] == 0 or dims[1] == 0 else 3
     args = [
-        v if d is not None else v[0] if told[0] == 0 or told[1] == 0 else v
+        v if d is not None else v[0] if dims[0] == 0 or dims[1] == 0 else v
         for v, d in zip((x, 2 * x), in_dims)
     ]
     out = fad.vmap(Recorder.apply, in_dims, randomness="different")(*args)
-    assert Recorder.told == (size, "different", told)
+    assert Recorder.given == (size, "different", dims)
     assert_close(out, jax.vmap(jnp.add, in_dims)(*args))
     weights = jnp.arange(out.size, dtype=jnp.float32).reshape(out.shape)
     ours = lambda x, y: (fad.vmap(Recorder.apply, in_dims)(x, y) * weights).sum()
     theirs = lambda x, y: (jax.vmap(jnp.add, in_dims)(x, y) * weights).sum()
-    assert Recorder.told[1] == "different"
+    assert Recorder.given[1] == "different"
     grads = jax.grad(theirs, (0, 1))(*args)
     assert_close(fad.grad(ours, (0, 1))(*args), (SCALE * grads[0], grads[1]))
-    assert Recorder.told[1] == "error"
+    assert Recorder.given[1] == "error"
 
 
 def test_a_vmap_rule_may_put_the_batch_anywhere_in_each_output():
@@ -1327,7 +1327,7 @@ def test_jax_rules_bodies_get_arrays_and_are_compiled_once():
     }
     for name, (ours, theirs) in transforms.items():
         expected = theirs(X, Y)
-        for _ in range(6):  # the backward pass is compiled as a whole when it has come back
+        for _ in range(6):  # the backward pass is compiled as a whole when it repeats
             assert_close(ours(X, Y), expected)
         before = dict(Counted.runs)
         for k in range(3):
@@ -1408,7 +1408,7 @@ def test_jax_rules_keep_static_values_and_objects_on_ctx():
     assert_close(fad.vmap(fad.grad(fad.grad(lambda x: Keeps.apply(x, "m"))))(X), jnp.full(3, 2.0))
 
 
-def test_jax_rules_bodies_that_meet_a_tensor_say_so():
+def test_jax_rules_bodies_that_use_a_tensor_raise():
     w = leaf(Y)
 
     class Closes(fad.Function):
@@ -1597,7 +1597,7 @@ def raises_host(rule, *words):
 
 
 @pytest.mark.parametrize("F", HOSTS)
-def test_numpy_bodies_say_what_to_write_elsewhere(F):
+def test_errors_of_numpy_bodies_name_the_rule_to_write(F):
     name = F.__name__
     f = lambda x, y: F.apply(x, y).sum()
     rows = jnp.stack([X, X])
@@ -1856,7 +1856,7 @@ def body(*names):
         ({"jvp": classmethod(lambda cls, x: x)}, r"Bad\.jvp must be a static method"),
         (
             {"vmap": body("info", "in_dims", "x", "y"), "generate_vmap_rule": True},
-            "vmap and asks for generate_vmap_rule",
+            "vmap and sets generate_vmap_rule",
         ),
         (
             {
@@ -2070,7 +2070,7 @@ class ModulusDerived(ModulusVjp):
 
 
 @pytest.mark.parametrize("F", [Modulus, ModulusVjp, ModulusJvp, ModulusDerived])
-def test_complex_gradients_follow_pytorch(F):
+def test_complex_gradients_are_those_of_pytorch(F):
     z, w = jnp.array([1.0 + 2.0j, -0.5j]), jnp.array([0.3 - 1.0j, 2.0 + 0.1j])
     loss = lambda z, w: fnp.real(F.apply(z, w) * (2.0 + 1.0j)).sum()
     jloss = lambda z, w: jnp.real(jnp.conj(z) * w * (2.0 + 1.0j)).sum()
@@ -2310,7 +2310,7 @@ class Noisy(fad.Function):
         return g * fad.random.uniform(ctx.saved_tensors[1]), None
 
 
-def test_random_numbers_in_a_body_follow_the_vmap_around_it():
+def test_random_numbers_in_a_body_depend_on_the_vmap_around_it():
     key = jax.random.key(0)
     keys = jax.random.split(key, 3)
     expected = X * jax.vmap(jax.random.uniform)(keys)

@@ -251,7 +251,7 @@ def test_a_chain_of_views_is_replayed_once_for_each_version(
         np.testing.assert_array_equal(value, np.arange(64.0)[depth:] + version)
 
 
-def test_views_that_nobody_reads_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_that_are_not_read_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     x = fad.tensor(np.zeros(8, np.float32))
     views = [x[k:] for k in range(8)]
     run = count_replays(monkeypatch)
@@ -284,15 +284,15 @@ def test_checkpoint_in_a_vmap_that_is_over_computes_with_what_it_closes_over() -
     np.testing.assert_allclose(fad.grad(f)(2.0), expected, rtol=1e-6)
     _, pull = fad.vjp(f, jnp.float32(2.0))
     np.testing.assert_allclose(pull(jnp.float32(1.0))[0], expected, rtol=1e-6)
-    held: list[Any] = []
+    kept: list[Any] = []
 
     def leaking(s):
-        held.append(s)
+        kept.append(s)
         return fad.checkpoint(lambda y: y * s[0])(s[1])
 
     fad.grad(lambda lanes: fad.vmap(leaking)(lanes).sum())(lanes)
     with pytest.raises(LevelError, match="vmap had finished"):
-        held[0] + 1.0
+        kept[0] + 1.0
 
 
 def test_a_body_computes_with_what_it_closes_over_from_a_native_trace() -> None:

@@ -142,7 +142,7 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> list[tuple[int, st
 
 
 def fad_module(name: str, known: set[str]) -> str | None:
-    """Which module of fad a dotted name comes from; None for a name from elsewhere."""
+    """Which module of fad a dotted name comes from; None for another name."""
     first, _, rest = name.partition(".")
     if first != "fad":
         return None

@@ -61,11 +61,11 @@ def is_function(value: Any) -> bool:
 
 
 def public(module: str) -> Iterator[tuple[str, Any]]:
-    """Names and objects of a JAX module, modules apart."""
-    twin = importlib.import_module(module)
-    for name in dir(twin):
-        if not name.startswith("_") and not inspect.ismodule(getattr(twin, name)):
-            yield name, getattr(twin, name)
+    """Names and objects of a JAX module, without modules."""
+    jax_module = importlib.import_module(module)
+    for name in dir(jax_module):
+        if not name.startswith("_") and not inspect.ismodule(getattr(jax_module, name)):
+            yield name, getattr(jax_module, name)
 
 
 def tensors(tree: Any) -> Any:
@@ -126,7 +126,7 @@ def test_every_public_function_is_there(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_signatures_and_docstrings_are_the_twins(module: str) -> None:
+def test_signatures_and_docstrings_are_those_of_jax(module: str) -> None:
     derived = importlib.import_module(fad_name(module))
     for name, value in public(module):
         if not is_function(value) or cases.missing(module, name, value) is not None:
@@ -483,8 +483,8 @@ FROM_SHAPES = frozenset(
 
 
 def check(case: Case) -> None:
-    twin, function = find(jax, case.name), find(fad, case.name)
-    expected = twin(*case.args, **case.kwargs)
+    jax_function, function = find(jax, case.name), find(fad, case.name)
+    expected = jax_function(*case.args, **case.kwargs)
     out = function(*case.args, **case.kwargs)
     assert_same(out, expected)
     assert not any(isinstance(x, fad.Tensor) for x in trees.flatten(out)[0])
@@ -536,9 +536,9 @@ KEYED: list[tuple[Any, ...]] = [
 @pytest.mark.full
 @pytest.mark.parametrize("module", MODULES)
 def test_all_functions(module: str) -> None:
-    """Every function, with the first arguments from a list that its twin accepts."""
+    """Every function, with the first arguments from a list that the JAX function accepts."""
     skip = cases.COLLECTIVES.get(module, frozenset()) | cases.FACTORIES.get(module, frozenset())
-    for name, twin in public(module):
+    for name, jax_function in public(module):
         function = getattr(importlib.import_module(fad_name(module)), name, None)
         if not isinstance(getattr(function, "op", None), Op) or name in skip:
             continue
@@ -546,7 +546,7 @@ def test_all_functions(module: str) -> None:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    expected = twin(*args)
+                    expected = jax_function(*args)
                 if all(hasattr(x, "dtype") for x in jax.tree_util.tree_leaves(expected)):
                     break
             except Exception:
@@ -603,12 +603,12 @@ def test_shapes_as_lists_tuples_and_arrays_share_a_primitive() -> None:
 def test_equal_keys_of_other_types_are_other_functions() -> None:
     seen = []
 
-    def twin(x: Any, flag: Any) -> Any:
+    def jax_function(x: Any, flag: Any) -> Any:
         """Records the static values that it is traced with."""
         seen.append(flag)
         return x * 1
 
-    op = Op("record", "test", twin, {"flag": STATIC})
+    op = Op("record", "test", jax_function, {"flag": STATIC})
     values = [1, 1.0, True, (1,), (1.0,), (True,), ((1, 2),), ((1.0, 2),), "1", None]
     values += [0.0, -0.0, float("nan"), 2j, jnp.float32, np.dtype("float32"), slice(1, 2)]
     for _ in range(2):
@@ -692,7 +692,7 @@ def parameter(annotation: Any, name: str = "x", default: Any = inspect.Parameter
         (inspect.Parameter.empty, "loc", 0, ARRAY),
     ],
 )
-def test_roles_follow_annotations(annotation: Any, name: str, default: Any, role: int) -> None:
+def test_roles_come_from_annotations(annotation: Any, name: str, default: Any, role: int) -> None:
     assert role_of(parameter(annotation, name, default)) == role
 
 
@@ -775,24 +775,24 @@ def test_weak_types() -> None:
 
 @pytest.mark.parametrize("name", [n for n, v in public("jax.numpy") if isinstance(v, jnp.ufunc)])
 def test_ufuncs(name: str) -> None:
-    twin, function = getattr(jnp, name), getattr(fnp, name)
+    jax_function, function = getattr(jnp, name), getattr(fnp, name)
     for attribute in ("nin", "nout", "nargs", "identity"):
-        assert getattr(function, attribute) == getattr(twin, attribute)
+        assert getattr(function, attribute) == getattr(jax_function, attribute)
     for method in ("reduce", "accumulate", "outer", "at", "reduceat"):
         found = getattr(function, method)
-        assert inspect.signature(found) == inspect.signature(getattr(twin, method))
-    if twin.nin != 2:
+        assert inspect.signature(found) == inspect.signature(getattr(jax_function, method))
+    if jax_function.nin != 2:
         return
     x = I if name.startswith("bitwise") else V
     t = fad.asarray(x)
-    assert_same(function.reduce(t), twin.reduce(x))
-    assert_same(function.accumulate(t), twin.accumulate(x))
-    assert_same(function.outer(t, t), twin.outer(x, x))
+    assert_same(function.reduce(t), jax_function.reduce(x))
+    assert_same(function.accumulate(t), jax_function.accumulate(x))
+    assert_same(function.outer(t, t), jax_function.outer(x, x))
     index = jnp.array([0, 2])
     assert_same(
-        function.at(t, index, t[:2], inplace=False), twin.at(x, index, x[:2], inplace=False)
+        function.at(t, index, t[:2], inplace=False), jax_function.at(x, index, x[:2], inplace=False)
     )
-    assert_same(function.reduceat(t, index), twin.reduceat(x, index))
+    assert_same(function.reduceat(t, index), jax_function.reduceat(x, index))
 
 
 def test_answers_from_shapes_are_plain_python() -> None:
@@ -829,10 +829,10 @@ def test_what_is_printed_or_stored(tmp_path: Path) -> None:
     assert_same(fnp.load(tmp_path / "v.npy"), V)
 
 
-def test_constants_and_types_are_the_twins_own() -> None:
+def test_constants_and_types_are_those_of_jax() -> None:
     for name in "pi inf nan newaxis float32 bfloat16 ndarray finfo iinfo dtype ufunc".split():
-        found, twin = getattr(fnp, name), getattr(jnp, name)
-        assert found is twin or found != found
+        found, jax_function = getattr(fnp, name), getattr(jnp, name)
+        assert found is jax_function or found != found
     assert fad.lax.Precision is jax.lax.Precision
     with fnp.printoptions(precision=2):
         pass
@@ -874,15 +874,15 @@ def test_initializers() -> None:
     assert inspect.signature(x).parameters.keys() == {"key", "shape", "dtype", "out_sharding"}
 
 
-def test_classes_that_hold_arrays() -> None:
+def test_classes_that_contain_arrays() -> None:
     data = jnp.sort(V)
-    twin, found = jax.scipy.stats.gaussian_kde(data), fad.scipy.stats.gaussian_kde
-    assert_same(found(data)(V), twin(V))
-    held = found(fad.asarray(data))
-    assert isinstance(held(V), fad.Tensor)
-    assert_same(held.logpdf(V), twin.logpdf(V))
-    assert_same(held.integrate_box_1d(0.0, 1.0), twin.integrate_box_1d(0.0, 1.0))
-    assert_same(held.covariance, twin.covariance)
+    jax_function, found = jax.scipy.stats.gaussian_kde(data), fad.scipy.stats.gaussian_kde
+    assert_same(found(data)(V), jax_function(V))
+    kde = found(fad.asarray(data))
+    assert isinstance(kde(V), fad.Tensor)
+    assert_same(kde.logpdf(V), jax_function.logpdf(V))
+    assert_same(kde.integrate_box_1d(0.0, 1.0), jax_function.integrate_box_1d(0.0, 1.0))
+    assert_same(kde.covariance, jax_function.covariance)
     interpolator = fad.scipy.interpolate.RegularGridInterpolator
     points, query = (jnp.arange(3.0), jnp.arange(3.0)), jnp.array([[0.5, 1.5]])
     expected = jax.scipy.interpolate.RegularGridInterpolator(points, M)(query)
@@ -1168,8 +1168,8 @@ def test_operations_keep_no_arguments_alive() -> None:
     assert count == 0
 
 
-def test_what_no_differentiated_input_reaches_is_not_differentiated() -> None:
-    """The factorization that solve saves is a constant where b alone moves, at any order."""
+def test_what_does_not_depend_on_differentiated_inputs_is_not_differentiated() -> None:
+    """The factorization that solve saves is a constant where b alone is differentiated, at any order."""
     a, b = A[:2, :2], M[:2, :2]
 
     def pulled(m: Any) -> Any:

@@ -97,7 +97,7 @@ SMOOTH = Program(
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("seed", range(len(UPDATES)))
 def test_what_is_called_again_runs_as_one_operation(seed: int, x64: bool) -> None:
-    """Otherwise these checks say nothing about scripts; and seeds choose how parameters are updated."""
+    """Otherwise these checks say nothing about replay; and seeds choose how parameters are updated."""
     program = dataclasses.replace(SMOOTH, seed=seed)
     before = states.tree.hits
     assert check_again(program, ("grad", "value_and_grad"), x64)
@@ -220,7 +220,7 @@ def test_the_fuzzer_finds_shrinks_and_prints_a_fault(monkeypatch: pytest.MonkeyP
         fad.testing.fuzz.main(["--modes", "nonsense"])
 
 
-def test_a_difference_in_pytorch_is_told(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_in_pytorch_is_reported(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(lib, x):
         return fnp.sin(2.0 * x) if lib is IN_FAD else lib.np.sin(x)
 

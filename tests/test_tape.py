@@ -159,7 +159,7 @@ def test_a_value_used_in_many_places_gets_the_sum() -> None:
     assert_close(x.grad, expected)
 
 
-def test_the_gradient_of_an_unreached_output_is_zero() -> None:
+def test_the_gradient_of_an_unused_output_is_zero() -> None:
     x = leaf([3.0, 1.0, 2.0])
     parts = fnp.split(x, 3)
     (parts[1] * 2.0).sum().backward()

@@ -279,7 +279,7 @@ def test_bad_arguments_of_gradcheck(call: Any, error: Any, words: str) -> None:
         (np.array(1.0 + 1j), np.array(1.0 + 2j), "expected"),
     ],
 )
-def test_differences_are_told(got: Any, expected: Any, words: str) -> None:
+def test_differences_are_reported(got: Any, expected: Any, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         assert_close(got, expected)
     assert difference(got, got) is None
@@ -292,7 +292,7 @@ def test_bfloat16_and_tensors_compare() -> None:
     assert difference(np.zeros((0, 2)), np.zeros((0, 2))) is None
 
 
-def test_programs_that_differ_only_in_a_derivative_are_told_apart() -> None:
+def test_programs_that_differ_only_in_a_derivative_are_distinguished() -> None:
     x = jnp.asarray(X, jnp.float32)
     assert_same_program(Sine.apply, jnp.sin, x)
     with pytest.raises(AssertionError, match=r"the functions differ under vjp: \[0\]: entry"):

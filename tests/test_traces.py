@@ -1,4 +1,4 @@
-"""Scripts: functions in reverse transforms as one operation, with nothing else changed."""
+"""Traces: functions in transforms and steps of the tape as one program, with nothing else changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from lines import at_turn_of_finalizers, before_line, interrupt
+from lines import at_finalizers, before_line, interrupt
 
 import fad
 import fad.numpy as fnp
@@ -33,8 +33,8 @@ TIMES = 6
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch):
-    """Traces go on while their program is being compiled, as they do where there is too much to compile."""
-    monkeypatch.setattr(Program, "is_awaited", False)
+    """Functions are traced while their program is being compiled, as they are where the queue is full."""
+    monkeypatch.setattr(Program, "is_pending", False)
     flush()
     fad.autograd.compiled.clear_cache()
     yield
@@ -54,14 +54,14 @@ def same(ours, theirs):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
 
 
-def again(g, *args, scripted=True):
-    """`g(*args)` several times, each the same as without scripts; and whether scripts ran."""
+def again(g, *args, replayed=True):
+    """`g(*args)` several times, each the same as without replay; and whether programs ran."""
     with fad.autograd.compiled(False):
         expected = g(*args)
     before = hits()
     for _ in range(TIMES):
         same(g(*args), expected)
-    assert (hits() > before) == scripted
+    assert (hits() > before) == replayed
     return expected
 
 
@@ -198,7 +198,7 @@ def test_branches_on_values_are_taken_as_they_are():
     assert hits() == 0
 
 
-def test_structures_that_change_are_each_right_and_soon_not_written_down():
+def test_structures_that_change_are_each_right_and_soon_not_traced():
     tries = []
 
     def run(n):
@@ -224,7 +224,7 @@ def test_structures_that_change_are_each_right_and_soon_not_written_down():
     assert len(tries) < 20
     for _ in range(64):
         same(*run(3))
-    assert hits() > 0  # what comes back is found all the same
+    assert hits() > 0  # a trace that repeats later is still found
 
 
 def test_prints_and_other_effects_happen_each_time_and_in_order(capsys):
@@ -252,12 +252,12 @@ def test_values_and_nodes_can_be_looked_at_in_the_middle():
         )
         return fnp.sum(z * z)
 
-    again(fad.grad(f), X, scripted=False)
+    again(fad.grad(f), X, replayed=False)
     assert len({str(s) for s in seen}) == 1
     assert seen[0][1:] == ("MultiplyBackward", ["SinBackward"])
 
 
-def test_what_is_kept_elsewhere_has_its_value_and_a_freed_node():
+def test_an_output_stored_outside_has_its_value_and_a_freed_node():
     kept = []
 
     def f(x):
@@ -289,7 +289,7 @@ def test_hooks_run(where):
             )
         return fnp.sum(y * y)
 
-    again(fad.grad(f), X, scripted=False)
+    again(fad.grad(f), X, replayed=False)
     assert len(calls) == TIMES + 1
 
 
@@ -307,8 +307,8 @@ def test_writes_in_place():
         part += 1.0
         return z + fnp.sum(y * part.sum())
 
-    again(fad.grad(own), X, scripted=False)
-    again(fad.grad(of_view), X, scripted=False)
+    again(fad.grad(own), X, replayed=False)
+    again(fad.grad(of_view), X, replayed=False)
 
 
 def test_a_write_to_what_was_captured_comes_after_what_has_read_it():
@@ -356,7 +356,7 @@ def test_modes_in_the_middle():
             return y @ y
 
     for f in (no_grad, detached, packed, switched_off, precise):
-        again(fad.grad(f), X, scripted=False)
+        again(fad.grad(f), X, replayed=False)
 
 
 def test_anomaly_mode_names_the_operation():
@@ -387,7 +387,7 @@ def test_functions_inside_use_their_rules():
         def vjp(ctx, g):
             return g * 10.0
 
-    again(fad.grad(lambda x: fnp.sum(Scaled.apply(fnp.sin(x)))), X, scripted=False)
+    again(fad.grad(lambda x: fnp.sum(Scaled.apply(fnp.sin(x)))), X, replayed=False)
     same(fad.grad(lambda x: fnp.sum(Scaled.apply(x)))(X), 10.0 * jnp.ones(4))
 
 
@@ -433,7 +433,7 @@ def test_child_threads_and_other_threads():
         t.join()
         return fnp.sum(found[0] * y)
 
-    again(fad.grad(f), X, scripted=False)
+    again(fad.grad(f), X, replayed=False)
     failures = []
 
     def work(k):
@@ -461,14 +461,14 @@ def test_a_tracer_or_traced_code_in_the_middle():
         return fnp.sum(jax.jit(lambda c: c * (y * 2.0).value)(X) * y)
 
     again(fad.grad(f), X)
-    again(fad.grad(mixed), X, scripted=False)
+    again(fad.grad(mixed), X, replayed=False)
 
     def inner(x):
         y = fnp.sin(x)
         total = fad.jit(lambda a: fnp.sum(a * a))(y)
         return total + y[0]
 
-    again(fad.grad(inner), X, scripted=False)
+    again(fad.grad(inner), X, replayed=False)
     same(fad.jit(fad.grad(cube))(X), fad.grad(cube)(X))
     same(jax.jit(fad.grad(cube))(X), fad.grad(cube)(X))
     same(jax.vmap(fad.grad(cube))(jnp.stack([X, X])), fad.vmap(fad.grad(cube))(jnp.stack([X, X])))
@@ -484,7 +484,7 @@ def test_under_the_tape():
     assert hits() > 0
 
 
-def test_large_arrays_are_not_written_down():
+def test_large_arrays_are_not_deferred():
     x = jnp.ones(2 * settings.LARGE)
     for _ in range(TIMES):
         fad.grad(cube)(x)
@@ -524,8 +524,8 @@ def test_nothing_is_kept_by_cycles():
         gc.enable()
 
 
-def test_an_interrupt_at_any_line_leaves_scripts_right():
-    """An interrupt in the middle of writing down, which the function catches, changes nothing."""
+def test_an_interrupt_at_any_line_leaves_traces_right():
+    """An interrupt in the middle of `append`, which the function catches, changes nothing."""
 
     def run(stop):
         count = 0
@@ -575,12 +575,12 @@ def step_of(f, *arrays, times=3 * TIMES, before=None, after=None):
     return found
 
 
-def steps_again(f, *arrays, scripted=True, **options):
+def steps_again(f, *arrays, replayed=True, **options):
     with fad.autograd.compiled(False):
         expected = step_of(f, *arrays, **options)
     seen = hits()
     found = step_of(f, *arrays, **options)
-    assert (hits() > seen) == scripted
+    assert (hits() > seen) == replayed
     for a, b in zip(found, expected, strict=True):
         same(a, b)
 
@@ -628,7 +628,7 @@ def test_training():
     assert hits() > 5
 
 
-def test_gradients_that_are_asked_for():
+def test_gradients_by_autograd_grad():
     """`fad.autograd.grad` with respect to all leaves, in any order, once or twice; or to some of them."""
     w, b = fad.tensor(X, requires_grad=True), fad.tensor(X + 1.0, requires_grad=True)
     unused = fad.tensor(X, requires_grad=True)
@@ -693,10 +693,10 @@ def test_gradients_are_added_to_those_that_are_there():
 
 
 def test_a_step_that_is_looked_at():
-    steps_again(cube, X, scripted=False, before=lambda loss, leaves: loss.item())
-    steps_again(cube, X, scripted=False, before=lambda loss, leaves: loss.grad_fn.name())
+    steps_again(cube, X, replayed=False, before=lambda loss, leaves: loss.item())
+    steps_again(cube, X, replayed=False, before=lambda loss, leaves: loss.grad_fn.name())
     steps_again(
-        cube, X, scripted=False, before=lambda loss, leaves: loss.register_hook(lambda g: 2.0 * g)
+        cube, X, replayed=False, before=lambda loss, leaves: loss.register_hook(lambda g: 2.0 * g)
     )
 
 
@@ -855,10 +855,10 @@ def test_nothing_of_a_finished_step_is_kept():
         gc.enable()
 
 
-# As without scripts
+# As without replay
 
 
-def told(run):
+def outcome(run):
     try:
         return run()
     except Exception as error:
@@ -866,11 +866,11 @@ def told(run):
 
 
 def as_without(run, times=14):
-    """``run()``, which gives lists and numbers, says the same each time as where nothing is scripted."""
+    """``run()``, which gives lists and numbers, gives the same each time as without replay."""
     with fad.autograd.compiled(False):
-        expected = told(run)
+        expected = outcome(run)
     for _ in range(times):
-        found = told(run)
+        found = outcome(run)
         if isinstance(expected, str):
             assert found == expected
         else:
@@ -890,7 +890,7 @@ def as_without_in_steps(step, times=14):
         found = []
         for i in range(times):
             w.grad = None
-            found.append(told(lambda: step(w, i)))
+            found.append(outcome(lambda: step(w, i)))
         return found
 
     with fad.autograd.compiled(False):
@@ -939,28 +939,28 @@ def test_a_pass_frees_what_it_has_gone_through_and_no_more():
             a.grad_fn is b.grad_fn,
             n.next_functions != (),
             n.num_inputs,
-            told(lambda: fad.autograd.grad(loss, w)),
-            told(lambda: fad.autograd.backward(edge)),
-            told(lambda: b.grad_fn._saved_result),
+            outcome(lambda: fad.autograd.grad(loss, w)),
+            outcome(lambda: fad.autograd.backward(edge)),
+            outcome(lambda: b.grad_fn._saved_result),
         ]
 
     for step in (two_losses, twice, trunk, freed, nodes):
         as_without_in_steps(step)
 
 
-def test_a_leaf_that_has_changed_before_its_graph_is_asked_for():
+def test_a_leaf_that_has_changed_before_its_graph_is_read():
     def step(w, i):
         y = fnp.tanh(w * ONES)
         (y * 2.0).sum().backward()
         with fad.no_grad():
             w.mul_(1.01)
-        return [round(float(y[0, 0]), 4), y.grad_fn.name(), told(lambda: y.sum().backward())]
+        return [round(float(y[0, 0]), 4), y.grad_fn.name(), outcome(lambda: y.sum().backward())]
 
     as_without_in_steps(step)
 
 
 def test_operands_that_another_thread_changes():
-    def elsewhere(f):
+    def on_thread(f):
         t = threading.Thread(target=f)
         t.start()
         t.join()
@@ -974,13 +974,13 @@ def test_operands_that_another_thread_changes():
         if i < 10:
             y.sum().backward()
             return None
-        elsewhere(lambda: scale(w))
+        on_thread(lambda: scale(w))
         return round(float(y[0, 0]), 4)
 
     def saved(w, i):
         x = fad.tensor(W)
         loss = (w * x).sum()
-        elsewhere(x.zero_)
+        on_thread(x.zero_)
         loss.backward()
 
     for step in (read, saved):
@@ -991,7 +991,7 @@ def test_operands_that_another_thread_changes():
 
         def f(x):
             y = fnp.sin(x) + v
-            elsewhere(lambda: v.add_(1.0))
+            on_thread(lambda: v.add_(1.0))
             assert y.grad_fn
             return (y * x).sum()
 
@@ -1084,7 +1084,7 @@ def test_what_is_kept_of_a_function_that_fails():
             kept.append(x * v)
             return end()
 
-        told(lambda: fad.grad(f)(X))
+        outcome(lambda: fad.grad(f)(X))
         v.add_(1.0)
         return kept[0].value.tolist()
 
@@ -1157,7 +1157,7 @@ def test_nodes_of_functions_come_in_the_order_of_the_calls():
     as_without_in_steps(step)
 
 
-def test_a_failure_does_not_end_a_script_for_good():
+def test_a_failure_does_not_end_replay_for_good():
     def call(c):
         return fad.grad(lambda x: (fnp.sin(x) * c * x).sum())(X)
 
@@ -1208,9 +1208,9 @@ def test_an_interrupt_at_any_line_of_a_step():
         same(w.grad, 1.0 - jnp.tanh(W) ** 2)
 
 
-@pytest.mark.parametrize("met", [True, False])
-def test_another_thread_reads_at_any_line_of_what_is_written(met):
-    """``met``: the operand of the operation that is being written was there before."""
+@pytest.mark.parametrize("captured", [True, False])
+def test_another_thread_reads_at_any_line_of_an_append(captured):
+    """``captured``: the operand of the operation that is being appended is an input already."""
     w, other = fad.tensor(W, requires_grad=True), fad.asarray(ONES * 3.0)
 
     def run(stop):
@@ -1219,10 +1219,10 @@ def test_another_thread_reads_at_any_line_of_what_is_written(met):
         def read():
             reader = threading.Thread(target=lambda: found.append(y.detach().array))
             reader.start()
-            reader.join(0.05)  # it may have to wait for the operation
+            reader.join(0.05)  # it may block until the operation is done
 
         w.grad = None
-        y = fnp.tanh(w * other) if met else fnp.tanh(w * 3.0)
+        y = fnp.tanh(w * other) if captured else fnp.tanh(w * 3.0)
         with before_line(stop, ENGINE, read) as lines:
             z = y * other
         loss = (z + y).sum()
@@ -1242,7 +1242,7 @@ def test_another_thread_reads_at_any_line_of_what_is_written(met):
         run(0)
 
 
-def test_threads_that_read_what_is_being_written():
+def test_threads_that_read_what_is_being_traced():
     w = fad.tensor(W, requires_grad=True)
     latest, failures = [None], []
     interval = sys.getswitchinterval()
@@ -1318,7 +1318,7 @@ def test_a_kept_value_that_the_pass_did_not_go_through_keeps_its_graph():
     assert hits() > 0
 
 
-def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch):
+def test_an_operand_that_a_finalizer_uses_is_not_taken_for_another(monkeypatch):
     """The shape of the result is that of its own operand."""
     w, other = fad.tensor(X, requires_grad=True), fad.tensor(jnp.ones(2), requires_grad=True)
     wide = jnp.ones((3, 4))
@@ -1351,7 +1351,7 @@ def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch)
     assert hits() > 0
 
 
-def test_hooks_and_edges_of_leaves_whose_gradients_are_asked_for():
+def test_hooks_and_edges_of_the_inputs_of_autograd_grad():
     w = fad.tensor(X, requires_grad=True)
 
     def step(inputs):
@@ -1374,7 +1374,7 @@ def test_hooks_and_edges_of_leaves_whose_gradients_are_asked_for():
     same(step(w), 2.0 * jnp.cos(X))
 
 
-def test_steps_inside_of_transforms_whose_gradients_are_asked_for():
+def test_steps_inside_of_transforms_with_autograd_grad():
     w = fad.tensor(X, requires_grad=True)
 
     def inner(x):
@@ -1389,7 +1389,7 @@ def test_steps_inside_of_transforms_whose_gradients_are_asked_for():
 
 
 def test_programs_for_the_top_level_are_not_run_under_traces():
-    """XLA's options hold for whole programs."""
+    """XLA's options apply to whole programs."""
     f = fad.grad(cube)
     with fad.autograd.compiled(wait=True):
         for _ in range(TIMES):
@@ -1430,9 +1430,9 @@ def test_tables_of_avals_that_begin_anew(monkeypatch):
             for n in range(1, 8):
                 x = jnp.ones((n,))
                 same(fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))(x), jnp.sin(x) + jnp.cos(x))
-    assert settings.aval_number(X.aval) == settings.aval_number((X + 1.0).aval) > 0
+    assert settings.aval_id(X.aval) == settings.aval_id((X + 1.0).aval) > 0
     large = jnp.zeros(settings.LARGE + 1)
-    assert settings.aval_number(large.aval) == settings.aval_number((large + 1.0).aval) < 0
+    assert settings.aval_id(large.aval) == settings.aval_id((large + 1.0).aval) < 0
 
 
 def test_what_an_inner_transform_computes_with_is_not_taken_for_an_operand():
@@ -1532,7 +1532,7 @@ def _alias(written):
     return (other, base)[written]
 
 
-def _poisoned(w):
+def _with_deferred_error(w):
     base = fad.tensor([1.0, 2.0, 3.0, 4.0])
     with fad.no_grad():
         view = base[:3]
@@ -1545,7 +1545,7 @@ BEHIND = {
     "history": lambda w: _view_of(lambda base: base.mul_(w)),
     "detached": lambda w: _alias(0),
     "base of detached": lambda w: _alias(1),
-    "poisoned": _poisoned,
+    "deferred error": _with_deferred_error,
 }
 
 
@@ -1574,10 +1574,10 @@ def test_operands_are_brought_up_to_date(kind, on_tape):
 
     with fad.autograd.compiled(False):
         expected = run(BEHIND[kind](w)), run(fad.tensor([1.0, 2.0, 3.0]))
-    assert (type(expected[0][0]) is str) == (kind == "poisoned")
+    assert (type(expected[0][0]) is str) == (kind == "deferred error")
     for behind in (False,) * TIMES + (True, False) * TIMES:
         found = run(BEHIND[kind](w) if behind else fad.tensor([1.0, 2.0, 3.0]))
-        if behind and kind == "poisoned":
+        if behind and kind == "deferred error":
             assert found == expected[0]
         else:
             same(found, expected[0 if behind else 1])
@@ -1598,8 +1598,8 @@ def test_numbers_that_are_too_large_are_refused_as_ever():
     assert messages[0] == messages[1]
 
 
-def test_a_finalizer_while_operands_are_met(monkeypatch):
-    """The collector runs one that writes into the same script, between two lines."""
+def test_a_finalizer_while_inputs_are_captured(monkeypatch):
+    """The collector runs one that appends to the same trace, between two lines."""
 
     def add(trace, given):
         if armed:
@@ -1650,18 +1650,18 @@ FINALIZERS = {
 
 
 @pytest.mark.parametrize("what", FINALIZERS)
-@pytest.mark.parametrize("where", ["transform", "nested", "step", "without scripts"])
+@pytest.mark.parametrize("where", ["transform", "nested", "step", "without replay"])
 @pytest.mark.sweep("part", range(48), sample=2)
 def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
-    """It computes with what is being written down, or reads it, in the middle of all that fad does."""
-    held, found = [], []
+    """It computes with values of the trace, or reads them, in the middle of all that fad does."""
+    kept, found = [], []
     scales = [X + 1.0, X + 2.0]
     w = fad.tensor(X, requires_grad=True)
 
     def f(x):
         y = x * 2.0
         for c in scales:
-            held.append(y)
+            kept.append(y)
             y = y * c + c
         return (y * y).sum()
 
@@ -1671,7 +1671,7 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
         loss.backward()
         return loss.array, w.grad.array
 
-    if where == "without scripts":
+    if where == "without replay":
         monkeypatch.setattr(opening, "SEEN", 1 << 30)
     program = {
         "transform": fad.value_and_grad(f),
@@ -1679,20 +1679,20 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
     }.get(where, step)
 
     def finalizer():
-        if held:
-            found.append((len(held), FINALIZERS[what](held[-1])))
+        if kept:
+            found.append((len(kept), FINALIZERS[what](kept[-1])))
 
     def run(place):
-        held.clear()
+        kept.clear()
         found.clear()
-        with at_turn_of_finalizers(place, finalizer) as turns:
+        with at_finalizers(place, finalizer) as moments:
             result = program(X)
-        return result, turns.count
+        return result, moments.count
 
     runs = [run(0) for _ in range(3 * TIMES)]
     expected = runs[-1][0]
     number = max([count for _, count in runs[TIMES:]])  # less while something is compiled
-    assert number > 500 and (where == "without scripts" or hits() > 0)
+    assert number > 500 and (where == "without replay" or hits() > 0)
     first = X * X * 2.0 if program is step else X * 2.0
     before = [first, first * scales[0] + scales[0]]
     for place in range(1 + part, number + 1, 48):

@@ -45,7 +45,7 @@ def test_one_integer_as_an_index(shape):
         assert parse_index(x, i) == parse_index(x, (i,))
 
 
-# What is a view, and how a write to it comes back
+# What is a view, and how a write to it changes the base
 
 VIEWS = {
     "int": lambda x: x[1],
@@ -145,7 +145,7 @@ def test_gradients_pass_a_write_to_a_view(case):
     )
 
 
-def test_views_with_several_outputs_follow_their_base_and_refuse_recorded_writes():
+def test_views_with_several_outputs_show_writes_to_their_base_and_refuse_recorded_writes():
     for make in (
         lambda x: x.split(3, 1),
         lambda x: x.unbind(1),
@@ -309,9 +309,9 @@ def in_place_names():
 def test_in_place_methods_write_what_their_function_returns(name):
     start = jnp.array([3, 5, 6]) if name in INTEGERS else jnp.eye(3) + 0.2 if name in SQUARE else A
     method = getattr(fad.Tensor, name)
-    twin = EXPECTED.get(name)
+    reference = EXPECTED.get(name)
     arguments = ARGUMENTS.get(name, ())
-    if twin is None:
+    if reference is None:
         module, _, of = method.__doc__.split("``")[1].rpartition(".")
         modules = {"fad.numpy": jnp, "fad.nn": jax.nn, "fad.lax": jax.lax}
         function = getattr(modules[module], of)
@@ -323,13 +323,13 @@ def test_in_place_methods_write_what_their_function_returns(name):
             function(start)
         except TypeError:
             arguments = (other,)
-        twin = lambda x: function(x, *arguments)
+        reference = lambda x: function(x, *arguments)
     for view in (lambda x: x, lambda x: x[...], lambda x: x[None].T if x.ndim == 1 else x.T.T):
         if name in ("cumsum_", "cumprod_", "zero_", *SQUARE, *ARGUMENTS, *INTEGERS) or arguments:
             view = lambda x: x[...]
         x = fad.tensor(start)
         v = view(x)
-        expected = twin(view(fad.asarray(start)).array)
+        expected = reference(view(fad.asarray(start)).array)
         if name in ("cumsum_", "cumprod_"):
             arguments, expected = (0,), getattr(jnp, name[:-1])(start, 0)
         same = method(v, *arguments)
@@ -410,9 +410,9 @@ def test_the_dtype_of_the_base_stays():
 def test_all_aliases_see_a_write_and_share_a_version():
     x = fad.tensor(X)
     row, flat = x[1], x.ravel()
-    part, apart = row[1:], x.detach()
-    deep = apart.T[0]
-    aliases = [x, row, flat, part, apart, deep]
+    part, detached = row[1:], x.detach()
+    deep = detached.T[0]
+    aliases = [x, row, flat, part, detached, deep]
     for k, t in enumerate(aliases, 1):
         t += 1
         values = [a.array for a in aliases]
@@ -447,7 +447,7 @@ def test_a_detached_tensor_shares_the_value_and_not_the_history():
 
 @pytest.mark.parametrize("written", ["origin", "detached"])
 @pytest.mark.parametrize("before", ["nothing", "origin", "detached"])
-def test_a_tensor_and_a_detached_one_follow_each_other_into_inner_levels(before, written):
+def test_a_tensor_and_a_detached_one_stay_aliases_in_inner_levels(before, written):
     c = jnp.array([1.0, 2.0, 3.0])
 
     def f(b):
@@ -461,8 +461,8 @@ def test_a_tensor_and_a_detached_one_follow_each_other_into_inner_levels(before,
     def plain(b):
         y = c * (1.0 if before == "nothing" else c) * b * 0.5
         passing = y if written == "origin" else jax.lax.stop_gradient(y)
-        apart = jax.lax.stop_gradient(y) if written == "origin" else y
-        return (passing * 3.0 * b).sum() + apart.sum()
+        detached = jax.lax.stop_gradient(y) if written == "origin" else y
+        return (passing * 3.0 * b).sum() + detached.sum()
 
     x = jnp.array([2.0, 4.0, 6.0])
     transforms = {
@@ -534,7 +534,7 @@ def test_views_are_pytrees_and_arguments_of_jax():
 # History
 
 
-def test_what_follows_a_write_in_the_graph():
+def test_nodes_after_a_write():
     x, w = leaf(X), leaf(2.0)
     y = x * 1.0
     v, row = y.T, y[0]
@@ -552,7 +552,7 @@ def test_what_follows_a_write_in_the_graph():
     assert y.grad_fn.name() == "SinBackward"
 
 
-def test_hooks_stay_with_the_values_they_were_put_on_and_retain_grad_follows_the_tensor():
+def test_hooks_stay_with_the_values_they_were_put_on_and_retain_grad_stays_with_the_tensor():
     x = leaf(V)
     y = x * 1.0
     seen = []

@@ -1,4 +1,4 @@
-"""Views and writes where they meet copies, pytrees, nested levels, hooks and compiled passes."""
+"""Views and writes with copies, pytrees, nested levels, hooks and compiled passes."""
 
 import copy
 import pickle
@@ -85,7 +85,7 @@ def test_a_shallow_copy_shares_the_storage():
     assert x.grad.tolist() == [3.0, 3.0, 3.0]
 
 
-def test_pickles_hold_values():
+def test_pickles_contain_values():
     x = fad.tensor(X)
     view = x.T[0]
     x += 1
@@ -170,7 +170,7 @@ def test_one_bool_as_an_index_is_a_dimension(index):
 # Levels
 
 
-def test_detached_tensors_follow_into_levels():
+def test_detached_tensors_are_updated_inside_of_levels():
     u = fad.tensor(jnp.zeros(3))
     d, v = u.detach(), u[1:]
 
@@ -229,7 +229,7 @@ def test_what_is_saved_of_an_argument_that_is_written_is_its_old_value(call):
     assert_close(fad.jit(fad.hessian(f))(V), jax.hessian(expected)(V))
 
 
-def test_retain_grad_of_a_view_follows_it():
+def test_retain_grad_of_a_view_stays_with_it():
     x = leaf(V)
     y = x * 1
     v = y[1:]
@@ -305,7 +305,7 @@ def test_functionalized_arguments_share_what_they_shared():
     assert_close([v.array for v in got], [v.array for v in f(x, x[0], x)])
 
 
-def test_arguments_that_share_are_refused_where_they_come_apart():
+def test_arguments_that_share_are_refused_where_they_are_separate():
     def f(x, y):
         x += 1
         return x * y

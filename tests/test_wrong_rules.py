@@ -17,7 +17,7 @@ from fad.core.jaxapi import is_tracing
 from fad.errors import RuleError, StructureError
 from fad.levels.batch import BatchLevel
 from fad.testing import LAWS, LawError, check_function
-from fad.testing.subjects import Case, Subject
+from fad.testing.cases import Case, Subject
 
 X = np.array([0.3, -0.5])
 Y = np.array([1.5, 2.0])
@@ -981,7 +981,7 @@ def test_there_are_enough_right_rules() -> None:
     assert len(RIGHT) >= 20
 
 
-def test_what_was_not_checked_is_told() -> None:
+def test_what_was_not_checked_is_reported() -> None:
     report = check_function(OnHost, X)
     for law in ("jit", "native JAX", "vmap", "second order"):
         assert law in report.not_checked and law in str(report)

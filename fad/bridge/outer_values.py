@@ -37,10 +37,10 @@ class Live:
         self.tensor = tensor
 
     def find(self) -> Tensor:
-        """The Tensor; compiled code around this one closes over it in its turn.
+        """The Tensor; compiled code around this one closes over it too.
 
         Raises:
-            GradientError: it has come to be tracked.
+            GradientError: it is tracked by now.
         """
         x = self.tensor
         if x.level is not ROOT or x.requires_grad:
@@ -56,7 +56,7 @@ def is_traced(x: Any) -> bool:
 
 
 def values_now(fixed: Sequence[Any]) -> list[Any]:
-    """What stands at each call for the values that `captured` made."""
+    """The values at a call, from what `captured` made."""
     return [x.find() if isinstance(x, (Lanes, Live)) else x for x in fixed]
 
 
@@ -78,6 +78,6 @@ def _tracked_capture(x: Tensor) -> GradientError:
     where = "the eager graph" if x.level is ROOT else repr(x.level)
     return GradientError(
         f"jit: the compiled function closes over a Tensor ({describe(x)}) that is tracked by "
-        f"{where}. Compiled code outlives this call, so it cannot hold on to it: pass the Tensor "
+        f"{where}. Compiled code outlives this call, so it cannot refer to it: pass the Tensor "
         "as an argument, or use stop_gradient on it."
     )

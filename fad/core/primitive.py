@@ -20,11 +20,11 @@ from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type, is_inexact, shaped_array
 from fad.core.level import batching, bind, state
 from fad.core.residuals import (
-    Reach,
+    Dependence,
     Residuals,
+    dependence_of_jaxpr,
+    dependence_of_jvp,
     on_active,
-    reach_of_jaxpr,
-    reach_of_jvp,
     residuals_of,
 )
 
@@ -40,7 +40,7 @@ _all: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 
 def forget_shapes() -> None:
-    """Let all Primitives forget what they know for the shapes and dtypes that they have met."""
+    """Clear what all Primitives have cached for shapes and dtypes."""
     for primitive in list(_all):
         primitive._plans.clear()
         primitive._written.clear()
@@ -97,7 +97,7 @@ class Primitive:
         rules: hand-written rules.
 
     ``to_jvp`` and ``to_vjp`` are the function as JAX is to differentiate it, forward and in reverse.
-    ``reach`` says which outputs have a derivative in the masked inputs; None is all that are floating
+    ``dependence`` says which outputs have a derivative in the masked inputs; None is all that are floating
     or complex. See NOTE [what a derived vjp saves].
     """
 
@@ -110,9 +110,10 @@ class Primitive:
         "_structures",
         "_tangents",
         "_written",
-        "asks_host",
         "call",
+        "calls_host",
         "collective",
+        "dependence",
         "flat",
         "fn",
         "jit",
@@ -121,7 +122,6 @@ class Primitive:
         "planner",
         "positions",
         "primals",
-        "reach",
         "rules",
         "splits",
         "to_jvp",
@@ -148,12 +148,12 @@ class Primitive:
         self.planner = planner
         self.positions = positions
         self.jit = jit
-        self.asks_host = False  # as far as `fad.levels.staged` has seen
+        self.calls_host = False  # as far as `fad.levels.staged` has seen
         self.collective = collective
         self._structures: dict[int, Any] = {} if rules is None else rules.structures
         self.primals = 0
         self.splits: dict[int, int] = {}
-        self.reach: Reach | None = None
+        self.dependence: Dependence | None = None
         self._jvps: dict[Any, Primitive] = {}
         self._tangents: dict[Any, Primitive] = {}
         self._batched: dict[Any, Primitive] = {}
@@ -187,14 +187,14 @@ class Primitive:
         for v in values:
             if type(v) is not array_type:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
-                    return self._write_apart(values) if state.exact else self._write(values)
+                    return self._write_exact(values) if state.exact else self._write(values)
                 out = self.call(*with_constants(values))
                 return waited(out, values)
         out = self.call(*values)
         return waited(out, values) if borrowed else out
 
-    def _write_apart(self, values: Sequence[Any]) -> Any:
-        """`_write`, so that what XLA makes of it is what it makes of the operation alone.
+    def _write_exact(self, values: Sequence[Any]) -> Any:
+        """`_write` between barriers, so that XLA compiles the operation as it would alone.
 
         There, two arguments are two arrays, even if they are the same one; none of them is known to be the
         result of anything; and all results are computed, also those that nothing reads.
@@ -259,16 +259,20 @@ class Primitive:
             return out[0], (out[1] if len(out) == 2 else None)
         given = iter(out[count:])
         outs = out[:count]
-        return outs, tuple([next(given) if m else None for m in self.moving(mask, outs)])
+        return outs, tuple(
+            [next(given) if m else None for m in self.differentiable_outputs(mask, outs)]
+        )
 
-    def moving(self, mask: tuple[bool, ...], outs: Sequence[Any]) -> tuple[bool, ...]:
+    def differentiable_outputs(
+        self, mask: tuple[bool, ...], outs: Sequence[Any]
+    ) -> tuple[bool, ...]:
         """Which outputs have a derivative in the masked inputs."""
-        if self.reach is not None:
-            return self.reach(mask)
+        if self.dependence is not None:
+            return self.dependence(mask)
         return tuple([is_inexact(o.dtype) for o in outs])
 
     def tangent(self, mask: tuple[bool, ...]) -> Primitive:
-        """The tangents of the `moving` outputs alone, from all inputs and the masked tangents."""
+        """The tangents of the `differentiable_outputs` alone, from all inputs and the masked tangents."""
         derived = self._tangents.get(mask)
         if derived is None:
             derived = self._tangents[mask] = self._derive_jvp(mask, outputs=False)
@@ -280,7 +284,7 @@ class Primitive:
         """An operation linear in the masked tangents, the operands that go before them, and which
         outputs it gives tangents of.
         """
-        return self.tangent(mask), list(primals), self.moving(mask, outs)
+        return self.tangent(mask), list(primals), self.differentiable_outputs(mask, outs)
 
     def _derive_jvp(self, mask: tuple[bool, ...], outputs: bool) -> Primitive:
         n = len(mask)
@@ -293,16 +297,16 @@ class Primitive:
             )
             single = type(out) is not tuple
             outs, outs_t = ((out,), (out_t,)) if single else (out, out_t)
-            moving = self.moving(mask, outs)
-            kept = [t for t, m in zip(outs_t, moving, strict=True) if m]
+            differentiable = self.differentiable_outputs(mask, outs)
+            kept = [t for t, m in zip(outs_t, differentiable, strict=True) if m]
             result = (*outs, *kept) if outputs else tuple(kept)
             derived.splits[len(result)] = -1 if single else len(outs)
             return result
 
         derived = Primitive(f"{self.name}_jvp", jvp, **self._options())
         derived.primals = n if outputs else 0
-        if self.reach is not None and outputs:
-            derived.reach = functools.partial(reach_of_jvp, self.reach, mask)
+        if self.dependence is not None and outputs:
+            derived.dependence = functools.partial(dependence_of_jvp, self.dependence, mask)
         return derived
 
     # Batching
@@ -324,7 +328,7 @@ class Primitive:
         else:
             run = batching(mapped(self.flat))
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
-        derived.reach = self.reach
+        derived.dependence = self.dependence
         if self.rules is not None:
             derived.to_jvp = batching(mapped(self.to_jvp))
             derived.to_vjp = batching(mapped(self.to_vjp))
@@ -530,9 +534,12 @@ class VjpPlan:
         self._start(primitive, mask, len(avals))
         if primitive.jit and not primitive.collective:
             try:
-                self._sort(residuals_of(primitive.to_vjp, mask, avals, primitive.moving))
+                found = residuals_of(
+                    primitive.to_vjp, mask, avals, primitive.differentiable_outputs
+                )
+                self._sort(found)
             except (TypeError, ValueError, NotImplementedError):
-                # It has no reverse mode (a while loop): that is an error only when one is asked for.
+                # It has no reverse mode (a while loop): that is an error only where one is used.
                 self.from_inputs, self.differentiable = True, None
 
     def _start(self, primitive: Primitive, mask: tuple[bool, ...], count: int) -> None:
@@ -569,7 +576,7 @@ class VjpPlan:
 
         Arguments:
             given: which outputs have a cotangent; None if the one output has.
-            need: which of the masked inputs want a gradient.
+            need: which of the masked inputs need a gradient.
         """
         if self.from_inputs:
             return self.primitive.full_vjp(self.mask, given, need)
@@ -604,5 +611,5 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
     saving = Primitive(f"{primitive.name}_saving", forward, **primitive.weight())
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
-    saving.reach = functools.partial(reach_of_jaxpr, jaxpr, saved)
+    saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)
     return saving

@@ -204,7 +204,7 @@ def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
     """`bind` for a Primitive that names vmap axes, such as ``psum``.
 
     Each running vmap of that name takes part even where no argument is batched over it: an operand
-    that is read by nobody but belongs to its level carries the call there.
+    that belongs to its level, and is not read, brings the call there.
     """
     names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
     levels = [x for x in batch_levels() if x.axis_name is not None and x.axis_name in names]

@@ -14,10 +14,10 @@ from fad.core.tensor import Tensor
 from fad.errors import HostValueError, LevelError, TrackedValueError, describe
 from fad.tape.recorder import ROOT
 
-__all__ = ["MEMBERS", "is_tracked", "peel"]
+__all__ = ["MEMBERS", "is_tracked", "unwrap"]
 
 
-def peel(x: Any) -> Any:
+def unwrap(x: Any) -> Any:
     """The bare primal value of a Tensor, under grad and jvp levels.
 
     Raises:
@@ -31,8 +31,8 @@ def peel(x: Any) -> Any:
 
 
 def _concrete(x: Tensor, what: str) -> Any:
-    """`peel`, for those who need numbers now: a JAX tracer has none."""
-    value = peel(x)
+    """`unwrap`, where numbers are needed now: a JAX tracer has none."""
+    value = unwrap(x)
     if isinstance(value, jax.core.Tracer):
         raise HostValueError(
             f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value yet. Use "
@@ -60,7 +60,7 @@ def _constant(x: Tensor, what: str) -> None:
 
 
 def _array(self: Tensor) -> Any:
-    """The JAX array that holds the value.
+    """The JAX array with the value.
 
     Inside ``grad`` and ``jvp`` it is the primal value, without its derivatives.
     """
@@ -70,7 +70,7 @@ def _array(self: Tensor) -> Any:
             flush()  # the caller may donate it
             return value
     _constant(self, "array")
-    value = peel(self)
+    value = unwrap(self)
     flush()
     return value
 
@@ -92,7 +92,7 @@ def _numpy(self: Tensor) -> np.ndarray:
 
 
 def _dunder_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    """What NumPy asks for; refuses as `_numpy` does."""
+    """NumPy's conversion protocol; refuses as `_numpy` does."""
     value = _numpy(self)
     return np.array(value, dtype=dtype, copy=True) if copy else np.asarray(value, dtype=dtype)
 
@@ -123,7 +123,7 @@ def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]
 
 def _block_until_ready(self: Tensor) -> Tensor:
     """Wait until the value has been computed."""
-    value = peel(self)
+    value = unwrap(self)
     if isinstance(value, jax.Array):
         jax.block_until_ready(value)
     return self
@@ -133,7 +133,7 @@ def _block_until_ready(self: Tensor) -> Tensor:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    """As the number that a Tensor with one element holds, where there is a format for it."""
+    """A Tensor with one element is formatted as its number, where there is a format for it."""
     if not spec:
         return str(self)
     return format(_concrete(self, "format()").item(), spec)

@@ -1,4 +1,4 @@
-"""Segments of long traces: forward one by one as they come, backward in turn from the last to the first.
+"""Segments of long traces: forward one by one, backward from the last to the first.
 
 NOTE [chains of segments]
 
@@ -11,7 +11,7 @@ of each computes its operations again, recorded, and pulls back the cotangents o
 which single operations would have added them, and the bits are the same; and what is kept of a
 segment for the backward pass are its inputs alone.
 
-Where a node is asked for, all segments are recorded after all.
+Where a node is read, all segments are recorded after all.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Chain:
     """The segments of one trace that have ended, in order.
 
     It refers to them weakly, and to ``latest``, which goes on after them; each trace refers to the one before
-    it, so that all are freed with the Tensors that came out of them. ``root`` is the root of the first,
-    ``ended`` has the last states of all that there were.
+    it, so that all are freed with their outputs. ``root`` is the root of the first, ``ended`` has the last
+    states of all that there were.
     """
 
     __slots__ = ("_limit", "_segments", "ended", "latest", "root")
@@ -73,7 +73,7 @@ class Chain:
         if len(self._segments) < self._limit:
             return
         found = []
-        for s in reversed(self.segments):  # what goes refers to outputs of earlier ones
+        for s in reversed(self.segments):  # a dropped one refers to outputs of earlier ones
             if any([r() is not None for r in s.kept.values()]):
                 found.append(s)
             else:
