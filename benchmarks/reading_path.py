@@ -23,6 +23,12 @@ __all__ = ["CALLS", "MODULES", "Step", "calls_of", "path"]
 
 CALLS = 60
 MODULES = 10
+COMPREHENSIONS = (
+    "<listcomp>",
+    "<dictcomp>",
+    "<setcomp>",
+    "<genexpr>",
+)  # no calls, from Python 3.12 on
 PACKAGE = str(Path(fad.__file__).parent)
 
 
@@ -46,7 +52,7 @@ def calls_of(f: Callable[[], Any]) -> list[Step]:
     def look(frame: FrameType, event: str, _: Any) -> None:
         nonlocal depth
         code = frame.f_code
-        if not is_own(code):
+        if not is_own(code) or code.co_name in COMPREHENSIONS:
             return
         if event == "call":
             module = frame.f_globals.get("__name__", "")

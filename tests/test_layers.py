@@ -47,7 +47,7 @@ ROOMS = {
     "autograd": "*",
     "testing": "*",
     "replay": """settings log modes inputs program outcomes states segments entries recording trace
-        opening donation layouts passes""",
+        opening donation layouts compiled_backward""",
 }
 IN_FRONT = {
     "autograd",

@@ -23,7 +23,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
-from fad.core.tensor import Tensor, level_began, new_tensor
+from fad.core import tensor as tensors
+from fad.core.tensor import Tensor, new_tensor
 
 __all__ = [
     "Level",
@@ -102,12 +103,11 @@ class State(threading.local):
 state = State()
 MODES = {n: mode for n, mode in vars(State).items() if not n.startswith("_")}  # of a new thread
 _ids = itertools.count()
-_last = -1
 
 
 def last_level_id() -> int:
     """An id that no level made so far exceeds."""
-    return _last
+    return tensors.latest_level
 
 
 class Level:
@@ -132,10 +132,8 @@ class Level:
     notes_captures = False
 
     def __init__(self) -> None:
-        global _last
         self.id = next(_ids)
-        _last = max(_last, self.id)
-        level_began(_last)
+        tensors.latest_level = max(tensors.latest_level, self.id)
         self.alive = True
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ Replay runs a repeated trace as one operation (`fad.replay`); the core is comple
 slower. The core uses replay through this protocol alone. The call sites are:
 
 * `open`: the transforms, when their level begins;
-* `open_step`: `tape.record.record`, for an operation on leaves of the eager tape;
+* `open_step`: `tape.recorder.record`, for an operation on leaves of the eager tape;
 * `Trace.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
 * `Trace.materialize`: an empty slot of a lazy Tensor (`Tensor.__getattr__`), and `core.level.flush`,
   which is called before the state of a Tensor or a mode changes (views.aliases, methods.history,

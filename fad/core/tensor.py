@@ -318,7 +318,10 @@ class Tensor(metaclass=_TensorType):
     @property
     def aval(self) -> Any:
         """JAX's abstract value: shape, dtype and weak type, as seen at this level."""
-        return self.level.aval(self)
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._level.aval(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -355,13 +358,7 @@ def bottom(x: Any) -> Any:
 
 
 _new = object.__new__
-_latest = -1
-
-
-def level_began(id: int) -> None:
-    """Note that there is a level of this id, so that later Tensors are known to be made after it."""
-    global _latest
-    _latest = id
+latest_level = -1  # the id of the level that began last: Tensors made later are known to be so
 
 
 def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
@@ -371,7 +368,7 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
     t._level = level
     t._aux = aux
     t._lazy = None
-    t.born = _latest
+    t.born = latest_level
     t._requires_grad = False
     t._node = None
     t._output_nr = 0
@@ -398,7 +395,7 @@ def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -
     t: Tensor = _new(Tensor)
     t._level = level
     t._lazy = lazy
-    t.born = _latest
+    t.born = latest_level
     t._requires_grad = requires_grad
     t._output_nr = output_nr
     t.meta = None

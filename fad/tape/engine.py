@@ -20,7 +20,7 @@ from fad.tape.anomaly import watched_node
 from fad.tape.graph import AccumulateGrad, Node, gradient_edge, running
 from fad.tape.hooks import call_tensor_hooks
 from fad.tape.node_step import level_of, reach_leaf, release, step
-from fad.tape.recorder import ROOT
+from fad.tape.recorder import ROOT, PrimitiveNode, spread
 
 __all__ = ["ONES_LIKE", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
 
@@ -99,7 +99,7 @@ def run(
     Nodes run in the order of their ``sequence_nr``, latest first, once all gradients that flow into
     them have arrived and been added up.
     """
-    if not create_graph and not anomaly.watch:
+    if state.replaying and not create_graph and not anomaly.watch:
         ends = captures if targets is None else [(n, 0) for n in dict.fromkeys(targets)]
         found = seam.replay.backward(roots, ends, keep_graph)
         if found is not None:
@@ -128,9 +128,9 @@ def pull_back(
     """
     level = inputs[0].level
     roots = [
-        (gradient_edge(y), level.detach(c))
+        (gradient_edge(y), level.detach(c) if isinstance(c, Tensor) else c)
         for y, c in zip(outputs, cotangents, strict=True)
-        if c is not None and isinstance(y, Tensor) and y.level is level and y.requires_grad
+        if c is not None and isinstance(y, Tensor) and y.requires_grad and y._level is level
     ]
     return run(roots, [gradient_edge(x) for x in inputs], keep_graph=keep_graph)
 
@@ -187,7 +187,7 @@ def _run_task(
     running.task = task
     if create_graph:
         state.watermark = state.base_watermark
-    elif all([level_of(n) is ROOT for n in starts]):
+    elif all([(n.level or level_of(n)) is ROOT for n in starts]):
         # Hooks and rules compute without recording. At a higher level they cannot: what they compute
         # is part of the levels below, and nothing of their own level is tracked here anyway.
         state.watermark = max(state.watermark, ROOT.id)
@@ -201,7 +201,13 @@ def _run_task(
             if node in wanted or (not runs and len(roots) == 1):
                 # Hooks of Tensors run where the pass ends. Also, as in PyTorch, those of a root that
                 # leads nowhere, if it is the only one.
-                if not runs or is_leaf:
+                if is_leaf:
+                    assert isinstance(node, AccumulateGrad)
+                    meta = node.variable.meta
+                    hooked = meta is not None and bool(meta.hooks)
+                else:
+                    hooked = not runs and node.extra is not None
+                if hooked:
                     cotangents = call_tensor_hooks(node, cotangents, create_graph)
                 for k in wanted.get(node, ()):
                     assert captures is not None
@@ -224,9 +230,18 @@ def _run_task(
             running.need = need
             if anomaly.watch:
                 grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
+            elif type(node) is PrimitiveNode and node.extra is None and any(need):
+                # What `step` does where nothing is attached to the node.
+                grads = node.run(cotangents, need, create_graph)
+                if len(grads) != len(need):
+                    grads = spread(grads, need)
             else:
                 grads = step(node, cotangents, need, create_graph, keep_graph)
-            if not keep_graph:
+            if keep_graph:
+                pass
+            elif type(node) is PrimitiveNode:
+                node.release_variables()
+            else:
                 release(node)
             for edge, g in zip(edges, grads, strict=True):
                 if edge is None:

@@ -487,6 +487,7 @@ class AccumulateGrad(Node):
     edges: Sequence[tuple[Node, int] | None] = ()
     sequence_nr: int = 2**64 - 1
     topology: int = 0
+    num_inputs = 1
 
     # What it does needs operations, which come later in the order of imports: `fad.tape.accumulate`.
     work: ClassVar[Callable[..., None]]
@@ -511,10 +512,6 @@ class AccumulateGrad(Node):
 
     def _set_edges(self, edges: Sequence[tuple[Node, int] | None]) -> NoReturn:
         raise GradientError("AccumulateGrad: the end of a graph has no next edges")
-
-    @property
-    def num_inputs(self) -> int:
-        return 1
 
     def metadata_of_inputs(self) -> list[InputMetadata]:
         return [InputMetadata(self.variable.shape, self.variable.dtype, self._own_sharding())]

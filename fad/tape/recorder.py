@@ -130,7 +130,11 @@ class PrimitiveNode(RecordedNode):
         self.written: Any = None  # an output that it keeps and that was changed in place since
         self.tensors: list[Any] = tensors
         self.values: list[Any] | None = values
-        self.versions = versions_of(tensors)
+        self.versions: list[int] | None = None
+        for t in tensors:
+            if isinstance(t, Tensor) and t.meta is not None and t.meta.storage.version:
+                self.versions = versions_of(tensors)
+                break
         if state.saved_hooks:
             level = self.level
             self.pack([pack(level, v, e) for v, e in zip(values, self._places(), strict=True)])
@@ -184,7 +188,10 @@ class PrimitiveNode(RecordedNode):
         if self.packed:
             saved = [unpack(v, create_graph) for v in values]
         else:
-            check_versions(self, tensors, versions, values)
+            for t in tensors:
+                if isinstance(t, Tensor) and t.meta is not None and t.meta.storage.version:
+                    check_versions(self, tensors, versions, values)
+                    break
             if self.written is not None:
                 raise_written(self, self.written)
             if create_graph:
@@ -404,8 +411,15 @@ class GradLevel(RecordingLevel):
         return new_tensor(out, self)
 
     def detach(self, x: Any) -> Any:
-        while isinstance(x, Tensor) and x.level is self:
-            x = x.value
+        while isinstance(x, Tensor):
+            if x.meta is not None:  # it may be a view, whose value has to be made again
+                if x.level is not self:
+                    break
+                x = x.value
+            elif x._level is self:
+                x = x._value
+            else:
+                break
         return x
 
     def aval(self, t: Tensor) -> Any:
@@ -536,7 +550,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
         key.insert(0, x64_enabled())
     plan = op.plan_of(tuple(mask), tuple(key), args)
     if wraps:
-        if level is ROOT and state.trace is None:
+        if level is ROOT and state.trace is None and state.replaying:
             out = seam.replay.open_step(op, args, plan)
             if out is not None:
                 return out

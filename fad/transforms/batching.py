@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
-from fad.core.level import bind, restores_modes
+from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor, new_tensor
@@ -104,7 +104,8 @@ def vmap(
                     for k, (v, d) in enumerate(zip(chunk, dims, strict=True))
                 ]
                 mapped = [x for x, d in zip(inside, dims, strict=True) if d is not None]
-                seam.replay.open(level, mapped, f)
+                if state.replaying:
+                    seam.replay.open(level, mapped, f)
                 called = trees.unflatten(structure, inside)
                 if kwargs:
                     out = f(*called[0], **called[1])

@@ -45,7 +45,7 @@ def enter(tree: Any) -> Any:
     kind = type(tree)
     if kind is array_type:
         return new_tensor(tree, ROOT)
-    if kind is Tensor or kind in SCALARS:
+    if kind is Tensor or kind in SCALARS or (kind is dict and not tree):
         return tree
     return trees.map_leaves(
         lambda x: as_tensor(x) if isinstance(x, (jax.Array, np.ndarray)) else x, tree
@@ -81,6 +81,9 @@ def leave(tree: Any, tensors: bool) -> Any:
     A result that is part of an outer transform or graph stays a Tensor in either case.
     """
 
+    if type(tree) is array_type and not tensors:
+        return tree
+
     def one(x: Any) -> Any:
         x = outlived(x)
         if tensors:
@@ -101,7 +104,7 @@ def differentiable_leaves(
     leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
     values = []
     for k, x in enumerate(leaves):
-        if type(x) is array_type and is_inexact(x.dtype):
+        if type(x) is array_type and (x.dtype.kind == "f" or is_inexact(x.dtype)):
             values.append(x)
         elif isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
             values.append(lower(x))

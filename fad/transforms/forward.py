@@ -77,7 +77,8 @@ def push_forward(
     tensors = has_tensor((primals, tangents))
     with JvpLevel() as level:
         duals = [level.dual(v, t) for v, t in zip(values, directions, strict=True)]
-        seam.replay.open(level, duals, f)
+        if state.replaying:
+            seam.replay.open(level, duals, f)
         out, aux = with_aux(f(*trees.unflatten(structure, duals)), has_aux, who)
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]
@@ -219,7 +220,8 @@ class dual_level:
         self.level.append(level)
         level.__enter__()
         try:
-            seam.replay.open(level, (), None)
+            if state.replaying:
+                seam.replay.open(level, (), None)
         except BaseException:  # an interrupt: `__exit__` would not be called
             self.__exit__()
             raise

@@ -14,7 +14,7 @@ import numpy as np
 
 from fad.core import jaxapi, trees
 from fad.core.jaxapi import is_inexact
-from fad.core.level import bind, restores_modes
+from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor, new_tensor
@@ -76,7 +76,8 @@ def jacrev(
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            seam.replay.open(level, variables, f)
+            if state.replaying:
+                seam.replay.open(level, variables, f)
             inside = trees.unflatten(structure, variables)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, "jacrev")
@@ -156,7 +157,8 @@ def jacfwd(
         def push(tangents: list[Any]) -> list[Any]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
-                seam.replay.open(level, duals, f)
+                if state.replaying:
+                    seam.replay.open(level, duals, f)
                 inside = trees.unflatten(structure, duals)
                 out = f(*substitute(args, nums, inside), **enter(kwargs))
                 out, found["aux"] = with_aux(out, has_aux, "jacfwd")
@@ -299,7 +301,8 @@ def _over_basis(
         pieces = [b[start : start + step] if step < size else b for b in bases]
         with BatchLevel(pieces[0].shape[0], randomness="same") as level:
             rows = [new_tensor(b, level, 0) for b in pieces]
-            seam.replay.open(level, rows, run)
+            if state.replaying:
+                seam.replay.open(level, rows, run)
             outs = run(rows)
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
     if len(parts) == 1:

@@ -13,7 +13,7 @@ import numpy as np
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import is_inexact
-from fad.core.level import bind, restores_modes
+from fad.core.level import bind, restores_modes, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, StructureError, describe
@@ -91,14 +91,16 @@ def gradient_function(
     def gradient(*args: Any, **kwargs: Any) -> Any:
         nums = pick(argnums, len(args), who)
         values, structure = differentiable_leaves(args, nums, who)
-        tensors = has_tensor((args, kwargs))
+        tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            if variables:
+            if variables and state.replaying:
                 seam.replay.open(level, variables, f)
             inside = trees.unflatten(structure, variables)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
-            out, aux = with_aux(out, has_aux, who)
+            aux = None
+            if has_aux:
+                out, aux = with_aux(out, True, who)
             _check_scalar(out, who)
             outs = [out]
             del out
