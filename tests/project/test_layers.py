@@ -15,10 +15,10 @@ from pathlib import Path
 
 import jax
 import pytest
+from helpers import ROOT
 
 from fad.core import jaxapi
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fad"
 
 # The rooms of fad, and the files inside of each: what is imported stands above, in the room or in an earlier

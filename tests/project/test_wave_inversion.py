@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import ROOT
 
 import fad
 
 for needed in ("optax", "matplotlib", "rich"):
     pytest.importorskip(needed)
 
-PROGRAM = Path(__file__).parent.parent / "examples" / "wave_inversion.py"
+PROGRAM = ROOT / "examples" / "wave_inversion.py"
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from fad.testing import Report, assert_same_program, check_function, difference
 from fad.testing.functions import FUNCTIONS, Cube, Swish
 from fad.testing.stacks import IN_JAX, apply_stack
 
-# Those in jax.random draw, and so do initializers: test_namespaces.py has them.
+# Those in jax.random draw, and so do initializers: arrays/test_namespaces.py has them.
 DRAWING = ("jax.nn.initializers", "jax.random")
 
 
@@ -147,7 +147,7 @@ NOTHING_TO_CHECK: dict[str, str] = {
     "lax.after_all": "it takes tokens, which have no value",
     "lax.dce_sink": "it returns nothing",
     "lax.rng_uniform": "it draws from a state of XLA's own: no two calls are alike",
-    "lax.with_sharding_constraint": "it needs devices; tests/test_devices.py has it",
+    "lax.with_sharding_constraint": "it needs devices; tests/laws/test_devices.py has it",
     "nn.scaled_dot_general": "JAX has it on GPUs only",
     "nn.scaled_matmul": "JAX has it on GPUs only",
     **dict.fromkeys(

@@ -10,19 +10,17 @@ import re
 import sys
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.autograd import GradientEdge, Node
 from fad.errors import GradientError
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def leaf(data: Any) -> fad.Tensor:
@@ -464,7 +462,7 @@ def test_each_name_of_the_table_exists_and_is_tested(row: tuple[str, str, str, s
         if name not in WRITTEN_BY_THE_USER:
             resolve(name)
     assert row[1], "it says what the name does"
-    tests = re.findall(r"`(\w+)::(\w+)`", row[3])
+    tests = re.findall(r"`([\w/]+)::(\w+)`", row[3])
     assert row[0] and tests, "it says which test would fail without it"
     for file, test in tests:
         source = (ROOT / "tests" / f"{file}.py").read_text()

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import functions
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import assert_close
+from helpers import ROOT, assert_close
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import fad
 import fad.numpy as fnp
 
-ROOT = Path(__file__).resolve().parent.parent
 MESH = jax.make_mesh((4, 2), ("rows", "columns"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 BY_ROWS = NamedSharding(MESH, P("rows"))
 EVERYWHERE = NamedSharding(MESH, P())

@@ -15,13 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import ROOT
 from replays import assert_bits, bits, in_thread, off
 
 import fad
@@ -29,7 +29,6 @@ import fad.numpy as fnp
 from fad.core import collector
 from fad.replay.program import Program, worker
 
-ROOT = Path(__file__).parent.parent
 REPEATS = 4  # calls of each program
 X = jnp.array([0.5, 1.0, 1.5])
 

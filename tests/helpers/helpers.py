@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +20,8 @@ from fad.testing.stacks import IN_FAD as IN_FAD
 from fad.testing.stacks import IN_JAX as IN_JAX
 
 Fn = Callable[[Any], Any]
+
+ROOT = Path(__file__).resolve().parents[2]  # of the project
 
 # The modules of JAX that have twins.
 MODULES = [

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import jax.scipy
 import numpy as np
 import pytest
-from helpers import MODULES
+from helpers import MODULES, ROOT
 
 import fad
 import fad.lax
@@ -47,7 +47,7 @@ from fad.arrays.arguments import (
 from fad.arrays.operations import Op
 from fad.core import trees
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "namespaces.md"
+PAGE = ROOT / "docs" / "namespaces.md"
 
 
 def fad_name(module: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 import fad
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 SUITE = """
 import fad, pytest
 

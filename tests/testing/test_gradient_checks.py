@@ -11,7 +11,7 @@ import pytest
 from functions import Product, Sine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_wrong_rules import MissingConjugate, Pair, WrongFactor, Z
+from wrong_rules import MissingConjugate, Pair, WrongFactor, Z
 
 import fad
 import fad.numpy as fnp
