@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pkgutil
 from collections.abc import Callable
 from pathlib import Path
@@ -132,3 +133,42 @@ def transforms(weigh: Callable[[Any], Fn], direction: Callable[[Any], Fn]) -> di
         Transform("autograd", _eager(fw), jax_grad, "reverse"),
     ]
     return {t.name: t for t in table}
+
+
+def leaf(data: Any) -> fad.Tensor:
+    """A Tensor of the eager tape."""
+    return fad.tensor(data, requires_grad=True)
+
+
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, fad.Tensor)
+
+
+class InFad:
+    """fad under the names that code for both libraries reads."""
+
+    lax, numpy = fad.lax, fnp
+    vmap, grad, jvp, jacfwd, jacrev = fad.vmap, fad.grad, fad.jvp, fad.jacfwd, fad.jacrev
+
+
+class InJax:
+    """JAX under the same names."""
+
+    lax, numpy = jax.lax, jnp
+    grad, jvp, jacfwd, jacrev = jax.grad, jax.jvp, jax.jacfwd, jax.jacrev
+
+    @staticmethod
+    def vmap(f: Any, **kwargs: Any) -> Any:
+        return jax.vmap(f, **kwargs)
+
+
+def counted(f, **options):
+    """``fad.jit`` of f, and a list that grows with every trace."""
+    traces = []
+
+    @functools.wraps(f)
+    def body(*args, **kwargs):
+        traces.append(1)
+        return f(*args, **kwargs)
+
+    return fad.jit(body, **options), traces

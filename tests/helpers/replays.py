@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import numpy as np
 from helpers import is_idle
 
 import fad
+from fad.replay.program import worker
 
 TIMES = 6  # calls after which a program has come often enough to be compiled
 MODES = ("background", "at once")
@@ -32,6 +34,14 @@ def replay(mode: str) -> AbstractContextManager[Any]:
 def off() -> AbstractContextManager[Any]:
     """A block with replay off."""
     return fad.autograd.compiled(False)
+
+
+def clear() -> None:
+    """Give back all that can be given back."""
+    fad.autograd.compiled.clear_cache()
+    worker.wait()  # for the program that it is at
+    jax.clear_caches()
+    gc.collect()
 
 
 def bare(x: Any) -> np.ndarray:

@@ -15,7 +15,14 @@ from helpers import assert_close, is_idle, modes
 import fad
 import fad.numpy as fnp
 from fad import testing
-from fad.errors import GradientError, HostValueError, LevelError, RuleError, StructureError
+from fad.errors import (
+    FadError,
+    GradientError,
+    HostValueError,
+    LevelError,
+    RuleError,
+    StructureError,
+)
 
 X = jnp.arange(3.0)
 W = jnp.ones((2, 3))
@@ -1232,3 +1239,7 @@ def test_a_branch_on_a_value_is_fine_where_there_is_one() -> None:
     assert_close(fad.jacfwd(branch)(X), jnp.diag(2.0 * X))
     assert_close(fad.hessian(lambda v: branch(v).sum())(X), 2.0 * jnp.eye(3))
     assert_close(fad.linearize(branch, X)[1](X), 2.0 * X * X)
+
+
+def test_every_error_of_the_tape_is_fads() -> None:
+    assert issubclass(GradientError, FadError) and issubclass(GradientError, RuntimeError)

@@ -1,24 +1,19 @@
-"""Many devices: shardings are kept by everything that computes, and data-parallel training agrees."""
+"""Many devices: shardings are kept by everything that computes."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
 
 import functions
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import ROOT, assert_close
+from helpers import assert_close
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from shards import BY_ROWS, MESH, lies_by_rows
 
 import fad
 import fad.numpy as fnp
 
-MESH = jax.make_mesh((4, 2), ("rows", "columns"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
-BY_ROWS = NamedSharding(MESH, P("rows"))
 EVERYWHERE = NamedSharding(MESH, P())
 VALUES = jnp.linspace(-1.0, 1.0, 16).reshape(8, 2)
 
@@ -31,41 +26,6 @@ class Cube(functions.Cube):
 
 def sharded(**options):
     return fad.tensor(jax.device_put(VALUES, BY_ROWS), **options)
-
-
-def lies_by_rows(x):
-    return x.sharding.is_equivalent_to(BY_ROWS, 2)
-
-
-def test_to_moves_between_devices_and_shardings_and_back():
-    x = fad.tensor(VALUES, requires_grad=True)
-    y = x.to(BY_ROWS)
-    assert lies_by_rows(y) and not lies_by_rows(x)
-    z = (y * y).to(jax.devices()[3])
-    assert z.devices() == {jax.devices()[3]}
-    z.sum().backward()
-    assert_close(x.grad, 2 * VALUES)
-    assert x.grad.devices() == x.devices()
-    assert lies_by_rows(fad.jit(lambda x: x * 2)(y))
-
-
-@pytest.mark.parametrize(
-    "transform",
-    [
-        lambda f: lambda x: f(fad.asarray(x)),
-        fad.jit,
-        lambda f: jax.jit(fad.to_jax(f)),
-        lambda f: lambda x: fad.jvp(f, (x,), (x,))[1],
-        lambda f: fad.jit(lambda x: fad.linearize(f, x)[1](x)),
-        lambda f: fad.jit(fad.grad(lambda x: (f(x) ** 2).sum())),
-        lambda f: jax.jit(jax.grad(fad.to_jax(lambda x: (f(x) ** 2).sum()))),
-    ],
-)
-def test_to_a_sharding_in_compiled_code_and_under_transforms(transform):
-    out = transform(lambda x: x.to(BY_ROWS))(VALUES)
-    expected = transform(lambda x: x.to("float32"))(VALUES)
-    assert lies_by_rows(out), out.sharding
-    assert_close(out, expected)
 
 
 @pytest.mark.parametrize(
@@ -143,24 +103,3 @@ def test_a_step_on_shards_adds_gradients_up_over_devices():
     out, value = compiled(w, x)
     assert out.sharding.is_equivalent_to(EVERYWHERE, 1)
     assert_close((out, value), step(jnp.array([1.0, -0.5]), VALUES))
-
-
-def run_example(*arguments):
-    """The example in a process of its own, with no more devices than it asks for."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
-    env["PYTHONPATH"] = str(ROOT)
-    command = [sys.executable, "-W", "error", ROOT / "examples" / "data_parallel.py", *arguments]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_data_parallel_training_agrees_with_one_device():
-    out = run_example("--steps", "5")
-    assert "8 devices in 1 process(es): loss" in out and "as on one device" in out
-
-
-def test_data_parallel_training_in_two_processes():
-    out = run_example("--processes", "2", "--steps", "5")
-    assert "8 devices in 2 process(es): loss" in out and "as on one device" in out
-    assert "Tensor(<Array float32[256,1], in part on other processes>, dtype=float32)" in out

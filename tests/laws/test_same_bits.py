@@ -6,7 +6,6 @@ XLA's algebra would change: quotients that overflow if they are gathered, produc
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import subprocess
@@ -23,19 +22,10 @@ from hypothesis import strategies as st
 
 import fad
 import fad.numpy as fnp
-import fad.testing.fuzz
-from fad.errors import GradientError
 from fad.methods.install import asarray
-from fad.testing.comparison import difference_in_bits
 from fad.testing.programs import Program
-from fad.testing.repeats import (
-    check_again,
-    check_bits,
-    check_training,
-    in_32_bits,
-    inputs_of,
-)
-from fad.testing.stacks import IN_FAD, apply_stack, inexact_leaves, leaves_of, weigh
+from fad.testing.repeats import check_bits, check_training, in_32_bits, inputs_of
+from fad.testing.stacks import IN_FAD, apply_stack, leaves_of, weigh
 from fad.testing.strategies import whole_programs
 
 FULL = settings.get_current_profile_name() == "full"
@@ -247,67 +237,3 @@ def test_another_process_has_the_same_bits() -> None:
         found[mode] = done.stdout.splitlines()
     assert len(found["off"]) > 20
     assert found["on"] == found["off"]
-
-
-# The check itself
-
-
-def test_a_bit_that_differs_is_found() -> None:
-    one = np.float32(1.0)
-    assert difference_in_bits(one, np.nextafter(one, np.float32(2))) is not None
-    assert difference_in_bits(np.float32(0.0), np.float32(-0.0)) is not None
-    assert difference_in_bits(one, np.float64(1.0)) is not None
-    assert difference_in_bits([one], [one, one]) is not None
-    assert difference_in_bits({"a": one}, {"a": one}) is None
-
-
-def test_a_call_that_differs_is_named() -> None:
-    calls = iter(range(100))
-
-    def f(x: Any) -> Any:
-        return x + np.float32(next(calls) >= 5)
-
-    with pytest.raises(AssertionError, match="call 4: entry"):
-        check_bits(f, (jnp.ones(1),), (jnp.zeros(1),))
-
-
-def test_a_call_that_raises_is_named() -> None:
-    calls = iter(range(100))
-
-    def f(x: Any) -> Any:
-        if next(calls) == 3:
-            raise GradientError("a call that fails")
-        return x
-
-    with pytest.raises(AssertionError, match=r"call 2: GradientError.*one by one None"):
-        check_bits(f, (jnp.ones(1),), (jnp.zeros(1),))
-
-
-def test_exact_checks_of_repeats() -> None:
-    program = Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,))
-    assert check_again(program, ("grad",), exact=True)
-    assert check_training(program, exact=True)
-    others = inputs_of(in_32_bits(program))
-    assert len({np.asarray(x).tobytes() for x, _ in others}) == len(others)
-    assert inexact_leaves(dataclasses.replace(program, seed=1).inputs()[0])
-
-
-def test_the_fuzzer_compares_bits_and_says_how_to_do_it_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    program = Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,))
-    given = []
-
-    def check(
-        program: Program, stack: tuple[str, ...] = (), x64: bool = False, exact: bool = False
-    ) -> bool:
-        given.append(exact)
-        raise AssertionError("call 3: a bit")
-
-    monkeypatch.setattr(fad.testing.fuzz, "check_again", check)
-    failures, _ = fad.testing.fuzz.fuzz(
-        0.0, modes=("again",), max_steps=1, max_stack=0, say=lambda text: None, exact=True
-    )
-    assert given and all(given)
-    assert "(), exact=True)" in str(failures[0])
-    assert "exact" not in str(fad.testing.fuzz.Failure(program, (), "eager", ValueError(), True))

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import IN_FAD, IN_JAX, assert_close
+from helpers import IN_FAD, IN_JAX, assert_close, bare, is_idle
+from namespace_cases import V
 
 import fad
 import fad.numpy as fnp
+import fad.random
 from fad.core.level import state
 from fad.errors import LevelError
 
@@ -439,3 +441,83 @@ def test_which_argument_differs_is_known_inside_of_functions() -> None:
     assert_close(fad.vmap(fad.jit(Scaled.apply), (None, 0))(2.0, KEYS), 4.0 * draws)
     with pytest.raises(LevelError, match="all lanes share"):  # under JAX's own vmap too
         jax.vmap(Scaled.apply, (0, None))(jnp.ones(4), KEYS[0])
+
+
+X = jnp.array([0.3, -0.8, 1.2])
+
+
+# What vmap is told, and jacobians
+
+
+def test_randomness_modes() -> None:
+    key = jax.random.key(0)
+    draw = lambda x: x * 0.0 + fad.random.normal(key)
+    with pytest.raises(LevelError, match=r"randomness='different'.*split"):
+        fad.vmap(draw)(X)
+    assert is_idle()
+    same = bare(fad.vmap(draw, randomness="same")(X))
+    assert np.unique(same).size == 1
+    np.testing.assert_allclose(same[0], jax.random.normal(key), rtol=1e-6)
+    different = bare(fad.vmap(draw, randomness="different")(X))
+    assert np.unique(different).size == 3
+    nested = fad.vmap(fad.vmap(draw, randomness="different"), randomness="same")(jnp.zeros((2, 3)))
+    assert np.unique(bare(nested)).size == 3
+    both = fad.vmap(fad.vmap(draw, randomness="different"), randomness="different")
+    assert np.unique(bare(both(jnp.zeros((2, 3))))).size == 6
+    keys = jax.random.split(key, 3)
+    got = fad.vmap(lambda k: fad.random.uniform(k, (2,)))(keys)  # keys of their own: no mode asked
+    assert_close(got, jax.vmap(lambda k: jax.random.uniform(k, (2,)))(keys))
+
+
+def test_chunks_draw_what_the_whole_batch_would() -> None:
+    key = jax.random.key(0)
+
+    class Noise(fad.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x + fad.random.normal(key)
+
+    for f in (lambda x: x + fad.random.normal(key), Noise.apply):
+        whole = fad.vmap(f, randomness="different")(X)
+        assert_close(fad.vmap(f, randomness="different", chunk_size=2)(X), whole)
+        assert np.unique(bare(whole) - X).size == 3
+
+
+def test_random_numbers_in_a_jacobian_are_those_of_the_function() -> None:
+    key = jax.random.key(0)
+    f = lambda lib: lambda x: x * x * lib.random.normal(key)
+    for name in ("jacrev", "jacfwd"):
+        assert_close(getattr(fad, name)(f(fad))(X), getattr(jax, name)(f(jax))(X))
+    got = fad.hessian(lambda x: fnp.sum(f(fad)(x)))(X)
+    assert_close(got, jax.hessian(lambda x: jnp.sum(f(jax)(x)))(X))
+
+
+def test_random_numbers_under_vmap_and_grad() -> None:
+    key = jax.random.key(1)
+
+    def noisy(x: Any) -> Any:
+        return fnp.sum(fad.random.normal(key, (2,))) * x * x
+
+    g = fad.vmap(fad.grad(noisy), randomness="different")(X)
+    y = fad.vmap(noisy, randomness="different")(X)
+    assert_close(g, 2.0 * y / X)
+
+
+KEY = jax.random.key(3)
+
+
+def test_randomness_under_vmap() -> None:
+    def draw(_: Any) -> Any:
+        return fad.random.normal(KEY, (2,))
+
+    with pytest.raises(RuntimeError, match="randomness"):
+        fad.vmap(draw)(V)
+    same = fad.vmap(draw, randomness="same")(V)
+    different = fad.vmap(draw, randomness="different")(V)
+    assert len(np.unique(np.asarray(same), axis=0)) == 1
+    assert len(np.unique(np.asarray(different), axis=0)) == len(V)
+    keys = jax.random.split(KEY, 5)
+    mapped = fad.vmap(lambda k: fad.random.normal(k, (2,)))(keys)
+    np.testing.assert_allclose(mapped, jax.vmap(lambda k: jax.random.normal(k, (2,)))(keys))
+    split = fad.vmap(lambda k: fad.random.key_data(fad.random.split(k)))(keys)
+    assert split.shape[:2] == (5, 2)

@@ -17,8 +17,6 @@ import jax
 import pytest
 from helpers import ROOT
 
-from fad.core import jaxapi
-
 PACKAGE = ROOT / "fad"
 
 # The rooms of fad, and the files inside of each: what is imported stands above, in the room or in an earlier
@@ -384,30 +382,6 @@ def test_the_checks_catch_what_they_should() -> None:
 
     assert docstring_errors("tensor", '"""No end"""\n') and docstring_errors("tensor", "x = 1\n")
     assert word_errors(Path("a"), f"one\nat {PATHS_OF_ONE_MACHINE[0]}x\n", PATHS_OF_ONE_MACHINE)
-
-
-@pytest.mark.parametrize("version", ["0.10.1", "0.9.2", "0.13.0", "1.0"])
-def test_versions_of_jax_out_of_the_range_are_refused(version: str) -> None:
-    with pytest.raises(ImportError, match=rf"jax>=0\.10\.2,<0\.13, found jax {version}: pip inst"):
-        jaxapi.check_version(version)
-
-
-@pytest.mark.parametrize(
-    "version", ["0.10.2", "0.11.0", "0.12.0.1", "0.12.5.dev20261101", jax.__version__]
-)
-def test_versions_of_jax_in_the_range_are_accepted(version: str) -> None:
-    jaxapi.check_version(version)
-
-
-def test_the_range_of_jax_is_checked_at_import_and_is_the_packages() -> None:
-    required = re.search(r'"jax(>=\S+)"', (ROOT / "pyproject.toml").read_text())
-    least, below = (".".join(map(str, v)) for v in (jaxapi.MINIMUM_JAX, jaxapi.BELOW_JAX))
-    assert required is not None and required[1] == f">={least},<{below}"
-    source = Path(jaxapi.__file__).read_text()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "__version__", "0.13.1")
-        with pytest.raises(ImportError, match=r"found jax 0\.13\.1"):
-            exec(compile(source, jaxapi.__file__, "exec"), {"__name__": "jaxapi"})
 
 
 def test_fad_alone_imports_nothing_for_tests() -> None:

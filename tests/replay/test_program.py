@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -22,30 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import ROOT
-from replays import assert_bits, bits, in_thread, off
+from replays import assert_bits, bits, clear, off
 
 import fad
 import fad.numpy as fnp
-from fad.core import collector
 from fad.replay.program import Program, worker
 
 REPEATS = 4  # calls of each program
 X = jnp.array([0.5, 1.0, 1.5])
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    clear()
-    yield
-    clear()
-
-
-def clear() -> None:
-    """Give back all that can be given back."""
-    fad.autograd.compiled.clear_cache()
-    worker.wait()  # for the program that it is at
-    jax.clear_caches()
-    gc.collect()
+pytestmark = pytest.mark.usefixtures("cleared_caches")
 
 
 def live() -> int:
@@ -420,71 +405,3 @@ def test_a_long_program_is_compiled_at_once_if_asked() -> None:
         gradient(X)
     gradient(X)
     assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
-
-
-def test_the_segments_of_a_loop_are_the_same_wherever_it_begins() -> None:
-    """Few programs, though the loop is long and something comes before it."""
-
-    def f(x: Any) -> Any:
-        x = fnp.cos(x) + x * 2.0
-        for _ in range(400):
-            x = fnp.sin(x) * 0.9 + fnp.exp(-x)
-        return fnp.sum(x)
-
-    gradient = fad.grad(f)
-    with off():
-        expected = gradient(X)
-    with fad.autograd.compiled(wait=True):
-        assert_bits([gradient(X) for _ in range(3)], [expected] * 3)
-    # The first segment, those in the middle and the last one, forward and backward.
-    assert fad.autograd.compiled.cache_info()["compiled"] <= 6
-
-
-def test_the_collector_runs_while_a_thread_that_traces_sleeps() -> None:
-    collected = threading.Event()
-    done = threading.Event()
-
-    @collector.without_collector
-    def trace() -> tuple[bool, bool]:
-        before = gc.isenabled()
-        while not collected.is_set():
-            collector.sleep(0.001)
-        return before, gc.isenabled()
-
-    def look() -> None:
-        while not done.is_set() and not gc.isenabled():
-            time.sleep(0.0)
-        collected.set()
-
-    watcher = threading.Thread(target=look)
-    found = []
-    tracer = threading.Thread(target=lambda: found.append(trace()))
-    tracer.start()
-    watcher.start()
-    tracer.join(60.0)
-    done.set()
-    watcher.join(60.0)
-    assert found == [(False, False)] and gc.isenabled()
-
-
-def test_a_setting_of_a_block_and_then_for_good() -> None:
-    """In the block nothing is replayed; once everything has the setting, it is what is usual."""
-    gradient = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
-    hits = lambda: fad.autograd.compiled.cache_info()["hits"]
-
-    def calls() -> int:
-        before = hits()
-        with fad.autograd.compiled(wait=True):
-            for _ in range(4):
-                gradient(jnp.array([1.0, 2.0]))
-        return hits() - before
-
-    precision = jax.config.jax_default_matmul_precision
-    with jax.default_matmul_precision("highest"):
-        assert calls() == 0
-    jax.config.update("jax_default_matmul_precision", "highest")
-    try:
-        assert in_thread(calls) > 0
-    finally:
-        jax.config.update("jax_default_matmul_precision", precision)
-    assert in_thread(calls) > 0

@@ -12,16 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import leaf
 
 import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.errors import GradientError
 from fad.tape import anomaly
-
-
-def leaf(data: Any) -> fad.Tensor:
-    return fad.tensor(data, requires_grad=True)
 
 
 def the_guilty_line(x: Any) -> Any:

@@ -1,31 +1,23 @@
-"""The graph as data, the engine's order, deep graphs, and the table in docs/graph.md."""
+"""The graph as data: edges, numbers and metadata of nodes; and when it is freed."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import importlib
-import inspect
-import re
-import sys
 import weakref
-from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import assert_close, leaf
+from nodes import Scale, edge, like
 
 import fad
 import fad.numpy as fnp
 from fad import autograd
-from fad.autograd import GradientEdge, Node
+from fad.autograd import Edge, GradientEdge, Node
 from fad.errors import GradientError
-
-
-def leaf(data: Any) -> fad.Tensor:
-    return fad.tensor(data, requires_grad=True)
-
 
 # Nodes of recorded operations
 
@@ -74,17 +66,6 @@ def test_sequence_numbers_are_settable() -> None:
     assert order[6:] == ["a", "c", "b"] and float(x.grad) == 18.0
 
 
-def test_nodes_with_one_number_run_in_the_order_in_which_they_became_ready() -> None:
-    x = leaf(1.0)
-    order: list[int] = []
-    parts = [x * float(k) for k in range(4)]
-    for k, t in enumerate(parts):
-        t.grad_fn.register_hook(lambda i, o, k=k: order.append(k))
-        t.grad_fn.sequence_nr = 7
-    autograd.backward(parts)
-    assert order == [0, 1, 2, 3]
-
-
 def test_thread_ids() -> None:
     x = leaf(1.0)
     assert (x * 2.0).grad_fn.thread_id == (x * 3.0).grad_fn.thread_id
@@ -96,392 +77,147 @@ def test_metadata_is_a_dict_of_the_users() -> None:
     assert node.metadata == {"who": "me"}
 
 
-# Pruning
+# When it is freed
 
 
-def test_pruned_nodes_never_run() -> None:
-    ran: list[str] = []
-
-    class Tell(Node):
-        def __init__(self, name: str, *targets: Any) -> None:
-            super().__init__([autograd.create_gradient_edge(t) for t in targets])
-            self.label = name
-            self.add_input_metadata((), np.float32)
-
-        def apply(self, g: Any) -> Any:
-            ran.append(self.label)
-            return tuple([g] * len(self.edges))
-
-    def tensor(name: str, *targets: Any) -> Any:
-        node = Tell(name, *targets)
-        node.register_prehook(lambda o: ran.append(f"pre {name}"))
-        node.register_hook(lambda i, o: ran.append(f"post {name}"))
-        out = fad.tensor(0.0)
-        out.requires_grad, out.node, out.output_nr = True, node, 0
-        return out
-
-    x, y = leaf(1.0), leaf(2.0)
-    a, b = tensor("a", x), tensor("b", y)
-    c = tensor("c", a, b)
-    y.register_hook(lambda g: ran.append("hook y"))
-    autograd.grad(c, x)
-    wanted = ["pre c", "c", "post c", "pre a", "a", "post a"]
-    assert ran == wanted
-    ran.clear()
-    autograd.backward(c, inputs=[x])
-    assert ran == wanted and float(x.grad) == 1.0 and y.grad is None
-    ran.clear()
-    assert [float(g) for g in autograd.grad(c, [a, b])] == [1.0, 1.0]
-    assert ran == ["pre c", "c", "post c"], "what is beyond the inputs does not run"
-    ran.clear()
-    assert autograd.grad(a, y, allow_unused=True) == (None,)
-    assert ran == []
-
-
-def test_only_what_ran_is_released() -> None:
-    x, y = leaf(2.0), leaf(3.0)
-    a, b = x * x, y * y
-    c = a * b
-    autograd.grad(c, x)
-    assert [t.grad_fn.values is None for t in (a, b, c)] == [True, False, True]
-    assert float(autograd.grad(b, y)[0]) == 6.0
-
-
-def test_nothing_runs_for_leaves_that_are_not_reached() -> None:
-    x, other = leaf(2.0), leaf(1.0)
-    y = x * x
-    autograd.backward(y, inputs=[other])
-    assert other.grad is None and y.grad_fn.values is not None
-    y.backward()
-    assert float(x.grad) == 4.0
-
-
-def test_release_of_a_leaf_that_stopped_requiring_grad() -> None:
-    x = leaf(2.0)
-    for _ in range(6):  # the last ones compiled
-        y = x * x
-        x.requires_grad_(False)
-        y.backward()
-        x.requires_grad_(True)
-    assert x.grad is None
-
-
-# Roots and inputs
-
-
-def test_roots_and_inputs_in_every_form() -> None:
-    x, w = leaf(2.0), leaf(3.0)
-    y = x * w
-    edge = autograd.get_gradient_edge(y)
-    assert edge == GradientEdge(y.grad_fn, 0) and edge.node is y.grad_fn
-    root: Any
-    for root in (y, edge, [y], (edge,)):
-        for inputs in (x, [x], (autograd.get_gradient_edge(x),), {"x": x}):
-            g = autograd.grad(root, inputs, retain_graph=True)
-            assert float(g["x"] if isinstance(g, dict) else g[0]) == 3.0
-    autograd.backward([y, edge], [fad.tensor(1.0), None], retain_graph=True, inputs={"w": w})
-    assert float(w.grad) == 4.0 and x.grad is None
-    autograd.backward(edge, 5.0)
-    assert float(w.grad) == 14.0 and float(x.grad) == 15.0
-
-
-def test_materialized_zeros_for_an_edge() -> None:
-    x, other = leaf(2.0), leaf([1.0, 2.0])
-    edge = autograd.get_gradient_edge(other)
-    (g,) = autograd.grad(x * x, edge, materialize_grads=True)
-    assert g.tolist() == [0.0, 0.0], "PyTorch refuses this"
-
-
-def test_batched_gradients_with_edges_and_create_graph() -> None:
-    x = leaf([1.0, 2.0])
-    y = x * x * x
-    (g,) = autograd.grad(
-        y, autograd.get_gradient_edge(x), fnp.eye(2), is_grads_batched=True, create_graph=True
-    )
-    assert np.allclose(g.detach().numpy(), np.diag([3.0, 12.0]))
-    (h,) = autograd.grad(g, x, fnp.ones((3, 2, 2)), is_grads_batched=True)
-    assert np.allclose(h.numpy(), [[6.0, 12.0]] * 3)
-
-
-def test_errors_name_what_was_passed() -> None:
-    x = leaf([1.0, 2.0])
-    with pytest.raises(TypeError, match="output 0 must be a Tensor, got str 'text'"):
-        autograd.backward("text")
-    with pytest.raises(TypeError, match="input 0 must be a Tensor, got int 3"):
-        autograd.grad(x.sum(), 3)
-    with pytest.raises(GradientError, match="got 1 tensors and 2 gradients"):
-        autograd.backward([x.sum()], [None, None])
-    with pytest.raises(GradientError, match="needs grad_outputs"):
-        autograd.grad(x, x, is_grads_batched=True)
-    with pytest.raises(GradientError, match="same leading batch dimension"):
-        y = x * 2.0
-        autograd.grad([y, y], x, [fnp.ones((3, 2)), fnp.ones((2, 2))], is_grads_batched=True)
-
-
-# Modes around code that is suspended
-
-
-@pytest.mark.parametrize("mode", [fad.no_grad, fad.inference_mode])
-def test_modes_decorate_asynchronous_code(mode: Any) -> None:
-    log: list[Any] = []
-
-    @mode()
-    async def coroutine() -> Any:
-        log.append(fad.is_grad_enabled())
-        await asyncio.sleep(0)
-        return fad.is_grad_enabled()
-
-    @mode()
-    async def generator() -> Any:
-        try:
-            got = yield fad.is_grad_enabled()
-            await asyncio.sleep(0)
-            log.append((got, fad.is_grad_enabled()))
-            try:
-                yield "second"
-            except KeyError:
-                log.append(fad.is_grad_enabled())
-            yield "third"
-        finally:
-            log.append(("closed", fad.is_grad_enabled()))
-
-    async def drive() -> Any:
-        assert await coroutine() is False and fad.is_grad_enabled()
-        g = generator()
-        assert await anext(g) is False and fad.is_grad_enabled()
-        assert await g.asend("value") == "second"
-        assert await g.athrow(KeyError()) == "third"
-        await g.aclose()
-        return [v async for v in generator()]
-
-    assert asyncio.run(drive()) == [False, "second", "third"]
-    assert log == [
-        False,
-        ("value", False),
-        False,
-        ("closed", False),
-        (None, False),
-        ("closed", False),
-    ]
-    assert fad.is_grad_enabled()
-
-
-def test_modes_do_not_decorate_classes() -> None:
-    with pytest.raises(TypeError, match="no_grad: decorate the methods of Model, not the class"):
-
-        @fad.no_grad()
-        class Model:
-            pass
-
-
-# Compiled passes
-
-
-def test_a_compiled_pass_does_what_the_engine_does() -> None:
-    def run(compiled: bool) -> list[Any]:
-        found: list[Any] = []
-        with autograd.compiled(compiled):
-            for k in range(6):
-                x, w = leaf([1.0, 2.0 + k]), leaf([3.0, 4.0])
-                y = (fnp.sin(x * w) * x).sum()
-                z = (x * 2.0).sum()
-                autograd.backward([y, z], inputs=[x, w] if k % 2 else None)
-                with pytest.raises(GradientError, match="second time"):
-                    y.backward()
-                found += [x.grad.tolist(), w.grad.tolist()]
-        return found
-
-    np.testing.assert_allclose(run(True), run(False), rtol=1e-5)
-
-
-# Deep graphs
-
-
-@pytest.fixture(scope="module")
-def length(request: pytest.FixtureRequest) -> int:
-    return 1_000_000 if request.config.getoption("--full") else 100_000
-
-
-@pytest.fixture
-def low_recursion_limit() -> Any:
-    """Whatever recurses over a chain fails."""
-    before = sys.getrecursionlimit()
-    depth, frame = 0, sys._getframe()
-    while frame is not None:
-        depth, frame = depth + 1, frame.f_back  # type: ignore[assignment]
-    sys.setrecursionlimit(depth + 150)
-    yield
-    sys.setrecursionlimit(before)
-
-
-def test_a_deep_recorded_chain(length: int, low_recursion_limit: None) -> None:
+def test_a_graph_is_freed_with_its_last_tensor() -> None:
     x = leaf(1.0)
-    (x + 1.0).backward()
-    x.grad = None
-    y = x
-    for _ in range(length):
-        y = y + 1.0
-    assert "AddBackward" in repr(y) and repr(y.grad_fn) == "<AddBackward>"
-    assert y.grad_fn.topological_nr == length
-    assert y.grad_fn.device is not None
-    y.backward()
-    assert float(x.grad) == 1.0
-    first, last = weakref.ref(x.meta.accumulator()), weakref.ref(y.grad_fn)
+    y = fnp.sin(x) * x
+    node = weakref.ref(y.grad_fn)
+    del y
+    assert node() is None
+
+
+def test_a_graph_can_be_freed_without_the_garbage_collector() -> None:
+    class Cube(fad.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * x * x
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs, output)
+
+        @staticmethod
+        def vjp(ctx: Any, g: Any) -> Any:
+            x, _ = ctx.saved_tensors
+            return 3.0 * x * x * g
+
     gc.disable()
     try:
+        x = leaf(2.0)
+        y = Cube.apply(x)
+        node = weakref.ref(y.grad_fn)
+        y.backward()
         del y
-        assert last() is None and first() is None
+        assert node() is None
     finally:
         gc.enable()
+    assert_close(x.grad, np.float32(12.0))
 
 
-def test_a_deep_chain_by_hand(length: int, low_recursion_limit: None) -> None:
-    class Pass(Node):
-        __slots__ = ()
+DEVICES = jax.devices("cpu")
 
+
+# Nodes of one's own
+
+
+def test_edges_cannot_change_below_a_parent() -> None:
+    x = leaf(1.0)
+    child = Scale(1.0, edge(x))
+    child.add_next_edge(edge(x))
+    Scale(1.0, Edge(child, 0))
+    for change in (
+        lambda: child.add_next_edge(edge(x)),
+        lambda: child.set_next_edge(0, edge(x)),
+        lambda: child.set_next_edges([]),
+    ):
+        with pytest.raises(GradientError, match="already has a parent"):
+            change()
+    y = x * 2.0
+    z = y * 2.0
+    with pytest.raises(GradientError, match="topological_nr"):
+        z.grad_fn.next_functions[0][0].set_next_edges([])
+    with pytest.raises(GradientError, match="no next edges"):
+        edge(x).node.add_next_edge(edge(y))
+    assert z.requires_grad
+
+
+def test_metadata_in_three_forms() -> None:
+    node = Scale(1.0)
+    sharding = jax.sharding.SingleDeviceSharding(DEVICES[1])
+    assert node.add_input_metadata((2, 3), jnp.float32, sharding) == 0
+    assert node.add_input_metadata(fad.tensor([1.0])) == 1
+    assert node.add_input_metadata() == 2
+    first, second, third = (node.input_metadata(i) for i in range(3))
+    assert first == ((2, 3), jnp.float32, sharding, False)
+    assert second.shape == (1,) and second.dtype == np.float32 and not second.is_undefined
+    assert second.sharding.device_set == {DEVICES[0]}
+    assert third.is_undefined
+    assert isinstance(first, autograd.InputMetadata) and first.dtype == np.dtype(np.float32)
+    assert node.num_inputs == 3 and len(node._input_metadata) == 3
+    assert node.sharding == sharding and node.device == DEVICES[1]
+    node.clear_input_metadata()
+    assert node.num_inputs == 0 and node.device is None
+
+
+def test_metadata_from_a_device_a_length_and_an_array() -> None:
+    node = Scale(1.0)
+    node.add_input_metadata(3, jnp.float32, DEVICES[1])
+    node.add_input_metadata(np.ones((2, 2), np.float32))
+    assert [m.shape for m in node._input_metadata] == [(3,), (2, 2)]
+    assert node.device == DEVICES[1]
+    with pytest.raises(TypeError, match=r"Scale.add_input_metadata got tuple .* and no dtype"):
+        node.add_input_metadata((2, 3))
+
+
+def test_device_and_sharding_of_recorded_nodes() -> None:
+    x = fad.asarray(jax.device_put(jnp.ones(2), DEVICES[3])).requires_grad_()
+    y = fnp.sin(x)
+    assert y.grad_fn.device == DEVICES[3] and y.grad_fn.input_metadata(0).shape == (2,)
+    assert (y + 1.0).grad_fn.device == DEVICES[3]
+    assert edge(x).node.sharding == x.sharding
+
+
+def test_what_is_wanted_of_a_node() -> None:
+    asked: list[Any] = []
+
+    class Ask(Node):
         def apply(self, g: Any) -> Any:
-            return g
+            asked.append([self.task_should_compute_output(i) for i in range(3)])
+            asked.append(self.task_should_compute_output([(0, 2)]))
+            asked.append(self.task_should_compute_output([(1, 3)]))
+            return g, g, None
 
-    x = leaf(1.0)
-    edge = autograd.create_gradient_edge(x)
-    for _ in range(length):
-        node = Pass([edge])
-        edge = autograd.Edge(node, 0)
-    node.add_input_metadata(x)
-    assert node.topological_nr == length
+    x, y = leaf(1.0), leaf(2.0)
+    node = like(Ask([edge(x), edge(y), None]), x)
+    assert [node.should_compute_output(i) for i in range(3)] == [True, True, False]
+    assert node.should_compute_output([(1, 3)]) and not node.should_compute_output([(2, 3)])
+    assert node.should_compute_output([0, (2, 3)])
+    assert node.should_compute_output((1, 3)) and not node.should_compute_output(range(2, 3))
+    for bad in (3, -1, [(2, 4)], range(4)):
+        with pytest.raises(IndexError, match=r"Ask: Index out of range: -?\d, of 3 next edges"):
+            node.should_compute_output(bad)
+    assert node.task_should_compute_output(1), "outside of a pass, what there is an edge for"
+    autograd.grad(GradientEdge(node, 0), x)
+    assert asked == [[True, False, False], True, False]
+    asked.clear()
     autograd.backward(GradientEdge(node, 0))
-    assert float(x.grad) == 1.0
-    last = weakref.ref(node)
-    del node, edge
-    gc.collect()
-    assert last() is None
+    assert asked == [[True, True, False], True, True]
 
 
-def test_a_deep_chain_that_is_dropped_unused(low_recursion_limit: None) -> None:
-    y = leaf(1.0)
-    for _ in range(20_000):
-        y = fnp.sin(y)
-    last = weakref.ref(y.grad_fn)
-    del y
-    assert last() is None
-
-
-def test_a_deep_chain_with_pruning_and_hooks(low_recursion_limit: None) -> None:
-    x, w = leaf(1.0), leaf(1.0)
-    y = x * w
-    for _ in range(5_000):
-        y = y + w
-    seen: list[float] = []
-    x.register_hook(lambda g: seen.append(g.item()))
-    assert float(autograd.grad(y, x, retain_graph=True)[0]) == 1.0
-    autograd.backward(y, inputs=[w])
-    assert float(w.grad) == 5_001.0 and seen == [1.0]
-
-
-def test_a_wide_fan_in() -> None:
+def test_properties_of_nodes() -> None:
     x = leaf(1.0)
-    y = x * 1.0
-    autograd.backward([y * float(k) for k in range(1_000)])
-    assert float(x.grad) == 999 * 500
-
-
-def test_the_benchmark_of_deep_chains_runs(torch: Any) -> None:
-    pytest.importorskip("rich", reason="the benchmark prints with rich (extra: bench)")
-    deep = importlib.import_module("benchmarks.deep_chains")
-    chains = [deep.measure(200), deep.measure(400)]
-    assert [c.length for c in chains] == [200, 400] and chains[0].build > 0.0
-    assert all(v >= 1.0 for v in deep.flatness(chains).values())
-    assert deep.best(chains[:1] * 2) == chains[0]
-
-
-# The table
-
-
-def rows() -> list[tuple[str, str, str, str]]:
-    """Rows of the tables in docs/graph.md that have tests: names, behaviour, PyTorch's name, test."""
-    page = (ROOT / "docs" / "graph.md").read_text()
-    found = []
-    has_tests = False
-    for line in page.splitlines():
-        cells = [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if not cells:
-            has_tests = False
-        elif cells[-1] == "test":
-            has_tests = True
-        elif has_tests and not cells[0].startswith("---"):
-            assert len(cells) == 4, line
-            found.append((cells[0], cells[1], cells[2], cells[3]))
-    return found
-
-
-def names(cell: str) -> list[str]:
-    """The dotted names in a cell, without arguments."""
-    return [re.sub(r"[\[(].*", "", name) for name in re.findall(r"`([^`]+)`", cell)]
-
-
-WHERE: dict[str, Callable[[], Any]] = {
-    "Tensor": lambda: leaf([1.0]),
-    "node": lambda: (leaf(1.0) * 2.0).grad_fn,
-    "fad": lambda: fad,
-    "autograd": lambda: autograd,
-    "AccumulateGrad": lambda: autograd.get_gradient_edge(leaf(1.0)).node,
-    "Edge": lambda: autograd.Edge(None, 0),
-    "SavedTensor": lambda: autograd.SavedTensor,
-    "RemovableHandle": lambda: autograd.RemovableHandle,
-}
-
-
-WRITTEN_BY_THE_USER = (
-    "node._saved_*",
-    "node._raw_saved_*",
-    "forward_extended",
-    "backward_extended",
-)
-
-
-def resolve(name: str) -> Any:
-    """What a name of the table stands for: `x.f` of a Tensor `x`, `node.f`, `fad.f`, or `f`."""
-    first, _, rest = name.partition(".")
-    value: Any
-    if first in WHERE and rest:
-        value = WHERE[first]()
-        path = rest
-    else:
-        value, path = autograd, name
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
-
-
-TABLE = rows()
-
-
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row[0].replace("`", ""))
-def test_each_name_of_the_table_exists_and_is_tested(row: tuple[str, str, str, str]) -> None:
-    for name in names(row[0]):
-        if name not in WRITTEN_BY_THE_USER:
-            resolve(name)
-    assert row[1], "it says what the name does"
-    tests = re.findall(r"`([\w/]+)::(\w+)`", row[3])
-    assert row[0] and tests, "it says which test would fail without it"
-    for file, test in tests:
-        source = (ROOT / "tests" / f"{file}.py").read_text()
-        assert re.search(rf"^def {test}\(", source, re.M), f"{file}.py has no {test}"
-
-
-def test_a_name_that_does_not_exist_is_caught() -> None:
-    for name in ("nonsense", "node.nonsense", "Tensor.nonsense", "fad.nonsense"):
-        with pytest.raises(AttributeError):
-            resolve(name)
-
-
-def test_the_table_has_every_public_name() -> None:
-    listed = {n.removeprefix("autograd.") for row in TABLE for n in names(row[0])}
-    public = {
-        n for n, v in vars(autograd).items() if not n.startswith("_") and not inspect.ismodule(v)
-    }
-    elsewhere = {"compiled", "once_differentiable", "view_function"}
-    assert public - listed - elsewhere == set()
-    members = {n for n in vars(Node) if not n.startswith("_")}
-    internal = {"run", "edges", "extra", "has_parent", "level", "topology", "metadata_of_inputs"}
-    assert members - internal - {n.removeprefix("node.") for n in listed} == set()
+    node = Scale(1.0, edge(x), sequence_nr=7)
+    assert node.sequence_nr == node._sequence_nr() == 7
+    node._set_sequence_nr(9)
+    assert node.sequence_nr == 9
+    assert node.name() == "Scale" and repr(node) == "<Scale>"
+    assert node.requires_grad and not node.is_traceable and not node.passes_state_transparently
+    assert (x * 2.0).grad_fn.is_traceable
+    assert node.metadata == {} and node.thread_id == (x * 2.0).grad_fn.thread_id
+    with pytest.raises(TypeError, match="cannot be copied"):
+        __import__("copy").copy(node)
+    with pytest.raises(TypeError, match="cannot be copied"):
+        __import__("pickle").dumps(node)
+    assert isinstance((x * 2.0).grad_fn, Node)

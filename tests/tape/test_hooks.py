@@ -11,46 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import leaf
 
 import fad
 import fad.lax as flax
 import fad.numpy as fnp
 from fad import autograd
 from fad.errors import GradientError
-
-
-def leaf(data: Any) -> fad.Tensor:
-    return fad.tensor(data, requires_grad=True)
-
-
-# Handles
-
-
-def test_handles_are_removed_once() -> None:
-    x = leaf(1.0)
-    seen: list[Any] = []
-    handle = x.register_hook(seen.append)
-    assert isinstance(handle, autograd.RemovableHandle)
-    handle.remove()
-    handle.remove()
-    with x.register_hook(seen.append) as inner:
-        (x * 2.0).backward()
-        inner.remove()
-    (x * 2.0).backward()
-    assert len(seen) == 1
-
-
-def test_a_handle_does_not_keep_the_graph() -> None:
-    gc.disable()
-    try:
-        y = leaf(1.0) * 2.0
-        node = weakref.ref(y.grad_fn)
-        handle = y.register_hook(print)
-        del y
-        assert node() is None
-        handle.remove()
-    finally:
-        gc.enable()
 
 
 def test_hooks_stay_with_the_node_not_the_tensor() -> None:

@@ -1,4 +1,4 @@
-"""Saved values: hooks for them at every level, versions, inference Tensors, and what is given back."""
+"""Saved values: hooks for them at every level, versions, names, and what is given back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import assert_close, leaf
 
 import fad
 import fad.numpy as fnp
@@ -19,10 +20,6 @@ from fad import autograd
 from fad.core.level import flush
 from fad.core.tensor import storage_of
 from fad.errors import GradientError
-
-
-def leaf(data: Any) -> fad.Tensor:
-    return fad.tensor(data, requires_grad=True)
 
 
 def write(t: fad.Tensor) -> None:
@@ -54,7 +51,6 @@ DERIVATIVES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 # Hooks for saved values
-
 
 HOOKS: dict[str, Callable[[], Any]] = {
     "same": lambda: autograd.saved_tensors_hooks(lambda t: t, lambda t: t),
@@ -224,79 +220,6 @@ def test_mutation_is_allowed_by_block_and_by_thread() -> None:
         before.backward()
     with autograd.allow_mutation_on_saved_tensors(), pytest.raises(GradientError, match="modified"):
         before.backward()
-
-
-# Inference mode
-
-
-def test_inference_tensors() -> None:
-    x = leaf(2.0)
-    with fad.inference_mode():
-        assert autograd.is_inference_mode_enabled() and not fad.is_grad_enabled()
-        y = x * x
-        made = fad.asarray(jnp.ones(()))
-        assert y.is_inference() and made.is_inference() and not y.requires_grad
-    assert not autograd.is_inference_mode_enabled() and fad.is_grad_enabled()
-    with pytest.raises(GradientError, match=r"(?s)cannot be saved for backward.*clone"):
-        x * y
-    with pytest.raises(GradientError, match="Setting requires_grad=True on inference tensor"):
-        y.requires_grad_()
-    with pytest.raises(GradientError, match="do not track version counter"):
-        y.version
-    assert y.detach().is_inference() and not y.clone().is_inference()
-    assert not (y * 2.0).is_inference() and not (x + y).is_inference()
-    (x * y.clone()).backward()
-    assert float(x.grad) == 4.0
-
-
-def test_inference_tensors_are_refused_before_hooks() -> None:
-    x = leaf(2.0)
-    with fad.inference_mode():
-        y = x * x
-    with autograd.save_on_cpu(), pytest.raises(GradientError, match="cannot be saved"):
-        x * y
-
-
-def test_inference_mode_and_transforms() -> None:
-    with fad.inference_mode():
-        assert float(fad.grad(lambda x: x * x)(3.0)) == 6.0
-        assert float(fad.grad(fad.grad(lambda x: x * x * x))(3.0)) == 18.0
-        assert float(fad.jvp(lambda x: x * x, (3.0,), (1.0,))[1]) == 6.0
-        assert fad.vmap(lambda x: x * x)(jnp.arange(3.0)).tolist() == [0.0, 1.0, 4.0]
-
-    def inside(x: Any) -> Any:
-        with fad.inference_mode():
-            c = x * x
-        return c * x if not isinstance(c, fad.Tensor) or not c.is_inference() else x + c
-
-    assert float(fad.grad(inside)(3.0)) == 1.0
-    out, tangent = fad.jvp(inside, (3.0,), (1.0,))
-    assert float(out) == 12.0 and float(tangent) == 1.0, "no tangents, as in PyTorch"
-
-
-def test_inference_mode_off_inside() -> None:
-    x = leaf(2.0)
-    with fad.inference_mode():
-        with fad.inference_mode(False):
-            y = x * x
-            assert fad.is_grad_enabled() and not y.is_inference()
-            with fad.inference_mode():
-                assert (x * x).is_inference()
-            assert (x * x).requires_grad
-        assert not (x * x).requires_grad
-    y.backward()
-    assert float(x.grad) == 4.0
-
-
-def test_inference_mode_survives_exceptions_and_reentry() -> None:
-    mode = fad.inference_mode()
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError), mode:
-            with mode:
-                1 / 0
-    assert fad.is_grad_enabled() and not autograd.is_inference_mode_enabled()
-    x = leaf(2.0)
-    assert (x * x).requires_grad
 
 
 # What is given back
@@ -552,3 +475,48 @@ def test_training_steps_do_not_grow(full: bool) -> None:
     assert growth < 40_000, f"{growth} bytes in 2,000 steps"
     assert len(gc.get_objects()) - objects < 200
     assert len(jax.live_arrays()) <= arrays
+
+
+# Names
+
+
+def test_saved_values_have_names() -> None:
+    x, w = leaf(2.0), leaf(3.0)
+    y = x * w
+    assert y.grad_fn._saved_self.item() == 2.0 and y.grad_fn._saved_other.item() == 3.0
+    assert y.grad_fn._saved_0.item() == 2.0 and y.grad_fn._saved_1.grad_fn is None
+    e = fnp.exp(x * 1.0)
+    assert float(e.grad_fn._saved_result) == pytest.approx(np.exp(2.0))
+    with pytest.raises(AttributeError, match="it saved _saved_result"):
+        e.grad_fn._saved_self
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        e.grad_fn.nonsense
+    assert isinstance(y.grad_fn._raw_saved_self, autograd.SavedTensor)
+
+
+V = jnp.array([0.5, -1.0, 2.0])
+
+
+def test_saved_values_that_were_changed():
+    x = leaf(V)
+    for change in (
+        lambda y: y.mul_(2.0),
+        lambda y: y[:1].mul_(2.0),
+        lambda y: y.detach().mul_(2.0),
+    ):
+        for op in (lambda y: fnp.sin(y), lambda y: y * y):
+            y = x * 1.0
+            z = op(y)
+            change(y)
+            with pytest.raises(GradientError, match="modified by an inplace operation"):
+                z.sum().backward()
+        y = fnp.exp(x)
+        change(y)
+        with pytest.raises(GradientError, match="is output 0 of ExpBackward"):
+            y.sum().backward()
+        with fad.autograd.allow_mutation_on_saved_tensors():
+            y = x * 1.0
+            z = fnp.sin(y)
+            change(y)
+        (g,) = fad.autograd.grad(z.sum(), x)
+        assert_close(g, jnp.cos(V))

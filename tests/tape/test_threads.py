@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import assert_close, leaf
 
 import fad
 import fad.numpy as fnp
@@ -23,10 +24,6 @@ from fad.tape.graph import AccumulateGrad, NodeExtra, accumulator_of, extra_of
 
 THREADS = 8
 PASSES = 100
-
-
-def leaf(data: Any) -> fad.Tensor:
-    return fad.tensor(data, requires_grad=True)
 
 
 @pytest.fixture(autouse=True)
@@ -362,3 +359,11 @@ def test_anomaly_mode_in_threads() -> None:
         told = in_threads(work, 4)
     assert [bool(t) for t in told] == [True, False, True, False]
     assert not anomaly.mode.on
+
+
+def test_a_graph_made_in_one_thread_runs_in_another() -> None:
+    x = leaf(2.0)
+    y = x * x
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(y.backward).result()
+    assert_close(x.grad, np.float32(4.0))

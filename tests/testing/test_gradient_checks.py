@@ -1,40 +1,21 @@
-"""fad.testing: gradcheck next to PyTorch's, comparisons, strategies, and the pytest helper."""
+"""gradcheck and gradgradcheck, next to PyTorch's."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from functions import Product, Sine
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from wrong_rules import MissingConjugate, Pair, WrongFactor, Z
 
 import fad
 import fad.numpy as fnp
-from fad.testing import (
-    GradcheckError,
-    LawError,
-    assert_close,
-    assert_same_program,
-    check_function,
-    difference,
-    gradcheck,
-    gradgradcheck,
-)
-from fad.testing.finite_differences import directional, inner, jacobian
-from fad.testing.plugin import function_tests
-from fad.testing.stacks import IN_FAD
-from fad.testing.strategies import arrays, broadcasting_shapes, in_dims, out_dims, pytrees, shapes
+from fad.testing import GradcheckError, check_function, gradcheck, gradgradcheck
 
 X = np.array([0.3, -0.5, 1.2])
 Y = np.array([1.5, 2.0, -0.7])
-
-
-# gradcheck, and PyTorch's
 
 
 class Scaled(fad.Function):
@@ -258,135 +239,6 @@ def test_gradgradcheck_finds_what_is_wrong_at_second_order(torch: Any) -> None:
 def test_bad_arguments_of_gradcheck(call: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         call()
-
-
-# Comparisons
-
-
-@pytest.mark.parametrize(
-    ("got", "expected", "words"),
-    [
-        (np.float32(1.0), np.float64(1.0), "dtype float32, expected float64"),
-        (np.ones(2), np.ones(3), r"shape \(2,\), expected \(3,\)"),
-        ({"a": np.ones(2)}, {"b": np.ones(2)}, "structure"),
-        (
-            {"a": [np.array([1.0, np.nan])]},
-            {"a": [np.array([1.0, 2.0])]},
-            r"\['a'\]\[0\]: entry \[1\] is nan",
-        ),
-        (np.array([np.inf]), np.array([-np.inf]), "inf, expected -inf"),
-        (np.array([1, 2]), np.array([1, 3]), r"entry \[1\] is 2, expected 3"),
-        (np.array(1.0 + 1j), np.array(1.0 + 2j), "expected"),
-    ],
-)
-def test_differences_are_told(got: Any, expected: Any, words: str) -> None:
-    with pytest.raises(AssertionError, match=words):
-        assert_close(got, expected)
-    assert difference(got, got) is None
-
-
-def test_bfloat16_and_tensors_compare() -> None:
-    assert_close(fad.tensor(X), jnp.asarray(X))
-    half = jnp.asarray(X, jnp.bfloat16)
-    assert difference(half, half) is None and difference(half, half * 2) is not None
-    assert difference(np.zeros((0, 2)), np.zeros((0, 2))) is None
-
-
-def test_programs_that_differ_only_in_a_derivative_are_told_apart() -> None:
-    x = jnp.asarray(X, jnp.float32)
-    assert_same_program(Sine.apply, jnp.sin, x)
-    with pytest.raises(AssertionError, match=r"the functions differ under vjp: \[0\]: entry"):
-        assert_same_program(WrongFactor.apply, jnp.sin, x)
-    with pytest.raises(AssertionError, match="under jvp of vjp"):
-        assert_same_program(
-            lambda x: (lambda a: fnp.sin(a) + (x - a) * fnp.cos(a))(fad.stop_gradient(x)),
-            fnp.sin,
-            x,
-            library=IN_FAD,
-        )
-
-
-# Finite differences
-
-
-def test_finite_differences_by_hand() -> None:
-    f = lambda v: [v[0] ** 2 * v[1], np.sum(v[1])]
-    x = [np.array([1.0, 2.0]), np.array([3.0, 4.0])]
-    t = directional(f, x, [np.array([1.0, 0.0]), None])
-    np.testing.assert_allclose(t[0], [6.0, 0.0], atol=1e-8)
-    assert inner([None, np.ones(2)], [np.ones(2), np.ones(2)]) == 2.0
-    np.testing.assert_allclose(jacobian(f, x, 1)[0], np.diag([1.0, 4.0]), atol=1e-8)
-    exact = directional(
-        lambda v: [np.exp(v[0])], [np.array(1.0)], [np.array(2.0)], complex_step=True
-    )
-    assert float(exact[0]) == pytest.approx(2.0 * np.e, rel=1e-15)
-    z = jacobian(lambda v: [v[0] * v[0]], [np.array([1.0 + 2.0j])], 0)[0]
-    np.testing.assert_allclose(z, [[2.0, 4.0], [-4.0, 2.0]], atol=1e-8)
-    assert jacobian(lambda v: [v[0]], [np.zeros(0)], 0)[0].shape == (0, 0)
-
-
-# Strategies
-
-
-@given(broadcasting_shapes(3))
-def test_shapes_broadcast(found: tuple[tuple[int, ...], ...]) -> None:
-    assert len(found) == 3
-    np.broadcast_shapes(*found)
-
-
-@settings(max_examples=20)
-@given(st.data())
-def test_in_dims_and_out_dims_fit_a_vmap(data: st.DataObject) -> None:
-    args = (data.draw(arrays(shapes(2), "float32")), data.draw(arrays(shapes(2), "float32")))
-    dims = data.draw(in_dims(args))
-    outs = data.draw(out_dims(args))
-    given_ = [
-        jnp.asarray(a if d is None else np.stack([a] * 2, d if d >= 0 else a.ndim))
-        for a, d in zip(args, dims, strict=True)
-    ]
-    mapped = fad.vmap(lambda x, y: (x * 1.0, y * 1.0), in_dims=dims, out_dims=outs)(*given_)
-    for out, a, d in zip(mapped, args, outs, strict=True):
-        np.testing.assert_array_equal(np.moveaxis(np.asarray(out), d, 0)[1], a)
-
-
-@settings(max_examples=20)
-@given(pytrees())
-def test_pytrees_go_through_a_function(tree: Any) -> None:
-    got = fad.from_jax(lambda t: t)(tree)
-    assert jax.tree.structure(got) == jax.tree.structure(tree)
-
-
-@given(arrays())
-def test_arrays_are_finite(x: np.ndarray) -> None:
-    assert np.isfinite(x).all() and x.ndim <= 3
-
-
-# One line for pytest
-
-test_product = function_tests(Product, X, Y)
-
-
-def test_the_helper_reports_each_law_on_its_own() -> None:
-    class Double(fad.Function):
-        generate_vmap_rule = False
-
-        @staticmethod
-        def forward(x: Any) -> Any:
-            return 2.0 * x
-
-        @staticmethod
-        def vjp(ctx: Any, g: Any) -> Any:
-            return 3.0 * g
-
-    test = function_tests(Double, np.ones(2), order=3, skip=("jit",))
-    (mark,) = test.pytestmark  # type: ignore[attr-defined]
-    assert mark.args[0] == "law" and {"vjp", "well-formed", "higher orders"} <= set(mark.args[1])
-    assert "jit" not in mark.args[1]
-    test("linear")
-    with pytest.raises(LawError, match=r"\[vjp\] Double\.vjp, argument 'x'"):
-        test("vjp")
-    with pytest.raises(pytest.skip.Exception, match="generate_vmap_rule is False"):
-        test("vmap")
 
 
 def test_a_checker_leaves_no_trace() -> None:

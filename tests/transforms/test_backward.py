@@ -1,88 +1,20 @@
-"""The eager tape: requires_grad, backward, autograd.grad and the grad modes, as PyTorch has them."""
+"""`backward` and `grad` on the eager tape, as PyTorch has them, and inside of transforms."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import threading
-import weakref
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_close, bare, is_idle
+from helpers import assert_close, bare, is_idle, leaf
 
 import fad
 import fad.numpy as fnp
-from fad.errors import FadError, GradientError
-
-
-def leaf(data: Any) -> fad.Tensor:
-    return fad.tensor(data, requires_grad=True)
-
-
-# Leaves and histories
-
-
-def test_tensors_do_not_require_grad_unless_asked() -> None:
-    assert not fad.tensor(1.0).requires_grad
-    assert not fad.asarray(jnp.ones(2)).requires_grad
-    x = leaf([1.0, 2.0])
-    assert x.requires_grad and x.is_leaf and x.grad_fn is None and x.grad is None
-
-
-def test_what_is_computed_from_a_tracked_tensor_is_tracked() -> None:
-    x = leaf([1.0, 2.0])
-    y = x * 2.0
-    assert y.requires_grad and not y.is_leaf and y.output_nr == 0
-    assert type(y.grad_fn).__name__ and "Mul" in y.grad_fn.name()
-    assert not fad.tensor(3.0).requires_grad and (fad.tensor(3.0) * x).requires_grad
-
-
-def test_integer_results_are_not_tracked() -> None:
-    x = leaf([1.0, 2.0])
-    for y in (x > 1.0, fnp.argmax(x), x.astype(int), fnp.sign(x).astype(bool)):
-        assert not y.requires_grad and y.is_leaf
-
-
-def test_requires_grad_needs_a_dtype_with_derivatives() -> None:
-    for data in ([1, 2], [True, False]):
-        with pytest.raises(TypeError, match=r"floating or complex.*got (int32|bool)"):
-            fad.tensor(data, requires_grad=True)
-    assert fad.tensor([1j], requires_grad=True).requires_grad
-
-
-def test_requires_grad_is_switched_on_leaves_only() -> None:
-    x = fad.tensor([1.0])
-    assert x.requires_grad_() is x and x.requires_grad
-    assert not x.requires_grad_(False).requires_grad
-    y = leaf([1.0]) * 2.0
-    assert y.requires_grad_() is y
-    with pytest.raises(GradientError, match=r"leaf.*detach"):
-        y.requires_grad_(False)
-
-
-def test_detach_and_stop_gradient_cut_history() -> None:
-    x = leaf([1.0, 2.0])
-    y = x * x
-    for cut in (y.detach(), fad.stop_gradient(y), fad.stop_gradient({"y": y})["y"]):
-        assert not cut.requires_grad and cut.is_leaf
-        assert_close(cut, y)
-    (x * y.detach()).sum().backward()
-    assert_close(x.grad, np.array([1.0, 4.0], np.float32))
-
-
-def test_clone_keeps_history() -> None:
-    x = leaf([1.0, 2.0])
-    y = x.clone()
-    assert y is not x and y.requires_grad and not y.is_leaf
-    y.sum().backward()
-    assert_close(x.grad, np.ones(2, np.float32))
-
+from fad import autograd
+from fad.errors import GradientError
 
 # backward
 
@@ -150,15 +82,6 @@ def test_backward_into_named_inputs_only() -> None:
     assert x.grad is None
 
 
-def test_a_value_used_in_many_places_gets_the_sum() -> None:
-    x = leaf(2.0)
-    y = fnp.sin(x)
-    z = y * y + y / x - fnp.where(x > 1.0, y, x)
-    z.backward()
-    expected = jax.grad(lambda x: jnp.sin(x) ** 2 + jnp.sin(x) / x - jnp.sin(x))(2.0)
-    assert_close(x.grad, expected)
-
-
 def test_the_gradient_of_an_unreached_output_is_zero() -> None:
     x = leaf([3.0, 1.0, 2.0])
     parts = fnp.split(x, 3)
@@ -171,65 +94,6 @@ def test_gradients_have_the_dtype_of_their_leaf() -> None:
     w = leaf([3.0, 4.0])
     (x * w).sum().backward()
     assert x.grad.dtype == jnp.bfloat16 and w.grad.dtype == np.float32
-
-
-def test_a_long_chain_does_not_recurse() -> None:
-    x = leaf(1.0)
-    y = x
-    for _ in range(5_000):
-        y = y * 1.0
-    y.backward()
-    assert_close(x.grad, np.float32(1.0))
-    del y  # freeing it does not recurse either
-    gc.collect()
-
-
-def test_a_graph_is_freed_with_its_last_tensor() -> None:
-    x = leaf(1.0)
-    y = fnp.sin(x) * x
-    node = weakref.ref(y.grad_fn)
-    del y
-    assert node() is None
-
-
-def test_a_graph_can_be_freed_without_the_garbage_collector() -> None:
-    class Cube(fad.Function):
-        @staticmethod
-        def forward(x: Any) -> Any:
-            return x * x * x
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            ctx.save_for_backward(*inputs, output)
-
-        @staticmethod
-        def vjp(ctx: Any, g: Any) -> Any:
-            x, _ = ctx.saved_tensors
-            return 3.0 * x * x * g
-
-    gc.disable()
-    try:
-        x = leaf(2.0)
-        y = Cube.apply(x)
-        node = weakref.ref(y.grad_fn)
-        y.backward()
-        del y
-        assert node() is None
-    finally:
-        gc.enable()
-    assert_close(x.grad, np.float32(12.0))
-
-
-def test_threads_accumulate_without_loss() -> None:
-    x = leaf(np.zeros(4, np.float32))
-
-    def work(k: int) -> None:
-        for _ in range(20):
-            (x * float(k)).sum().backward()
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
-    assert_close(x.grad, np.full(4, 20.0 * 28.0, np.float32))
 
 
 # A second pass
@@ -406,229 +270,6 @@ def test_batched_cotangents_of_several_outputs_and_unused_inputs() -> None:
     assert_close(got, (np.array([4.0, 1.0], np.float32), np.zeros((2, 1), np.float32)))
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda x: (x * x).backward(), ["scalar outputs", r"\(2,\)", "y.sum()"]),
-        (
-            lambda x: (x * x).backward(fad.tensor([1.0])),
-            ["Mismatch in shape", r"\(1,\)", r"\(2,\)"],
-        ),
-        (lambda x: x.detach().sum().backward(), ["does not require grad", "requires_grad=True"]),
-        (lambda x: x.sum().backward(inputs=[]), ["cannot be empty"]),
-        (lambda x: fad.autograd.backward([x.sum()], [None, None]), ["1 tensors", "2 gradients"]),
-        (lambda x: fad.autograd.grad(x.sum(), x.detach()), ["input 0", "requires_grad_()"]),
-        (
-            lambda x: fad.autograd.grad(x, x, is_grads_batched=True),
-            ["is_grads_batched=True", "grad_outputs"],
-        ),
-        (
-            lambda x: fad.autograd.grad(x, x, fad.tensor(1.0), is_grads_batched=True),
-            ["leading batch dimension"],
-        ),
-    ],
-)
-def test_bad_calls_say_what_to_pass(call: Callable[[Any], Any], words: list[str]) -> None:
-    with pytest.raises(GradientError) as caught:
-        call(leaf([1.0, 2.0]))
-    for word in words:
-        assert word.replace("\\", "") in str(caught.value)
-    assert is_idle()
-
-
-def test_what_is_no_tensor_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"output 0 must be a Tensor, got float 3\.0"):
-        fad.autograd.backward(3.0)
-    with pytest.raises(TypeError, match="input 0 must be a Tensor"):
-        fad.autograd.grad(leaf(1.0) * 2.0, 3.0)
-
-
-def test_the_input_of_a_gradient_must_be_of_the_outputs_level() -> None:
-    w = leaf(2.0)
-
-    def f(x: Any) -> Any:
-        return fad.autograd.grad(x * w, w, allow_unused=True)[0]
-
-    # None or a constant would be wrong without a word: the result depends on x.
-    with pytest.raises(GradientError, match=r"level.*inside"):
-        fad.grad(f)(1.0)
-    with pytest.raises(GradientError, match=r"level.*inside"):
-        fad.vmap(lambda x: (x * w).backward())(jnp.ones(2))
-    assert is_idle() and w.grad is None
-
-
-# Grad modes
-
-
-def test_no_grad_and_enable_grad() -> None:
-    x = leaf(1.0)
-    with fad.no_grad():
-        assert not fad.is_grad_enabled()
-        assert not (x * 2.0).requires_grad
-        with fad.enable_grad():
-            assert fad.is_grad_enabled() and (x * 2.0).requires_grad
-        assert not (x * 2.0).requires_grad
-    assert fad.is_grad_enabled() and (x * 2.0).requires_grad
-
-
-def test_set_grad_enabled_is_a_call_and_a_block() -> None:
-    x = leaf(1.0)
-    with fad.set_grad_enabled(False):
-        assert not (x * 2.0).requires_grad
-        with fad.set_grad_enabled(True):
-            assert (x * 2.0).requires_grad
-    assert fad.is_grad_enabled()
-    fad.set_grad_enabled(False)
-    try:
-        assert not fad.is_grad_enabled() and not (x * 2.0).requires_grad
-    finally:
-        fad.set_grad_enabled(True)
-    assert fad.is_grad_enabled()
-
-
-def test_inference_mode() -> None:
-    x = leaf(1.0)
-    with fad.inference_mode():
-        assert not (x * 2.0).requires_grad
-        with fad.inference_mode(False):
-            pass
-        assert not fad.is_grad_enabled()
-    assert (x * 2.0).requires_grad
-
-
-MODES = {
-    "no_grad": fad.no_grad,
-    "no_grad()": fad.no_grad(),
-    "inference_mode": fad.inference_mode,
-    "inference_mode()": fad.inference_mode(),
-    "set_grad_enabled": lambda f: fad.set_grad_enabled(False)(f),
-}
-
-
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
-def test_modes_decorate_functions(mode: Any) -> None:
-    x = leaf(1.0)
-
-    @mode
-    def double(x: Any, *, scale: float = 2.0) -> Any:
-        """Doc."""
-        return x * scale
-
-    assert double.__name__ == "double" and double.__doc__ == "Doc."
-    assert not double(x, scale=3.0).requires_grad
-    assert not double(x).requires_grad  # more than once
-    assert fad.is_grad_enabled() and (x * 2.0).requires_grad
-
-
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
-def test_modes_decorate_generators(mode: Any) -> None:
-    x = leaf(1.0)
-    seen = []
-
-    @mode
-    def steps(x: Any) -> Generator[Any, float | None, str]:
-        scale: float | None = None
-        try:
-            while scale != 0.0:
-                try:
-                    scale = yield x * (1.0 if scale is None else scale)
-                except KeyError:
-                    seen.append(fad.is_grad_enabled())
-                    scale = 5.0
-        finally:
-            seen.append(fad.is_grad_enabled())
-        return "end"
-
-    g = steps(x)
-    first = next(g)
-    assert not first.requires_grad and fad.is_grad_enabled()  # suspended: the mode is off
-    assert not g.send(3.0).requires_grad and fad.is_grad_enabled()
-    assert float(g.throw(KeyError())) == 5.0
-    with pytest.raises(StopIteration) as stop:
-        g.send(0.0)
-    assert stop.value.value == "end"
-    g = steps(x)
-    next(g)
-    g.close()
-    assert seen == [False, False, False]
-    assert [not v.requires_grad for v, _ in zip(steps(x), range(2))] == [True, True]
-    assert fad.is_grad_enabled()
-
-
-@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
-def test_modes_decorate_coroutines(mode: Any) -> None:
-    x = leaf(1.0)
-    inside: list[bool] = []
-
-    @mode
-    async def work(x: Any) -> Any:
-        inside.append(fad.is_grad_enabled())
-        await asyncio.sleep(0.001)
-        inside.append(fad.is_grad_enabled())
-        return x * 2.0
-
-    async def other() -> None:
-        for _ in range(5):
-            assert fad.is_grad_enabled() and (x * 2.0).requires_grad
-            await asyncio.sleep(0)
-
-    async def both() -> Any:
-        result, _ = await asyncio.gather(work(x), other())
-        return result
-
-    assert not asyncio.run(both()).requires_grad
-    assert inside == [False, False]
-    assert is_idle()
-
-
-def test_modes_are_restored_after_an_exception() -> None:
-    @fad.no_grad()
-    def fails() -> None:
-        raise KeyError
-
-    for action in (fails, lambda: fad.no_grad()(fails)()):
-        with pytest.raises(KeyError):
-            action()
-        assert is_idle()
-    with pytest.raises(KeyError), fad.no_grad(), fad.enable_grad(), fad.inference_mode():
-        raise KeyError
-    assert is_idle()
-
-
-def test_one_mode_object_may_be_entered_again() -> None:
-    mode = fad.no_grad()
-    with mode, fad.enable_grad(), mode:
-        assert not fad.is_grad_enabled()
-    assert fad.is_grad_enabled()
-
-
-def test_modes_belong_to_their_thread() -> None:
-    seen: dict[str, bool] = {}
-    inside, done = threading.Event(), threading.Event()
-
-    def work() -> None:
-        with fad.no_grad():
-            inside.set()
-            done.wait(30)
-            seen["child"] = fad.is_grad_enabled()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    inside.wait(30)
-    seen["parent"] = fad.is_grad_enabled()
-    done.set()
-    thread.join()
-    assert seen == {"child": False, "parent": True}
-
-
-def test_a_graph_made_in_one_thread_runs_in_another() -> None:
-    x = leaf(2.0)
-    y = x * x
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(y.backward).result()
-    assert_close(x.grad, np.float32(4.0))
-
-
 # PyTorch itself
 
 
@@ -682,5 +323,41 @@ def test_gradients_are_pytorchs(torch: Any, program: Callable[..., Any]) -> None
             assert_close(x.grad, e.grad.resolve_conj().numpy(), rtol=1e-3)
 
 
-def test_every_error_of_the_tape_is_fads() -> None:
-    assert issubclass(GradientError, FadError) and issubclass(GradientError, RuntimeError)
+X = jnp.array([0.3, -0.8, 1.2])
+
+
+# Inside of transforms
+
+
+def test_backward_inside_of_transforms() -> None:
+    def slope(x: Any) -> Any:
+        leaf = fad.asarray(x).clone().requires_grad_()
+        fnp.sin(leaf).sum().backward()
+        assert leaf.grad is not None
+        return leaf.grad
+
+    assert_close(fad.vmap(slope)(X), jnp.cos(X))
+    assert_close(fad.jit(slope)(X), jnp.cos(X))
+    assert_close(fad.jacfwd(slope)(X), jnp.diag(-jnp.sin(X)))
+    assert_close(fad.checkpoint(slope)(X), jnp.cos(X))
+
+
+# Edges
+
+
+def test_materialized_zeros_for_an_edge() -> None:
+    x, other = leaf(2.0), leaf([1.0, 2.0])
+    edge = autograd.get_gradient_edge(other)
+    (g,) = autograd.grad(x * x, edge, materialize_grads=True)
+    assert g.tolist() == [0.0, 0.0], "PyTorch refuses this"
+
+
+def test_batched_gradients_with_edges_and_create_graph() -> None:
+    x = leaf([1.0, 2.0])
+    y = x * x * x
+    (g,) = autograd.grad(
+        y, autograd.get_gradient_edge(x), fnp.eye(2), is_grads_batched=True, create_graph=True
+    )
+    assert np.allclose(g.detach().numpy(), np.diag([3.0, 12.0]))
+    (h,) = autograd.grad(g, x, fnp.ones((3, 2, 2)), is_grads_batched=True)
+    assert np.allclose(h.numpy(), [[6.0, 12.0]] * 3)

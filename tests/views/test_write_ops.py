@@ -1,4 +1,4 @@
-"""What writes and views cost: in-place updates in compiled code, one replay for each version."""
+"""What writes cost: in-place updates in compiled code, as plain JAX has them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad.core.primitive import Primitive
-from fad.errors import LevelError
 
 SIZE = 4096
 
@@ -171,23 +169,6 @@ def test_what_is_not_an_update_in_place_is_found() -> None:
     assert beyond(lambda x, v: v * 2.0, put_slices_plain, x, value) == {"result": 1}
 
 
-def test_positions_are_constants_in_traced_code() -> None:
-    def f(x):
-        x[2:5] = x[1:4] * 2.0
-        x[3] += x[0]
-        return x
-
-    def names(jaxpr: Any) -> list[str]:
-        return [e.primitive.name for e in jaxpr.eqns]
-
-    plain = names(jax.make_jaxpr(fad.to_jax(f))(jnp.zeros(8)).jaxpr)
-    assert "slice" in plain and "dynamic_slice" not in plain
-    batched = names(jax.make_jaxpr(jax.vmap(fad.to_jax(f)))(jnp.zeros((2, 8))).jaxpr)
-    assert "gather" not in batched
-    inside = names(jax.make_jaxpr(fad.to_jax(fad.vmap(f)))(jnp.zeros((2, 8))).jaxpr)
-    assert "gather" not in inside and "dynamic_slice" not in inside
-
-
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_adding_to_a_slice_is_differentiated_as_an_addition(sign: float) -> None:
     def f(x, v):
@@ -214,104 +195,3 @@ def test_adding_to_a_slice_is_differentiated_as_an_addition(sign: float) -> None
         jax.tree.map(np.testing.assert_array_equal, pull(ct), pull_plain(ct))
     with pytest.raises(ValueError, match="add_"):
         jax.jit(fad.to_jax(lambda x: x[1:3].add_(jnp.ones((2, 2)))))(x)
-
-
-def count_replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the Primitives that run from here on."""
-    run: list[str] = []
-    execute = Primitive.execute
-
-    def counted(self: Primitive, values: Any) -> Any:
-        run.append(self.name)
-        return execute(self, values)
-
-    monkeypatch.setattr(Primitive, "execute", counted)
-    return run
-
-
-@pytest.mark.parametrize("depth", [1, 2, 5])
-def test_a_chain_of_views_is_replayed_once_for_each_version(
-    depth: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = fad.tensor(np.arange(64.0, dtype=np.float32))
-    v = x
-    for _ in range(depth):
-        v = v[1:]
-    run = count_replays(monkeypatch)
-    for _ in range(10):
-        v.array, v.shape, v.level
-    assert run == []  # nothing was written
-    for version in (1, 2, 3):
-        x += 1.0
-        assert x.version == version
-        run.clear()
-        for _ in range(10):
-            value = v.array
-        assert len(run) == 1, run  # the whole chain is one call
-        np.testing.assert_array_equal(value, np.arange(64.0)[depth:] + version)
-
-
-def test_views_that_nobody_reads_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = fad.tensor(np.zeros(8, np.float32))
-    views = [x[k:] for k in range(8)]
-    run = count_replays(monkeypatch)
-    for _ in range(5):
-        x.add_(1.0)
-    assert len(run) == 5, run  # the writes alone
-    assert float(views[3].sum()) == 25.0
-    assert len(run) == 7, run  # one replay, one sum
-
-
-def test_writing_through_a_chain_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = fad.tensor(np.zeros((4, 6), np.float32))
-    v = x[1:].T.reshape(18)[2:]
-    run = count_replays(monkeypatch)
-    v.mul_(2.0)
-    assert run == ["CopySlices"], run
-    assert fnp.sum(x).item() == 0.0
-
-
-def test_checkpoint_in_a_vmap_that_is_over_computes_with_what_it_closes_over() -> None:
-    lanes = jnp.arange(6.0).reshape(3, 2)
-
-    def f(x):
-        def lane(s):
-            return fad.checkpoint(lambda y: y * fnp.sin(s[0]) + s[1])(x)
-
-        return fad.vmap(lane)(lanes).sum()
-
-    expected = jnp.sin(lanes[:, 0]).sum()
-    np.testing.assert_allclose(fad.grad(f)(2.0), expected, rtol=1e-6)
-    _, pull = fad.vjp(f, jnp.float32(2.0))
-    np.testing.assert_allclose(pull(jnp.float32(1.0))[0], expected, rtol=1e-6)
-    held: list[Any] = []
-
-    def leaking(s):
-        held.append(s)
-        return fad.checkpoint(lambda y: y * s[0])(s[1])
-
-    fad.grad(lambda lanes: fad.vmap(leaking)(lanes).sum())(lanes)
-    with pytest.raises(LevelError, match="vmap had finished"):
-        held[0] + 1.0
-
-
-def test_a_body_computes_with_what_it_closes_over_from_a_native_trace() -> None:
-    def f(x, v):
-        return fad.lax.fori_loop(0, 9, lambda k, x: x + 2.0 * v[0], x)
-
-    for run in (jax.jit(fad.to_jax(f)), fad.jit(f)):
-        np.testing.assert_array_equal(run(jnp.zeros(3), jnp.arange(1.0, 3.0)), np.full(3, 18.0))
-
-
-def test_constants_made_in_compiled_code_do_not_trace_it_twice() -> None:
-    runs: list[int] = []
-
-    @fad.jit
-    def f(x):
-        runs.append(1)
-        buffer = fad.asarray(fnp.zeros(3))
-        buffer[1:] += x
-        return buffer
-
-    np.testing.assert_array_equal(f(jnp.ones(2)), [0.0, 1.0, 1.0])
-    assert len(runs) == 1
