@@ -2,6 +2,7 @@
 
 from fad import autograd as autograd
 from fad import errors as errors
+from fad import extend as extend
 from fad import lax as lax
 from fad import nn as nn
 from fad import numpy as numpy
@@ -49,6 +50,7 @@ __all__ = [
     "dual_level",
     "enable_grad",
     "errors",
+    "extend",
     "from_dlpack",
     "from_jax",
     "functionalize",

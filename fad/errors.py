@@ -25,7 +25,7 @@ class LevelError(FadError, RuntimeError):
 
 
 class GradientError(FadError, RuntimeError):
-    """A derivative was asked for that the graph or the arguments cannot give."""
+    """A derivative cannot be computed from the graph or the arguments."""
 
 
 class RuleError(FadError, TypeError):
@@ -37,7 +37,7 @@ class HostValueError(FadError, TypeError):
 
 
 class TrackedValueError(GradientError, HostValueError):
-    """A number was asked for that a derivative flows through, and that would lose it."""
+    """A value through which a derivative flows was read as a number, which would lose the derivative."""
 
 
 class StructureError(FadError, ValueError):

@@ -3,8 +3,8 @@
 NOTE [a key is a recipe]
 
 `freeze` walks over one argument. Arrays (and, where the parameter takes arrays, Python scalars) go
-into a list of leaves; what remains is returned as nested tuples that name every type they hold, so
-that 1, 1.0 and True differ. Such a key is hashable, holds nothing that a caller could change later,
+into a list of leaves; what remains is returned as nested tuples that name the type of every entry, so
+that 1, 1.0 and True differ. Such a key is hashable, has nothing in it that a caller could change later,
 and is enough to make the argument again: `thaw` does, given new leaves. So one walk yields both
 the name of the compiled function to look for and, if it must be made, its arguments.
 """
@@ -122,7 +122,7 @@ def _kind_of(value: Any) -> int:
 
 
 def _learn(value: Any) -> int:
-    """The kind of a value whose type was not met before."""
+    """The kind of a value whose type is new."""
     cls = type(value)
     if isinstance(value, (Tensor, jax.Array)):
         kind = _TENSOR
@@ -145,12 +145,12 @@ def is_array(value: Any) -> bool:
 
 
 def is_array_type(cls: type) -> bool:
-    """Whether values of a type that `freeze` has met are arrays."""
+    """Whether values of a type that `freeze` knows are arrays."""
     return _KINDS.get(cls, _OTHER) <= _NDARRAY
 
 
 def leaf_by_type(cls: type, role: int) -> bool:
-    """Whether every value of a type that `freeze` has met is a leaf in this role."""
+    """Whether every value of a type that `freeze` knows is a leaf in this role."""
     kind = _KINDS.get(cls, _OTHER)
     if kind <= _NDARRAY:
         return role != STATIC
@@ -184,7 +184,7 @@ _leaves: dict[tuple[type, ...], bool] = {}
 
 
 def _all_leaves(types: tuple[type, ...]) -> bool:
-    """Whether a flat sequence of these types holds arrays, and nothing else."""
+    """Whether a flat sequence of these types has arrays in it, and nothing else."""
     known = _leaves.get(types)
     if known is None:
         known = all(map(is_array_type, types))
@@ -218,7 +218,7 @@ class Unhashable(Exception):
 
 
 def unhashable_message(who: str, parameter: str, value: Any) -> str:
-    """What to tell about a static argument that cannot be part of a key."""
+    """The message for a static argument that cannot be part of a key."""
     if isinstance(value, set):
         advice = "a frozenset or a tuple"
     elif callable(value):
@@ -313,7 +313,7 @@ def _freeze_scalar(value: Any, role: int, leaves: list[Any]) -> Any:
     if role >= OPERAND:
         leaves.append(value)
         return LEAF
-    if cls is float:  # hex keeps -0.0 and nan apart from 0.0 and each other
+    if cls is float:  # hex distinguishes -0.0 and nan from 0.0 and each other
         return "float", value.hex()
     if cls is complex:
         return "complex", value.real.hex(), value.imag.hex()
@@ -381,7 +381,7 @@ def thaw(key: Any, leaves: Iterator[Any]) -> Any:
 def thaw_all(
     positional: Sequence[Any], named: Sequence[tuple[str, Any]], leaves: Sequence[Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and named arguments, from their keys, in the order that `freeze` met them."""
+    """Positional and named arguments, from their keys, in the order of `freeze`."""
     it = iter(leaves)
     args = [thaw(k, it) for k in positional]
     return args, {name: thaw(k, it) for name, k in named}

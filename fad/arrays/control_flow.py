@@ -1,4 +1,4 @@
-"""Twins of functions that take functions: JAX's own, or the user's, written in fad."""
+"""Functions that take functions (`scan`, `cond`, ...): bodies of JAX, or bodies written in fad."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fad.arrays import special_cases
-from fad.arrays.operations import Op, dress
+from fad.arrays.operations import Op, copy_signature
 from fad.core import trees
 from fad.core.level import bind
 from fad.core.tensor import Tensor
@@ -21,20 +21,20 @@ __all__ = ["maker", "with_bodies"]
 Function = Callable[..., Any]
 
 
-def with_bodies(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+def with_bodies(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
-    ordinary = Op(name, where, twin, roles).function
+    ordinary = Op(name, where, jax_function, roles).function
 
     def function(*args: Any, **kwargs: Any) -> Any:
         staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
-        f = _to_fad if staged else _twin_of  # JAX recognizes some of its own functions
+        f = _to_fad if staged else _jax_function_of  # JAX recognizes some of its own functions
         args = tuple([_replace(f, a) for a in args])
         kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
-        return call_with_bodies(twin, args, kwargs) if staged else ordinary(*args, **kwargs)
+        return call_with_bodies(jax_function, args, kwargs) if staged else ordinary(*args, **kwargs)
 
     function.op = ordinary.op  # type: ignore[attr-defined]
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+    result: Function = copy_signature(function, jax_function, name, where)
+    return result
 
 
 def _is_function(x: Any) -> bool:
@@ -42,27 +42,27 @@ def _is_function(x: Any) -> bool:
     return callable(x) and not isinstance(x, (type, Tensor, jax.Array)) and not hasattr(x, "dtype")
 
 
-def _twin_of(x: Any) -> Any:
+def _jax_function_of(x: Any) -> Any:
     """The JAX function behind ``x``, which is one or is derived from one; else None."""
     op = getattr(x, "op", None)
     if isinstance(op, Op):
-        return op.twin if op.binder is bind else None
+        return op.jax_function if op.binder is bind else None
     module = getattr(x, "__module__", None) or ""
     return x if module == "jax" or module.startswith(("jax.", "jaxlib.")) else None
 
 
 def _for_tensors(x: Any) -> Function:
-    """A JAX function as a fad one. What a ``tree_util.Partial`` holds may be Tensors already."""
+    """A JAX function as a fad one. Arguments in a ``tree_util.Partial`` may be Tensors already."""
     name = getattr(x, "__name__", "jax_function")
-    held, structure = trees.flatten(x)
-    if len(held) == 1 and held[0] is x:
+    leaves, structure = trees.flatten(x)
+    if len(leaves) == 1 and leaves[0] is x:
         return Op(name, "jax", x).function  # type: ignore[no-any-return]
 
-    def run(held: Any, args: Any, kwargs: Any) -> Any:
-        return trees.unflatten(structure, held)(*args, **kwargs)
+    def run(leaves: Any, args: Any, kwargs: Any) -> Any:
+        return trees.unflatten(structure, leaves)(*args, **kwargs)
 
     op = Op(name, "jax", run)
-    return lambda *args, **kwargs: op.function(held, args, kwargs)
+    return lambda *args, **kwargs: op.function(leaves, args, kwargs)
 
 
 def _replace(f: Function, x: Any) -> Any:
@@ -73,17 +73,17 @@ def _replace(f: Function, x: Any) -> Any:
 
 
 def _has_body(x: Any) -> bool:
-    """Whether an argument is or holds a function that may be written in fad."""
+    """Whether an argument is, or contains, a function that may be written in fad."""
     if type(x) in (list, tuple):
         return any(map(_has_body, x))
-    return _is_function(x) and _twin_of(x) is None
+    return _is_function(x) and _jax_function_of(x) is None
 
 
 def _to_fad(x: Any) -> Any:
     """A function as a body: it takes Tensors, and functions that JAX gives it do so too."""
     if isinstance(getattr(x, "op", None), Op):
         return x
-    if _twin_of(x) is x:
+    if _jax_function_of(x) is x:
         return _for_tensors(x)
 
     def body(*args: Any, **kwargs: Any) -> Any:  # custom_root hands its function to `solve`
@@ -93,14 +93,14 @@ def _to_fad(x: Any) -> Any:
     return body
 
 
-def maker(name: str, where: str, twin: Any) -> Function:
+def maker(name: str, where: str, jax_function: Any) -> Function:
     """A function that turns a function into another one (``vectorize``)."""
 
     def function(body: Any, *options: Any, **named: Any) -> Any:
-        model = twin(body, *options, **named)  # fails here if the options are wrong
+        model = jax_function(body, *options, **named)  # fails here if the options are wrong
 
         def method(method_name: str) -> Function:
-            run = functools.partial(_make_and_call, twin, method_name)
+            run = functools.partial(_make_and_call, jax_function, method_name)
             run.__name__ = name  # type: ignore[attr-defined]
 
             def made(*args: Any, **kwargs: Any) -> Any:
@@ -117,12 +117,12 @@ def maker(name: str, where: str, twin: Any) -> Function:
                 setattr(made, attribute, getattr(model, attribute))
         return made
 
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+    result: Function = copy_signature(function, jax_function, name, where)
+    return result
 
 
 def _make_and_call(
-    twin: Any,
+    jax_function: Any,
     method: str,
     body: Any,
     options: tuple[Any, ...],
@@ -131,4 +131,4 @@ def _make_and_call(
     kwargs: dict[str, Any],
 ) -> Any:
     """Make the function, and call it (or one of its methods), as one staged call."""
-    return getattr(twin(body, *options, **named), method)(*args, **kwargs)
+    return getattr(jax_function(body, *options, **named), method)(*args, **kwargs)

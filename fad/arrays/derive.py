@@ -1,4 +1,4 @@
-"""The fad twin of one public object of a JAX module, made as the tables of `fad.arrays.special_cases` say."""
+"""The fad version of one public object of a JAX module, by the tables of `fad.arrays.special_cases`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from fad.arrays import special_cases
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
-from fad.arrays.operations import Op, dress
+from fad.arrays.operations import Op, copy_signature
 from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.level import bind
@@ -30,7 +30,7 @@ Function = Callable[..., Any]
 
 
 def derive(name: str, where: str, module: str, value: Any) -> Any:
-    """The fad twin of a public object of a JAX module.
+    """The fad version of a public object of a JAX module.
 
     Arguments:
         name: its name there and here.
@@ -63,7 +63,7 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
     if listed(special_cases.COLLECTIVES):
         return _collective(name, where, value, roles)
     if module == "jax.lax" and name == "stop_gradient":
-        return dress(lambda x: stop_gradient(x), value, name, where)
+        return copy_signature(lambda x: stop_gradient(x), value, name, where)
     if module == "jax.numpy" and name == "asarray":
         return _same_tensor(name, where, value, roles)
     if module == "jax.numpy" and name == "from_dlpack":
@@ -82,18 +82,20 @@ def _is_typing(value: Any) -> bool:
     return type(value).__module__ in ("typing", "types") and not inspect.isroutine(value)
 
 
-# Answered on the host
+# Evaluated on the host
 
 
-def _on_host(name: str, where: str, twin: Any, replace: Function) -> Function:
-    """A function that is answered on the host, with ``replace`` applied to Tensors."""
+def _on_host(name: str, where: str, jax_function: Any, replace: Function) -> Function:
+    """A function that is evaluated on the host, with ``replace`` applied to Tensors."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = trees.map_leaves(replace, (args, kwargs))
-        return jax.block_until_ready(twin(*args, **kwargs))  # a buffer may be filled again then
+        return jax.block_until_ready(
+            jax_function(*args, **kwargs)
+        )  # a buffer may be filled again then
 
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+    result: Function = copy_signature(function, jax_function, name, where)
+    return result
 
 
 def _stand_in(x: Any) -> Any:
@@ -130,9 +132,9 @@ def _value(x: Any) -> Any:
 # One function for each table
 
 
-def _collective(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+def _collective(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
     """A function of a named axis: `bind_collective` needs the name as well."""
-    op = Op(name, where, twin, roles, collective=True)
+    op = Op(name, where, jax_function, roles, collective=True)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -142,15 +144,15 @@ def _collective(name: str, where: str, twin: Any, roles: dict[str, int]) -> Func
         return op.call(args, kwargs, lambda prim, leaves: bind_collective(prim, leaves, axis_name))
 
     function.op = op  # type: ignore[attr-defined]
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+    result: Function = copy_signature(function, jax_function, name, where)
+    return result
 
 
-def _factory(name: str, where: str, twin: Any) -> Function:
+def _factory(name: str, where: str, jax_function: Any) -> Function:
     """A function that returns a function which draws: an initializer with its options."""
 
     def draw(key: Any, args: Any, kwargs: Any, options: Any, named: Any) -> Any:
-        return twin(*options, **named)(key, *args, **kwargs)
+        return jax_function(*options, **named)(key, *args, **kwargs)
 
     roles = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
     op = Op(name, where, draw, roles, bind if name == "constant" else bind_random)
@@ -160,17 +162,17 @@ def _factory(name: str, where: str, twin: Any) -> Function:
             return op.function(key, args, kwargs, options, named)
 
         if not any(isinstance(x, Tensor) for x in (*options, *named.values())):
-            model = twin(*options, **named)  # fails here if the options are wrong
+            model = jax_function(*options, **named)  # fails here if the options are wrong
             initializer.__wrapped__ = model  # type: ignore[attr-defined]
         initializer.__name__ = initializer.__qualname__ = name
         return initializer
 
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+    result: Function = copy_signature(function, jax_function, name, where)
+    return result
 
 
-def _class(name: str, where: str, twin: Any) -> type:
-    """A stand-in for a class that holds arrays.
+def _class(name: str, where: str, jax_class: Any) -> type:
+    """The fad version of a class whose instances contain arrays.
 
     An instance keeps the arguments that it was made of; each method is one operation, which makes
     the JAX object inside and calls the method on it.
@@ -179,7 +181,7 @@ def _class(name: str, where: str, twin: Any) -> type:
 
     def operation(attribute: str) -> Op:
         def run(options: Any, named: Any, args: Any, kwargs: Any) -> Any:
-            instance = twin(*options, **named)
+            instance = jax_class(*options, **named)
             found = getattr(instance, attribute)
             return found(*args, **kwargs) if callable(found) else found
 
@@ -202,48 +204,48 @@ def _class(name: str, where: str, twin: Any) -> type:
             if attribute.startswith("_"):
                 raise AttributeError(attribute)
             run = operation(attribute)
-            if not callable(getattr(twin, attribute, None)):
+            if not callable(getattr(jax_class, attribute, None)):
                 return run.function(self._options, self._named, (), {})
 
             def method(*args: Any, **kwargs: Any) -> Any:
                 return run.function(self._options, self._named, args, kwargs)
 
-            return dress(method, getattr(twin, attribute), attribute, where)
+            return copy_signature(method, getattr(jax_class, attribute), attribute, where)
 
     Instance.__name__ = Instance.__qualname__ = name
     Instance.__module__ = where
-    Instance.__doc__ = twin.__doc__
+    Instance.__doc__ = jax_class.__doc__
     return Instance
 
 
 class _Indexer:
     """An object such as ``r_``, which computes when it is indexed."""
 
-    def __init__(self, name: str, where: str, twin: Any) -> None:
+    def __init__(self, name: str, where: str, jax_object: Any) -> None:
         def index(key: Any) -> Any:
-            return twin[key]
+            return jax_object[key]
 
-        self.__doc__ = twin.__doc__
+        self.__doc__ = jax_object.__doc__
         self._function = Op(name, where, index, {"key": STRUCTURE}).function
 
     def __getitem__(self, key: Any) -> Any:
         return self._function(key)
 
 
-def _ufunc(name: str, where: str, twin: Any, function: Any) -> Function:
+def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
     """Adds what a ufunc has besides its call."""
     for method in special_cases.UFUNC_METHODS:
-        op = Op(f"{name}.{method}", where, getattr(twin, method))
+        op = Op(f"{name}.{method}", where, getattr(ufunc, method))
         op.function.__name__ = method
         setattr(function, method, op.function)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
-        setattr(function, attribute, getattr(twin, attribute))
+        setattr(function, attribute, getattr(ufunc, attribute))
     return function  # type: ignore[no-any-return]
 
 
-def _same_tensor(name: str, where: str, twin: Any, roles: dict[str, int]) -> Function:
+def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
     """``asarray``: a Tensor that needs no change is returned as it is, as JAX does with arrays."""
-    convert = Op(name, where, twin, roles).function
+    convert = Op(name, where, jax_function, roles).function
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
@@ -251,14 +253,14 @@ def _same_tensor(name: str, where: str, twin: Any, roles: dict[str, int]) -> Fun
         return convert(*args, **kwargs)
 
     function.op = convert.op  # type: ignore[attr-defined]
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+    result: Function = copy_signature(function, jax_function, name, where)
+    return result
 
 
-def _part(name: str, where: str, twin: Any) -> Function:
+def _part(name: str, where: str, jax_function: Any) -> Function:
     """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is a view too."""
-    parts = ViewOp(Primitive(name, twin), Write.FUNCTION, _PUT_PART[name], whole=False)
-    copy = Op(name, where, twin).function
+    parts = ViewOp(Primitive(name, jax_function), Write.FUNCTION, _PUT_PART[name], whole=False)
+    copy = Op(name, where, jax_function).function
 
     def function(x: Any, /) -> Any:
         if isinstance(x, Tensor) and (name == "real" or x.dtype.kind == "c"):
@@ -266,8 +268,8 @@ def _part(name: str, where: str, twin: Any) -> Function:
         return copy(x)
 
     function.op = copy.op  # type: ignore[attr-defined]
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+    result: Function = copy_signature(function, jax_function, name, where)
+    return result
 
 
 _PUT_PART: dict[str, Function] = {
@@ -276,14 +278,14 @@ _PUT_PART: dict[str, Function] = {
 }
 
 
-def _from_dlpack(name: str, where: str, twin: Any) -> Function:
+def _from_dlpack(name: str, where: str, jax_function: Any) -> Function:
     """A Tensor already is one: going through DLPack would lose its history."""
 
     def function(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
         if isinstance(x, Tensor):
             return x
-        array = twin(x, device=device, copy=copy)
+        array = jax_function(x, device=device, copy=copy)
         return array if copy else borrow(array, x)
 
-    dressed: Function = dress(function, twin, name, where)
-    return dressed
+    result: Function = copy_signature(function, jax_function, name, where)
+    return result

@@ -1,4 +1,4 @@
-"""Modules of array functions: the names of a JAX module, each derived when it is first asked for."""
+"""Modules of array functions: the names of a JAX module, each derived at its first use."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ class Namespace:
 
     Arguments:
         name: the fad module.
-        twin: the name of the JAX module; it is imported when a name is first asked for.
+        jax_module: the name of the JAX module; it is imported when a name is first looked up.
         children: submodules that fad has too.
 
     A module uses its ``get`` and ``names`` as ``__getattr__`` and ``__dir__`` (PEP 562). A name
-    that was asked for is put into the module, so that the next look-up costs nothing.
+    that was looked up is put into the module, so that the next look-up costs nothing.
     """
 
-    __slots__ = ("children", "name", "twin")
+    __slots__ = ("children", "jax_module", "name")
 
-    def __init__(self, name: str, twin: str, children: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, jax_module: str, children: Sequence[str] = ()) -> None:
         self.name = name
-        self.twin = twin
+        self.jax_module = jax_module
         self.children = tuple(children)
 
     def get(self, attribute: str) -> Any:
-        """The fad twin of a public name.
+        """The fad version of a public name.
 
         Raises:
-            AttributeError: the JAX module has no such public name, or fad has no twin of it.
+            AttributeError: the JAX module has no such public name, or fad does not have it.
         """
         if attribute.startswith("_"):
             raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
         if attribute in self.children:
             return importlib.import_module(f"{self.name}.{attribute}")
         try:
-            value = getattr(importlib.import_module(self.twin), attribute)
+            value = getattr(importlib.import_module(self.jax_module), attribute)
         except AttributeError as error:
             raise AttributeError(
                 f"module {self.name!r} has no attribute {attribute!r}: {error}"
             ) from None
-        reason = special_cases.missing(self.twin, attribute, value)
+        reason = special_cases.missing(self.jax_module, attribute, value)
         if reason is not None:
-            raise AttributeError(f"fad has no twin of {self.twin}.{attribute}: {reason}")
+            raise AttributeError(f"fad has no {self.jax_module}.{attribute}: {reason}")
         if isinstance(value, types.ModuleType):
             raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
-        result = derive(attribute, self.name, self.twin, value)
+        result = derive(attribute, self.name, self.jax_module, value)
         setattr(sys.modules[self.name], attribute, result)
         return result
 
     def names(self) -> list[str]:
         """The public names."""
-        module = importlib.import_module(self.twin)
+        module = importlib.import_module(self.jax_module)
         found = set(self.children)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -76,7 +76,7 @@ class Namespace:
                     continue
                 if isinstance(value, types.ModuleType):
                     continue
-                if special_cases.missing(self.twin, name, value) is None:
+                if special_cases.missing(self.jax_module, name, value) is None:
                     found.add(name)
         return sorted(found)
 
@@ -96,12 +96,12 @@ class _DerivedModule(types.ModuleType):
         return self.__namespace.names()
 
 
-def install_tree(name: str, twin: str, paths: Sequence[str]) -> tuple[str, ...]:
+def install_tree(name: str, jax_module: str, paths: Sequence[str]) -> tuple[str, ...]:
     """Make a module for each public submodule of a JAX package, without importing any of them.
 
     Arguments:
         name: the fad package.
-        twin: the JAX package.
+        jax_module: the JAX package.
         paths: where the JAX package's files are.
 
     Returns:
@@ -117,11 +117,11 @@ def install_tree(name: str, twin: str, paths: Sequence[str]) -> tuple[str, ...]:
                 inside: tuple[str, ...] = ()
             elif (entry / "__init__.py").exists():
                 child = entry.name
-                inside = install_tree(f"{name}.{child}", f"{twin}.{child}", [str(entry)])
+                inside = install_tree(f"{name}.{child}", f"{jax_module}.{child}", [str(entry)])
             else:
                 continue
-            namespace = Namespace(f"{name}.{child}", f"{twin}.{child}", inside)
-            doc = f"The names of {twin}.{child}, for Tensors and arrays."
+            namespace = Namespace(f"{name}.{child}", f"{jax_module}.{child}", inside)
+            doc = f"The names of {jax_module}.{child}, for Tensors and arrays."
             sys.modules[namespace.name] = _DerivedModule(namespace, doc)
             children.append(child)
     return tuple(children)

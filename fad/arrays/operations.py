@@ -12,7 +12,7 @@ types of its arguments and on its keywords. That pair is looked up in ``routes``
 either the Primitive itself (all arguments are leaves), or a `Route` that picks leaves and static
 values by position and finds the Primitive in one more lookup.
 
-A call without any array (``zeros((3,))``) is the twin's own business and goes straight to it.
+A call without any array (``zeros((3,))``) calls the JAX function directly.
 
 A function whose result's shape depends on data cannot be compiled. JAX says so when it is traced;
 `Op.call` then runs it without compilation, and remembers that under the key.
@@ -51,7 +51,7 @@ from fad.views.aliases import snapshot
 from fad.views.inplace import write
 from fad.views.make_view import shares
 
-__all__ = ["Op", "dress", "fast_function"]
+__all__ = ["Op", "copy_signature", "fast_function"]
 
 PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
@@ -105,12 +105,12 @@ def _keep_flags(out: Any) -> Any:
     return jax.tree_util.tree_unflatten(structure, flagged)
 
 
-def dress(function: Any, twin: Any, name: str, where: str) -> Any:
-    """Give ``function`` the docstring and (through ``__wrapped__``) the signature of its twin."""
+def copy_signature(function: Any, jax_function: Any, name: str, where: str) -> Any:
+    """Give ``function`` the docstring and (through ``__wrapped__``) the signature of the JAX function."""
     function.__name__ = function.__qualname__ = name
     function.__module__ = where
-    function.__doc__ = twin.__doc__
-    function.__wrapped__ = twin
+    function.__doc__ = jax_function.__doc__
+    function.__wrapped__ = jax_function
     return function
 
 
@@ -119,8 +119,8 @@ class Plan:
 
     __slots__ = ("named", "names", "positional", "rest", "rest_named", "signature")
 
-    def __init__(self, twin: Any, roles: dict[str, int]) -> None:
-        self.signature = signature(twin)
+    def __init__(self, jax_function: Any, roles: dict[str, int]) -> None:
+        self.signature = signature(jax_function)
         self.positional: list[tuple[int, int]] = []
         self.named: dict[str, tuple[int, int]] = {}
         self.names: list[str] = list(self.signature.parameters)
@@ -237,12 +237,12 @@ class Op:
     Arguments:
         name: the name of its Primitives.
         where: the fad module that it lives in.
-        twin: the JAX function.
+        jax_function: the JAX function.
         roles: roles that replace those read off the signature, by parameter name.
         binder: `bind`, or what stands in for it.
         collective: whether the function names a mapped axis.
 
-    ``function`` is what users call; it has the twin's signature and docstring.
+    ``function`` is what users call; it has the signature and docstring of the JAX function.
     """
 
     __slots__ = (
@@ -250,11 +250,11 @@ class Op:
         "binder",
         "collective",
         "function",
+        "jax_function",
         "name",
         "primitives",
         "roles",
         "routes",
-        "twin",
         "where",
     )
 
@@ -262,21 +262,21 @@ class Op:
         self,
         name: str,
         where: str,
-        twin: Any,
+        jax_function: Any,
         roles: dict[str, int] | None = None,
         binder: Callable[[Any, Sequence[Any]], Any] = bind,
         collective: bool = False,
     ) -> None:
         self.name = name
         self.where = where
-        self.twin = twin
+        self.jax_function = jax_function
         self.roles = roles or {}
         self.binder = binder
         self.collective = collective
         self.primitives: dict[Any, Primitive] = {}
         self.routes: dict[Any, Any] = {}
         self._plan: Plan | None = None
-        self.function = dress(fast_function(self, binder), twin, name, where)
+        self.function = copy_signature(fast_function(self, binder), jax_function, name, where)
         self.function.op = self
 
     def __repr__(self) -> str:
@@ -284,9 +284,9 @@ class Op:
 
     @property
     def plan(self) -> Plan:
-        """The parameters, read off the twin's signature at the first call."""
+        """The parameters, read off the JAX function's signature at the first call."""
         if self._plan is None:
-            self._plan = Plan(self.twin, self.roles)
+            self._plan = Plan(self.jax_function, self.roles)
         return self._plan
 
     def call(
@@ -308,7 +308,7 @@ class Op:
         if not (route.arrays or self.collective or any(map(is_array, leaves))):
             if any(map(_holds_tensor, values)):  # as a static argument: it has been read
                 return self._function(keys, len(args), tuple(kwargs), route)(*leaves)
-            out = self.twin(*args, **kwargs)
+            out = self.jax_function(*args, **kwargs)
             return jax.block_until_ready(out) if any(map(is_foreign, values)) else out
         primitive = self.primitives.get(key)
         new = primitive is None
@@ -360,7 +360,7 @@ class Op:
                 raise TypeError(f"{self.where}.{self.name}(): {error}") from None
             raise TypeError(f"{self.where}.{self.name}(): a parameter is given twice")
         leaves: list[Any] = []
-        for _, position, role in entries:  # lets `freeze` meet each type
+        for _, position, role in entries:  # `freeze` learns each type
             try:
                 freeze(values[position], role, leaves)
             except Unhashable as error:
@@ -375,15 +375,15 @@ class Op:
     def _function(
         self, keys: tuple[Any, ...], count: int, keywords: tuple[str, ...], route: Route
     ) -> Callable[..., Any]:
-        """The twin as a function of leaves alone."""
-        twin = self.twin
+        """The JAX function as a function of leaves alone."""
+        jax_function = self.jax_function
         positional = keys[:count]
         names = [keywords[i - count] for i, _ in route.entries[count:]]
         named = list(zip(names, keys[count:], strict=True))
 
         def fn(*leaves: Any) -> Any:
             args, kwargs = thaw_all(positional, named, leaves)
-            return _keep_flags(twin(*args, **kwargs))
+            return _keep_flags(jax_function(*args, **kwargs))
 
         return fn
 
@@ -422,8 +422,8 @@ def _into(op: Op, out: Any, result: Any) -> Any:
     return write(OUT, [out, result])
 
 
-def _apart(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Arguments that are parts of ``out`` as what they are now: that is what may be saved of them."""
+def _snapshots(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Arguments that share memory with ``out``, as snapshots, which a graph may save."""
 
     def one(a: Any) -> Any:
         return snapshot(a) if isinstance(a, Tensor) and shares(a, out) else a
@@ -443,7 +443,7 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
         if kwargs:
             if kwargs.get("out") is not None:
                 out = kwargs.pop("out")
-                args, kwargs = _apart(out, args, kwargs)
+                args, kwargs = _snapshots(out, args, kwargs)
                 return _into(op, out, function(*args, **kwargs))
             values = (*args, *kwargs.values())
             route = routes.get((*map(type, values), *kwargs))

@@ -2,7 +2,7 @@
 
 Everything that is in none of these tables is an array function: its arrays and Python scalars are
 the arguments of a Primitive, the rest of its arguments is static.
-docs/namespaces.md explains each table to users, and the tests hold the two together.
+docs/namespaces.md explains each table to users, and the tests compare the two.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Roles that an annotation does not tell. Keys: module of the twin, function, parameter.
+# Roles that an annotation does not give. Keys: JAX module, function, parameter.
 ROLES: dict[str, dict[str, dict[str, int]]] = {
     "jax.numpy": {
         "arange": {"start": STRUCTURE, "stop": STRUCTURE, "step": STRUCTURE},
@@ -82,7 +82,7 @@ VIEWS: dict[str, Write] = {
     "broadcast_to": Write.BROADCAST,
 }
 
-# Answered on the host, from shapes and dtypes: a Tensor's values are never read.
+# Evaluated on the host, from shapes and dtypes: a Tensor's values are never read.
 HOST: dict[str, frozenset[str]] = {
     "jax.numpy": _names(
         """broadcast_shapes can_cast diag_indices einsum_path frombuffer fromfile fromiter
@@ -141,7 +141,7 @@ FACTORIES: dict[str, frozenset[str]] = {
     ),
 }
 
-# Classes whose instances hold arrays and whose methods compute.
+# Classes whose instances contain arrays and whose methods compute.
 CLASSES: dict[str, frozenset[str]] = {
     "jax.scipy.interpolate": _names("RegularGridInterpolator"),
     "jax.scipy.stats": _names("gaussian_kde"),
@@ -167,7 +167,7 @@ _PRIMITIVE = "JAX's primitive objects bind JAX values only; call the function of
 
 
 def missing(module: str, name: str, value: object = None) -> str | None:
-    """Why fad has no twin of a public name of JAX; None where it has one."""
+    """Why fad does not have a public name of JAX; None if it has."""
     if name.endswith("_p") and type(value).__name__ == "Primitive":
         return _PRIMITIVE
     return MISSING.get(module, {}).get(name)

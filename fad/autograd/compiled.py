@@ -13,16 +13,16 @@ __all__ = ["compiled"]
 class compiled:
     """Switch replay: at once, and until the ``with`` block ends.
 
-    What repeats (functions in transforms, steps of the eager tape, backward passes) is compiled in the
-    background, and then runs as one program. Results are the same either way; see docs/performance.md.
+    Repeated functions in transforms, steps of the eager tape and backward passes are compiled in the
+    background, and then run as one program. Results are the same either way; see docs/performance.md.
 
     Arguments:
         mode: whether what repeats is replayed.
-        wait: compile at once, in the thread that needs it, what is new too: for tests and benchmarks.
+        wait: compile at once, in the calling thread, also what is new: for tests and benchmarks.
 
-    ``compiled.cache_info()`` tells what is remembered (``structures``), ``compiled``, ``queued`` and
+    ``compiled.cache_info()`` counts what is cached (``structures``), ``compiled``, ``queued`` and
     ``refused``, and how often programs ran (``hits``); ``compiled.clear_cache()`` drops all of it;
-    ``compiled.explain()`` says what became of the last traces.
+    ``compiled.explain()`` says how the last traces ended.
 
     >>> import fad
     >>> with fad.autograd.compiled(False):
@@ -52,7 +52,7 @@ class compiled:
 
     @staticmethod
     def cache_info() -> dict[str, int]:
-        """What is remembered, compiled, queued and refused, and how often programs ran."""
+        """Counts of what is cached, compiled, queued and refused, and of how often programs ran."""
         return seam.replay.cache_info()
 
     @staticmethod
@@ -62,5 +62,5 @@ class compiled:
 
     @staticmethod
     def explain() -> str:
-        """What became of the last traces: replayed or not, and which guard failed."""
+        """How the last traces ended: replayed or not, and which guard failed."""
         return seam.replay.explain()

@@ -49,7 +49,7 @@ def _untuple(is_tuple: bool, x: Sequence[Any]) -> Any:
 
 
 def _result(x: Any, create_graph: bool) -> Any:
-    """Results as Tensors, without history unless it was asked for."""
+    """Results as Tensors, with history only for ``create_graph``."""
     return leave(x if create_graph else stop_gradient(x), True)
 
 

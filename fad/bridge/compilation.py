@@ -5,9 +5,9 @@ NOTE [what compiled code depends on]
 A compiled program is found again by everything that its trace could see: the arguments' structure,
 shapes, dtypes and static values; the named axes of running vmaps; the grad mode and the hooks on
 saved values; JAX's configuration; and if the function draws random numbers, by the randomness of running
-vmaps, and which arguments differ between their lanes. It holds no Tensor of a level and nothing tracked
-(a closure over such is an error), and a program that closes over a tracer of an outer JAX transform is
-not kept at all. So no call can meet a level, a tape or a tracer of an earlier one.
+vmaps, and which arguments differ between their lanes. It refers to no Tensor of a level and to nothing
+tracked (a closure over such is an error), and a program that closes over a tracer of an outer JAX transform
+is not kept at all. So no call can use a level, a tape or a tracer of an earlier one.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class _Entry:
 
 
 class _NotQuick(Exception):
-    """A call must take the long way; ``always``: as all calls of the function; ``tracked``: a graph or a
-    level has something in its pytrees.
+    """A call cannot take the fast path; ``always``: nor can any call of the function; ``tracked``: a Tensor
+    in its pytrees belongs to a graph or a level.
     """
 
     def __init__(self, always: bool = False, tracked: bool = False) -> None:
@@ -157,7 +157,7 @@ class Compiled:
         try:
             out = table(*operands, **named) if named else table(*operands)
         except _NotQuick as refused:
-            table._clear_cache()  # else JAX would ask for these arguments at every call
+            table._clear_cache()  # else JAX would call `find` for these arguments at every call
             self._refused += refused.tracked
             if refused.always:
                 self._tables = None
@@ -172,7 +172,7 @@ class Compiled:
                 if type(out) is tuple:
                     return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
             return out
-        return self._run(args, kwargs)  # which says what has no number, where JAX checks that
+        return self._run(args, kwargs)  # which names the operation, where JAX checks for NaN
 
     def _may_flatten(self, key: int) -> bool:
         """Whether JAX may take arrays out of pytrees, and memory that is donated."""
@@ -222,7 +222,7 @@ class Compiled:
         entry = self._entries.get(self._key_for(leaves, rest))
         if entry is None:  # the first such call; what is traced may call this function again
             raise _NotQuick
-        simple = entry.primitive.jit and not entry.changed and not entry.primitive.asks_host
+        simple = entry.primitive.jit and not entry.changed and not entry.primitive.calls_host
         if not simple or not all([type(x) is array_type for x in entry.fixed]):
             raise _NotQuick(always=True)
         values = [x.value if isinstance(x, Tensor) else x for x in leaves]
@@ -275,7 +275,7 @@ class Compiled:
         else:
             fixed = values_now(entry.fixed)
             given = leaves
-            if entry.changed:  # what is saved of them is what they were
+            if entry.changed:  # their state at capture is saved
                 given = list(leaves)
                 for k in entry.changed:
                     given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
@@ -453,7 +453,7 @@ def jit(
 
     Raises:
         GradientError: f closes over a Tensor that is tracked outside: pass it as an argument.
-        HostValueError: Python asks for a number that is computed in f, as a branch on one does.
+        HostValueError: Python reads a number that is computed in f, as a branch on one does.
         LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
             from outside in place, or an argument that shares its storage with another one.
         TypeError: a static argument is not hashable.
@@ -478,15 +478,15 @@ _REFUSALS = 16  # by which time it is plain that calls with pytrees do not belon
 
 
 def _key_of(modes: Callable[..., Any]) -> int:
-    """What a trace can see of the modes of this thread; -1 where calls are looked at one by one.
+    """What a trace can see of the modes of this thread; -1 where calls cannot take the fast path.
 
     ``modes`` is a lookup: a name that is not there has its default.
     """
     if modes("levels") or modes("body") is not None or modes("inference") is not None:
         return -1
-    if modes("apart", -1) >= 0:
+    if modes("outside_jax_trace", -1) >= 0:
         return -1
-    key = 0 if modes("blocked", -1) == modes("floor", -1) else _NO_GRAD
+    key = 0 if modes("watermark", -1) == modes("base_watermark", -1) else _NO_GRAD
     return key | _HOOKS if modes("saved_hooks") else key
 
 
@@ -500,7 +500,7 @@ def _may_take(t: Tensor, key: int) -> bool:
 
 def _surroundings() -> tuple[Any, ...]:
     """What a trace can see beside its arguments."""
-    return (_named_axes(), _modes(), state.apart >= 0, jaxapi.trace_context())
+    return (_named_axes(), _modes(), state.outside_jax_trace >= 0, jaxapi.trace_context())
 
 
 def _named_axes() -> tuple[Any, ...]:
@@ -513,7 +513,7 @@ def _lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """
     found: list[Any] = []
     for level in batch_levels():
-        randomness = level.randomness if level.id > state.apart else "apart"
+        randomness = level.randomness if level.id > state.outside_jax_trace else "traced apart"
         strict = randomness == "error"
         found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
     return tuple(found)

@@ -85,7 +85,7 @@ def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        began = Level().id  # what f makes is born later
+        began = Level().id  # Tensors made in f have a later `born`
         inside, inside_kwargs = enter((args, kwargs))
         out = leave(f(*inside, **inside_kwargs), False)
         return trees.map_leaves(lambda x: _bare(x, began), out)
@@ -96,7 +96,7 @@ def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
 def _bare(x: Any, began: int) -> Any:
     if isinstance(x, Tensor):
         if x.level is ROOT and all([leaf.born >= began for leaf in _leaves(x)]):
-            return x.value  # recorded in f alone, so nobody outside waits for its derivative
+            return x.value  # recorded in f alone: no code outside differentiates it
         raise LevelError(
             f"to_jax: the result {describe(x)} belongs to {x.level!r} or to the eager graph, so as an "
             "array it would lose its derivative: pass the Tensor that the function closes over as an "

@@ -9,8 +9,7 @@ import jax
 
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, describe
-from fad.levels.batch import BatchLevel, batch_levels, lanes_of
-from fad.levels.staged import StagedLevel
+from fad.levels.batch import batch_levels, lanes_among, lanes_of
 from fad.tape.recorder import ROOT
 
 __all__ = ["Lanes", "Live", "captured", "is_traced", "values_now"]
@@ -38,10 +37,10 @@ class Live:
         self.tensor = tensor
 
     def find(self) -> Tensor:
-        """The Tensor; compiled code around this one closes over it in its turn.
+        """The Tensor; compiled code around this one closes over it too.
 
         Raises:
-            GradientError: it has come to be tracked.
+            GradientError: it is tracked by now.
         """
         x = self.tensor
         if x.level is not ROOT or x.requires_grad:
@@ -52,12 +51,12 @@ class Live:
 def is_traced(x: Any) -> bool:
     """Whether ``x`` is part of a trace around this one, which compiled code must not outlive."""
     if isinstance(x, Tensor):
-        return isinstance(x.level, StagedLevel) or isinstance(x.value, jax.core.Tracer)
+        return x.level.traces or isinstance(x.value, jax.core.Tracer)
     return isinstance(x, jax.core.Tracer)
 
 
 def values_now(fixed: Sequence[Any]) -> list[Any]:
-    """What stands at each call for the values that `captured` made."""
+    """The values at a call, from what `captured` made."""
     return [x.find() if isinstance(x, (Lanes, Live)) else x for x in fixed]
 
 
@@ -65,11 +64,12 @@ def captured(x: Any) -> Any:
     """What compiled code may keep of a value that it closes over."""
     if not isinstance(x, Tensor):
         return x
-    if isinstance(x.level, BatchLevel) and x is x.level.lanes:
-        return Lanes(batch_levels().index(x.level))
+    number = lanes_among(batch_levels(), x)
+    if number is not None:
+        return Lanes(number)
     if x.level is ROOT and not x.requires_grad:
         return Live(x)
-    if isinstance(x.level, StagedLevel):
+    if x.level.traces:
         return x
     raise _tracked_capture(x)
 
@@ -78,6 +78,6 @@ def _tracked_capture(x: Tensor) -> GradientError:
     where = "the eager graph" if x.level is ROOT else repr(x.level)
     return GradientError(
         f"jit: the compiled function closes over a Tensor ({describe(x)}) that is tracked by "
-        f"{where}. Compiled code outlives this call, so it cannot hold on to it: pass the Tensor "
+        f"{where}. Compiled code outlives this call, so it cannot refer to it: pass the Tensor "
         "as an argument, or use stop_gradient on it."
     )

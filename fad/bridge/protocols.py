@@ -1,12 +1,11 @@
-"""What Tensors answer to other array libraries: the array API, DLPack, and NumPy's ufuncs.
+"""Tensors in the protocols of other array libraries: the array API, DLPack, and NumPy's ufuncs.
 
-NOTE [meeting NumPy]
+NOTE [NumPy and Tensors]
 
-An operator or a ufunc that meets a Tensor computes with `fad.numpy`, whichever side the Tensor is
+An operator or a ufunc with a Tensor operand computes with `fad.numpy`, whichever side the Tensor is
 on: ``np.float32(2) * x``, ``matrix @ x`` and ``np.add(x, y)`` give Tensors, with their derivatives.
 Where a value leaves for another library for good (``np.asarray``, DLPack), a Tensor that requires
-grad or has a tangent refuses, as ``x.numpy()`` does, because the derivative would be lost without a
-word.
+grad or has a tangent raises, as ``x.numpy()`` does, because the derivative would be lost silently.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fad import scipy
 from fad.core.borrowed import borrow
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError, TrackedValueError, describe
-from fad.methods.values import is_tracked, peel
+from fad.methods.values import is_tracked, unwrap
 from fad.tape.recorder import as_tensor
 
 __all__ = ["from_dlpack"]
@@ -66,7 +65,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 def _leaving(x: Tensor, what: str) -> Any:
     """The value of a Tensor that leaves for another library."""
-    value = peel(x)
+    value = unwrap(x)
     if isinstance(value, jax.core.Tracer):
         raise HostValueError(
             f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value"
@@ -97,7 +96,7 @@ def _dlpack(
 
 
 def _dlpack_device(self: Tensor) -> tuple[Any, int]:
-    """Kind and number of the device that holds the value."""
+    """Kind and number of the device of the value."""
     found: tuple[Any, int] = _leaving(self, "__dlpack_device__").__dlpack_device__()
     return found
 
@@ -106,7 +105,7 @@ def _array_namespace(self: Tensor, *, api_version: str | None = None) -> ModuleT
     """`fad.numpy`, the functions of the array API for Tensors.
 
     Raises:
-        ValueError: it does not follow that version of the standard.
+        ValueError: it does not implement that version of the standard.
     """
     jnp.zeros(()).__array_namespace__(api_version=api_version)
     return fnp
@@ -128,24 +127,24 @@ def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Any:
 # NumPy's ufuncs
 
 
-def _twin(ufunc: np.ufunc, method: str) -> Callable[..., Any] | None:
+def _counterpart(ufunc: np.ufunc, method: str) -> Callable[..., Any] | None:
     """The function of fad that does what a ufunc, or a method of it, does."""
     for namespace in (fnp, scipy.special):
         found = getattr(namespace, ufunc.__name__, None)
         if found is not None:
-            twin: Callable[..., Any] | None = (
+            counterpart: Callable[..., Any] | None = (
                 found if method == "__call__" else getattr(found, method, None)
             )
-            return twin
+            return counterpart
     return None
 
 
 def _array_ufunc(
     self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: Any, out: Any = None, **kwargs: Any
 ) -> Any:
-    """NumPy's hook for ufuncs: the same in `fad.numpy`, see NOTE [meeting NumPy]."""
+    """NumPy's hook for ufuncs: the same in `fad.numpy`, see NOTE [NumPy and Tensors]."""
     for x in inputs:
-        # Whoever has a hook of its own, and is not known here, is asked instead.
+        # A type with another hook, not known here, handles the call itself.
         hook = getattr(type(x), "__array_ufunc__", None)
         if hook not in (None, np.ndarray.__array_ufunc__, _array_ufunc):
             return NotImplemented
@@ -155,8 +154,8 @@ def _array_ufunc(
             f"{name}: the result of what is computed with a Tensor is a Tensor, and cannot be written "
             f"into {describe(out[0])}: write y = y + x rather than y += x, or use x.detach().numpy()"
         )
-    twin = _twin(ufunc, method)
-    if twin is None:
+    counterpart = _counterpart(ufunc, method)
+    if counterpart is None:
         raise TypeError(
             f"{name} has no counterpart in fad.numpy, so it cannot take a Tensor ({describe(self)}): "
             "use x.detach().numpy(), or write a fad.Function"
@@ -171,10 +170,10 @@ def _array_ufunc(
         inputs = tuple([fnp.asarray(x, dtype=dtype) for x in inputs])
     else:
         inputs = tuple([np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs])
-    return twin(*inputs, **kwargs)
+    return counterpart(*inputs, **kwargs)
 
 
-# What a Tensor says of the array that holds its value, as JAX's arrays do.
+# Attributes and methods of a Tensor that are those of its JAX array.
 _OF_THE_VALUE = """addressable_shards committed global_shards is_fully_addressable
 is_fully_replicated""".split()
 _METHODS_OF_THE_VALUE = "addressable_data copy_to_host_async is_deleted is_ready".split()
@@ -182,20 +181,20 @@ _METHODS_OF_THE_VALUE = "addressable_data copy_to_host_async is_deleted is_ready
 
 def _attribute(name: str) -> property:
     def attribute(self: Tensor) -> Any:
-        return getattr(peel(self), name)
+        return getattr(unwrap(self), name)
 
     attribute.__name__ = name
-    attribute.__doc__ = f"``jax.Array.{name}`` of the array that holds the value."
+    attribute.__doc__ = f"``jax.Array.{name}`` of the array with the value."
     return property(attribute, doc=attribute.__doc__)
 
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any) -> Any:
-        return getattr(peel(self), name)(*args)
+        return getattr(unwrap(self), name)(*args)
 
     method.__name__ = name
     method.__qualname__ = f"Tensor.{name}"
-    method.__doc__ = f"``jax.Array.{name}`` of the array that holds the value."
+    method.__doc__ = f"``jax.Array.{name}`` of the array with the value."
     return method
 
 

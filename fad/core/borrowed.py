@@ -5,8 +5,8 @@ NOTE [borrowed memory]
 JAX may read the operands of a program after the call has returned: it dispatches all but the smallest
 programs asynchronously, and those too if an operand is still being computed. And a trace uses its inputs
 when it ends. So what fad has read through DLPack without a copy is remembered here. A call of XLA with
-such an operand, or with an array of NumPy, is waited for, and a trace keeps a copy of it. Arrays that JAX
-itself has made of the memory of others (`jax.device_put` on the CPU) cannot be told from its own.
+such an operand, or with an array of NumPy, blocks until it is done, and a trace keeps a copy of it. Arrays
+that JAX itself has made of the memory of others (`jax.device_put` on the CPU) cannot be recognized.
 
 A copy that JAX makes (`jnp.array` of an array of NumPy) is such a program too.
 """
@@ -30,7 +30,7 @@ borrowed: dict[int, weakref.ref[Any]] = {}  # by id
 def borrow(array: Any, source: Any) -> Any:
     """``array``, read from the memory of ``source``, which from now on is known to share it.
 
-    On another kind of device than ``source`` it is a copy, which is waited for.
+    On another kind of device than ``source`` it is a copy, and this blocks until it is made.
     """
     if (source.__dlpack_device__()[0] == CPU) != (array.device.platform == "cpu"):
         return array.block_until_ready()

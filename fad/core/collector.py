@@ -3,9 +3,9 @@
 NOTE [finalizers and tracing]
 
 The collector runs finalizers at almost any place, on the thread that happens to make an object. While JAX
-traces a function, every operation on that thread is written into the program being traced, also those of a
+traces a function, every operation on that thread is recorded into the program being traced, also those of a
 finalizer: its results would be tracers, which mean nothing once tracing ends. JAX leaves that to its users.
-Here no collection begins while operations are traced, which takes milliseconds, or rules that users have
+Here the collector cannot run while fad traces operations, which takes milliseconds, or rules that users have
 given as functions of JAX. What `fad.jit` and transforms call is traced as JAX traces it.
 
 An interrupt may come after any call, so no context manager is used: a ``finally`` is at most one call short,
@@ -55,15 +55,15 @@ def without_collector(f: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         token = _Call()
         try:
-            _hold({token})
+            _suspend({token})
             return f(*args, **kwargs)
         finally:
-            _release({token})
+            _resume({token})
 
     return call
 
 
-def _hold(calls: set[_Call]) -> None:
+def _suspend(calls: set[_Call]) -> None:
     with _lock:
         _running.update(calls)
         if gc.isenabled():
@@ -71,7 +71,7 @@ def _hold(calls: set[_Call]) -> None:
             gc.disable()
 
 
-def _release(calls: set[_Call]) -> None:
+def _resume(calls: set[_Call]) -> None:
     _running.difference_update(calls)
     with _lock:
         if _enabled and not _running:
@@ -83,9 +83,9 @@ def sleep(seconds: float) -> None:
     """`time.sleep`, while the collector may run on other threads, whatever this one traces."""
     with _lock:
         own = {call for call in _running.copy() if call.thread == threading.get_ident()}
-    _release(own)
+    _resume(own)
     time.sleep(seconds)
-    _hold(own)
+    _suspend(own)
 
 
 def _in_child() -> None:

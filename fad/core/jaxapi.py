@@ -39,10 +39,10 @@ __all__ = [
     "Literal",
     "ad",
     "array_type",
-    "asks_host",
     "at_top_level",
     "batching",
     "call_table",
+    "calls_host",
     "current_trace",
     "debug_infs",
     "debug_nans",
@@ -107,7 +107,7 @@ def current_trace() -> Any:
 
 @contextlib.contextmanager
 def outside_trace(outer: Any) -> Iterator[Any]:
-    """Compute in the trace ``outer`` while an inner one is at work; gives the inner one."""
+    """Compute in the trace ``outer`` while an inner one is active; gives the inner one."""
     with _core.take_current_trace() as trace, _core.set_current_trace(outer):
         yield trace
 
@@ -121,7 +121,7 @@ def _options_of_small_programs() -> dict[str, Any]:
     """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
 
     Where XLA schedules for concurrency, handing parts to other threads takes longer than computing them.
-    `barrier` keeps its operations apart.
+    `barrier` separates its operations.
     """
     options: dict[str, Any] = {
         "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
@@ -156,8 +156,10 @@ def barrier(values: Sequence[Any]) -> list[Any]:
         for v, p in zip(values, plain)
         if p
     ]
-    bind = _kept_apart.bind if rows and current_program() is not None else _optimization_barrier
-    pace.rest()
+    bind = (
+        _barrier_primitive.bind if rows and current_program() is not None else _optimization_barrier
+    )
+    pace.yield_gil()
     kept = iter(bind(*rows))
     return [next(kept) if p else v for v, p in zip(values, plain)]
 
@@ -167,17 +169,17 @@ def _optimization_barrier(*values: Any) -> Sequence[Any]:
     return found
 
 
-def _lower_kept_apart(_: Any, *values: Any) -> Sequence[Any]:
-    pace.rest()
+def _lower_barrier(_: Any, *values: Any) -> Sequence[Any]:
+    pace.yield_gil()
     return list(stablehlo.OptimizationBarrierOp(values).results)
 
 
-# `jax.lax.optimization_barrier`, in programs that a thread of its own lowers, beside others; see NOTE [pace].
-_kept_apart = jax.extend.core.Primitive("kept_apart")
-_kept_apart.multiple_results = True
-_kept_apart.def_impl(lambda *values: list(values))
-_kept_apart.def_abstract_eval(lambda *avals: avals)
-mlir.register_lowering(_kept_apart, _lower_kept_apart)
+# `jax.lax.optimization_barrier`, in programs that the compile thread lowers; see NOTE [pace].
+_barrier_primitive = jax.extend.core.Primitive("barrier")
+_barrier_primitive.multiple_results = True
+_barrier_primitive.def_impl(lambda *values: list(values))
+_barrier_primitive.def_abstract_eval(lambda *avals: avals)
+mlir.register_lowering(_barrier_primitive, _lower_barrier)
 
 
 def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:
@@ -215,16 +217,16 @@ def _unread(jaxpr: Any) -> list[Any]:
         if live.isdisjoint(eqn.outvars):
             continue
         live.update([v for v in eqn.invars if not isinstance(v, Literal)])
-        if eqn.primitive is _kept_apart:
+        if eqn.primitive is _barrier_primitive:
             found += [v for v in eqn.outvars if v not in live and v.aval.size]
     return found
 
 
-def asks_host(jaxpr: Any) -> bool:
+def calls_host(jaxpr: Any) -> bool:
     """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
     return bool(jaxpr.effects) or any(
         [
-            "callback" in eqn.primitive.name or any(map(asks_host, inner_jaxprs(eqn.params)))
+            "callback" in eqn.primitive.name or any(map(calls_host, inner_jaxprs(eqn.params)))
             for eqn in jaxpr.eqns
         ]
     )
@@ -241,8 +243,8 @@ def call_table(
     ``table(*args, **kwargs)`` looks the call up as ``jax.jit`` does: by the structure of its arguments,
     their avals and shardings, and JAX's settings. Where that is new, ``find(args, kwargs)`` gives a function
     made by ``jax.jit``, arrays that go before the arguments, the leaves of the arguments, and what makes the
-    result of a flat list of outputs. What it raises goes out to the caller; JAX then asks again at each call
-    that is alike, until the table is cleared (``table._clear_cache()``).
+    result of a flat list of outputs. What it raises goes out to the caller; JAX then calls it again for each
+    call with the same key, until the table is cleared (``table._clear_cache()``).
     ``disabled()`` is called instead under ``jax.disable_jit``, and ``forgotten()`` after a call
     that JAX will not remember.
     """
@@ -272,7 +274,7 @@ def call_table(
 
     return _jax.pjit(
         name,
-        lambda *args, **kwargs: disabled(),  # tables are told apart by it, too
+        lambda *args, **kwargs: disabled(),  # also part of the identity of a table
         miss,
         (),
         (),
@@ -329,7 +331,7 @@ def x64_enabled() -> bool:
 
 def global_settings() -> dict[str, Any]:
     """JAX's settings outside of all blocks, by name."""
-    holders = jax.config._value_holders  # `jax.config.values` is what holds here, in a block
+    holders = jax.config._value_holders  # `jax.config.values` has those of the current block
     return {n: h.get_global() if hasattr(h, "get_global") else h.value for n, h in holders.items()}
 
 
@@ -421,7 +423,7 @@ def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, b
 def stand_in(aval: Any) -> Any:
     """A tracer in place of a value that is not known yet.
 
-    It is an input of a program that nobody writes, so every trace that meets it takes it for a constant.
+    It is an input of a program that is never built, so a trace in which it is used takes it for a constant.
     """
     if not isinstance(aval, shaped_array):
         aval = shaped_array(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
@@ -429,7 +431,7 @@ def stand_in(aval: Any) -> Any:
 
 
 def current_program() -> Any:
-    """The trace at work, if all that it does is to write down; else None."""
+    """The current trace, if all that it does is to record equations; else None."""
     trace = _core.trace_ctx.trace
     return trace if type(trace) is _partial_eval.DynamicJaxprTrace else None
 

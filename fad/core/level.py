@@ -3,14 +3,14 @@
 NOTE [levels live on values]
 
 A running transform is a `Level`; the values inside it are Tensors that point to it. ``bind`` looks
-for the highest level among the *arguments* and hands the call to it; the level takes its own
-wrappers off, binds the rest again, and so the call travels down until no Tensor is left and XLA
-runs. Nothing asks which transform "is running": a thread started inside ``fad.grad`` computes with
-Tensors of that level and is right, and two threads in two ``dual_level`` blocks cannot see each
+for the highest level among the *arguments* and hands the call to it; the level unwraps its own
+Tensors and binds the call again, one level down, until no Tensor is left and XLA
+runs. There is no global "current transform": a thread started inside ``fad.grad`` computes with
+Tensors of that level and is right, and two threads in two ``dual_level`` blocks do not affect each
 other. Level ids only grow, so an inner transform always has a higher id than the ones around it,
-which is what keeps nested derivatives apart (perturbation confusion).
+which distinguishes nested derivatives (it prevents perturbation confusion).
 
-What a thread does hold (`State`) is only what is about the thread: whether recording is switched
+The state of a thread (`State`) is only what is about the thread: whether recording is switched
 off, and the named axes and random modes of the vmaps it is in.
 """
 
@@ -32,14 +32,14 @@ __all__ = [
     "active_levels",
     "bind",
     "bodies",
+    "captured_by_jit",
     "constants",
     "flush",
-    "followed",
     "has_trace",
     "last_level_id",
     "restores_modes",
     "state",
-    "undisturbed",
+    "with_default_state",
 ]
 
 
@@ -69,23 +69,24 @@ class Operation(Protocol):
 class State(threading.local):
     """What belongs to a thread.
 
-    ``blocked``: levels with an id up to this one do not record (see NOTE [grad mode]).
-    ``floor``: the value of ``blocked`` when the innermost recording transform began.
+    ``watermark``: of no_grad: levels with an id up to this one do not record (see NOTE [grad mode]).
+    ``base_watermark``: the value of ``watermark`` when the innermost recording transform began.
     ``levels``: the levels entered in this thread, outermost first.
     ``saved_hooks``: pairs (pack, unpack) for saved values, innermost last.
     ``saved_refused``: why saved-value hooks may not be used now, or None.
-    ``inference``: in inference mode, where Tensors made are inference Tensors: the floor outside of
-    it; else None.
+    ``inference``: in inference mode, where new Tensors are inference Tensors: the ``base_watermark`` outside
+    of it; else None.
     ``trace``: what the eager tape has deferred, a `fad.core.replay_protocol.Trace`; or None.
     ``replaying``: whether what repeats is replayed.
     ``exact``: a program is traced whose operations give the bits that they give alone.
-    ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code follows].
-    ``apart``: JAX traces the body of a Function now, apart from levels with an id up to this one.
-    ``batching``: a level batches a program that was traced before; what it draws was looked at then.
+    ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code captures].
+    ``outside_jax_trace``: while JAX traces the body of a Function: levels with an id up to this one are
+    outside of that trace; else -1.
+    ``batching``: a level batches a program that was traced before; its random draws were checked then.
     """
 
-    blocked = -1
-    floor = -1
+    watermark = -1
+    base_watermark = -1
     levels: tuple[Level, ...] = ()
     saved_hooks: tuple[Any, ...] = ()
     saved_refused: str | None = None
@@ -94,7 +95,7 @@ class State(threading.local):
     replaying: bool = True
     exact: bool = False
     body: Any = None
-    apart = -1
+    outside_jax_trace = -1
     batching: bool = False
 
 
@@ -112,14 +113,23 @@ def last_level_id() -> int:
 class Level:
     """One running transform. Used as a context manager; leaving it ends the level.
 
-    ``deriving``: it derives a rule from a body, so that a number which the body takes out of it (as
-    ``x.item()``) is an error, where elsewhere it would be a constant.
+    What other code asks of a level is a method or an attribute here; no code asks of which kind it is.
+
+    ``runs_again``: what the code inside is called, if it runs more than once; writes to what is outside are
+    refused there. ``deriving``: it derives a rule from a body, so that a number which the body takes out of
+    it (as ``x.item()``) is an error; at other levels it is a constant. ``traces``: values inside are
+    not known yet. ``maps``: Tensors may have a value for each lane. ``notes_captures``: its operations
+    replace values from outside by others.
     """
 
     __slots__ = ("_saved", "alive", "id")
 
     kind = "level"
+    runs_again = ""
     deriving = False
+    traces = False
+    maps = False
+    notes_captures = False
 
     def __init__(self) -> None:
         global _last
@@ -132,15 +142,15 @@ class Level:
         return f"{self.kind} level {self.id}" + ("" if self.alive else " (finished)")
 
     def __enter__(self) -> Self:
-        self._saved = (state.levels, state.blocked, state.floor)
+        self._saved = (state.levels, state.watermark, state.base_watermark)
         state.levels = (*state.levels, self)
-        if state.blocked != state.floor:  # recording is off here: it stays off inside
-            state.blocked = self.id
+        if state.watermark != state.base_watermark:  # recording is off here: it stays off inside
+            state.watermark = self.id
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.alive = False
-        state.levels, state.blocked, state.floor = self._saved
+        state.levels, state.watermark, state.base_watermark = self._saved
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` on arguments whose highest level is this one."""
@@ -167,12 +177,39 @@ class Level:
         """`process`, once the level has finished."""
         return bind(op, [outlived(a) for a in args])
 
+    def tangent(self, t: Tensor) -> Any:
+        """The tangent that ``t`` has at this level; None where it has none."""
+        return None
+
+    def batch_dim(self, t: Tensor) -> int | None:
+        """The dimension of the value of ``t`` that this level maps over; None where it maps over none."""
+        return None
+
+    def check_has_value(self, t: Tensor) -> None:
+        """Raise `HostValueError` where ``t`` has no single value that Python could read."""
+
+    def note_draw(self) -> None:
+        """Random numbers are drawn while this level runs."""
+
+    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+        """``t`` without gradient and tangent; ``stop`` does so one level down."""
+        return new_tensor(stop(t.value), self)
+
+    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+        """What ``primal`` is one level down, for a Tensor of this level that keeps all else.
+
+        Returns:
+            ``value`` and ``aux`` of that Tensor, in a form that the primal fits, and the primal.
+        """
+        own = isinstance(primal, Tensor) and primal.level is self
+        return value, aux, primal.value if own else primal
+
     def aval(self, t: Tensor) -> Any:
         """The shape and dtype a user sees, as JAX's abstract value."""
         lazy = t._lazy
         return t._value.aval if lazy is None else lazy.aval
 
-    # What a trace asks: a Tensor of this level as values one level down, and a level to compute with those.
+    # For traces: a Tensor of this level as values one level down, and a level to compute with those.
 
     def parts(self, t: Tensor) -> tuple[Any, ...]:
         """What ``t``, a Tensor of this level, consists of one level down."""
@@ -207,7 +244,7 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
         args: its array arguments; everything static is part of ``op``.
 
     Returns:
-        An array or a tuple of arrays; Tensors of the highest level among ``args`` if it holds any.
+        An array or a tuple of arrays; Tensors of the highest level among ``args`` if there are Tensors.
     """
     top = None
     for a in args:
@@ -233,7 +270,7 @@ def outlived(x: Any) -> Any:
 
 
 class _Bodies:
-    """``traced``: how many bodies of `jit` are being traced, in all threads. It is cheap to look at."""
+    """``traced``: how many bodies of `jit` are being traced, in all threads; a cheap first check."""
 
     __slots__ = ("lock", "traced")
 
@@ -270,15 +307,15 @@ def constants() -> Iterator[None]:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
-    """A block for the body of a Function that JAX traces: what levels around it do comes to it from JAX."""
-    before = state.apart
-    state.apart = last_level_id()
+def traced_by_jax() -> Iterator[None]:
+    """A block for the body of a Function that JAX traces, apart from the levels around it."""
+    before = state.outside_jax_trace
+    state.outside_jax_trace = last_level_id()
     try:
         with constants():
             yield
     finally:
-        state.apart = before
+        state.outside_jax_trace = before
 
 
 def batching(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -294,13 +331,13 @@ def batching(f: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def followed(t: Tensor) -> bool:
-    """Whether compiled code is being made that is to read ``t``, of level 0, at each call."""
+def captured_by_jit(t: Tensor) -> bool:
+    """Whether ``t``, of level 0, is captured by the `jit` being traced, which then reads it at each call."""
     return bodies.traced > 0 and state.body is not None and t.born < state.body.id
 
 
-def undisturbed(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Functions that run in the modes that a thread begins with, but for those ``kept``."""
+def with_default_state(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator for functions that run with default thread state, except for the modes ``kept``."""
     first = {name: mode for name, mode in MODES.items() if name not in kept}
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:

@@ -6,6 +6,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,15 +20,15 @@ from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type, is_inexact, shaped_array
 from fad.core.level import batching, bind, state
 from fad.core.residuals import (
-    Reach,
+    Dependence,
     Residuals,
+    dependence_of_jaxpr,
+    dependence_of_jvp,
     on_active,
-    reach_of_jaxpr,
-    reach_of_jvp,
     residuals_of,
 )
 
-__all__ = ["Primitive", "VjpPlan", "conjugate", "forget_shapes"]
+__all__ = ["Primitive", "Rules", "VjpPlan", "conjugate", "forget_shapes"]
 
 
 def conjugate(x: Any) -> Any:
@@ -39,10 +40,45 @@ _all: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 
 def forget_shapes() -> None:
-    """Let all Primitives forget what they know for the shapes and dtypes that they have met."""
+    """Clear what all Primitives have cached for shapes and dtypes."""
     for primitive in list(_all):
         primitive._plans.clear()
         primitive._written.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Hand-written rules of a Primitive, where they are better than the derived ones; None is derived.
+
+    They are JAX functions of flat values, in JAX's conventions, and give what the derived rules give.
+
+    ``jvp(primals, tangents)`` returns outputs and tangents, as for ``jax.custom_jvp``; ``vjp`` is a pair, of
+    a function of the inputs that returns outputs and residuals, and one of residuals and cotangents that
+    returns a cotangent for each input, as for ``jax.custom_vjp``; ``batch(size, dims, *values)`` returns
+    outputs, and where the batch is in each. ``structures`` has those of outputs, by the number of leaves;
+    rules note there what they return.
+    """
+
+    structures: dict[int, Any]
+    jvp: Callable[..., Any] | None = None
+    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    batch: Callable[..., Any] | None = None
+
+    def to_jvp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+        """``flat`` as `jax.jvp` is to differentiate it."""
+        if self.jvp is None:
+            return flat
+        made = jax.custom_jvp(flat)
+        made.defjvp(self.jvp)
+        return made
+
+    def to_vjp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+        """``flat`` as `jax.vjp` is to differentiate it."""
+        if self.vjp is None:
+            return self.to_jvp(flat)
+        made = jax.custom_vjp(flat)
+        made.defvjp(*self.vjp)
+        return made
 
 
 class Primitive:
@@ -58,8 +94,10 @@ class Primitive:
         lazy: it is pure and cheap to trace, so that a trace may defer it.
         positions: some of its arguments are positions in an array. Where they are numbers, code that
             is traced has them as constants; run eagerly, they are arguments of what is compiled.
+        rules: hand-written rules.
 
-    ``reach`` says which outputs have a derivative in the masked inputs; None is all that are floating
+    ``to_jvp`` and ``to_vjp`` are the function as JAX is to differentiate it, forward and in reverse.
+    ``dependence`` says which outputs have a derivative in the masked inputs; None is all that are floating
     or complex. See NOTE [what a derived vjp saves].
     """
 
@@ -72,9 +110,10 @@ class Primitive:
         "_structures",
         "_tangents",
         "_written",
-        "asks_host",
         "call",
+        "calls_host",
         "collective",
+        "dependence",
         "flat",
         "fn",
         "jit",
@@ -83,8 +122,10 @@ class Primitive:
         "planner",
         "positions",
         "primals",
-        "reach",
+        "rules",
         "splits",
+        "to_jvp",
+        "to_vjp",
     )
 
     expands = False
@@ -99,6 +140,7 @@ class Primitive:
         planner: Callable[..., VjpPlan] | None = None,
         positions: bool = False,
         lazy: bool = False,
+        rules: Rules | None = None,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -106,12 +148,12 @@ class Primitive:
         self.planner = planner
         self.positions = positions
         self.jit = jit
-        self.asks_host = False  # as far as `fad.levels.staged` has seen
+        self.calls_host = False  # as far as `fad.levels.staged` has seen
         self.collective = collective
-        self._structures: dict[int, Any] = {}
+        self._structures: dict[int, Any] = {} if rules is None else rules.structures
         self.primals = 0
         self.splits: dict[int, int] = {}
-        self.reach: Reach | None = None
+        self.dependence: Dependence | None = None
         self._jvps: dict[Any, Primitive] = {}
         self._tangents: dict[Any, Primitive] = {}
         self._batched: dict[Any, Primitive] = {}
@@ -129,6 +171,10 @@ class Primitive:
         _all.add(self)
         flat.__name__ = flat.__qualname__ = name
         self.flat = flat = without_collector(flat) if jit else flat
+        self.rules = rules
+        self.to_jvp = self.to_vjp = flat
+        if rules is not None:
+            self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
         self.call = jax.jit(flat, inline=True) if jit else flat
         if positions:
             self.call = _opened(flat, self.call)
@@ -141,14 +187,14 @@ class Primitive:
         for v in values:
             if type(v) is not array_type:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
-                    return self._write_apart(values) if state.exact else self._write(values)
+                    return self._write_exact(values) if state.exact else self._write(values)
                 out = self.call(*with_constants(values))
                 return waited(out, values)
         out = self.call(*values)
         return waited(out, values) if borrowed else out
 
-    def _write_apart(self, values: Sequence[Any]) -> Any:
-        """`_write`, so that what XLA makes of it is what it makes of the operation alone.
+    def _write_exact(self, values: Sequence[Any]) -> Any:
+        """`_write` between barriers, so that XLA compiles the operation as it would alone.
 
         There, two arguments are two arrays, even if they are the same one; none of them is known to be the
         result of anything; and all results are computed, also those that nothing reads.
@@ -213,16 +259,20 @@ class Primitive:
             return out[0], (out[1] if len(out) == 2 else None)
         given = iter(out[count:])
         outs = out[:count]
-        return outs, tuple([next(given) if m else None for m in self.moving(mask, outs)])
+        return outs, tuple(
+            [next(given) if m else None for m in self.differentiable_outputs(mask, outs)]
+        )
 
-    def moving(self, mask: tuple[bool, ...], outs: Sequence[Any]) -> tuple[bool, ...]:
+    def differentiable_outputs(
+        self, mask: tuple[bool, ...], outs: Sequence[Any]
+    ) -> tuple[bool, ...]:
         """Which outputs have a derivative in the masked inputs."""
-        if self.reach is not None:
-            return self.reach(mask)
+        if self.dependence is not None:
+            return self.dependence(mask)
         return tuple([is_inexact(o.dtype) for o in outs])
 
     def tangent(self, mask: tuple[bool, ...]) -> Primitive:
-        """The tangents of the `moving` outputs alone, from all inputs and the masked tangents."""
+        """The tangents of the `differentiable_outputs` alone, from all inputs and the masked tangents."""
         derived = self._tangents.get(mask)
         if derived is None:
             derived = self._tangents[mask] = self._derive_jvp(mask, outputs=False)
@@ -234,11 +284,11 @@ class Primitive:
         """An operation linear in the masked tangents, the operands that go before them, and which
         outputs it gives tangents of.
         """
-        return self.tangent(mask), list(primals), self.moving(mask, outs)
+        return self.tangent(mask), list(primals), self.differentiable_outputs(mask, outs)
 
     def _derive_jvp(self, mask: tuple[bool, ...], outputs: bool) -> Primitive:
         n = len(mask)
-        flat = self.flat
+        flat = self.to_jvp
 
         def jvp(*values: Any) -> tuple[Any, ...]:
             active = [v for v, m in zip(values[:n], mask, strict=True) if m]
@@ -247,16 +297,16 @@ class Primitive:
             )
             single = type(out) is not tuple
             outs, outs_t = ((out,), (out_t,)) if single else (out, out_t)
-            moving = self.moving(mask, outs)
-            kept = [t for t, m in zip(outs_t, moving, strict=True) if m]
+            differentiable = self.differentiable_outputs(mask, outs)
+            kept = [t for t, m in zip(outs_t, differentiable, strict=True) if m]
             result = (*outs, *kept) if outputs else tuple(kept)
             derived.splits[len(result)] = -1 if single else len(outs)
             return result
 
         derived = Primitive(f"{self.name}_jvp", jvp, **self._options())
         derived.primals = n if outputs else 0
-        if self.reach is not None and outputs:
-            derived.reach = functools.partial(reach_of_jvp, self.reach, mask)
+        if self.dependence is not None and outputs:
+            derived.dependence = functools.partial(dependence_of_jvp, self.dependence, mask)
         return derived
 
     # Batching
@@ -270,9 +320,18 @@ class Primitive:
         return bind(derived, values)
 
     def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
-        mapped = jax.vmap(self.flat, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name)
-        derived = Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
-        derived.reach = self.reach
+        mapped = functools.partial(
+            jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
+        )
+        if self.rules is not None and self.rules.batch is not None:
+            run = _batched_by(self.rules.batch, size, dims)
+        else:
+            run = batching(mapped(self.flat))
+        derived = Primitive(f"{self.name}_vmap", run, **self._options())
+        derived.dependence = self.dependence
+        if self.rules is not None:
+            derived.to_jvp = batching(mapped(self.to_jvp))
+            derived.to_vjp = batching(mapped(self.to_vjp))
         return derived
 
     def batch_tangents(
@@ -354,7 +413,7 @@ class Primitive:
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
     ) -> Primitive:
         n = len(mask)
-        flat = self.flat
+        flat = self.to_vjp
 
         def vjp(*values: Any) -> tuple[Any, ...]:
             active = [v for v, m in zip(values[:n], mask, strict=True) if m]
@@ -377,6 +436,23 @@ def _opened(flat: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[
         return compiled(*values)
 
     return call
+
+
+def _batched_by(rule: Callable[..., Any], size: int, dims: Sequence[int | None]) -> Any:
+    """The function that a hand-written rule gives, with the batch at dimension 0 of each output."""
+
+    def lead(x: Any, dim: int | None) -> Any:
+        if dim is None:
+            return jnp.broadcast_to(x, (size, *x.shape))
+        return jnp.moveaxis(x, dim, 0)
+
+    def run(*values: Any) -> Any:
+        out, out_dims = rule(size, dims, *values)
+        if type(out) is not tuple:
+            return lead(out, out_dims)
+        return tuple([lead(o, d) for o, d in zip(out, out_dims, strict=True)])
+
+    return batching(run)
 
 
 def _match(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
@@ -458,9 +534,12 @@ class VjpPlan:
         self._start(primitive, mask, len(avals))
         if primitive.jit and not primitive.collective:
             try:
-                self._sort(residuals_of(primitive.flat, mask, avals, primitive.moving))
+                found = residuals_of(
+                    primitive.to_vjp, mask, avals, primitive.differentiable_outputs
+                )
+                self._sort(found)
             except (TypeError, ValueError, NotImplementedError):
-                # It has no reverse mode (a while loop): that is an error only when one is asked for.
+                # It has no reverse mode (a while loop): that is an error only where one is used.
                 self.from_inputs, self.differentiable = True, None
 
     def _start(self, primitive: Primitive, mask: tuple[bool, ...], count: int) -> None:
@@ -497,7 +576,7 @@ class VjpPlan:
 
         Arguments:
             given: which outputs have a cotangent; None if the one output has.
-            need: which of the masked inputs want a gradient.
+            need: which of the masked inputs need a gradient.
         """
         if self.from_inputs:
             return self.primitive.full_vjp(self.mask, given, need)
@@ -532,5 +611,5 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
     saving = Primitive(f"{primitive.name}_saving", forward, **primitive.weight())
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
-    saving.reach = functools.partial(reach_of_jaxpr, jaxpr, saved)
+    saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)
     return saving

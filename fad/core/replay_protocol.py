@@ -1,18 +1,18 @@
-"""What the core asks of replay; and the null object that answers while nothing is replayed.
+"""The interface between the core and replay, with a null object for when nothing is replayed.
 
 NOTE [the seam]
 
-Replay makes what repeats one operation (`fad.replay`); the core is complete without it, only
-slower. It knows replay by this protocol alone. The call sites are:
+Replay runs a repeated trace as one operation (`fad.replay`); the core is complete without it, only
+slower. The core uses replay through this protocol alone. The call sites are:
 
-* `open`: the transforms, when their level begins (`transforms.boundary.begin`);
+* `open`: the transforms, when their level begins;
 * `open_step`: `tape.record.record`, for an operation on leaves of the eager tape;
 * `Trace.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
-* `Trace.materialize`: an empty slot of a lazy Tensor (`Tensor.__getattr__`), and `dispatch.flush`,
-  which is called before the state of a Tensor or a mode changes (views.links, members.history,
+* `Trace.materialize`: an empty slot of a lazy Tensor (`Tensor.__getattr__`), and `core.level.flush`,
+  which is called before the state of a Tensor or a mode changes (views.aliases, methods.history,
   tape.anomaly, grad modes) and before an array is returned that the caller may donate
-  (members.values, pytree, compilation);
-* `Trace.finish`: `transforms.boundary.Reverse` and `tape.passes`, where a gradient is asked for;
+  (methods.values, views.pytree, bridge.compilation);
+* `Trace.finish`: `transforms.reverse`, `jacobians` and `backward`, where gradients are computed;
 * `Trace.close`: `RecordingLevel.__exit__`;
 * `backward`: `tape.engine`, for the backward pass of a recorded graph;
 * `fad.autograd.compiled`, for `cache_info`, `clear_cache` and `explain`.
@@ -33,18 +33,18 @@ class Trace(Protocol):
     """What a level, or a step of the eager tape, has done so far: operations with lazy outputs."""
 
     def append(self, op: Any, args: Sequence[Any]) -> Any:
-        """The lazy outputs of an operation; None if it has to be evaluated now, and all before it
-        has been.
+        """The lazy outputs of an operation; None if it has to be evaluated now, after the trace was
+        materialized.
         """
 
     def materialize(self) -> None:
-        """Give every output what it lacks: its value, and what is recorded of it."""
+        """Give every output its value and its node."""
 
     def finish(
         self,
         outs: list[Any],
         pull: Pull,
-        *asked: Hashable,
+        *static: Hashable,
         leaves: Sequence[Any] | None = None,
         values: bool = False,
         frees: bool = True,
@@ -52,13 +52,13 @@ class Trace(Protocol):
         """What ``pull(level, outs, variables, values)`` gives, from one program; None if there is none.
 
         Arguments:
-            outs: outputs of the function; nobody else refers to them, unless the function has put them
-                elsewhere.
+            outs: outputs of the function; nothing else refers to them, unless the function has stored
+                them outside of itself.
             pull: computes values one level down of them, with the inputs ``variables`` that require grad
                 and their ``values`` one level down.
-            asked: what ``pull`` depends on, beside its arguments.
+            static: what ``pull`` depends on, beside its arguments.
             leaves: what the caller takes for the inputs.
-            values: the values of ``outs`` are wanted too.
+            values: the values of ``outs`` are needed too.
             frees: the pass frees the graph that it goes through.
         """
 
@@ -66,7 +66,7 @@ class Trace(Protocol):
         """The inputs that require grad."""
 
     def close(self) -> None:
-        """The level is left: what is still referenced gets its value, all else is dropped."""
+        """Called at the exit of the level: what is still referenced gets its value, all else is dropped."""
 
 
 class Replay(Protocol):
@@ -84,13 +84,13 @@ class Replay(Protocol):
         """
 
     def cache_info(self) -> dict[str, int]:
-        """What is remembered."""
+        """Counts of what is cached."""
 
     def clear_cache(self) -> None:
         """Forget everything."""
 
     def explain(self) -> str:
-        """What became of the last traces."""
+        """How the last traces ended."""
 
     def compile_at_once(self, on: bool) -> None:
         """Compile programs at first sight, in the thread that needs them, or no longer so."""
@@ -136,8 +136,8 @@ class Part:
     """What a node that is not of a Primitive adds to a compiled backward pass.
 
     ``key`` says all of it but the values, ``operands``, which are arrays and Tensors. ``pull``, which is
-    traced, makes gradients for the edges, None for zero, of operands, cotangents, and for which
-    edges they are wanted; it holds no values. ``allows`` says of the jaxpr of the whole pass
+    traced, computes gradients for the edges (None for zero) from operands, cotangents, and for which
+    edges they are needed; it refers to no values. ``allows`` says of the jaxpr of the whole pass
     whether it means the same as the node.
     """
 

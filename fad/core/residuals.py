@@ -13,9 +13,9 @@ and input avals: `jax.vjp` is traced, and each residual that it would keep is fo
 
 Only inputs that the slices read are kept, so ``x + 1`` keeps nothing and ``exp`` keeps its output.
 
-An extra output is a value that JAX would not differentiate where no differentiated input reaches it: the
-factorization of ``a`` in ``solve(a, b)``, for the derivative in ``b``. So neither is it here, by ``reach``;
-JAX's own rules do not always take a tangent for it.
+JAX does not differentiate an extra output that does not depend on a differentiated input, such as the
+factorization of ``a`` in ``solve(a, b)``, for the derivative in ``b``. Neither does fad: ``dependence`` says
+so. JAX's own rules do not always take a tangent for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.jaxapi import Literal, is_inexact
 
-__all__ = ["Reach", "Residuals", "on_active", "reach_of_jaxpr", "reach_of_jvp", "residuals_of"]
+__all__ = [
+    "Dependence",
+    "Residuals",
+    "dependence_of_jaxpr",
+    "dependence_of_jvp",
+    "on_active",
+    "residuals_of",
+]
 
 EXPENSIVE = frozenset(
     """approx_top_k cholesky cond conv_general_dilated custom_linear_solve custom_root
@@ -42,7 +49,7 @@ EXPENSIVE = frozenset(
     triangular_solve tridiagonal tridiagonal_solve while""".split()
 )
 
-Reach = Callable[[tuple[bool, ...]], tuple[bool, ...]]
+Dependence = Callable[[tuple[bool, ...]], tuple[bool, ...]]
 
 
 def on_active(
@@ -98,12 +105,12 @@ def residuals_of(
     flat: Callable[..., Any],
     mask: tuple[bool, ...],
     avals: Sequence[Any],
-    moving: Callable[[tuple[bool, ...], Sequence[Any]], tuple[bool, ...]],
+    differentiable_outputs: Callable[[tuple[bool, ...], Sequence[Any]], tuple[bool, ...]],
 ) -> Residuals:
     """Trace ``jax.vjp`` of ``flat`` in its masked arguments, and sort what it keeps.
 
     Arguments:
-        moving: which outputs of these avals have a derivative in the masked inputs.
+        differentiable_outputs: which outputs of these avals have a derivative in the masked inputs.
 
     Raises:
         TypeError, ValueError, NotImplementedError: the function has no reverse mode.
@@ -125,7 +132,7 @@ def residuals_of(
     jaxpr = closed.jaxpr
     outs, leaves = jaxpr.outvars[:n_out], jaxpr.outvars[n_out:]
     out_avals = tuple([v.aval for v in outs])
-    differentiable = moving(mask, out_avals)
+    differentiable = differentiable_outputs(mask, out_avals)
     if not any(differentiable):
         leaves = []
 
@@ -227,7 +234,9 @@ def _inline(closed: Any, avals: Sequence[Any]) -> Any:
     return without_collector(jax.make_jaxpr(run))(*map(struct_of, avals))
 
 
-def reach_of_jaxpr(jaxpr: Any, outs: Sequence[Any], mask: tuple[bool, ...]) -> tuple[bool, ...]:
+def dependence_of_jaxpr(
+    jaxpr: Any, outs: Sequence[Any], mask: tuple[bool, ...]
+) -> tuple[bool, ...]:
     """Which of the variables ``outs`` have a derivative in the masked inputs."""
     reached = {v for v, m in zip(jaxpr.invars, mask, strict=True) if m}
     for eqn in jaxpr.eqns:
@@ -238,12 +247,14 @@ def reach_of_jaxpr(jaxpr: Any, outs: Sequence[Any], mask: tuple[bool, ...]) -> t
     )
 
 
-def reach_of_jvp(reach: Reach, mask: tuple[bool, ...], own: tuple[bool, ...]) -> tuple[bool, ...]:
-    """`Primitive.reach` of the jvp for ``mask``: which outputs and tangents its masked inputs reach."""
+def dependence_of_jvp(
+    dependence: Dependence, mask: tuple[bool, ...], own: tuple[bool, ...]
+) -> tuple[bool, ...]:
+    """`Primitive.dependence` of the jvp for ``mask``: which outputs and tangents depend on masked inputs."""
     tangents = iter(own[len(mask) :])
     primals = own[: len(mask)]
     either = tuple(
         [(next(tangents) if m else False) or p for p, m in zip(primals, mask, strict=True)]
     )
-    moved = zip(reach(either), reach(mask), strict=True)
-    return (*reach(primals), *[e for e, given in moved if given])
+    depends = zip(dependence(either), dependence(mask), strict=True)
+    return (*dependence(primals), *[e for e, given in depends if given])

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Storage:
-    """What all aliases of a value share: how often it was changed in place, and by whom it is known.
+    """What all aliases of a value share: the count of in-place changes, and references to the aliases.
 
     ``data`` is the current value without history, kept once there are aliases that do not share one
     (`x.detach()`); ``peers`` are weak references to those. A write holds ``lock``.
@@ -50,7 +50,7 @@ INFERENCE = -(2**62)
 class Meta:
     """What only few Tensors have: a gradient, hooks, in-place history, aliases.
 
-    ``link`` says whose value a view (or another alias) follows, see `fad.views`.
+    ``link`` says from which Tensor a view (or another alias) takes its value, see `fad.views`.
     """
 
     grad: Tensor | None = None
@@ -65,7 +65,7 @@ class Meta:
 
 
 class _TensorType(type):
-    """The type of Tensor; its repr is what JAX prints when a Tensor meets plain ``jax.numpy``."""
+    """The type of Tensor; its repr is what JAX prints when a Tensor is passed to plain ``jax.numpy``."""
 
     def __repr__(cls) -> str:
         return (
@@ -382,7 +382,7 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
 class Lazy:
     """What is known of a Tensor that has no value or no node yet: its aval, and its place in a trace.
 
-    ``trace`` is what gives it the rest, ``place`` the number of the output in it.
+    Materializing ``trace`` gives it value and node; ``place`` is the number of the output in it.
     """
 
     __slots__ = ("aval", "place", "trace")

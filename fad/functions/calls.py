@@ -2,11 +2,11 @@
 
 NOTE [one run of the body]
 
-A body runs where its call reaches the bottom: on arrays, as Tensors that nothing tracks; so what it
-keeps on ctx is known once, there. The levels that the call came through make their own of it:
+A body runs where its call arrives at level 0: on arrays, as Tensors that nothing tracks; so what it
+keeps on ctx is known once, there. Each level that the call came through transforms it:
 
-* If it kept inputs, outputs, and values that have no derivative, the notes hold at every level.
-* Other arrays (intermediate values) are known as numbers alone. They serve a level below which
+* If it kept inputs, outputs, and values that have no derivative, the notes are valid at every level.
+* Other arrays (intermediate values) are known as numbers alone. They suffice for a level below which
   nothing is differentiated: the eager graph, ``grad``, ``vmap(grad)``. Any other level, and one in a
   checkpointed body, runs setup (in the one-method style, the body) again, on values of its own.
 * Where the backward pass is itself recorded, setup runs again on tracked values, which gives an
@@ -24,7 +24,7 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import is_inexact
-from fad.core.level import Level, apart, bind, bodies, constants, outlived, state
+from fad.core.level import Level, bind, bodies, constants, outlived, state, traced_by_jax
 from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor, version_of
 from fad.errors import RuleError, describe
@@ -47,9 +47,9 @@ __all__ = ["FunctionNode", "FunctionOp", "check_unchanged", "is_plain"]
 class FunctionOp:
     """One call of `Rules`.
 
-    ``needs``: of which inputs a gradient or tangent may be wanted; None if no level asked.
-    ``given``: what the call left that this one is the derivative of, if that is at hand.
-    Running it sets ``template``, the structure of the outputs, and ``saved``, what the call left for
+    ``needs``: of which inputs a gradient or tangent may be needed; None if no level has set it.
+    ``given``: what was saved by the call of which this one is the derivative, if that is available.
+    Running it sets ``template``, the structure of the outputs, and ``saved``, what the call saved for
     its rules (at the level of its arguments), or None where that is not known.
     """
 
@@ -90,11 +90,11 @@ class FunctionOp:
         self.needs = [is_inexact(p.dtype) for p in primals]
         outs = bind(self, primals)
         mask = tuple([t is not None for t in tangents])
-        moving = self._moving(outs)
-        linear = self._linear(mask, moving, primals)
+        differentiable = self._differentiable_outputs(outs)
+        linear = self._linear(mask, differentiable, primals)
         given = [t for t in tangents if t is not None]
-        out_t = iter(bind(linear, [*primals, *outs, *given]) if any(moving) else ())
-        return outs, tuple([next(out_t) if m else None for m in moving])
+        out_t = iter(bind(linear, [*primals, *outs, *given]) if any(differentiable) else ())
+        return outs, tuple([next(out_t) if m else None for m in differentiable])
 
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
@@ -106,17 +106,17 @@ class FunctionOp:
         return self._linear(mask, inexact, primals), [*primals, *outs], inexact
 
     def _linear(
-        self, mask: tuple[bool, ...], moving: tuple[bool, ...], primals: Sequence[Any]
+        self, mask: tuple[bool, ...], differentiable: tuple[bool, ...], primals: Sequence[Any]
     ) -> FunctionOp:
         given = self.saved
-        if given is not None and not (given.closed or _numbers_serve(primals)):
+        if given is not None and not (given.closed or _numbers_suffice(primals)):
             given = None
-        return FunctionOp(LinearRules(self.rules, mask, moving, self.template), given)
+        return FunctionOp(LinearRules(self.rules, mask, differentiable, self.template), given)
 
-    def _moving(self, outs: Sequence[Any]) -> tuple[bool, ...]:
+    def _differentiable_outputs(self, outs: Sequence[Any]) -> tuple[bool, ...]:
         """Which outputs have a derivative."""
-        blocked = self.template.blocked
-        return tuple([is_inexact(o.dtype) and k not in blocked for k, o in enumerate(outs)])
+        without = self.template.non_differentiable
+        return tuple([is_inexact(o.dtype) and k not in without for k, o in enumerate(outs)])
 
     def batch(
         self, values: Sequence[Any], dims: tuple[int | None, ...], level: BatchLevel
@@ -163,18 +163,18 @@ class FunctionOp:
     ) -> None:
         """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
         saved = self.saved
-        if saved is None or not (saved.closed or _numbers_serve(values)):
+        if saved is None or not (saved.closed or _numbers_suffice(values)):
             saved = self.rules.setup(values, results, self.template, mask)
         self.template = saved.template
-        moving = self._moving(outs)
-        if any(moving):
+        differentiable = self._differentiable_outputs(outs)
+        if any(differentiable):
             saved = self.rules.for_pullback(saved, values, results)
-            dirty = self.template.aliases  # what is saved of those is what they were
+            dirty = self.template.aliases  # their state at capture is saved
             args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
             node = FunctionNode(level, self.rules, args, mask, saved)
             if anomaly.on:
                 remember(node)
-            for k, (o, m) in enumerate(zip(outs, moving, strict=True)):
+            for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
                 if m:
                     o._requires_grad, o._node, o._output_nr = True, node, k
 
@@ -206,21 +206,21 @@ def _place(x: Any, args: Sequence[Any]) -> int:
 def is_plain(x: Any) -> bool:
     """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
     while isinstance(x, Tensor):
-        if x.requires_grad or (x.aux is not None and not isinstance(x.level, BatchLevel)):
+        if x.requires_grad or (x.aux is not None and not x.level.maps):
             return False
         x = x.value
     return not is_tracer(x)
 
 
-def _numbers_serve(values: Sequence[Any]) -> bool:
-    """Whether what is known as numbers alone serves a call on ``values``; see NOTE [one run of the body]."""
+def _numbers_suffice(values: Sequence[Any]) -> bool:
+    """Whether values known as numbers alone suffice for a call on ``values``; see the NOTE above."""
     return all([is_plain(v) and not _is_watched(v) for v in values])
 
 
 def _is_watched(x: Any) -> bool:
     """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
     while isinstance(x, Tensor):
-        if x.level.kind == "checkpoint":
+        if x.level.notes_captures:
             return True
         x = x.value
     return False
@@ -229,7 +229,7 @@ def _is_watched(x: Any) -> bool:
 class FunctionNode(RecordedNode):
     """A recorded call of a Function: its vjp rule runs in the backward pass.
 
-    ``saved`` holds what the rule reads, detached, so that a saved output does not hold on to its own
+    ``saved`` is what the rule reads, detached, so that a saved output does not refer to its own
     node; ``args`` are the inputs among that, with their history. ``mask`` says which inputs required
     grad.
     """
@@ -256,7 +256,7 @@ class FunctionNode(RecordedNode):
         self.versions = versions_of(self.args)
 
     def _pack(self, saved: Saved) -> Saved:
-        """Send saved values through the hooks that are in force, and let go of the originals."""
+        """Pack saved values with the current hooks, and drop the originals."""
         level = self.level
         values = [
             pack(level, v, gradient_edge(a) if isinstance(a, Tensor) and a.requires_grad else None)
@@ -312,7 +312,7 @@ class FunctionNode(RecordedNode):
             return [None if g is None else level.detach(outlived(g)) for g in grads]
 
     def part(self) -> Part | None:
-        """What a compiled pass takes of it, where its rule is traceable."""
+        """Its `Part` of a compiled pass, where its rule is traceable."""
         saved = self.saved
         if saved is None or self.packed or self.extra is not None or not self.is_traceable:
             return None
@@ -328,7 +328,7 @@ class FunctionNode(RecordedNode):
             rest = iter(operands)
             inner = without.at(*[[next(rest) if c else None for c in cs] for cs in counts])
             wanted = [n and m for n, m in zip(need, mask, strict=True)]
-            with apart():
+            with traced_by_jax():
                 grads = rules.pullback(inner, cotangents, wanted)
                 return [None if g is None else _array(rules, g) for g in grads]
 

@@ -1,4 +1,4 @@
-"""Bodies that close over what they should be given: how that is noticed, and the error that names it."""
+"""Bodies that close over tracked values: how that is detected, and the error that names the value."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from fad.core.level import outlived
 from fad.core.tensor import Tensor, bottom
 from fad.errors import RuleError, describe
 from fad.functions.rules import Rules
-from fad.levels.batch import BatchLevel
 from fad.tape.recorder import ROOT
 
 __all__ = ["checked_arrays", "closure_error", "is_tracer"]
 
 
 def checked_arrays(rules: Rules, outs: Sequence[Any]) -> list[Any]:
-    """Outputs of a body that ran on bare arrays, as bare arrays, or values that wait.
+    """Outputs of a body that ran on bare arrays, as bare arrays, or as deferred values.
 
     Raises:
         RuleError: one of them is part of a running transform or graph: the body closed over it.
@@ -46,12 +45,12 @@ def _is_tracked(x: Any) -> bool:
 
 
 def is_tracer(x: Any) -> bool:
-    """Whether a JAX transform is at work on ``x``."""
+    """Whether a JAX transform traces ``x``."""
     return isinstance(bottom(x), jax.core.Tracer)
 
 
 def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> RuleError:
-    """The error for a body that closes over a value which a transform is at work on.
+    """The error for a body that closes over a value which a transform tracks.
 
     Arguments:
         reached: an output that depends on it, None if unknown.
@@ -71,7 +70,7 @@ def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> 
     lanes = (
         " (A body that draws random numbers or names the axis of a vmap needs an argument that this "
         "vmap maps over.)"
-        if isinstance(reached, Tensor) and isinstance(reached.level, BatchLevel)
+        if isinstance(reached, Tensor) and reached.level.maps
         else ""
     )
     return RuleError(
@@ -97,7 +96,7 @@ def _closed_over(body: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _where(x: Any) -> str:
-    """Which transform is at work on ``x``, for a message."""
+    """Which transform tracks ``x``, for a message."""
     x = outlived(x)
     if isinstance(x, Tensor) and x.level is not ROOT:
         return f" of {x.level!r}"

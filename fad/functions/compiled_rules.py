@@ -31,7 +31,7 @@ from fad.functions.user_rules import UserRules
 
 __all__ = ["JaxRules"]
 
-# What may stay on ctx from one trace to the next: it cannot hold on to the trace.
+# What may stay on ctx from one trace to the next: it cannot refer to the trace.
 _CONSTANT = (Ref, type(None), *INERT, float, complex, np.ndarray, np.generic)
 
 
@@ -185,7 +185,7 @@ class _Plan:
         self.count = len(saved.outs)
         notes: Notes | None = saved.notes
         if notes is not None and not all([isinstance(x, _CONSTANT) for x in notes.leaves()]):
-            notes = None  # an object that may hold arrays: run setup again inside of the rules
+            notes = None  # an object that may contain arrays: run setup again inside of the rules
         self._notes = notes
         self.extras = 0 if notes is None else len(saved.extras)
         everything: tuple[Sequence[int], Sequence[int]] = range(len(avals)), range(self.count)
@@ -233,7 +233,7 @@ class _Plan:
         saved: Saved,
         rest: Sequence[Any],
     ) -> list[Any]:
-        """Run a vjp or jvp ``body`` on what a call left, and on the arrays in ``rest``, compiled."""
+        """Run a vjp or jvp ``body`` on what a call saved, and on the arrays in ``rest``, compiled."""
         inputs, outputs = self.reads[rule]
         primitive = self._bodies.get((rule, key))
         if primitive is None:

@@ -18,7 +18,7 @@ __all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VmapInfo:
-    """What a vmap rule is told.
+    """The first argument of a vmap rule.
 
     Attributes:
         batch_size: how many lanes there are.
@@ -30,7 +30,7 @@ class VmapInfo:
 
 
 class _Record:
-    """What the methods of a Context were told."""
+    """The arguments of the methods of a Context."""
 
     backward: tuple[Any, ...] = ()
     forward: tuple[Any, ...] | None = None
@@ -40,7 +40,7 @@ class _Record:
 
 
 class Context:
-    """``ctx``: what a forward pass hands to the rules that follow it.
+    """``ctx``: what a forward pass keeps for the vjp and jvp rules.
 
     Each pass through the rules has a context of its own, with what forward kept on it; so attributes
     set in a rule are gone after it.
@@ -95,7 +95,7 @@ def _check_saved(method: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
     for x in values:
         if type(x) is not Tensor:
             break
-    else:  # whose dtypes it takes longer to ask for
+    else:  # whose dtypes take longer to read
         return values
     for k, x in enumerate(values):
         if x is not None and not hasattr(x, "dtype") and not isinstance(x, (int, float, complex)):
@@ -143,7 +143,7 @@ class Notes:
 
         Returns:
             The notes; the extras; whether the notes are closed: all that was kept are inputs,
-            outputs, and values that have no derivative, so that they hold for the call at any level.
+            outputs, and values that have no derivative, so that they are valid at any level of the call.
         """
         extras: list[Any] = []
         found: dict[int, Ref] = {}

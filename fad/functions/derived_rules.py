@@ -53,7 +53,7 @@ class LinearRules(Rules):
     def forward(
         self, values: Sequence[Any], given: Saved | None = None
     ) -> tuple[list[Any], Template]:
-        """Evaluate; ``given`` is what the call left for its rules, if that is at hand."""
+        """Evaluate; ``given`` is what the call saved for its rules, if that is available."""
         if given is None:
             saved = self._saved(values)
         else:
@@ -61,16 +61,16 @@ class LinearRules(Rules):
             saved = given.at(values[:n], values[n : self.known], given.extras)
         it = iter(values[self.known :])
         out_t = self.base.pushforward(saved, [next(it) if m else None for m in self.mask])
-        blocked = saved.template.blocked
+        without = saved.template.non_differentiable
         result = [
-            zeros(a) if t is None or k in blocked else t
+            zeros(a) if t is None or k in without else t
             for k, (t, a, has) in enumerate(zip(out_t, saved.out_avals, self.outputs, strict=True))
             if has
         ]
         return Template.split(tuple(result))
 
     def _saved(self, values: Sequence[Any]) -> Saved:
-        """What the call leaves for its rules."""
+        """What the call saves for its rules."""
         n = len(self.mask)
         return self.base.setup(values[:n], values[n : self.known], self.out_template)
 
@@ -94,7 +94,7 @@ class LinearRules(Rules):
         inner = self._saved(values)
         given = iter(cotangents)
         full = [next(given) if has else None for has in self.outputs]
-        full = [None if k in inner.template.blocked else c for k, c in enumerate(full)]
+        full = [None if k in inner.template.non_differentiable else c for k, c in enumerate(full)]
         flags = iter(need[known:])
         wanted = [next(flags) if m else False for m in self.mask]
         pulled: list[Any] = [None] * len(self.mask)
@@ -108,7 +108,7 @@ class LinearRules(Rules):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _BatchedNotes:
-    """What the base left, and where the batch dimension of each of its extras is."""
+    """What the base saved, and where the batch dimension of each of its extras is."""
 
     inner: Saved
     extra_dims: tuple[int | None, ...]
@@ -131,7 +131,7 @@ class BatchedRules(Rules):
 
     @property
     def info(self) -> VmapInfo:
-        """What a vmap rule of the user's is told."""
+        """The first argument of the user's vmap rule."""
         return VmapInfo(self.batch_size, self.randomness)
 
     @property
@@ -186,7 +186,7 @@ class BatchedRules(Rules):
     def _outside(
         self, level: BatchLevel, values: Sequence[Any], outs: Sequence[Any], inner: Saved
     ) -> Saved:
-        """What this call leaves, from what the base left inside of ``level``."""
+        """What this call saves, from what the base saved inside of ``level``."""
         extras: list[Any] = []
         dims: list[int | None] = []
         for x in inner.extras:
@@ -199,7 +199,7 @@ class BatchedRules(Rules):
         return Saved(values, outs, inner.template, *avals, notes, extras, inner.closed)
 
     def inner_saved(self, saved: Saved, level: BatchLevel) -> Saved:
-        """What the base left, as Tensors of ``level``; values and outputs are not filled in."""
+        """What the base saved, as Tensors of ``level``; values and outputs are not filled in."""
         notes: _BatchedNotes = saved.notes
         pairs = zip(saved.extras, notes.extra_dims, strict=True)
         return notes.inner.at((), (), [_batched(level, x, d) for x, d in pairs])

@@ -37,7 +37,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
         None if this is not such a call, and nothing has been done.
     """
     modes = state.__dict__.get  # a name that is not there has its default
-    if modes("levels") or modes("trace") is not None or modes("blocked", -1) >= 0:
+    if modes("levels") or modes("trace") is not None or modes("watermark", -1) >= 0:
         return None
     if modes("saved_hooks") or bodies.traced or anomaly.watch or anomaly.on:
         return None

@@ -19,7 +19,7 @@ from fad.functions.context import Context, VmapInfo
 from fad.functions.definitions import RULES, Signature, arity, defines
 from fad.functions.templates import ARRAYS, Template
 from fad.functions.user_rules import UserRules
-from fad.views.inplace import become
+from fad.views.inplace import overwrite_from
 from fad.views.make_view import attach_chain
 
 __all__ = ["Context", "Function", "VmapInfo"]
@@ -115,7 +115,7 @@ class Function:
 
 
 def _signature_of(cls: Any) -> Signature:
-    """The signature of a class that was not looked at when it was made.
+    """The signature of a class that was not checked when it was made.
 
     It has no forward, or one of its bases has an ``__init_subclass__`` that does not call the next one.
     """
@@ -143,12 +143,12 @@ _HOST = (np.ndarray, np.generic, float, complex)
 def _write_back(
     name: str, template: Template, args: Sequence[Any], outs: Sequence[Any]
 ) -> Sequence[Any]:
-    """Let outputs that are inputs changed in place (``mark_dirty``) be those inputs."""
+    """Overwrite inputs that were changed in place (``mark_dirty``) from their outputs, and return them."""
     results = list(outs)
     for k, i in enumerate(template.aliases):
         if i is None or not isinstance(args[i], Tensor):
             continue
-        results[k] = become(args[i], outs[k], name)
+        results[k] = overwrite_from(args[i], outs[k], name)
     return results
 
 
@@ -163,9 +163,7 @@ def _check_class(cls: Any) -> None:
             f"{name} defines both vjp and backward, which are two names of one rule: keep one"
         )
     if own.get("generate_vmap_rule") and defines(cls, "vmap"):
-        raise RuleError(
-            f"{name} defines vmap and asks for generate_vmap_rule = True: keep one of them"
-        )
+        raise RuleError(f"{name} defines vmap and sets generate_vmap_rule = True: keep one of them")
     if not defines(cls, "forward"):
         return
     cls._plans = {}

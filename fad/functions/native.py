@@ -6,8 +6,8 @@ A call binds ``fad_call``. Its jvp rule runs the call and binds ``fad_linear_cal
 the same operation, with `LinearRules`, that evaluates as the user's jvp. JAX's reverse mode is
 linearize-and-transpose, and ``fad_linear_call`` transposes as the user's vjp; under ``jax.checkpoint``
 too, because the linear call is what is left after partial evaluation. Both batch to the call of
-`BatchedRules`. Parameters are hashable rules, without levels, tapes or tracers, so JAX's caches hold
-nothing that can become stale. Both lower by tracing their body: nothing of fad is left in HLO.
+`BatchedRules`. Parameters are hashable rules, without levels, tapes or tracers, so nothing in JAX's
+caches can become stale. Both lower by tracing their body: nothing of fad is left in HLO.
 
 Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp rule takes adjoints.
 """
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from fad.core.avals import aval_of
 from fad.core.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
-from fad.core.level import apart, state
+from fad.core.level import state, traced_by_jax
 from fad.core.primitive import conjugate
 from fad.errors import RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer
@@ -39,7 +39,7 @@ linear_call_p = new_primitive("fad_linear_call")
 
 
 def is_traced(values: Sequence[Any]) -> bool:
-    """Whether a JAX transform is at work on ``values``."""
+    """Whether a JAX transform traces one of ``values``."""
     return any([isinstance(v, jax.core.Tracer) for v in values])
 
 
@@ -74,7 +74,7 @@ def _primitive_for(rules: Rules) -> Any:
 
 
 def _run(*values: Any, rules: Rules) -> list[Any]:
-    with apart():
+    with traced_by_jax():
         outs, _ = rules.forward(values)
     outs = [jnp.asarray(o) for o in checked_arrays(rules, outs)]
     if is_traced(outs) and not is_traced(values):
@@ -97,7 +97,7 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
         template[:] = [found]
         return [jnp.asarray(o) for o in checked_arrays(rules, outs)]
 
-    with apart():
+    with traced_by_jax():
         closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
@@ -113,14 +113,16 @@ def _jvp(primals: Any, tangents: Any, *, rules: Rules, primitive: Any) -> tuple[
     _, template, _ = _abstract(rules, tuple([aval_of(p) for p in primals]))
     outs = primitive.bind(*primals, rules=rules)
     mask = tuple([not isinstance(t, ad.Zero) for t in tangents])
-    moving = tuple([is_inexact(o.dtype) and k not in template.blocked for k, o in enumerate(outs)])
+    differentiable = tuple(
+        [is_inexact(o.dtype) and k not in template.non_differentiable for k, o in enumerate(outs)]
+    )
     zeros = [ad.Zero(aval_of(o).to_tangent_aval()) for o in outs]
-    if not any(mask) or not any(moving):
+    if not any(mask) or not any(differentiable):
         return outs, zeros
     given = [ad.instantiate_zeros(t) for t, m in zip(tangents, mask, strict=True) if m]
-    linear = LinearRules(rules, mask, moving, template)
+    linear = LinearRules(rules, mask, differentiable, template)
     out_t = iter(linear_call_p.bind(*primals, *outs, *given, rules=linear))
-    return outs, [next(out_t) if x else z for x, z in zip(moving, zeros, strict=True)]
+    return outs, [next(out_t) if x else z for x, z in zip(differentiable, zeros, strict=True)]
 
 
 def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
@@ -135,7 +137,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
         raise RuleError(
             f"{base.base.name}: a jvp rule was transposed in an input that it is not linear in"
         )
-    with apart():
+    with traced_by_jax():
         saved = rules.setup(values, [None] * len(cts), flat_template(len(cts)))
         grads = rules.pullback(saved, cts, need)
     result: list[Any] = []

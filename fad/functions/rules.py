@@ -48,13 +48,13 @@ __all__ = [
 
 @dataclasses.dataclass(slots=True)
 class Saved:
-    """What one call leaves for its rules.
+    """What one call saves for its rules.
 
     ``values`` and ``outs`` are its inputs and outputs, at the level where a rule is to run; None
     where no rule reads them. ``extras`` are other arrays that setup kept, and ``notes`` is the rest
     of what it kept, in a form that is private to the Rules.
     ``closed``: nothing was kept but inputs, outputs and what has no derivative, so that the same
-    notes serve the call at any level.
+    notes are valid at any level of the call.
     """
 
     values: Sequence[Any]
@@ -145,12 +145,15 @@ class Rules:
 
 # Deriving one rule from another
 
+DERIVED = "a Function whose rule is derived"
+
 
 class DerivingGradLevel(GradLevel):
     """A grad level around the body of a rule."""
 
     __slots__ = ()
 
+    runs_again = DERIVED
     deriving = True
 
 
@@ -159,6 +162,7 @@ class DerivingJvpLevel(JvpLevel):
 
     __slots__ = ()
 
+    runs_again = DERIVED
     deriving = True
 
 

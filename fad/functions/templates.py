@@ -67,19 +67,19 @@ class Template:
 
     For the output of a call it also says what the body marked:
     ``aliases``: for each array, the number of the input that it is (changed in place), or None;
-    ``blocked``: the numbers of the arrays that have no derivative;
+    ``non_differentiable``: the numbers of the arrays that have no derivative;
     ``views``: for arrays that are views of inputs, ``(number, input, chain)``.
     ``flat``: it is the one template of a single array, or of a tuple of so many, without marks.
     """
 
-    __slots__ = ("aliases", "blocked", "flat", "leaves", "structure", "views")
+    __slots__ = ("aliases", "flat", "leaves", "non_differentiable", "structure", "views")
 
     def __init__(
         self,
         structure: Any,
         leaves: tuple[Any, ...],
         aliases: tuple[int | None, ...] = (),
-        blocked: frozenset[int] = frozenset(),
+        non_differentiable: frozenset[int] = frozenset(),
         views: tuple[Any, ...] = (),
     ) -> None:
         self.structure = structure
@@ -87,7 +87,7 @@ class Template:
         self.views = views
         self.leaves = leaves
         self.aliases = aliases
-        self.blocked = blocked
+        self.non_differentiable = non_differentiable
 
     def __hash__(self) -> int:
         return hash((self.structure, self.leaves))
@@ -98,7 +98,7 @@ class Template:
             and self.structure == other.structure
             and self.leaves == other.leaves
             and self.aliases == other.aliases
-            and self.blocked == other.blocked
+            and self.non_differentiable == other.non_differentiable
             and self.views == other.views
         )
 
@@ -123,18 +123,20 @@ class Template:
             ),
         )
 
-    def marked(self, aliases: tuple[int | None, ...], blocked: frozenset[int]) -> Template:
+    def marked(
+        self, aliases: tuple[int | None, ...], non_differentiable: frozenset[int]
+    ) -> Template:
         """This template with marks."""
-        if not blocked and not any([a is not None for a in aliases]):
+        if not non_differentiable and not any([a is not None for a in aliases]):
             return self
         views = tuple([v for v in self.views if aliases[v[0]] is None])
-        return Template(self.structure, self.leaves, aliases, blocked, views)
+        return Template(self.structure, self.leaves, aliases, non_differentiable, views)
 
     def viewing(self, views: tuple[Any, ...]) -> Template:
         """This template with what is known of outputs that are views of inputs."""
         if not views:
             return self
-        return Template(self.structure, self.leaves, self.aliases, self.blocked, views)
+        return Template(self.structure, self.leaves, self.aliases, self.non_differentiable, views)
 
     def join(self, arrays: Sequence[Any]) -> Any:
         """The tree with ``arrays`` in it."""

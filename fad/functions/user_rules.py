@@ -26,7 +26,6 @@ from fad.functions.rules import (
     transpose_pushforward,
 )
 from fad.functions.templates import SCALARS, Template, is_array
-from fad.levels.batch import BatchLevel
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.make_view import chain_from
@@ -34,7 +33,7 @@ from fad.views.make_view import chain_from
 __all__ = ["HOST_ERRORS", "UserRules"]
 
 
-# What a body raises that asks a traced, batched or tracked value for its number.
+# What a body raises when it reads a traced, batched or tracked value as a number.
 HOST_ERRORS = (
     HostValueError,
     jax.errors.ConcretizationTypeError,
@@ -103,7 +102,7 @@ class UserRules(Rules):
     def _run(
         self, values: Sequence[Any], needs: Sequence[bool] | None, with_setup: bool
     ) -> tuple[list[Any], Template, Saved | None]:
-        """Run forward on handles of its own, and setup_context unless nothing would come of it."""
+        """Run forward on handles of its own; then `collect`."""
         handles = [
             new_tensor(v, ROOT) if type(v) is array_type else self.wrap(alias(v)) for v in values
         ]
@@ -121,7 +120,7 @@ class UserRules(Rules):
         output: Any,
         with_setup: bool = True,
     ) -> tuple[list[Any], Template, Saved | None]:
-        """What comes of forward's output: arrays, the structure around them, what is left for the rules.
+        """Forward's output taken apart: arrays, the structure around them, what is saved for the rules.
 
         ``before`` are the values of ``handles`` when forward was called.
         """
@@ -202,8 +201,8 @@ class UserRules(Rules):
         template: Template,
     ) -> Template:
         """``template`` with what the body marked."""
-        dirty, blocked = ctx._record.dirty, ctx._record.non_differentiable
-        if not dirty and not blocked:
+        dirty, without = ctx._record.dirty, ctx._record.non_differentiable
+        if not dirty and not without:
             return template
         position = {id(x): k for xs in outputs for k, x in enumerate(xs)}
         aliases: list[int | None] = [None] * len(outputs[0])
@@ -216,13 +215,13 @@ class UserRules(Rules):
                     "place, and return them"
                 )
             aliases[position[id(x)]] = found[0]
-        for x in blocked:
+        for x in without:
             if id(x) not in position:
                 raise RuleError(
                     f"{self.name}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
                     "output: mark the very Tensors that forward returns"
                 )
-        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in blocked]))
+        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in without]))
 
     kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 
@@ -430,7 +429,7 @@ def _views(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
 
 def _is_batched(x: Any) -> bool:
     while isinstance(x, Tensor):
-        if isinstance(x.level, BatchLevel) and x.aux is not None:
+        if x.level.batch_dim(x) is not None:
             return True
         x = x.value
     return False

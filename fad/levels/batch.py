@@ -13,7 +13,7 @@ from fad.core.jaxapi import mapped_aval
 from fad.core.level import bind, map_tensors, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import LevelError, StructureError, describe
+from fad.errors import HostValueError, LevelError, StructureError, describe
 from fad.tape.recorder import RecordingLevel
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "batch_levels",
     "bind_collective",
     "broadcast",
+    "lanes_among",
     "lanes_of",
     "move_axis",
 ]
@@ -39,6 +40,7 @@ class BatchLevel(RecordingLevel):
     __slots__ = ("axis_name", "batch_size", "first", "lanes", "randomness")
 
     kind = "vmap"
+    maps = True
 
     def __init__(
         self, batch_size: int, axis_name: Any = None, randomness: str = "error", first: int = 0
@@ -100,6 +102,33 @@ class BatchLevel(RecordingLevel):
             return lazy.aval
         aval = t._value.aval
         return aval if t._aux is None else _without_dim(aval, t.aux)
+
+    def batch_dim(self, t: Tensor) -> int | None:
+        dim: int | None = t.aux
+        return dim
+
+    def check_has_value(self, t: Tensor) -> None:
+        if t.aux is not None:
+            raise HostValueError(
+                f"a batched Tensor ({describe(t)} inside vmap) has a value for each lane, not one: "
+                "write fad.numpy.where(condition, a, b) instead of a Python branch, fad.numpy.f(x) or "
+                "fad.from_jax(f)(x) for a plain JAX function, and keep host code out of vmap."
+            )
+
+    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+        return new_tensor(stop(t.value), self, t.aux)
+
+    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+        if isinstance(primal, Tensor) and primal.level is self:
+            if primal.aux is None:
+                primal = primal.value
+            else:
+                if aux is None:
+                    value, aux = broadcast(value, self.batch_size, 0), 0
+                return value, aux, move_axis(primal.value, primal.aux, aux)
+        if aux is not None:
+            primal = broadcast(primal, self.batch_size, aux)
+        return value, aux, primal
 
     def outlive(self, t: Tensor) -> Any:
         if t.aux is None:
@@ -165,11 +194,17 @@ def batch_levels() -> list[BatchLevel]:
     return [level for level in state.levels if isinstance(level, BatchLevel)]
 
 
+def lanes_among(levels: Sequence[Any], x: Tensor) -> int | None:
+    """Which of these vmaps ``x`` has the numbers of the lanes of; None if none."""
+    found = [k for k, level in enumerate(levels) if x is level.lanes]
+    return found[0] if found else None
+
+
 def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
     """`bind` for a Primitive that names vmap axes, such as ``psum``.
 
     Each running vmap of that name takes part even where no argument is batched over it: an operand
-    that is read by nobody but belongs to its level carries the call there.
+    that belongs to its level, and is not read, brings the call there.
     """
     names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
     levels = [x for x in batch_levels() if x.axis_name is not None and x.axis_name in names]

@@ -22,16 +22,16 @@ class JvpLevel(RecordingLevel):
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         primals: list[Any] = []
         tangents: list[Any] = []
-        moving = False
+        has_tangent = False
         for a in args:
             if isinstance(a, Tensor) and a._level is self:
                 primals.append(a._value)
                 tangents.append(a._aux)
-                moving = moving or a._aux is not None
+                has_tangent = has_tangent or a._aux is not None
             else:
                 primals.append(a)
                 tangents.append(None)
-        if not moving:
+        if not has_tangent:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         out, out_t = op.jvp(primals, tangents)
         if type(out) is tuple:
@@ -42,6 +42,9 @@ class JvpLevel(RecordingLevel):
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
             return new_tensor(x.value, self, x.aux)
         return x
+
+    def tangent(self, t: Tensor) -> Any:
+        return t.aux
 
     def parts(self, t: Tensor) -> tuple[Any, ...]:
         return (t._value,) if t._aux is None else (t._value, t._aux)

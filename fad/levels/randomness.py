@@ -4,12 +4,12 @@ NOTE [keys in staged code]
 
 Whether a key differs between the lanes of a vmap can be seen of a Tensor. It cannot of a tracer in the body
 of ``jit`` or ``scan`` inside of that vmap: there it depends on what the body is called with, and on what it
-does. So such a draw leaves a mark in the program, and when the body has been traced, it is followed through
-the program which values differ between lanes (`check_draws`).
+does. So such a draw leaves a mark in the program, and when the body has been traced, the program is analysed
+for which values differ between lanes (`check_draws`).
 
-The body of a Function, or of `checkpoint`, that meets tracers is traced by JAX, apart from the vmaps around
-(`fad.core.level.apart`). It is marked and followed in the same way; the numbers of lanes cannot be had there
-(`note_call`).
+The body of a Function, or of `checkpoint`, on tracers is traced by JAX apart from the vmaps around
+(`fad.core.level.traced_by_jax`). It is marked and analysed in the same way; the numbers of lanes are not
+available there (`note_call`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def bind_random(op: Any, args: Sequence[Any]) -> Any:
     """
     key = args[0]
     note_draw()
-    marked = state.apart >= 0
+    marked = state.outside_jax_trace >= 0
     for level in drawing_levels():
         if level.randomness == "different":
             key = bind(_FOLD_IN, (key, _lanes_inside(level)))
@@ -88,14 +88,13 @@ def bind_random(op: Any, args: Sequence[Any]) -> Any:
 
 
 def note_draw() -> None:
-    """Tell the bodies that are being traced that one draws."""
+    """Note in the levels of bodies being traced that the body draws."""
     for level in state.levels:
-        if level.kind == "staged":
-            level.draws = True  # type: ignore[attr-defined]
+        level.note_draw()
 
 
 def note_call(name: str) -> None:
-    """Take note of a call of a Function that is traced apart, and whose body draws.
+    """Note a call of a Function that is traced apart from outer levels, and whose body draws.
 
     Raises:
         LevelError: it is in a vmap whose lanes are to draw different numbers.
@@ -124,8 +123,8 @@ def _refuse(name: str) -> NoReturn:
 
 
 def drawing_levels() -> list[BatchLevel]:
-    """The running vmaps that the code which runs now is not traced apart from."""
-    return [level for level in batch_levels() if level.id > state.apart]
+    """The running vmaps, without those outside of what JAX traces now."""
+    return [level for level in batch_levels() if level.id > state.outside_jax_trace]
 
 
 def differs(x: Any, level: Level) -> bool | None:
@@ -134,7 +133,7 @@ def differs(x: Any, level: Level) -> bool | None:
     while isinstance(x, Tensor):
         if x.level is level:
             return x.aux is not None
-        staged = staged or (x.level.kind == "staged" and x.level.id > level.id)
+        staged = staged or (x.level.traces and x.level.id > level.id)
         x = x.value
     return None if staged and isinstance(x, jax.core.Tracer) else False
 
@@ -154,9 +153,9 @@ def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
     for level in levels:
         differing = [differs(v, level) for v in values]
         if None in differing:
-            continue  # a part of another body, which is followed as a whole
+            continue  # a part of another body, which is analysed as a whole
         refused: list[str] = []
-        _follow(jaxpr, list(map(bool, differing)), refused)
+        _propagate(jaxpr, list(map(bool, differing)), refused)
         if refused:
             _refuse(refused[0])
 
@@ -176,7 +175,7 @@ def _marked(eqn: Any) -> bool:
     return eqn.primitive in CALLS and CALLS[eqn.primitive](eqn) is not None
 
 
-def _follow(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
+def _propagate(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
     """Which results of a jaxpr differ between lanes, if of its constants and inputs ``differing`` do.
 
     Draws with keys that do not are added to ``refused``, unless that is None.
@@ -191,7 +190,7 @@ def _follow(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) ->
 
 
 def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
-    """`_follow` for one equation."""
+    """`_propagate` for one equation."""
     if eqn.primitive is draw_p:
         if refused is not None and not ins[0]:
             refused.append(f"fad.random.{eqn.params['name']}")
@@ -200,18 +199,18 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
         body = CALLS[eqn.primitive](eqn)
         if body is None:
             return [any(ins)] * len(eqn.outvars)
-        return _follow(body, [*[False] * len(body.constvars), *ins], refused)
+        return _propagate(body, [*[False] * len(body.constvars), *ins], refused)
     special = {"scan": _scan, "while": _while, "cond": _cond}.get(eqn.primitive.name)
     if special is not None:
         return special(eqn.params, ins, refused)
     inner = list(inner_jaxprs(eqn.params))
     if len(inner) == 1 and len(inner[0].invars) == len(ins) and not inner[0].constvars:
-        outs = _follow(inner[0], ins, refused)
+        outs = _propagate(inner[0], ins, refused)
         if len(outs) == len(eqn.outvars):
             return outs
-    # Which operand is which input is not known: rather too little is refused than too much.
+    # Which operand is which input is not known: refuse too little rather than too much.
     for jaxpr in inner:
-        _follow(jaxpr, [any(ins)] * (len(jaxpr.constvars) + len(jaxpr.invars)), refused)
+        _propagate(jaxpr, [any(ins)] * (len(jaxpr.constvars) + len(jaxpr.invars)), refused)
     return [any(ins)] * len(eqn.outvars)
 
 
@@ -220,8 +219,8 @@ def _scan(params: dict[str, Any], ins: list[bool], refused: list[str] | None) ->
     fixed, carried = scan_operands(params)
     carry, rest = ins[fixed : fixed + carried], ins[fixed + carried :]
     while True:
-        outs = _follow(body, [*ins[:fixed], *carry, *rest], refused)
-        refused = None  # in the first turn the fewest values differ
+        outs = _propagate(body, [*ins[:fixed], *carry, *rest], refused)
+        refused = None  # in the first iteration the fewest values differ
         after = _either(carry, outs[:carried])
         if after == carry:
             return [*carry, *outs[carried:]]
@@ -236,10 +235,10 @@ def _while(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -
     carry = ins[last:]
     same = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
     while True:
-        (goes_on,) = _follow(condition, [*ins[:first], *carry], refused)
-        outs = _follow(body, [*ins[first:last], *carry], refused)
+        (goes_on,) = _propagate(condition, [*ins[:first], *carry], refused)
+        outs = _propagate(body, [*ins[first:last], *carry], refused)
         refused = None
-        # Where lanes end in different turns, what a turn changes differs.
+        # Where lanes end in different iterations, what an iteration changes differs.
         after = _either(carry, [d or (goes_on and not s) for d, s in zip(outs, same, strict=True)])
         if after == carry:
             return carry
@@ -247,7 +246,7 @@ def _while(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -
 
 
 def _cond(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
-    branches = [_follow(branch, ins[1:], refused) for branch in inner_jaxprs(params)]
+    branches = [_propagate(branch, ins[1:], refused) for branch in inner_jaxprs(params)]
     return [ins[0] or any(results) for results in zip(*branches, strict=True)]
 
 

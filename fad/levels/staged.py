@@ -2,28 +2,28 @@
 
 NOTE [staged bodies]
 
-``fad.lax.scan(body, init, xs)`` hands JAX a body that works on tracers. Inside, the tracers are
-Tensors of a `StagedLevel`, the innermost level there is; so whatever the body computes with them is
-evaluated on tracers, and where it meets a Tensor of a level outside (a closed-over parameter, say)
-that Tensor is *captured*: it becomes one more input of the staged call. The whole call is traced
+``fad.lax.scan(body, init, xs)`` gives JAX a body that computes on tracers. Inside, the tracers are
+Tensors of a `StagedLevel`, the innermost level; so what the body computes with them is
+evaluated on tracers, and if it uses a Tensor of a level outside (a closed-over parameter, say)
+that Tensor is *captured*: it is one more input of the staged call. The whole call is traced
 to a jaxpr, made a Primitive, and bound on captures and operands, and so it is differentiated,
 batched and recorded like any other.
 
 Captures are known only after the body has run. While it does, a tracer that belongs to no program stands in
-for each (`jaxapi.stand_in`); it turns up among the constants of the jaxpr, and there gives its place to the
-Tensor. What was captured and not used is not there.
+for each (`jaxapi.stand_in`); it is found among the constants of the jaxpr, where the Tensor replaces it.
+What was captured and not used is not there.
 
-NOTE [what compiled code follows]
+NOTE [what compiled code captures]
 
 The body of ``fad.jit`` is traced once and runs often, and Tensors that it closes over may be changed in
-place in between. So an operation in it that meets Tensors from outside alone (``scale * 2``), which
-would be computed there and then, at level 0, is computed at the level of the body instead (`followed`
-says of which Tensors): the Tensor is captured, and read at each call. A value at level 0 that such a
-body meets is thus one that it made of numbers, a constant. Other staged functions trace
+place in between. So an operation in it on Tensors from outside alone (``scale * 2``), which
+would be computed at once, at level 0, is computed at the level of the body instead (`captured_by_jit`
+says of which Tensors): the Tensor is captured, and read at each call. A value at level 0 in such a
+body is thus one that it made of numbers, a constant. Other staged functions trace
 their bodies at each call, and the bodies of Functions run on bare arrays: they compute with what is there.
 
 Compiled code is found again by the structure of the jaxpr, not by the identity of the body: a lambda
-written in a loop does not compile in every turn.
+written in a loop does not compile in every iteration.
 """
 
 from __future__ import annotations
@@ -42,13 +42,16 @@ from fad.core.avals import aval_of, struct_of
 from fad.core.level import bind, body_of, map_tensors, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import LevelError, describe
+from fad.errors import HostValueError, LevelError, describe
 from fad.levels.batch import batch_levels
 from fad.levels.randomness import check_draws
 from fad.tape.captures import Captures
 from fad.tape.recorder import ROOT, RecordingLevel
 
 __all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
+
+
+STOP_GRADIENT = Primitive("stop_gradient", jax.lax.stop_gradient, lazy=True)
 
 
 class StagedLevel(RecordingLevel):
@@ -64,6 +67,8 @@ class StagedLevel(RecordingLevel):
     __slots__ = ("captures", "draws", "jax_trace", "operands", "outer", "stand_ins")
 
     kind = "staged"
+    runs_again = "jit, scan, cond or another staged function"
+    traces = True
 
     def __init__(self, operands: Sequence[Any], outer: Any) -> None:
         super().__init__()
@@ -93,12 +98,28 @@ class StagedLevel(RecordingLevel):
             "from the function, rather than store it outside"
         )
 
+    def check_has_value(self, t: Tensor) -> None:
+        raise HostValueError(
+            f"a Tensor ({describe(t)}) inside the body of a staged function (jit, scan, cond, "
+            "...) has no value yet: use fad.numpy.where or fad.lax.cond instead of a Python "
+            "branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function f, such as an "
+            "optimizer's update."
+        )
+
+    def note_draw(self) -> None:
+        self.draws = True
+
+    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+        stopped: Tensor = bind(STOP_GRADIENT, (self.detach(t),))
+        stopped._requires_grad = False
+        return stopped
+
     def lower(self, x: Any) -> Any:
         """``x`` as JAX sees it inside of the body."""
         try:
             x = outlived(x)
         except LevelError:  # of a trace that is over: a checkpoint around has its replacement
-            if not any([level.kind == "checkpoint" for level in state.levels]):
+            if not any([level.notes_captures for level in state.levels]):
                 raise
         if not isinstance(x, Tensor):
             return x
@@ -134,7 +155,7 @@ def stage(
     """Trace ``run(level, *operands)`` into a Primitive.
 
     Arguments:
-        kept: the Primitive is for later calls too; see NOTE [what compiled code follows].
+        kept: the Primitive is for later calls too; see NOTE [what compiled code captures].
 
     Returns:
         The Primitive, the values to bind it on (constants, captures, operands), and the structure
@@ -174,7 +195,7 @@ def _primitive_for(closed: Any, name: str, collective: bool) -> Primitive:
             return known
         run = jaxapi.bind_jaxpr(closed)
         primitive = Primitive(name, lambda *values: tuple(run(*values)), collective=collective)
-        primitive.asks_host = jaxapi.asks_host(closed.jaxpr)
+        primitive.calls_host = jaxapi.calls_host(closed.jaxpr)
         _primitives[key] = primitive
         if len(_primitives) > _CACHED:
             _primitives.popitem(last=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fad.core.jaxapi import is_inexact
-from fad.core.level import flush, followed, state
+from fad.core.level import captured_by_jit, flush, state
 from fad.core.tensor import Tensor, meta_of, version_of
 from fad.errors import GradientError
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
@@ -90,8 +90,10 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             "Make a normal Tensor of it first: x.clone()"
         )
     flush()
-    if state.body is not None and self.level is ROOT and not followed(self):
-        self.level = state.body  # so that what it meets in compiled code is recorded where it is
+    if state.body is not None and self.level is ROOT and not captured_by_jit(self):
+        self.level = (
+            state.body
+        )  # operations on it in compiled code are recorded at the level of the body
     self._requires_grad = bool(requires_grad)
     return self
 

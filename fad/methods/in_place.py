@@ -82,8 +82,8 @@ OPERATORS = {
 }
 
 
-def in_place(module: Any, twin: str, name: str) -> Callable[..., Any]:
-    """The in-place method that writes what ``module.twin`` makes of a Tensor into that Tensor.
+def in_place(module: Any, function: str, name: str) -> Callable[..., Any]:
+    """The in-place method that writes the result of ``module.function`` on a Tensor into that Tensor.
 
     The function is derived when the method is first called.
     """
@@ -92,12 +92,14 @@ def in_place(module: Any, twin: str, name: str) -> Callable[..., Any]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         nonlocal changed
         if changed is None:
-            changed = fast_function(getattr(module, twin).op, write)
+            changed = fast_function(getattr(module, function).op, write)
         return changed(self, *args, **kwargs)
 
     method.__name__ = name
     method.__qualname__ = f"Tensor.{name}"
-    method.__doc__ = f"``{module.__name__}.{twin}`` of this Tensor, written into it; returns it."
+    method.__doc__ = (
+        f"``{module.__name__}.{function}`` of this Tensor, written into it; returns it."
+    )
     return method
 
 
@@ -255,12 +257,12 @@ def _table() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in _SAME_NAMES:
         found[f"{name}_"] = in_place(fnp, name, f"{name}_")
-    for name, twin in _OTHER_NAMES.items():
-        found[f"{name}_"] = in_place(fnp, twin, f"{name}_")
+    for name, function in _OTHER_NAMES.items():
+        found[f"{name}_"] = in_place(fnp, function, f"{name}_")
     for name in _NN:
         found[f"{name}_"] = in_place(fnn, name, f"{name}_")
-    for name, twin in _LAX.items():
-        found[f"{name}_"] = in_place(flax, twin, f"{name}_")
+    for name, function in _LAX.items():
+        found[f"{name}_"] = in_place(flax, function, f"{name}_")
     return found | {
         "addcdiv_": _addcdiv_,
         "addcmul_": _addcmul_,

@@ -20,7 +20,7 @@ __all__ = ["asarray", "stop_gradient", "tensor"]
 
 
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """A new Tensor that holds a copy of ``data``.
+    """A new Tensor with a copy of ``data``.
 
     Arguments:
         data: a number, array, Tensor, or nested sequence of them.

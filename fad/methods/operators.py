@@ -106,16 +106,16 @@ def _set_part(name: str) -> Callable[[Tensor, Any], None]:
 
 def _table() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, twin in OPERATORS.items():
-        found[f"__{name}__"] = _augmented(in_place(fnp, twin, f"__{name}__"))
-    for name, twin in _BINARY.items():
-        op = getattr(fnp, twin)
+    for name, function in OPERATORS.items():
+        found[f"__{name}__"] = _augmented(in_place(fnp, function, f"__{name}__"))
+    for name, function in _BINARY.items():
+        op = getattr(fnp, function)
         found[f"__{name}__"] = _binary(op)
         found[f"__r{name}__"] = _binary(op, swap=True)
-    for name, twin in _COMPARE.items():
-        found[f"__{name}__"] = _binary(getattr(fnp, twin))
-    for name, twin in _UNARY.items():
-        found[f"__{name}__"] = _method(getattr(fnp, twin), f"__{name}__")
+    for name, function in _COMPARE.items():
+        found[f"__{name}__"] = _binary(getattr(fnp, function))
+    for name, function in _UNARY.items():
+        found[f"__{name}__"] = _method(getattr(fnp, function), f"__{name}__")
     for name in _METHODS:
         found[name] = _method(getattr(fnp, name), name)
     for name in _PARTS:

@@ -1,4 +1,4 @@
-"""Where and as what a Tensor is held: device, sharding, dtype, bytes; and moving it."""
+"""Where and in which form a Tensor is stored: device, sharding, dtype, bytes; and moving it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.methods.values import peel
+from fad.methods.values import unwrap
 
 __all__ = ["MEMBERS"]
 
@@ -23,7 +23,7 @@ def _astype(self: Tensor, dtype: Any, copy: bool = False, device: Any = None) ->
 
 
 def _to(self: Tensor, target: Any) -> Any:
-    """The Tensor on another device or sharding, or in another dtype; derivatives follow it back.
+    """The Tensor on another device or sharding, or in another dtype; derivatives are moved back.
 
     The Tensor itself if it has the dtype already. Its node is called CopyBackwards.
 
@@ -47,20 +47,20 @@ _PUT: dict[Any, Primitive] = {}
 
 
 def _put(x: Any, target: Any) -> Any:
-    """``jax.device_put``, or what says the same in compiled code."""
+    """``jax.device_put``, or its equivalent in compiled code."""
     if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
-        # In compiled code JAX's device_put leaves the layout to XLA; this one says it.
+        # In compiled code JAX's device_put leaves the layout to XLA; this fixes it.
         return jax.lax.with_sharding_constraint(x, target)
     return jax.device_put(x, target)
 
 
 MEMBERS: dict[str, Any] = {
     "astype": _astype,
-    "device": property(lambda self: peel(self).device, doc="Where the value lives."),
-    "devices": lambda self: peel(self).devices(),
+    "device": property(lambda self: unwrap(self).device, doc="Where the value lives."),
+    "devices": lambda self: unwrap(self).devices(),
     "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),
     "nbytes": property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all."),
-    "sharding": property(lambda self: peel(self).sharding, doc="How the value is laid out."),
+    "sharding": property(lambda self: unwrap(self).sharding, doc="How the value is laid out."),
     "to": _to,
     "weak_type": property(lambda self: bool(self.aval.weak_type), doc="As in JAX."),
 }

@@ -1,4 +1,4 @@
-"""The views of a Tensor: other shapes, parts and dtypes of it; and what a view knows of its base."""
+"""The views of a Tensor: other shapes, parts and dtypes of it; and the relation of a view to its base."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fad.views.make_view import bind_view
 __all__ = ["MEMBERS"]
 
 
-# What a view knows
+# The relation to a base
 
 
 def _is_view(self: Tensor) -> bool:

@@ -12,15 +12,12 @@ from fad.core.jaxapi import array_type
 from fad.core.level import flush, outlived
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError, LevelError, TrackedValueError, describe
-from fad.levels.batch import BatchLevel
-from fad.levels.jvp import JvpLevel
-from fad.levels.staged import StagedLevel
 from fad.tape.recorder import ROOT
 
-__all__ = ["MEMBERS", "is_tracked", "peel"]
+__all__ = ["MEMBERS", "is_tracked", "unwrap"]
 
 
-def peel(x: Any) -> Any:
+def unwrap(x: Any) -> Any:
     """The bare primal value of a Tensor, under grad and jvp levels.
 
     Raises:
@@ -28,26 +25,14 @@ def peel(x: Any) -> Any:
     """
     x = outlived(x)
     while isinstance(x, Tensor):
-        if isinstance(x.level, BatchLevel) and x.aux is not None:
-            raise HostValueError(
-                f"a batched Tensor ({describe(x)} inside vmap) has a value for each lane, not one: "
-                "write fad.numpy.where(condition, a, b) instead of a Python branch, fad.numpy.f(x) or "
-                "fad.from_jax(f)(x) for a plain JAX function, and keep host code out of vmap."
-            )
-        if isinstance(x.level, StagedLevel):
-            raise HostValueError(
-                f"a Tensor ({describe(x)}) inside the body of a staged function (jit, scan, cond, "
-                "...) has no value yet: use fad.numpy.where or fad.lax.cond instead of a Python "
-                "branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function f, such as an "
-                "optimizer's update."
-            )
+        x.level.check_has_value(x)
         x = outlived(x.value)
     return x
 
 
 def _concrete(x: Tensor, what: str) -> Any:
-    """`peel`, for those who need numbers now: a JAX tracer has none."""
-    value = peel(x)
+    """`unwrap`, where numbers are needed now: a JAX tracer has none."""
+    value = unwrap(x)
     if isinstance(value, jax.core.Tracer):
         raise HostValueError(
             f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value yet. Use "
@@ -59,7 +44,7 @@ def _concrete(x: Tensor, what: str) -> Any:
 def is_tracked(x: Any) -> bool:
     """Whether ``x`` requires grad or has a tangent, at any of its levels."""
     while isinstance(x, Tensor):
-        if x.requires_grad or (isinstance(x.level, JvpLevel) and x.aux is not None):
+        if x.requires_grad or x.level.tangent(x) is not None:
             return True
         x = outlived(x.value)
     return False
@@ -75,7 +60,7 @@ def _constant(x: Tensor, what: str) -> None:
 
 
 def _array(self: Tensor) -> Any:
-    """The JAX array that holds the value.
+    """The JAX array with the value.
 
     Inside ``grad`` and ``jvp`` it is the primal value, without its derivatives.
     """
@@ -85,7 +70,7 @@ def _array(self: Tensor) -> Any:
             flush()  # the caller may donate it
             return value
     _constant(self, "array")
-    value = peel(self)
+    value = unwrap(self)
     flush()
     return value
 
@@ -107,7 +92,7 @@ def _numpy(self: Tensor) -> np.ndarray:
 
 
 def _dunder_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    """What NumPy asks for; refuses as `_numpy` does."""
+    """NumPy's conversion protocol; refuses as `_numpy` does."""
     value = _numpy(self)
     return np.array(value, dtype=dtype, copy=True) if copy else np.asarray(value, dtype=dtype)
 
@@ -138,7 +123,7 @@ def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]
 
 def _block_until_ready(self: Tensor) -> Tensor:
     """Wait until the value has been computed."""
-    value = peel(self)
+    value = unwrap(self)
     if isinstance(value, jax.Array):
         jax.block_until_ready(value)
     return self
@@ -148,7 +133,7 @@ def _block_until_ready(self: Tensor) -> Tensor:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    """As the number that a Tensor with one element holds, where there is a format for it."""
+    """A Tensor with one element is formatted as its number, where there is a format for it."""
     if not spec:
         return str(self)
     return format(_concrete(self, "format()").item(), spec)
@@ -162,10 +147,11 @@ def _repr(self: Tensor) -> str:
         parts.append(f"level={self.level.id} ({self.level.kind})")
         if not self.level.alive:
             parts[-1] = parts[-1][:-1] + ", finished)"
-        if isinstance(self.level, BatchLevel) and self.aux is not None:
-            parts.append(f"batch_dim={self.aux}")
-        if isinstance(self.level, JvpLevel) and self.aux is not None:
-            parts.append(f"tangent={_short(self.aux)}")
+        dim, tangent = self.level.batch_dim(self), self.level.tangent(self)
+        if dim is not None:
+            parts.append(f"batch_dim={dim}")
+        if tangent is not None:
+            parts.append(f"tangent={_short(tangent)}")
     if self.node is not None:
         parts.append(f"grad_fn=<{self.node.name()}>")
     elif self.requires_grad:
@@ -183,7 +169,7 @@ def _safe(f: Callable[[], Any]) -> Any:
 
 def _short(value: Any) -> str:
     """An array's values as text; the type and shape of what has none."""
-    while isinstance(value, Tensor) and not isinstance(value.level, BatchLevel):
+    while isinstance(value, Tensor) and not value.level.maps:
         value = value.value
     if isinstance(value, Tensor):
         return repr(value)

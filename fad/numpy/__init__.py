@@ -8,7 +8,7 @@ from fad.arrays.namespaces import Namespace
 
 _namespace = Namespace(__name__, "jax.numpy", ("fft", "linalg"))
 
-# What the array API asks of a namespace beside its functions.
+# Names that the array API requires of a namespace beside its functions.
 __array_api_version__ = jnp.__array_api_version__
 __array_namespace_info__ = jnp.__array_namespace_info__
 

@@ -1,7 +1,7 @@
-"""Replay: what repeats runs as one program. Nothing but ``fad/__init__`` imports it.
+"""Replay: a repeated trace runs as one program. Nothing but ``fad/__init__`` imports it.
 
-Operations go in, as the core hands them over (`fad.core.replay_protocol`); lazy Tensors and programs
-come out. Begin with NOTE [traces] in `fad.replay.trace`.
+Operations go in, from the core (`fad.core.replay_protocol`); lazy Tensors and programs come out. Begin with
+NOTE [traces] in `fad.replay.trace`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from fad.core.primitive import forget_shapes
 from fad.core.replay_protocol import seam
-from fad.replay import passes, states
+from fad.replay import compiled_backward, states
 from fad.replay.log import explain
 from fad.replay.modes import at_once
 from fad.replay.opening import open_step, open_trace
@@ -33,15 +33,15 @@ class Engine:
         return open_step(op, args, plan)
 
     def backward(self, roots: Any, captures: Any, keep_graph: bool) -> Any:
-        return passes.backward(roots, captures, keep_graph)
+        return compiled_backward.backward(roots, captures, keep_graph)
 
     def cache_info(self) -> dict[str, int]:
         programs = [end.program for end in states.ends() if end.program is not None]
-        programs += [s.program for s in passes.structures.all() if s.program is not None]
+        programs += [s.program for s in compiled_backward.structures.all() if s.program is not None]
         return {
-            "structures": len(states.tree.roots) + len(passes.structures.all()),
+            "structures": len(states.tree.roots) + len(compiled_backward.structures.all()),
             "compiled": sum(p.call is not None for p in programs),
-            "hits": states.tree.hits + passes.structures.hits,
+            "hits": states.tree.hits + compiled_backward.structures.hits,
             "queued": worker.busy,
             "refused": sum(bool(p.refused) for p in programs),
         }
@@ -49,8 +49,8 @@ class Engine:
     def clear_cache(self) -> None:
         worker.clear()
         states.clear_cache()
-        passes.structures.clear()
-        passes.thread.attempts.reset()
+        compiled_backward.structures.clear()
+        compiled_backward.thread.back_off.reset()
         forget_outcomes()
         forget_shapes()
 

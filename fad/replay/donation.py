@@ -1,16 +1,16 @@
-"""Large gradients take the memory of what a backward pass frees.
+"""Large gradients are written into memory that the backward pass frees.
 
 NOTE [donation]
 
-A compiled pass is one program, and what it reads lives until it ends, where node by node each
-value would be let go of once it was used. So its peak of memory would be higher by its results.
-But XLA can write a result into the memory of an operand that was donated. So where a pass frees
-its graph and has large results, the nodes let go of what they have saved before it runs, not
+A compiled pass is one program, and its operands live until it ends, where node by node each
+value is freed after its last use. So its peak of memory would be higher by its results.
+But XLA can write a result into the memory of a donated operand. So where a pass frees
+its graph and has large results, the nodes drop their saved values before it runs, not
 after. What is referenced by nothing but the pass then is donated, for a result of the same shape
 and dtype.
 
 Several arrays of JAX may share their memory (`jax.device_put` to where a value lies already, parts of an
-array): so it is counted which of all living arrays lie where. NumPy's views of an array are
+array): so the live arrays at each address are counted. NumPy's views of an array are
 references that XLA knows of: it copies then.
 """
 
@@ -33,7 +33,7 @@ from fad.tape.graph import Node
 
 __all__ = ["Large", "large_gradients", "may_donate", "run_donating"]
 
-LARGE = 1 << 20  # elements of a result: for smaller ones it is not worth the look at all arrays
+LARGE = 1 << 20  # elements of a result: for smaller ones counting all arrays does not pay
 PATTERNS = 4  # programs for one structure, by which operands they are given
 
 Large = tuple[tuple[int, ...], Any]  # shape and dtype
@@ -42,7 +42,7 @@ Large = tuple[tuple[int, ...], Any]  # shape and dtype
 def large_gradients(
     captures: Sequence[tuple[Node, int]], wanted: Sequence[int | None]
 ) -> tuple[Large, ...]:
-    """Of which shapes and dtypes the large gradients are that reach ``captures``."""
+    """Shapes and dtypes of the large gradients of ``captures``."""
     found = []
     for (node, nr), at in zip(captures, wanted, strict=True):
         if at is not None:
@@ -53,7 +53,7 @@ def large_gradients(
 
 
 def may_donate(operands: Sequence[Any]) -> bool:
-    """Whether a pass is at the bottom, of arrays where JAX puts them by default."""
+    """Whether a pass is of arrays in their default placement, under no transform of JAX."""
     if not jaxapi.at_top_level() or jaxapi.checks_numbers():
         return False
     for v in operands:
@@ -88,8 +88,8 @@ def run_donating(entry: Any, release: Callable[[], None], operands: list[Any]) -
     for given, known, made in entry.donating:
         if known == key and alone.issuperset(given) and len(given) > best and made.is_ready(values):
             best, call = len(given), made.call
-    asked = any([given == wanted and known == key for given, known, _ in entry.donating])
-    if best < len(wanted) and not asked and len(entry.donating) < PATTERNS:
+    made_before = any([given == wanted and known == key for given, known, _ in entry.donating])
+    if best < len(wanted) and not made_before and len(entry.donating) < PATTERNS:
         made = Program("a backward pass", program, entry.program.work, small=False, donated=wanted)
         entry.donating.append((wanted, key, made))
         if made.is_ready(values):
@@ -101,7 +101,7 @@ def run_donating(entry: Any, release: Callable[[], None], operands: list[Any]) -
 
 
 def _alone(large: Sequence[Large], values: list[Any]) -> set[int]:
-    """Numbers of the values that nobody else refers to, and that large results may be written into."""
+    """Numbers of the values that nothing else refers to, and that large results may be written into."""
     found = set()
     in_use = set(referenced(values))
     for k, v in enumerate(values):

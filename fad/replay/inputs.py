@@ -1,4 +1,4 @@
-"""The inputs of traces: what is known of them, whether they can be used as they are, what they were."""
+"""The inputs of traces: which values can be inputs, their guard codes, and their snapshots at capture."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import is_borrowed
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor, new_tensor
-from fad.replay.settings import aval_number, is_small
+from fad.replay.settings import aval_id, is_small
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT
 
 __all__ = [
     "FOREIGN",
-    "NEW",
+    "GUARD_CODES",
     "Input",
     "as_captured",
     "is_traced",
@@ -27,9 +27,9 @@ __all__ = [
     "small_aval",
 ]
 
-# Guard codes of inputs: this, + 4096 * the number of the aval, + the number of the layout. In keys
+# Guard codes of inputs begin here: + 4096 * the id of the aval, + the number of the layout. In keys
 # of states the code of a new input stands before its place.
-NEW = 1 << 40
+GUARD_CODES = 1 << 40
 
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
 _layouts: dict[Any, int] = {FOREIGN: 0}
@@ -56,7 +56,7 @@ def _code(aval: Any, layout: Any) -> int:
         if len(_layouts) >= 4096:
             return -1
         number = _layouts.setdefault(layout, len(_layouts))
-    return NEW + 4096 * aval_number(aval) + number
+    return GUARD_CODES + 4096 * aval_id(aval) + number
 
 
 def is_traced(x: Any) -> bool:
@@ -75,7 +75,7 @@ def small_aval(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return None
     aval = value._level.aval(value)
-    if aval_number(aval) < 0:
+    if aval_id(aval) < 0:
         return None
     while type(value) is Tensor and value._level.alive:
         if value._lazy is not None:
@@ -139,7 +139,7 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
         elif level is ROOT and not a._requires_grad:
             value = a._value if a._lazy is None else a
         elif level.id >= own.id:
-            return None  # of an inner level: the call is that one's
+            return None  # of an inner level, which gets the call
     elif kind in SCALARS:
         value = constant(a)
     if type(value) is array_type:
@@ -160,14 +160,15 @@ def _own_input(a: Tensor, own: Any, version: int) -> Input | None:
         return None
     layout, aval = own.layout(a), own.aval(a)
     code = _code(aval, layout)
-    return None if code < NEW else Input(a, parts, aval, layout, version, code)
+    return None if code < GUARD_CODES else Input(a, parts, aval, layout, version, code)
 
 
 def as_captured(given: Input) -> tuple[Any, int, Any]:
-    """An input as it was when it was captured, its version, and what must be kept until it is used.
+    """The snapshot of an input at capture, its version, and what must be kept alive until it is used.
 
     If it was changed in place since, by another thread, or after the trace had run as one operation,
-    that is another handle of its storage, with the value of then. Where no value was kept, any will do.
+    that is another handle of its storage, with the value at capture. Where no value was kept, none is read,
+    and the snapshot has zeros.
     """
     a, version = given.argument, given.version
     value = given.parts[0] if given.parts else jaxapi.zeros(given.aval)
@@ -180,5 +181,5 @@ def as_captured(given: Input) -> tuple[Any, int, Any]:
     handle._requires_grad = a._requires_grad
     if a.meta is not None:
         handle.meta = copy.copy(a.meta)
-        handle.meta.link = None  # a view would follow its base
+        handle.meta.link = None  # a view would take the value of its base
     return handle, version, leaf

@@ -1,13 +1,12 @@
-"""Layouts: what a compiled backward pass needs to know of a graph, beside the values in it.
+"""Layouts: the static structure of a graph, from which a compiled backward pass is made.
 
 NOTE [graphs that are kept]
 
-To look a graph over takes as long as to run its compiled pass. So the second pass from a root to
-the same ends leaves the layout at the root, if it keeps the graph. The next one has to compare
-what may have changed
-since: hooks, releases, writes, numbers; edges of nodes that others lead to cannot be changed. A
-layout refers to nodes that the root leads to, which live as long as the root anyway, and not to
-the root: nothing is left for the garbage collector.
+To traverse a graph takes as long as to run its compiled pass. So the second pass from a root to
+the same ends stores the layout at the root, if it keeps the graph. The next one has to compare
+what may have changed since: hooks, releases, writes, numbers; edges of nodes that others lead to
+cannot be changed. A layout refers to nodes that the root leads to, which live as long as the root
+anyway, and not to the root: there is no reference cycle.
 """
 
 from __future__ import annotations
@@ -53,29 +52,29 @@ class Layout:
         return {node: i for i, node in enumerate(self.order)}
 
     def keep(self, roots: Edges, captures: Edges | None) -> None:
-        """Leave it for the next pass from and to the same, if this is the second one."""
+        """Store it at the root for the next pass from and to the same, if this is the second one."""
         if len(roots) != 1 or self.parts:
             return
         root, nr = roots[0]
         if type(root) is not PrimitiveNode or type(root.layout) is _Kept:
             return
-        asked = nr, captures
-        if root.layout == asked:
+        requested = nr, captures
+        if root.layout == requested:
             root.layout = _Kept(self, nr, captures)
             return
         own = set(self.order)
         if all([node in own and node is not root for node, _ in self.captures]):
-            root.layout = asked
+            root.layout = requested
 
 
 class _Kept:
-    """A layout without its root, for those who ask for the same."""
+    """A layout without its root, for later passes from and to the same."""
 
-    __slots__ = ("asked", "captures", "edges", "key", "nodes", "nr", "numbers")
+    __slots__ = ("captures", "edges", "key", "nodes", "nr", "numbers", "requested")
 
-    def __init__(self, layout: Layout, nr: int, asked: Edges | None) -> None:
+    def __init__(self, layout: Layout, nr: int, requested: Edges | None) -> None:
         self.nr = nr
-        self.asked = asked
+        self.requested = requested
         self.captures = layout.captures
         self.key = layout.key
         self.nodes = layout.order[1:]
@@ -96,12 +95,12 @@ class _Kept:
 def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
     """The layout of the pass from ``roots`` to ``captures`` (None: to all leaves).
 
-    None if the pass cannot be compiled: somebody may look inside of it, or what it needs is gone.
+    None if the pass cannot be compiled: it may be observed (hooks, ...), or what it needs was freed.
     """
     if len(roots) == 1:
         root, nr = roots[0]
         kept = root.layout if type(root) is PrimitiveNode else None
-        if type(kept) is _Kept and kept.nr == nr and kept.asked == captures:
+        if type(kept) is _Kept and kept.nr == nr and kept.requested == captures:
             known = kept.again(root)  # type: ignore[arg-type]
             if known is not None:
                 return known
@@ -174,7 +173,7 @@ def _in_order(
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether a node has what it needs, as it was, and nobody looks at what it does."""
+    """Whether a node has what it needs, unchanged, and has no hooks or metadata."""
     if node.extra is not None:
         return False
     if type(node) is PrimitiveNode:

@@ -1,4 +1,4 @@
-"""What became of the last traces."""
+"""A log of how the last traces ended."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _log: collections.deque[tuple[str, int, str]] = collections.deque(maxlen=64)
 
 
 def note(name: str, count: int, what: str) -> None:
-    """Remember what became of a trace, for `explain`."""
+    """Log how a trace ended, for `explain`."""
     _log.append((name, count, what))
 
 
 def explain() -> str:
-    """What became of the last traces, the latest last."""
+    """How the last traces ended, the latest last."""
     return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in _log])

@@ -1,4 +1,4 @@
-"""How eager replay is: whether programs compile at once, which values are referenced, when it backs off."""
+"""When replay compiles at once, which values are referenced, and when replay backs off."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fad.core import jaxapi
 from fad.core.level import state
 from fad.tape.anomaly import mode as anomaly
 
-__all__ = ["Attempts", "at_once", "is_unobserved", "referenced"]
+__all__ = ["BackOff", "at_once", "is_unobserved", "referenced"]
 
 
 class _AtOnce:
@@ -27,41 +27,40 @@ class _AtOnce:
 at_once = _AtOnce()
 
 
-class Attempts:
-    """Whether to try now what pays only for structures that repeat.
+class BackOff:
+    """Back-off for work that pays only for structures that repeat.
 
-    Each attempt is noted with what it has gained, below zero if it has lost. Once the sum has fallen to
-    ``-limit`` there are none for ``rest`` calls. Then there are again; if they lose ``grace``, a longer
-    pause follows.
+    Each try is noted with its gain, below zero for a loss. Once the sum has fallen to ``-limit``, the next
+    ``length`` calls are skipped. Then there are tries again; if they lose ``grace``, more calls are skipped.
     """
 
-    __slots__ = ("grace", "limit", "losses", "pause", "rest", "sum")
+    __slots__ = ("grace", "length", "limit", "losses", "pause", "sum")
 
-    def __init__(self, limit: int, rest: int, grace: int) -> None:
+    def __init__(self, limit: int, length: int, grace: int) -> None:
         self.limit = limit
-        self.rest = rest
+        self.length = length
         self.grace = grace
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was noted."""
+        """Forget all gains and losses."""
         self.sum = 0
         self.losses = 0
         self.pause = 0
 
-    def backs_off(self) -> bool:
-        """Whether to do without this time."""
+    def is_on(self) -> bool:
+        """Whether to skip this call."""
         if self.pause <= 0 or at_once.count:
             return False
         self.pause -= 1
         return True
 
     def note(self, gain: int) -> None:
-        """Add what an attempt has gained."""
+        """Add the gain of one try."""
         self.sum = min(self.sum + gain, self.limit)
         if self.sum <= -self.limit:
             self.sum = self.grace - self.limit
-            self.pause = self.rest << min(self.losses, 4)
+            self.pause = self.length << min(self.losses, 4)
             self.losses += 1
         elif self.sum > -self.limit // 2:
             self.losses = 0
@@ -81,7 +80,7 @@ _ALONE = _references([object()])[0]
 
 
 def is_unobserved() -> bool:
-    """Whether nothing that looks at each operation is on."""
+    """Whether no mode is on that observes single operations."""
     return not (
         anomaly.watch or state.saved_hooks or state.inference is not None or jaxapi.checks_numbers()
     )

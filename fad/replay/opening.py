@@ -23,7 +23,7 @@ __all__ = ["open_step", "open_trace"]
 
 
 def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
-    """Give ``level`` a trace of what ``function`` does with ``inputs``, if such traces repeat."""
+    """Give ``level`` a trace of ``function`` on ``inputs``, if such traces repeat."""
     context, settings = _surroundings()
     if not settings:
         return
@@ -36,7 +36,7 @@ def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
     codes = _codes(function)
     any_shape = (settings, *map(id, codes), level.key())
     key = (*any_shape, *[given.code for given in found])
-    plain = type(codes[-1]) is types.CodeType  # else other objects of the class do other things
+    plain = type(codes[-1]) is types.CodeType  # an instance of the same class may do something else
     name = getattr(function, "__name__", "a function")
     root = root_of(key, codes, name, any_shape if plain else None)
     known = plain and not root.begun and any_shape in tree.functions
@@ -69,7 +69,7 @@ _begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by i
 def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
 
-    Steps begin with operations on leaves. One that comes again may begin a step that repeats.
+    Steps begin with operations on leaves. If the operation repeats, the step may do so.
     """
     for a in args:
         if isinstance(a, Tensor) and a._requires_grad and a._node is not None:

@@ -1,4 +1,4 @@
-"""What comes out of an operation at a level: avals and layouts, known before it is evaluated."""
+"""The outputs of an operation at a level: avals and layouts, from abstract evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
-from fad.core.level import bind, state, undisturbed
+from fad.core.level import bind, state, with_default_state
 from fad.replay.inputs import FOREIGN
 from fad.replay.program import Known, Outcome, Program
 from fad.replay.settings import LARGE
@@ -30,10 +30,10 @@ def forget_outcomes() -> None:
 def outcome_of(
     level: Any, maker: Callable[[], Any], op: Any, args: Sequence[Known], key: Any
 ) -> Outcome | None:
-    """What comes of ``op`` at a level like those that ``maker`` makes; None if that cannot be known.
+    """The outputs of ``op`` at a level like those that ``maker`` makes; None if they cannot be known.
 
-    It is evaluated on abstract values, once; what is wrong with it is said by the real evaluation. For
-    programs, which take longer, it is what came out when they were expanded.
+    It is evaluated on abstract values, once; errors are raised by the evaluation proper. For
+    programs, which take longer, it is the outputs of their last expansion.
     """
     if type(op) is Program:
         known: Outcome | None = op.expanded.get((key, *args))
@@ -46,7 +46,7 @@ def outcome_of(
         return table[place]
     found: list[Outcome] = []
 
-    @undisturbed()
+    @with_default_state()
     def run(*values: Any) -> Any:
         state.replaying = False
         with maker() as own:
@@ -69,7 +69,7 @@ def outcome_of(
         structs += [aval] if layout is FOREIGN else level.part_avals(aval, layout)
     try:
         without_collector(jax.eval_shape)(run, *map(struct_of, structs))
-    except Exception:  # whatever it is, the real evaluation raises it where it is called
+    except Exception:  # of any kind: the evaluation proper raises it where the operation is called
         return None
     outcome = found[0] if all([a.size <= LARGE for a in found[0].avals]) else None
     if len(table) >= _MOST:

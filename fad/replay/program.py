@@ -1,4 +1,4 @@
-"""Programs: what a trace has done, as one operation; and the thread that compiles them.
+"""Programs: the operations of a trace as one operation; and the thread that compiles them.
 
 NOTE [programs]
 
@@ -6,7 +6,7 @@ A program is a function of values that binds operations. Run on arrays, it is co
 XLA. Run on Tensors, at any level, it has no rules of its own: it *expands*, that is, its
 operations are bound one by one, and each level does with them what it does without replay. So
 nothing that a program computes can differ from what its operations compute, its derivatives
-included; inside of the program of an outer level it becomes part of that.
+included; inside of the program of an outer level it is part of that.
 
 XLA compiles in a thread of its own, outside of the GIL. Until a program is ready its operations
 run one by one.
@@ -30,7 +30,7 @@ from fad.core.avals import aval_of, struct_of
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
-from fad.core.level import state, undisturbed
+from fad.core.level import state, with_default_state
 from fad.core.pace import pace
 from fad.core.tensor import Tensor
 from fad.replay.inputs import FOREIGN
@@ -39,7 +39,7 @@ from fad.replay.settings import LARGE, settings_number
 
 __all__ = ["Known", "Outcome", "Program", "worker"]
 
-LONGEST_QUEUE = 256  # programs that wait to be compiled; more are asked for again later
+LONGEST_QUEUE = 256  # programs queued for compiling; others are submitted again at a later call
 
 
 # What is known of an argument: its layout, and its aval as its level shows it.
@@ -74,10 +74,9 @@ class Program:
             (`jaxapi.jit_of_small`).
         donated: the arguments whose memory is given to results, of a program that is not small.
 
-    ``compiles``: it has come often enough; ``in_foreground``: the thread that needs it compiles it. ``call``
-    is what was compiled, None until then; ``refused`` says why it cannot be. ``structure`` is that of the
-    result. ``expanded`` has what
-    came out at levels where it was expanded.
+    ``compiles``: it has repeated often enough; ``in_foreground``: the calling thread compiles it. ``call``
+    is the compiled program, None until then; ``refused`` says why it cannot be compiled. ``structure`` is
+    that of the result. ``expanded`` has its outputs at levels where it was expanded.
     """
 
     __slots__ = (
@@ -123,20 +122,20 @@ class Program:
         return f"Program({self.name})"
 
     @property
-    def is_awaited(self) -> bool:
-        """Whether the thread that compiles has yet to compile it."""
+    def is_pending(self) -> bool:
+        """Whether it is queued for compiling, or being compiled."""
         return self.queued and self.call is None and not self.refused
 
-    @undisturbed("exact")
+    @with_default_state("exact")
     def flat(self, *values: Any) -> Any:
         """The leaves of the result, from operations that are run one by one, or traced."""
         state.replaying = False
         leaves, self.structure = trees.flatten(self.run(*values))
         return tuple(leaves)
 
-    @undisturbed()
+    @with_default_state()
     def _exact(self, *values: Any) -> Any:
-        """`flat`, as a program whose operations give the bits that they give alone."""
+        """`flat`, traced so that its operations give the bits that they give alone."""
         state.replaying, state.exact = False, True
         leaves, self.structure = trees.flatten(self.run(*values))
         return tuple(leaves)
@@ -149,7 +148,7 @@ class Program:
         return tuple(leaves)
 
     def _note(self, args: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Remember what came out at a level, for traces of that level."""
+        """Store its outputs at a level, for traces of that level."""
         tensors = [a for a in args if isinstance(a, Tensor)]
         level: Any = max([t._level for t in tensors], key=lambda level: level.id)
         settings = settings_number(jaxapi.trace_context())
@@ -184,7 +183,7 @@ class Program:
         return self.flat(*values)
 
     def _may_compile(self, values: Sequence[Any]) -> bool:
-        """Whether it runs at the bottom, under no transform of JAX."""
+        """Whether it runs on arrays, under no transform of JAX."""
         if self.refused or not self.compiles:
             return False
         if not jaxapi.at_top_level() or jaxapi.checks_numbers():
@@ -212,7 +211,7 @@ class Program:
             if self.small:
                 structs = list(map(struct_of, avals))
                 call = without_collector(jaxapi.jit_exact)(self._exact, structs)
-                # `jax.jit` knows it from here on. Zeros of NumPy need no program of their own.
+                # Fills the cache of `jax.jit`. Zeros of NumPy need no program of their own.
                 zeros = [
                     jaxapi.zeros(a) if a.weak_type else jax.device_put(np.zeros(a.shape, a.dtype))
                     for a in avals
@@ -221,7 +220,7 @@ class Program:
             else:
                 jitted = jax.jit(self.flat, donate_argnums=self.donated)
                 call = without_collector(jitted.lower)(*map(struct_of, avals)).compile()
-        except Exception as error:  # its operations, one by one, raise it again, or do without
+        except Exception as error:  # its operations, one by one, raise it again, or succeed
             self.refused = f"{type(error).__name__}: {error}"
         else:
             self.call = call
@@ -256,7 +255,7 @@ class _Worker:
         self.stopped = True
 
     def submit(self, program: Program, avals: Sequence[Any]) -> bool:
-        """Have a program compiled for arrays of these avals; False if there is too much to do."""
+        """Have a program compiled for arrays of these avals; False if the queue is full."""
         with self.changed:
             if self.stopped or len(self.queue) >= LONGEST_QUEUE:
                 return False
@@ -269,7 +268,7 @@ class _Worker:
         return True
 
     def _work(self) -> None:
-        pace.rests = True
+        pace.yields = True
         while True:
             with self.changed:
                 while not self.queue and not self.stopped:

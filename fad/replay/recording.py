@@ -1,4 +1,4 @@
-"""Recording: what a trace has deferred is evaluated at its level, as it would have been at once."""
+"""Recording: deferred operations are evaluated at their level, as they would have been at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Failed:
 
 
 def record(trace: Any) -> None:
-    """Evaluate each entry at the level, and give its outputs what comes of it."""
+    """Evaluate each entry at the level, and give its outputs their values and nodes."""
     inputs = list(map(as_captured, trace.inputs))
     entries = trace.entries
     cells = outputs_of(trace.entries)
@@ -46,7 +46,7 @@ def record(trace: Any) -> None:
         outs = (out,) if step.single else out
         found = evaluated(trace, step, cells, inputs)
         if trace.entries is not entries or trace.recorded != at:
-            continue  # a finalizer needed what comes of it, and has gone on
+            continue  # a finalizer has read an output, and so recorded this and later entries
         for t, o in zip(outs, found, strict=True):
             take_over(t, o)
         trace.recorded = at + 1
@@ -93,7 +93,7 @@ def record_again(trace: Any, ends: list[int], frees: bool) -> None:
     entries = trace.entries
     cells = record_kept(trace)
     if trace.entries is not entries:
-        return  # a finalizer needed a node, and has made all of them
+        return  # a finalizer has read a node, and so made all of them
     if frees:
         todo = [cells[k]._node for k in ends if cells[k]._lazy is None]
         seen = set(todo)
@@ -113,7 +113,7 @@ def record_kept(trace: Any) -> list[Any]:
     for step, _, _ in entries[1:]:
         outs = evaluated(trace, step, cells, inputs)
         if trace.entries is not entries:
-            break  # a finalizer needed a node, and has made all of them
+            break  # a finalizer has read a node, and so made all of them
         for o in outs:
             known = trace.kept.get(len(cells))
             t = None if known is None else known()
@@ -126,7 +126,7 @@ def record_kept(trace: Any) -> list[Any]:
 
 
 def take_over(t: Tensor, o: Tensor) -> None:
-    """Give a lazy Tensor what ``o`` has."""
+    """Give a lazy Tensor the value and the node of ``o``."""
     if o._lazy is not None:  # its operation has failed
         t._lazy = o._lazy
         return
@@ -141,7 +141,7 @@ def check_dtype(value: Any, aval: Any) -> None:
     """Refuse a value that the settings of JAX, changed for good in between, have given another dtype."""
     if value.dtype != aval.dtype:
         raise LevelError(
-            "jax.config was changed between an operation and the first look at its result, which would "
+            "jax.config was changed between an operation and the first use of its result, which would "
             "have another dtype now: change it earlier, or for a block with JAX's context managers "
             "(jax.enable_x64, jax.default_matmul_precision, ...)"
         )

@@ -1,4 +1,4 @@
-"""Segments of long traces: forward one by one as they come, backward in turn from the last to the first.
+"""Segments of long traces: forward one by one, backward from the last to the first.
 
 NOTE [chains of segments]
 
@@ -11,7 +11,7 @@ of each computes its operations again, recorded, and pulls back the cotangents o
 which single operations would have added them, and the bits are the same; and what is kept of a
 segment for the backward pass are its inputs alone.
 
-Where a node is asked for, all segments are recorded after all.
+Where a node is read, all segments are recorded after all.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ class Chain:
     """The segments of one trace that have ended, in order.
 
     It refers to them weakly, and to ``latest``, which goes on after them; each trace refers to the one before
-    it, so that all are freed with the Tensors that came out of them. ``root`` is the root of the first,
-    ``ended`` has the last states of all that there were.
+    it, so that all are freed with their outputs. ``root`` is the root of the first, ``ended`` has the last
+    states of all that there were.
     """
 
-    __slots__ = ("_segments", "ended", "latest", "root")
+    __slots__ = ("_limit", "_segments", "ended", "latest", "root")
 
     def __init__(self, root: Any) -> None:
         self._segments: list[weakref.ref[Any]] = []
+        self._limit = 8  # segments, after which those are dropped that are not needed
         self.ended: list[State] = []
         self.latest: weakref.ref[Any]
         self.root = root
@@ -52,21 +53,33 @@ class Chain:
         found = [r() for r in self._segments]
         return [s for s in found if s is not None]
 
-    def runs(self, last: State) -> int:
-        """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs]."""
+    def runs(self, last: State) -> int | None:
+        """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs].
+
+        None if that is not known, since it was not cut.
+        """
+        if self.root.is_cut and not self.ended:
+            return None
         if not self.ended and last.work <= SHORT:
             return 0
         return RUNS * (len(set(self.ended)) + 1) // (len(self.ended) + 1)
 
     def add(self, segment: Any) -> None:
-        """Add one, and drop those of which nothing is referenced any more."""
+        """Add one; now and then, drop those of which nothing is referenced any more."""
+        self._segments.append(weakref.ref(segment))
+        latest = self.latest()
+        if latest is not None:
+            latest.before = segment
+        if len(self._segments) < self._limit:
+            return
         found = []
-        for s in (segment, *reversed(self.segments)):  # what goes refers to outputs of earlier ones
+        for s in reversed(self.segments):  # a dropped one refers to outputs of earlier ones
             if any([r() is not None for r in s.kept.values()]):
                 found.append(s)
             else:
                 s._forget()
         self._keep(found[::-1])
+        self._limit = 2 * len(found) + 8
 
     def drop(self, segments: Sequence[Any]) -> None:
         """These are not needed any more."""

@@ -1,4 +1,4 @@
-"""Where replay may work: default settings of JAX, default devices, small arrays; and avals as numbers."""
+"""Where replay is possible: default settings of JAX, default devices, small arrays; and interned avals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fad.core.jaxapi import array_type, is_committed
 
 __all__ = [
     "LARGE",
-    "aval_number",
+    "aval_id",
     "is_default_placement",
     "is_small",
     "on_new_thread",
@@ -91,9 +91,9 @@ def settings_number(context: Any) -> int:
 
 _default: set[Any] = set()
 _placed: dict[int, Any] = {}  # shardings equal to those, by `id`: they compare slowly
-_numbered: dict[int, tuple[Any, int]] = {}  # avals and their numbers, by `id` too
-_numbers: dict[Any, int] = {}
-_next_number = itertools.count(1)
+_ids_by_object: dict[int, tuple[Any, int]] = {}  # avals and their interned ids, by `id` too
+_ids: dict[Any, int] = {}
+_next_id = itertools.count(1)
 
 
 def is_default_placement(sharding: Any) -> bool:
@@ -110,23 +110,22 @@ def is_default_placement(sharding: Any) -> bool:
     return True
 
 
-def aval_number(aval: Any) -> int:
-    """A number for the aval of an array: negative for a large one.
+def aval_id(aval: Any) -> int:
+    """The interned id of the aval of an array: negative for a large one.
 
-    It is the same for equal ones, until there are so many that the tables begin anew; no number is given
-    twice.
+    Equal avals have the same id, until the tables are full and cleared; no id is used twice.
     """
-    known = _numbered.get(id(aval))
-    return _number(aval) if known is None else known[1]
+    known = _ids_by_object.get(id(aval))
+    return _new_id(aval) if known is None else known[1]
 
 
-def _number(aval: Any) -> int:
-    for table in (_numbered, _numbers):
+def _new_id(aval: Any) -> int:
+    for table in (_ids_by_object, _ids):
         if len(table) >= _KNOWN:
             table.clear()
     sign = 1 if aval.size <= LARGE else -1
-    number = _numbers.setdefault(aval, sign * next(_next_number))
-    _numbered[id(aval)] = (aval, number)
+    number = _ids.setdefault(aval, sign * next(_next_id))
+    _ids_by_object[id(aval)] = (aval, number)
     return number
 
 
@@ -137,10 +136,10 @@ def _has_several_devices() -> bool:
 
 
 def is_small(array: Any) -> bool:
-    """Whether a value is a small array on the default device, which does not hold it there."""
+    """Whether a value is a small array on the default device, and not committed to it."""
     if type(array) is not array_type:
         return False
-    if aval_number(array.aval) < 0:
+    if aval_id(array.aval) < 0:
         return False
     if not is_default_placement(array.sharding):
         return False

@@ -1,4 +1,4 @@
-"""What traces have done so far, as a tree: to append costs one look-up, and a state knows its programs."""
+"""All traces so far, as a tree: to append costs one look-up, and a state has the programs of its traces."""
 
 from __future__ import annotations
 
@@ -32,24 +32,27 @@ RUNS = 128  # of a long program that would take about as long as compiling it
 
 
 LONGEST = 512  # operations in a trace, or in a segment of a longer one
-# From so many operations on, a segment ends after one whose hash is the least of so many last ones.
+# From so many operations on, a segment of those ends after one whose hash is the least of so many last ones.
 CUTS = ((384, 4), (256, 16), (128, 64))
 
 
-def ends_segment(path: Sequence[State], content: int) -> bool:
+def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
     """Whether a segment ends after the operations of ``path`` and one more, of which ``content`` is a hash.
+
+    ``is_cut``: the trace is known to be long.
 
     NOTE [segments]
 
-    A long trace is cut into segments, each a program, so that no program grows without bound.
+    A trace of more than ``LONGEST`` operations is cut into segments, each a program, so that no program grows
+    without bound. The first time it is recorded instead: nothing told that it is so long.
     Where depends on what the last operations are, and not on how many there were: the hash of the last one
-    is the least of some. So the turns of a loop give the same segment again, wherever the loop begins, and
-    the program of a few turns is compiled once. The longer a segment is, the more operations end it.
+    is the least of some. So the iterations of a loop give the same segment again, wherever the loop begins,
+    and the program of a few iterations is compiled once. The longer a segment is, the more operations end it.
     """
     depth = len(path) + 1
     if depth >= LONGEST:
         return True
-    for least, window in CUTS:
+    for least, window in CUTS if is_cut else ():
         if depth >= least:
             return content <= min([s.content for s in path[1 - window :]])
     return False
@@ -59,12 +62,12 @@ class State:
     """What was appended up to here: an operation, after those of the state before.
 
     ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k; ``codes`` are the
-    guard codes of those inputs that come in here, 0 elsewhere. ``routed`` says through which arguments
-    gradients go on. ``avals`` and ``layouts`` are of its outputs; ``tracked`` whether they require grad.
-    ``size`` is the number of all outputs so far, ``work`` that of the operations, those of programs
-    among them included. ``content`` is a hash of the operation and of what it
-    takes from where. ``cuts``: a segment ends here. ``likely`` is the state that came after this one the
-    last time.
+    guard codes of those inputs that are new here, 0 for other arguments. ``routed`` says through which
+    arguments gradients flow. ``avals`` and ``layouts`` are of its outputs; ``tracked`` whether they require
+    grad. ``size`` is the number of all outputs so far, ``work`` that of the operations, those of programs
+    among them included. ``content`` is a hash of the operation and of the relative places of its arguments.
+    ``cuts``: a segment ends here. ``predicted_next`` is the inline cache: the state that came after this one
+    the last time.
     """
 
     __slots__ = (
@@ -74,9 +77,9 @@ class State:
         "cuts",
         "ends",
         "layouts",
-        "likely",
         "next",
         "op",
+        "predicted_next",
         "refs",
         "routed",
         "single",
@@ -113,11 +116,11 @@ class State:
         self.content = content
         self.cuts = cuts
         self.next: dict[Any, State] = {}
-        self.likely: State | None = None
+        self.predicted_next: State | None = None
         self.ends: dict[Any, End] = {}
 
     def end(self, key: Any) -> End:
-        """What is known of traces that end here, of which this was asked."""
+        """The End of traces that end here in the way that ``key`` says."""
         end = self.ends.get(key)
         if end is None:
             grow()
@@ -126,43 +129,50 @@ class State:
 
 
 class Root(State):
-    """The beginning of traces at levels of one kind, and how many in a row came to nothing.
+    """The beginning of traces at levels of one kind, and how many in a row were not replayed.
 
-    ``code`` is what its key has by `id`, kept alive so that the `id` stays its own; ``function`` is
-    the key without shapes, None if there is no code. ``awaited`` is the last of its programs that is to be
-    compiled: until then nothing is traced.
+    ``code`` is what its key has by `id`, kept alive so that the `id` stays unique; ``function`` is
+    the key without shapes, None if there is no code. ``pending`` is the last of its programs that is
+    queued for compiling: until it is compiled nothing is traced. ``is_cut``: its traces are cut.
 
     NOTE [long programs]
 
     XLA takes some milliseconds for each operation that it compiles, and slows down what computes meanwhile.
     A program of few operations is compiled when it repeats. One of many takes seconds, about as long as it
-    takes to run its operations one by one ``RUNS`` times. It is compiled once it has come as often as that,
-    from call ``due`` on (0: not known yet); where a long trace has one segment several times, it is due
+    takes to run its operations one by one ``RUNS`` times. It is compiled once it has repeated as often as
+    that, from call ``due`` on (0: not known yet); where a long trace has one segment several times, it is due
     earlier. Nothing is traced before.
     """
 
-    __slots__ = ("awaited", "begun", "code", "due", "failures", "function", "name")
+    __slots__ = ("begun", "code", "due", "failures", "function", "is_cut", "name", "pending")
 
     def __init__(self, code: Any, name: str, function: Any) -> None:
         super().__init__(None, (), (), (), (), (), (), True, 0)
         self.code = code
         self.function = function
         self.name = name
-        self.awaited: Program | None = None
+        self.pending: Program | None = None
         self.begun = 0
         self.due = 0
         self.failures = 0
+        self.is_cut = False
 
     @property
     def is_due(self) -> bool:
         """Whether programs of its traces are compiled when they repeat."""
         return at_once.count > 0 or 0 < self.due <= self.begun
 
-    def decide(self, runs: int) -> None:
+    def cut(self) -> None:
+        """Cut its traces from now on; what is known of them was not cut."""
+        self.is_cut = True
+        self.next.clear()
+        self.predicted_next = None
+
+    def decide(self, runs: int | None) -> None:
         """Decide when programs are compiled: after so many runs, now if all is to be compiled at once."""
         if at_once.count:
             self.due = self.begun
-        elif not self.due:
+        elif not self.due and runs is not None:
             self.due = self.begun + runs
 
     def backs_off(self, repeated: bool = False) -> bool:
@@ -171,10 +181,10 @@ class Root(State):
         Calls are traced from the second on, from the first on if they are known to repeat (``repeated``).
         After failures it is one call in 2, 4, 8, ...
         """
-        if self.awaited is not None:
-            if self.awaited.is_awaited:
+        if self.pending is not None:
+            if self.pending.is_pending:
                 return True
-            self.awaited = None
+            self.pending = None
         self.begun += 1
         if at_once.count:
             return False
@@ -184,7 +194,7 @@ class Root(State):
             (1 << min(self.failures >> 2, 8)) - 1
         ):
             return True
-        self.failures += 1  # until it has come to something
+        self.failures += 1  # set to 0 when it is replayed
         return False
 
 
@@ -209,7 +219,7 @@ class End:
         return f"it failed: {self.refused}" if self.refused else "it is new"
 
     def due(self, make: Callable[[], Program], known: bool = False) -> Program | None:
-        """The program, if traces have ended so often enough.
+        """The program, if traces have often enough ended in this way.
 
         Arguments:
             known: the function is known with other shapes. Its operations would be compiled one by one, so
@@ -223,7 +233,7 @@ class End:
         return self.program
 
     def always(self, make: Callable[[], Program], is_due: bool) -> Program:
-        """The program, which is compiled if it ``is_due`` and traces have ended so often enough."""
+        """The program, which is compiled if it ``is_due`` and traces have often enough ended in this way."""
         self.count += 1
         if self.program is None:
             self.program = make()
@@ -231,7 +241,7 @@ class End:
         return self.program
 
     def fail(self, error: Exception) -> None:
-        """Note that the program has raised; one that does so again and again is run no more."""
+        """Note that the program has raised; after `FAILURES` times it is not run any more."""
         self.failures += 1
         if self.failures >= FAILURES:
             self.program, self.refused = None, f"{type(error).__name__}: {error}"
@@ -268,7 +278,7 @@ def root_of(key: Any, code: Any, name: str, function: Any = None) -> Root:
 
 
 def grow() -> None:
-    """Count one thing more that is remembered; forget all if it is too much."""
+    """Count one more state, root or end; clear all of them at `CAPACITY`."""
     with _growing:
         if tree.size >= CAPACITY:
             clear_cache()

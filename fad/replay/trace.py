@@ -2,42 +2,41 @@
 
 NOTE [traces]
 
-Eager code costs the making of a node, or of a derived operation, for each operation at each level
-of nesting. But a function that is called again mostly does the same again. So its operations are
-first only appended to a
-trace: a Tensor that comes out of one has its shape, dtype and level, and no value and no node yet.
-If the trace then ends as traces before it have ended, all of it is one program
-(`fad.replay.program`), bound one level down:
+Eager code makes a node, or a derived operation, for each operation at each level of nesting. But a
+function that is called again mostly does the same again. So its operations are first only appended
+to a trace: an output has its shape, dtype and level, and no value and no node yet.
+If the trace then ends as an earlier trace did, all of it is one program (`fad.replay.program`),
+bound one level down:
 
 * a reverse transform ends with its backward pass, `Trace.finish`;
-* at a level that records nothing (jvp, vmap, a dual level), it ends when a value is read, or the
-  level is left;
+* at a level that records nothing (jvp, vmap, a dual level), it ends when a value is read, or at the
+  exit of the level;
 * a step of the eager tape ends with `backward`, or `fad.autograd.grad` of all of its leaves.
 
 Otherwise the trace is *materialized*: its operations are recorded as they would have been at once,
-in their order, and the rest of the function goes the usual way. So
+in their order, and the rest of the function is recorded as usual. So
 
-* an operation is appended only if what comes out of it is known from abstract evaluation
+* an operation is appended only if its outputs are known from abstract evaluation
   (`fad.replay.outcomes`): its errors are raised where it is called. It is a pure Primitive, of
   small arrays;
 * reading a value, a node, hooks, writes in place, Functions, anomaly mode, hooks for saved values,
   `no_grad`, settings of JAX, another thread: each materializes the trace first;
-* what the function leaves behind elsewhere (a list, its aux) gets its value as a result of the
-  program. Its node is made when it is asked for: the operations are recorded then, and what the
-  backward pass went through is freed, as it would have been;
-* inputs are used as they were when they were captured, in the grad mode of then.
+* an output that the function stores outside of itself (in a list, its aux) gets its value as a
+  result of the program. Its node is made when it is read: the operations are recorded then, and what
+  the backward pass went through is freed, as it would have been;
+* inputs are used as they were at capture, in the grad mode of that time.
 
 Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and
-layout. A trace is a path in a tree of all that traces have done (`fad.replay.states`), and each
-state predicts the next one.
+layout. A trace is a path in a tree of all traces so far (`fad.replay.states`), and each state has
+an inline cache with its predicted next state.
 
 NOTE [one append-only list]
 
 A trace is one list of entries. An entry is appended whole or not at all, and it is never changed.
 ``busy`` is set while one is being made. A call of `append` that finds it set (from a finalizer, or after
 an interrupt) appends nothing and materializes the trace. After each entry `append` checks whether the
-trace was materialized meanwhile, and if so records that entry too. To record an entry twice gives the
-same as to record it once.
+trace was materialized meanwhile, and if so records that entry too. Recording is idempotent: to record an
+entry twice gives the same as to record it once.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from fad.core import jaxapi
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import debug_infs, debug_nans, trace_context
-from fad.core.level import bind, bodies, state, undisturbed
+from fad.core.level import bind, bodies, state, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
@@ -70,7 +69,7 @@ from fad.replay.program import Known, Program
 from fad.replay.recording import record, record_again, record_kept, take_over
 from fad.replay.segments import Chain, pull_through
 from fad.replay.settings import is_small, on_new_thread
-from fad.replay.states import End, Root, State, ends_segment, passed_of, root_of, tree
+from fad.replay.states import LONGEST, End, Root, State, ends_segment, passed_of, root_of, tree
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
@@ -78,29 +77,28 @@ __all__ = ["Trace"]
 
 
 class Trace:
-    """What the function of a transform, or a step of the eager tape, has done so far.
+    """The operations of the function of a transform, or of a step of the eager tape, so far.
 
     ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the
     inputs of the transform, or leaves of the tape; ``places`` finds inputs by their `id`.
-    ``blocked`` and ``floor`` are the grad mode in which it is made, ``modes`` all modes of the
+    ``watermark`` and ``base_watermark`` are the grad mode in which it is made, ``modes`` all modes of the
     thread that makes it. ``done``: nothing more is appended. ``recorded``: how many entries have
-    been recorded since. ``ran``: it has run as one program; with the numbers of the outputs that
-    the backward pass went out from, and whether it frees what it goes through. ``kept`` are then
-    the outputs that are referenced. ``is_known``: what it does is known with other shapes.
+    been recorded since. ``ran``: it has run as one program; with the numbers of the outputs at which
+    the backward pass started, and whether it frees what it goes through. ``kept`` are then
+    the outputs that are referenced. ``is_known``: its function was replayed with other shapes.
     ``lock`` is for other threads that read an output. ``before`` is the last of its segments
     that are still needed.
     """
 
     __slots__ = (
         "__weakref__",
+        "base_watermark",
         "before",
-        "blocked",
         "busy",
         "chain",
         "context",
         "done",
         "entries",
-        "floor",
         "inputs",
         "is_known",
         "kept",
@@ -114,6 +112,7 @@ class Trace:
         "recorded",
         "root",
         "scalars",
+        "watermark",
         "why",
     )
 
@@ -126,6 +125,7 @@ class Trace:
         else:
             self.chain, self.lock = before.chain, before.lock
             root = root_of((settings, "a segment", level.key()), None, root.name)
+            root.is_cut = True
         self.before: Trace | None = None
         self.chain.latest = weakref.ref(self)
         self.level = level
@@ -133,8 +133,8 @@ class Trace:
         self.key = (settings, level.key())
         self.modes = state.__dict__
         self.context = context
-        self.blocked = state.blocked
-        self.floor = state.floor
+        self.watermark = state.watermark
+        self.base_watermark = state.base_watermark
         self.root = root
         self.entries: list[Entry] = [(root, None, 0)]
         self.inputs: list[Input] = []
@@ -160,13 +160,13 @@ class Trace:
         entries = self.entries
         before, count = entries[-1][0], entries[-1][2]
         if before.cuts:
-            following = self._end_segment()
+            next_segment = self._end_segment()
             self.busy = False
-            if following is not None:
-                return following.append(op, args)
+            if next_segment is not None:
+                return next_segment.append(op, args)
             self.materialize()
             return None
-        step = before.likely
+        step = before.predicted_next
         if step is None or step.op is not op or not self._is_predicted(step, args, count):
             step = self._step(entries, op, args)
             if step is None:
@@ -183,15 +183,17 @@ class Trace:
         else:
             pairs = enumerate(zip(step.avals, step.tracked))
             entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
-            out = tuple(entry)  # another container: what the caller's refers to is referenced
-        if self.done:  # a finalizer or another thread has read something
+            out = tuple(
+                entry
+            )  # not `entry`: so outputs that the caller's tuple refers to are referenced
+        if self.done:  # a finalizer or another thread has read an output
             return None
         entries.append((step, entry, len(self.inputs)))
         self.busy = False
         if self.done:
             self.materialize()
             if (out if step.single else out[0])._lazy is not None:
-                return None  # the entry came too late
+                return None  # it was materialized without this entry
         return out
 
     def _refusal(self, op: Any, args: Sequence[Any]) -> str:
@@ -203,17 +205,17 @@ class Trace:
         for k, a in enumerate(args):
             if self._place(a) is None:
                 return f"argument {k} is large, traced by JAX, on other devices, or in the middle of a graph"
-        return "what comes out of it is not known"
+        return "its outputs are not known from abstract evaluation"
 
     def _goes_on(self) -> bool:
-        """Whether its thread still appends to it, in the modes and settings in which it has begun."""
+        """Whether its thread can still append to it, in the modes and settings at its beginning."""
         modes = state.__dict__
         get = modes.get  # a name that is not there has its default
         return (
             not self.done
             and modes is self.modes
-            and get("blocked", -1) == self.blocked
-            and get("floor", -1) == self.floor
+            and get("watermark", -1) == self.watermark
+            and get("base_watermark", -1) == self.base_watermark
             and not get("saved_hooks")
             and get("inference") is None
             and get("replaying", True)
@@ -224,7 +226,7 @@ class Trace:
         )
 
     def _is_predicted(self, step: State, args: Sequence[Any], count: int) -> bool:
-        """Whether these are the arguments of the operation that came next the last time."""
+        """Whether these are the arguments of the predicted next operation."""
         refs = step.refs
         if len(args) != len(refs):
             return False
@@ -312,15 +314,15 @@ class Trace:
                 before.size + len(outcome.avals),
                 before.work + (op.work if type(op) is Program else 1),
                 content,
-                ends_segment([e[0] for e in entries[1:]], content),
+                ends_segment([e[0] for e in entries[1:]], content, self.root.is_cut),
             )
             states.grow()
             step = before.next.setdefault(at, step)
-        before.likely = step
+        before.predicted_next = step
         return step
 
     def _place(self, a: Any) -> int | None:
-        """The place of an argument; None if nothing can be known of it."""
+        """The place of an argument; None if it cannot be an input."""
         if type(a) is Tensor:
             lazy = a._lazy
             if lazy is not None and lazy.trace is self:
@@ -375,10 +377,16 @@ class Trace:
         return self._bind(end, program, self.inputs, more)
 
     def _end_segment(self) -> Trace | None:
-        """The trace that goes on, once what was appended has run; None if it cannot."""
+        """The trace of the next segment, after what was appended has run as a program; None if that fails."""
         with self.lock:
             entries, level = self.entries[:], self.level
             if self.done or not self._is_as_it_was():
+                return None
+            if not self.root.is_cut:
+                self.root.cut()
+                self.why = (
+                    f"it has more than {LONGEST} operations; the next one is cut into segments"
+                )
                 return None
             inputs = self.inputs[: entries[-1][2]]
             if not all(
@@ -396,7 +404,7 @@ class Trace:
                 return None
             self._fill(entries, cells, kept, found)
             self.chain.ended.append(path[-1])
-            following = Trace(level, self.chain.root, self.context, self.key[0], self)
+            next_segment = Trace(level, self.chain.root, self.context, self.key[0], self)
             if level.wraps:
                 self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
                 self.inputs = inputs
@@ -404,11 +412,11 @@ class Trace:
                 self.chain.add(self)
             self.done = True
             if level is ROOT:
-                self.modes["trace"] = following
+                self.modes["trace"] = next_segment
             else:
-                level.trace = following
+                level.trace = next_segment
             tree.hits += 1
-            return following
+            return next_segment
 
     def _fill(
         self, entries: Sequence[Entry], cells: Sequence[Tensor], kept: Sequence[int], found: Any
@@ -431,7 +439,7 @@ class Trace:
     def materialize(self) -> None:
         """Give every output its value, and record it.
 
-        If that is being done, it is continued from where it is: a finalizer may need a value in
+        If that is being done already, it is continued from there: a finalizer may read a value in
         the middle.
         """
         with self.lock:
@@ -462,9 +470,10 @@ class Trace:
         self._record_all(state.replaying and self.level is not ROOT)
         self._forget()
 
-    @undisturbed("levels")
+    @with_default_state("levels")
     def _record_all(self, replaying: bool) -> None:
-        state.blocked, state.floor, state.replaying = self.blocked, self.floor, replaying
+        state.watermark, state.base_watermark = self.watermark, self.base_watermark
+        state.replaying = replaying
         while segments := self.chain.segments:
             record_kept(segments[0])
             self.chain.drop(segments[:1])
@@ -475,7 +484,7 @@ class Trace:
             record(self)
 
     def _forget(self) -> None:
-        """Let go of everything: every output has its value and its node now, or is not referenced."""
+        """Drop everything: every output has its value and its node now, or is not referenced."""
         self.entries = self.entries[:1]
         self.recorded = 1
         self.kept, self.ran = {}, None
@@ -483,19 +492,23 @@ class Trace:
             self.inputs, self.scalars, self.places = [], [], {}
 
     def close(self) -> None:
-        """The level is left: what is referenced gets its value, all else is dropped."""
+        """Called at the exit of the level: what is referenced gets its value, all else is dropped."""
         with self.lock:
             done = self.done
             self._detach()
             if done:
                 return
-            if self.busy or referenced(outputs_of(self.entries), 2) or self._holds_segments():
+            if (
+                self.busy
+                or referenced(outputs_of(self.entries), 2)
+                or self._has_referenced_segments()
+            ):
                 self.materialize()
             else:
                 self._forget()
                 self._forget_segments()
 
-    def _holds_segments(self) -> bool:
+    def _has_referenced_segments(self) -> bool:
         """Whether something but this trace refers to outputs of its segments."""
         cells = [
             t for s in self.chain.segments for t in [r() for r in s.kept.values()] if t is not None
@@ -541,7 +554,7 @@ class Trace:
         self._note("run one by one" if root.due > root.begun else "replayed")
 
     def _note(self, what: str) -> None:
-        """Remember what became of it, for `explain`."""
+        """Log how it ended, for `explain`."""
         root = self.chain.root
         if root.due > root.begun:
             what += f"; long, compiled from call {root.due} on"
@@ -553,11 +566,11 @@ class Trace:
         """Run a program of the inputs, and ``more``, one level down; None if it fails."""
         try:
             found = bind(program, [*[p for given in inputs for p in given.parts], *more])
-        except Exception as error:  # whatever it is, recording raises it again, or does without
+        except Exception as error:  # of any kind: recording raises it again, or succeeds
             end.fail(error)
             return None
-        if program.is_awaited:
-            self.chain.root.awaited = program
+        if program.is_pending:
+            self.chain.root.pending = program
         return found
 
     def _program(
@@ -569,9 +582,9 @@ class Trace:
         variables: Sequence[int],
         pull: Pull | None,
     ) -> Program:
-        """What a trace does, and ``pull``, as a function of the parts of its inputs.
+        """The operations of a trace, and ``pull``, as a function of the parts of its inputs.
 
-        It returns what ``pull`` gives, and then the parts of the outputs that are kept.
+        It returns the result of ``pull``, and then the parts of the outputs that are kept.
         """
         compute = computation_of(path, inputs)
         maker = self.maker
@@ -593,7 +606,7 @@ class Trace:
         self,
         outs: list[Any],
         pull: Pull,
-        *asked: Any,
+        *static: Any,
         leaves: Sequence[Tensor] | None = None,
         values: bool = False,
         frees: bool = True,
@@ -619,7 +632,7 @@ class Trace:
             ends_at = self.leaves() if long else arguments
             if leaves is not None and [*map(id, leaves)] != [*map(id, ends_at)]:
                 return None
-            if not all(map(is_untouched, arguments)) or (long and asked):
+            if not all(map(is_untouched, arguments)) or (long and static):
                 return None
             cells = outputs_of(entries)
             outs.clear()
@@ -629,7 +642,7 @@ class Trace:
             if values:
                 kept = sorted({*kept, *ends})
             path = [e[0] for e in entries[1:]]
-            end = last.end((tuple(kept), tuple(ends), tuple(variables), *asked))
+            end = last.end((tuple(kept), tuple(ends), tuple(variables), *static))
             fresh = end.program is None
             make = functools.partial(self._program, path, inputs, ends, kept, variables, pull)
             root = self.chain.root
@@ -651,7 +664,9 @@ class Trace:
             done = self.done
             self._detach()
             if done or len(self.entries) != len(entries):
-                return None  # a finalizer has read or appended something: all of it is recorded
+                return (
+                    None  # a finalizer has read or appended something: the whole trace is recorded
+                )
             tracked: dict[int, weakref.ref[Tensor]] = {}
             for k, value in zip(kept, rest, strict=True):
                 t = cells[k]
@@ -663,13 +678,13 @@ class Trace:
             self.kept, self.ran = tracked, (ends, frees)
             self._succeeded()
             self.scalars, self.places = [], {}
-            # The outputs that are not kept go now, and the others when nothing refers to them.
+            # The outputs that are not kept are freed now, and the others when nothing refers to them.
             self.entries = [(e[0], None, e[2]) for e in entries]
-            if not tracked and not (long and self._holds_segments()):
+            if not tracked and not (long and self._has_referenced_segments()):
                 self._forget()
                 self._forget_segments()
             elif frees and not long and end.passed.issuperset(tracked):
-                # Their nodes are freed, or have saved nothing: no number will be asked for any more.
+                # Their nodes are freed, or have saved nothing: no value of an input is read any more.
                 self.inputs = [
                     given._replace(argument=given.argument if k in variables else None, parts=())
                     for k, given in enumerate(inputs)
@@ -684,7 +699,7 @@ class Trace:
                 return False
         return (
             is_unobserved()
-            and state.blocked == self.blocked
-            and state.floor == self.floor
+            and state.watermark == self.watermark
+            and state.base_watermark == self.base_watermark
             and self.context == trace_context()
         )

@@ -31,7 +31,7 @@ class _Mode:
     """What is watched; one for the process, as in PyTorch.
 
     ``on``: anomaly mode; ``check_nan``: it looks for NaN; ``tracing``: calls and nodes are named for
-    the profiler. ``watch``: any of them, the one thing that is asked on the way of every call.
+    the profiler. ``watch``: any of them, the one flag that every call checks.
     """
 
     __slots__ = ("check_nan", "on", "tracing", "watch")
@@ -158,7 +158,7 @@ def watched_call(level: Any, op: Any, args: Sequence[Any], whole: bool) -> Any:
     outs = out if type(out) is tuple else (out,)
     for o in outs:
         if isinstance(o, Tensor) and o.node is not None and o.node.sequence_nr > seq:
-            o.node.sequence_nr = seq  # the number that the profiler was told
+            o.node.sequence_nr = seq  # the number in the profiler's annotation
     if mode.on and mode.check_nan:
         _check_call(op.name, level, args, outs)
     return out
@@ -177,16 +177,16 @@ def _check_call(name: str, level: Any, args: Sequence[Any], outs: Sequence[Any])
 
 
 def _nans(x: Any) -> Iterator[tuple[str, str]]:
-    """Where a value holds NaN: ("value" or "tangent", lanes of vmap in words)."""
+    """Where a value has NaN: ("value" or "tangent", lanes of vmap in words)."""
     parts: list[tuple[str, Any, tuple[int, ...]]] = [("value", x, ())]
     while parts:
         what, x, dims = parts.pop(0)
         while isinstance(x, Tensor):
-            kind, aux = x.level.kind, x.aux
-            if kind == "vmap" and aux is not None:
-                dims = (aux, *dims)
-            elif kind in ("jvp", "dual") and aux is not None:
-                parts.append(("tangent", aux, dims))
+            dim, tangent = x.level.batch_dim(x), x.level.tangent(x)
+            if dim is not None:
+                dims = (dim, *dims)
+            if tangent is not None:
+                parts.append(("tangent", tangent, dims))
             x = x.value
         lanes = _nan_lanes(x, dims)
         if lanes is not None:
@@ -194,7 +194,7 @@ def _nans(x: Any) -> Iterator[tuple[str, str]]:
 
 
 def _nan_lanes(x: Any, dims: tuple[int, ...]) -> str | None:
-    """In which lanes an array holds NaN, in words; None if it holds none.
+    """In which lanes an array has NaN, in words; None if there is none.
 
     ``dims``: the batch dimension of each vmap, outermost first, each as seen inside of those before.
     """
@@ -252,7 +252,7 @@ def explain(node: Node) -> str:
 
 
 def watched_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
-    """One node's turn in a backward pass, ``work(node, *args)``, which gives its gradients.
+    """One node of a backward pass: ``work(node, *args)``, which gives its gradients.
 
     It is named for the profiler. In anomaly mode, an error gets a note that says where the node was
     made, and gradients are checked for NaN.
@@ -267,7 +267,7 @@ def watched_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
     try:
         with naming:
             grads = work(node, *args)
-    except Exception as error:  # whatever a node raises goes on, with a note
+    except Exception as error:  # any exception of a node propagates, with a note
         error.add_note(explain(node))
         raise
     finally:

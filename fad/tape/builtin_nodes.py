@@ -45,7 +45,7 @@ __all__ = [
 
 
 class TraceableNode(Node):
-    """A node that promises to be pure: it may become part of a compiled backward pass."""
+    """A node that is declared pure: it may be part of a compiled backward pass."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class NotImplemented(Error):
 
 
 class DelayedError(Node):
-    """Called on Tensors, gives them back; raises when a gradient comes back through them.
+    """Called on Tensors, returns them; raises when a gradient flows back through them.
 
     Arguments:
         message: the text of the GradientError.
@@ -116,7 +116,7 @@ class UndefinedGradBackward(Node):
 
 
 class UndefinedGrad(Node):
-    """Called on Tensors, gives them back; their gradients are undefined (None)."""
+    """Called on Tensors, returns them; their gradients are undefined (None)."""
 
     __slots__ = ()
 

@@ -9,12 +9,12 @@ __all__ = ["Captures"]
 
 
 class Captures:
-    """Tensors from outside that a body has met, each in the state in which it met them, in order."""
+    """Tensors from outside that a body has used, each in the state at its first use, in order."""
 
-    __slots__ = ("_index", "_met", "_then")
+    __slots__ = ("_captured", "_index", "_then")
 
     def __init__(self) -> None:
-        self._met: list[Tensor] = []
+        self._captured: list[Tensor] = []
         self._then: list[Tensor] = []
         self._index: dict[tuple[int, int], int] = {}
 
@@ -23,15 +23,15 @@ class Captures:
         key = (id(x), version_of(x))
         at = self._index.get(key)
         if at is None:
-            at = self._index[key] = len(self._met)
-            self._met.append(x)
+            at = self._index[key] = len(self._captured)
+            self._captured.append(x)
             self._then.append(alias(x))
         return at
 
     @property
     def tensors(self) -> list[Tensor]:
-        """The Tensors; what was changed in place since is there as it was."""
+        """The Tensors; for those changed in place since, a handle with the state at capture."""
         return [
             x if version == version_of(x) else then
-            for x, then, (_, version) in zip(self._met, self._then, self._index, strict=True)
+            for x, then, (_, version) in zip(self._captured, self._then, self._index, strict=True)
         ]

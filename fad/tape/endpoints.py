@@ -159,8 +159,8 @@ def edges_of(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
 def check_levels(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
     """Refuse a gradient with respect to a Tensor from outside of a transform that outputs are in.
 
-    Its place in the outer graph is hidden by the wrappers of the transform: the answer would be
-    "unused", which is wrong without a word.
+    Its place in the outer graph is hidden by the wrappers of the transform: it would be reported as
+    "unused", which is silently wrong.
     """
     for k, x in enumerate(inputs):
         for y in outputs:

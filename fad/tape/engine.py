@@ -28,8 +28,8 @@ __all__ = ["ONES_LIKE", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
 def _filled(name: str, number: int) -> Primitive:
     """A Primitive that gives ``number`` in the shape, dtype and sharding of its argument.
 
-    The argument is read, though XLA then sees that it need not be: a program without inputs would not
-    know on which devices to run.
+    The argument is read, though XLA removes that read: for a program without inputs it would not be
+    known on which devices to run.
     """
 
     def fill(x: Any) -> Any:
@@ -146,7 +146,7 @@ def _in_thread(task: _Task, *args: Any) -> list[Any]:
             setattr(state, name, value)
         try:
             result.append(_run_task(task, *args))
-        except BaseException as error:  # whatever it is, it goes on in the thread that waits
+        except BaseException as error:  # of any kind: it is raised again in the calling thread
             failure.append(error)
 
     thread = threading.Thread(target=work, name="fad-reentrant-backward")
@@ -179,18 +179,18 @@ def _run_task(
     for (node, nr), cotangent in roots:
         _add_to(buffers, node, nr, cotangent)
     task.nodes = dependencies
-    # A root that other roots lead to waits for them; it is pushed when its last input arrives.
+    # A root that other roots lead to is deferred: it is pushed when its last input arrives.
     ready = [(-n.sequence_nr, i, n) for i, n in enumerate(buffers) if not dependencies.get(n)]
     heapq.heapify(ready)
     tie = len(buffers)
-    before = (state.blocked, running.task, running.current, running.need)
+    before = (state.watermark, running.task, running.current, running.need)
     running.task = task
     if create_graph:
-        state.blocked = state.floor
+        state.watermark = state.base_watermark
     elif all([level_of(n) is ROOT for n in starts]):
         # Hooks and rules compute without recording. At a higher level they cannot: what they compute
         # is part of the levels below, and nothing of their own level is tracked here anyway.
-        state.blocked = max(state.blocked, ROOT.id)
+        state.watermark = max(state.watermark, ROOT.id)
     try:
         while ready:
             node = heapq.heappop(ready)[2]
@@ -244,7 +244,7 @@ def _run_task(
         for callback in task.callbacks:  # a callback may queue others
             callback()
     finally:
-        state.blocked, running.task, running.current, running.need = before
+        state.watermark, running.task, running.current, running.need = before
     return results
 
 

@@ -4,16 +4,16 @@ NOTE [grad mode]
 
 Recording is switched off for *levels*, not for a thread as a whole: ``no_grad`` forbids it to every
 level that exists when it is entered, and a transform started inside gets a newer level, which records.
-So ``grad(f)`` under ``no_grad`` still differentiates f, while the tape around it stays
-silent, and ``no_grad`` inside f is obeyed by every transform around it. These are the rules of
-torch.func ("grad and vjp interaction with no_grad"). One comparison, ``level.id > state.blocked``,
-decides. ``state.floor`` is what ``blocked`` was when the innermost recording transform began: the
-most that ``enable_grad`` can restore inside of it.
+So ``grad(f)`` under ``no_grad`` still differentiates f, while the tape around it does not
+record, and ``no_grad`` inside f applies to every transform around it. These are the rules of
+torch.func ("grad and vjp interaction with no_grad"). One comparison with the no_grad watermark decides:
+``level.id > state.watermark``. ``state.base_watermark`` is what ``state.watermark`` was when the innermost
+recording transform began: the most that ``enable_grad`` can restore inside of it.
 
 Tangents (``jvp``, ``dual_level``) are not recordings, and go on under ``no_grad``.
 
-``inference_mode`` raises the floor too, so that ``enable_grad`` inside records nothing, and marks
-what is made as inference Tensors, which later graphs refuse to save. Both follow PyTorch, where
+``inference_mode`` raises the base watermark too, so that ``enable_grad`` inside records nothing, and marks
+new Tensors as inference Tensors, which later graphs refuse to save. Both are as in PyTorch, where
 the mode saves time; here ``no_grad`` is as fast.
 """
 
@@ -48,7 +48,7 @@ def is_grad_enabled() -> bool:
     ...     fad.is_grad_enabled()
     False
     """
-    return state.blocked == state.floor
+    return state.watermark == state.base_watermark
 
 
 def is_inference_mode_enabled() -> bool:
@@ -65,7 +65,7 @@ def _mark(t: Any) -> Any:
     if isinstance(t, Tensor):
         meta_of(t).inference = True
         storage_of(t)
-        if t.level.kind in ("jvp", "dual") and t.level.id <= state.floor:
+        if t.level.id <= state.base_watermark and t.level.tangent(t) is not None:
             t.aux = None
     return t
 
@@ -80,8 +80,8 @@ class _GradMode:
         self._saved: list[int] = []
 
     def __enter__(self) -> Self:
-        self._saved.append(state.blocked)
-        state.blocked = state.floor if self.enabled else last_level_id()
+        self._saved.append(state.watermark)
+        state.watermark = state.base_watermark if self.enabled else last_level_id()
         return self
 
     def __exit__(
@@ -90,7 +90,7 @@ class _GradMode:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        state.blocked = self._saved.pop()
+        state.watermark = self._saved.pop()
 
     def _again(self) -> _GradMode:
         return _GradMode(self.enabled)
@@ -120,7 +120,7 @@ class _GradMode:
 
 
 def _around_steps(f: Callable[..., Any], mode: Callable[[], _GradMode]) -> Callable[..., Any]:
-    """Hold the mode while the body of a generator or coroutine runs, not while it is suspended."""
+    """Keep the mode on while the body of a generator or coroutine runs, not while it is suspended."""
 
     class Steps:
         """Drives the generator (or coroutine) ``inner`` with the mode on."""
@@ -270,19 +270,19 @@ class inference_mode(_GradMode):
         return cls()(mode) if callable(mode) else super().__new__(cls)
 
     def __enter__(self) -> Self:
-        self._saved.append(state.blocked)
-        self._outside.append((state.floor, state.inference))
+        self._saved.append(state.watermark)
+        self._outside.append((state.base_watermark, state.inference))
         if not self.enabled:
             if state.inference is None:
-                state.inference = state.floor
-            # Levels up to `floor` never record here, whatever enable_grad says; `blocked` is an id
-            # of its own above them, by which is_grad_enabled tells that recording is off.
-            state.floor = last_level_id()
-            state.blocked = Level().id
+                state.inference = state.base_watermark
+            # Levels up to `base_watermark` never record here, with enable_grad neither; `watermark` is a new
+            # id above them, so that the two differ and is_grad_enabled gives False.
+            state.base_watermark = last_level_id()
+            state.watermark = Level().id
         else:
             if state.inference is not None:
-                state.floor, state.inference = state.inference, None
-            state.blocked = state.floor
+                state.base_watermark, state.inference = state.inference, None
+            state.watermark = state.base_watermark
         return self
 
     def __exit__(
@@ -292,7 +292,7 @@ class inference_mode(_GradMode):
         traceback: TracebackType | None,
     ) -> None:
         super().__exit__(kind, value, traceback)
-        state.floor, state.inference = self._outside.pop()
+        state.base_watermark, state.inference = self._outside.pop()
 
     def _again(self) -> _GradMode:
         return inference_mode(not self.enabled)

@@ -60,7 +60,7 @@ class GradientEdge(NamedTuple):
 
 
 class InputMetadata(NamedTuple):
-    """What a node knows of a gradient that it takes: that of one output of its forward operation."""
+    """The form of a gradient that a node takes: that of one output of its forward operation."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -293,9 +293,9 @@ class Node:
                 stack.pop()
                 continue
             nexts = [e[0] for e in node.edges if e is not None]
-            waiting = [n for n in nexts if n.topology < 0]
-            if waiting:
-                stack.extend(waiting)
+            unknown = [n for n in nexts if n.topology < 0]
+            if unknown:
+                stack.extend(unknown)
             else:
                 node.topology = 1 + max([n.topology for n in nexts], default=-1)
                 stack.pop()
@@ -313,7 +313,7 @@ class Node:
         return any([self.edges[i] is not None for i in _indices(self, index)])
 
     def task_should_compute_output(self, index: Any) -> bool:
-        """`should_compute_output`, and the backward pass that is running wants it."""
+        """`should_compute_output`, and the backward pass that is running needs it."""
         need = running.need if running.current is self else None
         return any(
             [self.edges[i] is not None and (need is None or need[i]) for i in _indices(self, index)]
@@ -524,7 +524,7 @@ class AccumulateGrad(Node):
 
 
 def accumulator_of(t: Tensor) -> AccumulateGrad:
-    """The AccumulateGrad node of a leaf; the same one as long as anything holds it."""
+    """The AccumulateGrad node of a leaf; the same one as long as it is referenced."""
     meta = t.meta or meta_of(t)
     known = meta.accumulator
     node = None if known is None else known()

@@ -102,7 +102,7 @@ def set_history(outputs: Any, node: Node) -> Any:
 
 def is_recorded(t: Any) -> bool:
     """Whether an operation on ``t`` is recorded at its level."""
-    return isinstance(t, Tensor) and t.requires_grad and t.level.id > state.blocked
+    return isinstance(t, Tensor) and t.requires_grad and t.level.id > state.watermark
 
 
 def top_level(values: Iterable[Any]) -> Any:

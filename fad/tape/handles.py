@@ -44,15 +44,15 @@ def refuse_in_traced_code(what: str, running: bool = False) -> None:
 
     Arguments:
         what: what is refused, for the message.
-        running: it was registered before, outside, and a backward pass in traced code meets it.
+        running: it was registered before, outside, and a backward pass in traced code would run it.
     """
-    staged = any([level.kind == "staged" for level in state.levels])
+    staged = any([level.traces for level in state.levels])
     if not staged and not jaxapi.is_tracing():
         return
     where = "fad.jit, or the body of scan, cond, ..." if staged else "a JAX transform"
     if running:
         raise GradientError(
-            f"a backward pass in code that is being traced ({where}) meets {what}: it would run once per "
+            f"a backward pass in code that is being traced ({where}) includes {what}: it would run once per "
             "trace, not at each execution. Remove it, or run the pass outside of the traced code."
         )
     raise GradientError(

@@ -7,7 +7,7 @@ the order in which they were registered; ``retain_grad``; the node's pre-hooks; 
 post-hooks. For a leaf: hooks of the Tensor, the accumulator's pre-hooks, accumulation,
 post-accumulate hooks, the accumulator's post-hooks. This is PyTorch's order ("Backward Hooks
 execution" in its autograd notes), down to where it surprises: a hook also runs, and gets None, where
-no gradient has arrived; and a Tensor whose gradient is asked for gets it before its own hooks have
+no gradient has arrived; and for a Tensor among ``inputs`` the gradient is that before its own hooks have
 run if the pass goes on through its node, after them if the pass ends there.
 
 A hook sees Tensors of the level that recorded the node: inside ``fad.grad``, ``vmap`` or ``jvp``
@@ -307,7 +307,7 @@ def register_multi_grad_hook(
         return inner
 
     handles = [register_hook(t, all_hook(i)) for i, t in enumerate(tensors)]
-    # A leaf is found again by its Tensor: its accumulator may be another one in a later graph.
+    # A leaf is identified by its Tensor: its accumulator may be another one in a later graph.
     for t in tensors:
         nodes.append(weakref.ref(t.node) if t.node is not None else _Leaf(t))
     return _MultiHandle(handles)

@@ -1,4 +1,4 @@
-"""One node's turn in a backward pass: hooks, its work, hooks, and what is checked between."""
+"""One node of a backward pass: its hooks, its work, and the checks between them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) 
 
 
 def release(node: Node) -> None:
-    """Let the node drop what it saved, while no other thread is in it."""
+    """Drop what the node saved, while no other thread runs it."""
     if type(node) is PrimitiveNode or isinstance(node, RecordedNode):
         node.release_variables()
     else:
@@ -106,9 +106,9 @@ def level_of(node: Node) -> Any:
     stack = [] if found is not None else [node]
     while stack:
         nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
-        waiting = [n for n in nexts if _known_level(n) is None]
-        if waiting:
-            stack.extend(waiting)
+        unknown = [n for n in nexts if _known_level(n) is None]
+        if unknown:
+            stack.extend(unknown)
             continue
         levels = [_known_level(n) for n in nexts]
         found = extra_of(stack.pop()).level = max(levels, key=_level_id, default=ROOT)

@@ -1,6 +1,6 @@
-"""The one recorder: adds a Node where an argument of the level at work requires grad.
+"""The one recorder: adds a Node where an argument of the current level requires grad.
 
-The eager tape is this recorder at level 0 (`ROOT`); ``fad.grad`` is it at a level of its own; a
+The eager tape is this recorder at level 0 (`ROOT`); ``fad.grad`` is it at another level; a
 dual or batched Tensor that requires grad is recorded at its level in the same way.
 """
 
@@ -19,7 +19,7 @@ from fad.core.level import (
     Level,
     bind,
     bodies,
-    followed,
+    captured_by_jit,
     map_tensors,
     outlived,
     state,
@@ -50,7 +50,7 @@ __all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor", 
 
 
 class RecordedNode(Node):
-    """A node that an operation left behind: `run` does the work, `apply` is for the user's calls."""
+    """The node of a recorded operation: `run` does the work, `apply` is for the user's calls."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class RecordedNode(Node):
                 f"{self.name()}: expected {self.num_inputs} arguments, got {len(gradients)} instead: "
                 "one gradient for each output of the operation, None for zero"
             )
-        create_graph = level.id > state.blocked
+        create_graph = level.id > state.watermark
         cotangents: list[Any] = [None] * len(gradients)
         for i, g in enumerate(gradients):
             if g is not None:
@@ -85,7 +85,7 @@ class RecordedNode(Node):
         return ()
 
     def part(self) -> Any:
-        """A `fad.core.replay_protocol.Part`: it stands for `run` in a compiled pass. None if nothing may."""
+        """A `fad.core.replay_protocol.Part`, used for `run` in a compiled pass; None if there is none."""
         return None
 
 
@@ -149,7 +149,7 @@ class PrimitiveNode(RecordedNode):
         return places
 
     def pack(self, values: list[Any]) -> None:
-        """Keep ``values``, which have gone through hooks, and let go of the originals."""
+        """Keep ``values``, which have gone through hooks, and drop the originals."""
         self.values = values
         self.tensors = values[: len(self.tensors)]
         self.versions = None
@@ -349,9 +349,9 @@ class RecordingLevel(Level):
             return op.expand(args)
         if anomaly.watch and running.watched is not True and running.watched is not op:
             return watched_call(self, op, args, type(op) is Primitive)
-        if bodies.traced and self is ROOT and any([_is_followed(a) for a in args]):
+        if bodies.traced and self is ROOT and any([_is_captured_by_jit(a) for a in args]):
             return state.body.process(op, args)
-        if self.id > state.blocked:
+        if self.id > state.watermark:
             for a in args:
                 if isinstance(a, Tensor) and a._requires_grad and a._level is self:
                     if type(op) is Primitive:
@@ -392,7 +392,7 @@ class GradLevel(RecordingLevel):
 
     def __enter__(self) -> GradLevel:
         super().__enter__()
-        state.blocked = state.floor = self._saved[1]
+        state.watermark = state.base_watermark = self._saved[1]
         return self
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
@@ -436,7 +436,7 @@ class RootLevel(GradLevel):
     kind = "eager"
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
-        # Of what nothing tracks, with nothing on: the one thing that most of eager code does.
+        # Of untracked arguments, with no mode on: the most frequent case of eager code.
         if not anomaly.watch and not bodies.traced:
             values = []
             for a in args:
@@ -472,8 +472,8 @@ class RootLevel(GradLevel):
 ROOT = RootLevel()
 
 
-def _is_followed(x: Any) -> bool:
-    return isinstance(x, Tensor) and followed(x)
+def _is_captured_by_jit(x: Any) -> bool:
+    return isinstance(x, Tensor) and captured_by_jit(x)
 
 
 def as_tensor(x: Any) -> Tensor:
@@ -484,7 +484,7 @@ def as_tensor(x: Any) -> Tensor:
 
 
 def detached(level: Any, out: Any) -> Any:
-    """The value of an output, which must not hold on to the node that it is about to get."""
+    """The value of an output without a reference to the node that will be set on it."""
     value = level.detach(out)
     return alias(value) if value is out else value
 
@@ -497,7 +497,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     Eager code spends its time here. One pass over the arguments gives the mask, the avals that name the
     plan, and the values one level down; what is kept is picked out of those by position. A level that
     adds nothing but wrappers (``wraps``) is evaluated in place. The hot path does not flatten
-    pytrees, does not trace, and asks no question twice; features that are off (hooks, anomaly mode,
+    pytrees, does not trace, and checks nothing twice; features that are off (hooks, anomaly mode,
     versions) cost one look at an attribute each. Its lists are made by loops: in Python 3.11 a
     comprehension is a call of a function.
     """
@@ -517,7 +517,9 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
                 deep = deep or isinstance(value, Tensor)
                 continue
             key.append(own.aval(a))
-            if own is ROOT and not a._requires_grad and not followed(a):  # as good as its array
+            if (
+                own is ROOT and not a._requires_grad and not captured_by_jit(a)
+            ):  # as good as its array
                 a = a._value
             else:
                 deep = True

@@ -152,7 +152,7 @@ class SavedView:
     """A saved view: ``value`` is that of its base, ``link`` what makes it a view.
 
     ``operation`` leads from the base to the view, together with ``numbers``; the rest is the view's own.
-    ``handle`` is the view itself, as long as somebody holds it.
+    ``handle`` is the view itself, as long as it is referenced.
     """
 
     __slots__ = (
@@ -243,7 +243,7 @@ def _unchanged(t: Tensor) -> Tensor:
     return t
 
 
-# Packing with these keeps the value, and forgets the Tensor whose version would be checked.
+# Packing with these keeps the value, and drops the Tensor whose version would be checked.
 UNCHANGED = (_unchanged, _unchanged)
 
 
@@ -318,14 +318,14 @@ def _quietly(level: Level, f: Callable[[Any], Any], x: Any) -> Any:
 
     At a higher level ``x`` may be tracked by the levels below, which must see what the hook does.
     """
-    blocked, hooks = state.blocked, state.saved_hooks
+    watermark, hooks = state.watermark, state.saved_hooks
     state.saved_hooks = ()
     if level.id == 0:
-        state.blocked = max(blocked, 0)
+        state.watermark = max(watermark, 0)
     try:
         return f(x)
     finally:
-        state.blocked, state.saved_hooks = blocked, hooks
+        state.watermark, state.saved_hooks = watermark, hooks
 
 
 def pack(level: Level, value: Any, edge: tuple[Node, int] | None) -> Any:
@@ -387,7 +387,7 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """A block in which saved values wait in host memory, and come back when they are needed.
+    """A block in which saved values are kept in host memory, and copied back when they are needed.
 
     Arguments:
         pin_memory: accepted for PyTorch's sake; JAX manages transfer buffers itself.

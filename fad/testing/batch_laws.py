@@ -9,9 +9,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fad.testing.cases import Case, NotChecked, Violation, random_like
 from fad.testing.comparison import bare, difference
 from fad.testing.laws import violation
-from fad.testing.subjects import Case, NotChecked, Violation, random_like
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
@@ -184,7 +184,7 @@ def _lane_case(case: Case, arrays: Sequence[Any], dims: Dims, k: int) -> Case:
     found: Case = Case.__new__(Case)
     found.__dict__.update(case.__dict__)
     found.arrays = lane(arrays, dims, k)
-    found.xs = [found.arrays[i] for i in case.moving]
+    found.xs = [found.arrays[i] for i in case.differentiable]
     return found
 
 
@@ -206,10 +206,10 @@ def _alone(
 
     def f(*xs: Any) -> list[Any]:
         full = list(given)
-        for k, x in zip(case.moving, xs, strict=True):
+        for k, x in zip(case.differentiable, xs, strict=True):
             full[k] = x
         outs = call(full)
-        return [outs[k] for k in case.moving_outs]
+        return [outs[k] for k in case.differentiable_outs]
 
     return f
 
@@ -229,7 +229,7 @@ def vmap_of_vjp(case: Case) -> Violations:
 
         def run(ws: Any, *given: Any) -> Any:
             f = _alone(case, given, s.call)
-            return vjp(f, *[given[k] for k in case.moving])[1](ws)
+            return vjp(f, *[given[k] for k in case.differentiable])[1](ws)
 
         mapped = vmap(run, in_dims=(0, *dims))
         got = bare(mapped([jnp.asarray(w) for w in ws], *[jnp.asarray(a) for a in arrays]))
@@ -251,7 +251,7 @@ def vmap_of_jvp(case: Case) -> Violations:
 
         def run(vs: Any, *given: Any) -> Any:
             f = _alone(case, given, s.call)
-            return jvp(f, tuple([given[k] for k in case.moving]), tuple(vs))[1]
+            return jvp(f, tuple([given[k] for k in case.differentiable]), tuple(vs))[1]
 
         mapped = vmap(run, in_dims=(0, *dims))
         got = bare(mapped([jnp.asarray(v) for v in vs], *[jnp.asarray(a) for a in arrays]))
@@ -271,10 +271,12 @@ def vjp_of_vmap(case: Case) -> Violations:
         given = [jnp.asarray(a) for a in arrays]
         f = _vmapped(case, given, dims)
 
-        got = bare(vjp(f, *[given[k] for k in case.moving])[1]([jnp.asarray(w) for w in ws]))
+        got = bare(
+            vjp(f, *[given[k] for k in case.differentiable])[1]([jnp.asarray(w) for w in ws])
+        )
         rows = [_lane_case(case, arrays, dims, k).pull([w[k] for w in ws]) for k in range(SIZE)]
         want = []
-        for i, column in zip(case.moving, zip(*rows, strict=True), strict=True):
+        for i, column in zip(case.differentiable, zip(*rows, strict=True), strict=True):
             d = dims[i]
             want.append(np.sum(column, 0) if d is None else np.stack(column, d))
         want = [np.asarray(w, g.dtype) for w, g in zip(want, got, strict=True)]
@@ -291,13 +293,15 @@ def jvp_of_vmap(case: Case) -> Violations:
     for dims in _dims_for_derivatives(case):
         arrays = lanes(case, dims, SIZE)
         given = [jnp.asarray(a) for a in arrays]
-        vs = [random_like(arrays[k], rng) for k in case.moving]
+        vs = [random_like(arrays[k], rng) for k in case.differentiable]
         f = _vmapped(case, given, dims)
 
-        xs = tuple([given[k] for k in case.moving])
+        xs = tuple([given[k] for k in case.differentiable])
         got = bare(jvp(f, xs, tuple([jnp.asarray(v) for v in vs]))[1])
-        moving = tuple([dims[k] for k in case.moving])
-        rows = [_lane_case(case, arrays, dims, k).push(lane(vs, moving, k)) for k in range(SIZE)]
+        differentiable = tuple([dims[k] for k in case.differentiable])
+        rows = [
+            _lane_case(case, arrays, dims, k).push(lane(vs, differentiable, k)) for k in range(SIZE)
+        ]
         want = [np.stack(column) for column in zip(*rows, strict=True)]
         yield from _compare_lanes(
             case, "jvp of vmap", s.rule("jvp"), got, want, dims, lambda k: f"output {k}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from fad.errors import FadError, StructureError
 from fad.testing import batch_laws, laws, order_laws
-from fad.testing.subjects import Case, NotChecked, Subject, Violation
+from fad.testing.cases import Case, NotChecked, Subject, Violation
 
 __all__ = ["LAWS", "Law", "LawError", "Report", "check_function"]
 
@@ -185,7 +185,7 @@ def check_function(
         if order >= 3 and HIGHER not in skip and (not laws or HIGHER in laws):
 
             def check(case: Case) -> Iterator[Violation]:
-                """Every stack of vjp, jvp and vmap up to the order asked for."""
+                """Every stack of vjp, jvp and vmap up to ``order``."""
                 return order_laws.higher_orders(case, order)
 
             table.append(_law(HIGHER, check, *_CALL, *_FIRST, "vmap", "second order"))

@@ -238,13 +238,13 @@ def _random_like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _check_backward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
     variables, values = problem.variables(), problem.values()
     outs = problem.call(variables)
-    moving = [k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad]
+    differentiable = [k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad]
 
     def numbers(xs: list[np.ndarray]) -> list[np.ndarray]:
         found = problem.numbers(xs)
-        return [found[k] for k in moving]
+        return [found[k] for k in differentiable]
 
-    if not moving:
+    if not differentiable:
         for i in range(len(values)):
             for k, n in enumerate(jacobian(problem.numbers, values, i, t.eps)):
                 if not t.agree(n, np.zeros_like(n)).all():
@@ -270,8 +270,8 @@ def _check_backward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
         ]
 
     rng = np.random.default_rng(0)
-    bare_outs = [np.asarray(outs[k].detach().array) for k in moving]
-    for k, o in zip(moving, bare_outs, strict=True):
+    bare_outs = [np.asarray(outs[k].detach().array) for k in differentiable]
+    for k, o in zip(differentiable, bare_outs, strict=True):
         w = _random_like(o, rng)
         first, second = pull(k, w), pull(k, w)
         for i, (a, b) in enumerate(zip(first, second, strict=True)):
@@ -287,16 +287,18 @@ def _check_backward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
             v = _random_like(x, rng)
             direction = [v if j == i else None for j in range(len(values))]
             pushed = directional(numbers, values, direction, t.eps)
-            for place, (k, o) in enumerate(zip(moving, bare_outs, strict=True)):
+            for place, (k, o) in enumerate(zip(differentiable, bare_outs, strict=True)):
                 w = _random_like(o, rng)
                 slope, found = inner([w], [pushed[place]]), inner([pull(k, w)[i]], [v])
                 if not t.agree(slope, found):
                     raise _fast_mismatch(problem, k, i, "", slope, found)
         return
-    columns = [[pull(k, w) for w in coordinates(o)] for k, o in zip(moving, bare_outs, strict=True)]
+    columns = [
+        [pull(k, w) for w in coordinates(o)] for k, o in zip(differentiable, bare_outs, strict=True)
+    ]
     for i, x in enumerate(values):
         numerical = jacobian(numbers, values, i, t.eps)
-        for place, k in enumerate(moving):
+        for place, k in enumerate(differentiable):
             n = numerical[place]
             a = np.zeros_like(n)
             for c, grads in enumerate(columns[place]):
@@ -449,31 +451,35 @@ def gradgradcheck(
         values = problem.values()
         variables = problem.variables()
         outs = problem.call(variables)
-        moving = [k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad]
-        if not moving:
+        differentiable = [
+            k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad
+        ]
+        if not differentiable:
             raise ValueError("gradgradcheck: no output requires grad")
         if grad_outputs is None:
             rng = np.random.default_rng(0)
-            weights = [_random_like(np.asarray(outs[k].detach().array), rng) for k in moving]
+            weights = [
+                _random_like(np.asarray(outs[k].detach().array), rng) for k in differentiable
+            ]
         else:
             given = trees.flatten(grad_outputs)[0]
             weights = [np.asarray(bare(w)) for w in given]
             weights = [
                 np.asarray(w, np.complex128 if np.iscomplexobj(w) else np.float64) for w in weights
             ]
-            if len(weights) != len(moving):
+            if len(weights) != len(differentiable):
                 raise ValueError(
-                    f"gradgradcheck: got {len(weights)} grad_outputs for {len(moving)} outputs that "
+                    f"gradgradcheck: got {len(weights)} grad_outputs for {len(differentiable)} outputs that "
                     "require grad"
                 )
         count = len(values)
         names = [problem.names[k] or "itself" for k in problem.checked]
-        names += [f"cotangent of output {k}" for k in moving]
+        names += [f"cotangent of output {k}" for k in differentiable]
 
         def gradients(*given: Any) -> Any:
             def inner_call(*xs: Any) -> Any:
                 found = problem.call(xs)
-                return [found[k] for k in moving]
+                return [found[k] for k in differentiable]
 
             _, pull = vjp(inner_call, *given[:count])
             return pull(list(given[count:]))

@@ -19,9 +19,7 @@ from fad.core.jaxapi import is_inexact
 from fad.core.level import outlived
 from fad.methods.install import tensor
 from fad.tape.grad_mode import no_grad
-from fad.testing.comparison import bare
-from fad.testing.finite_differences import coordinates, directional, inner
-from fad.testing.subjects import (
+from fad.testing.cases import (
     Call,
     Case,
     NotChecked,
@@ -31,6 +29,8 @@ from fad.testing.subjects import (
     shown,
     watched,
 )
+from fad.testing.comparison import bare
+from fad.testing.finite_differences import coordinates, directional, inner
 from fad.transforms.backward import grad as tape_grad
 from fad.transforms.checkpointing import checkpoint
 from fad.transforms.forward import jvp
@@ -109,7 +109,7 @@ def deterministic(case: Case) -> Violations:
 
 
 def _watched_calls(case: Case, rules: bool = True) -> list[Call]:
-    """Every body at work once: forward and, with ``rules``, vjp and jvp."""
+    """One call of every body: forward and, with ``rules``, vjp and jvp."""
     s = case.subject
     if s.cls is None:
         raise NotChecked("it is not a Function, so that there are no bodies to watch")
@@ -176,11 +176,11 @@ def _argument_at(names: list[str], path: str, combined: bool) -> str:
 
 
 def primal(case: Case) -> Violations:
-    """The output is the same, however it is asked for."""
+    """The output is the same under every way to compute it."""
     xs = [jnp.asarray(x) for x in case.xs]
     s = case.subject
     whole = [bare(o) for o in s.call(case.merged(case.xs))]
-    expected = [whole[k] for k in case.moving_outs]
+    expected = [whole[k] for k in case.differentiable_outs]
     plain = [bare(o) for o in s.call([tensor(a) for a in case.arrays])]
     ways: list[tuple[str, Any, Any]] = [("given Tensors", plain, whole)]
     ways.append(("given Tensors that require grad", case.outs, whole))
@@ -209,7 +209,7 @@ def dtype(case: Case) -> Violations:
         if call.rule in ("vjp", "backward"):
             yield from _drift(case, call, case.xs, [case.argument(i) for i in range(len(case.xs))])
         elif call.rule == "jvp":
-            names = [f"output {k}" for k in case.moving_outs]
+            names = [f"output {k}" for k in case.differentiable_outs]
             yield from _drift(case, call, case.ys, names)
     weak = [bool(getattr(o, "weak_type", False)) for o in s.call(case.merged(case.xs))]
     inside = [

@@ -17,10 +17,10 @@ from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError
+from fad.testing.cases import Call, Case, NotChecked, Violation, like, random_like, watched
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import directional, inner
 from fad.testing.laws import none_gradients, pullback, pushforward, violation
-from fad.testing.subjects import Call, Case, NotChecked, Violation, like, random_like, watched
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
@@ -362,7 +362,7 @@ def _narrowed(case: Case) -> Iterator[tuple[str, list[np.ndarray]]]:
     """The arrays with one of them in a shape that may be broadcast to its own."""
     if len(case.arrays) < 2:
         raise NotChecked("there is only one array to broadcast")
-    for k in case.moving:
+    for k in case.differentiable:
         a = case.arrays[k]
         if a.ndim == 0 or a.size < 2:
             continue

@@ -1,9 +1,9 @@
-"""Random programs again and again: as training loops and debugging sessions run.
+"""Random programs, each called several times: as training loops and debugging sessions run.
 
-What repeats is replayed (`fad.replay`), which never
-happens in a block of 64-bit types, nor at the first call. So here each program runs several times, in 32
-bits or in a process of 64 bits, with everything compiled as soon as it may be, and something that looks
-into it now and then. What is compiled gives the bits that the operations give one by one, see `check_bits`.
+Repeated traces are replayed (`fad.replay`), but not in a block of 64-bit types, nor at the first call. So
+here each program runs several times, in 32 bits or in a process of 64 bits, with everything compiled at
+once; some calls read values, nodes or hooks in the middle. What is compiled gives the bits that the
+operations give one by one, see `check_bits`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _narrow(name: str, option: int) -> int:
     return options.index(narrow)
 
 
-# What looks at the leaves of a result, in the middle of a transform or of a step
+# Reads of the leaves of a result, in the middle of a transform or of a step
 
 
 def _show(values: Sequence[Tensor]) -> None:
@@ -105,7 +105,7 @@ def _aside(values: Sequence[Tensor]) -> None:
         assert all([fnp.equal(v, v).shape == v.shape for v in values])
 
 
-def _elsewhere(values: Sequence[Tensor]) -> None:
+def _from_thread(values: Sequence[Tensor]) -> None:
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.extend([len(repr(v)) for v in values]))
     thread.start()
@@ -118,12 +118,12 @@ GLANCES: dict[str, Callable[[Sequence[Tensor]], None]] = {
     "nodes": _nodes,
     "hook": _hook,
     "aside": _aside,
-    "elsewhere": _elsewhere,
+    "from thread": _from_thread,
 }
 
 
 def glance_of(program: Program, call: int) -> str | None:
-    """What looks in at a call: nothing, mostly."""
+    """Which of `GLANCES` a call uses; mostly None."""
     if call in (3, 6):
         return sorted(GLANCES)[(program.seed + call) % len(GLANCES)]
     return "keep" if call == 4 else None
@@ -133,14 +133,14 @@ CALLS = 8
 
 
 class _Watch:
-    """What looks at results in the middle: the name of a glance, or "keep" for those that are kept."""
+    """Reads results in the middle: the name of a glance, or "keep" to keep references to them."""
 
     def __init__(self) -> None:
         self.glance: str | None = None
         self.kept: list[Any] = []
 
     def look(self, out: Any) -> Any:
-        """``out``, looked at."""
+        """``out``, after the glance."""
         if self.glance == "keep":
             self.kept.append(out)
         elif self.glance is not None:
@@ -153,7 +153,7 @@ BATCHED = frozenset({"vmap", "vmap_last", "jit", "linearize", "checkpoint"})
 
 
 # Which of the inputs each call gets; what is compiled for one serves the others.
-TURNS = (0, 0, 1, 0, 1, 0, 0)
+INPUT_OF_CALL = (0, 0, 1, 0, 1, 0, 0)
 
 
 def check_bits(f: Callable[..., Any], *inputs: tuple[Any, ...]) -> None:
@@ -161,7 +161,7 @@ def check_bits(f: Callable[..., Any], *inputs: tuple[Any, ...]) -> None:
 
     Arguments:
         f: a function of fad; it leaves its arguments as they are.
-        inputs: the arguments of some calls, those of the first in turn with the others.
+        inputs: the arguments of some calls, the first alternates with the others.
 
     Raises:
         AssertionError: a result differs from what the operations give one by one. The message says at which
@@ -172,10 +172,10 @@ def check_bits(f: Callable[..., Any], *inputs: tuple[Any, ...]) -> None:
     with compiled(False):
         expected = [_outcome(f, given) for given in inputs]
     with compiled(wait=True):
-        for call, turn in enumerate(TURNS, 1):
-            turn %= len(inputs)
-            got, error = _outcome(f, inputs[turn])
-            want, refusal = expected[turn]
+        for call, which in enumerate(INPUT_OF_CALL, 1):
+            which %= len(inputs)
+            got, error = _outcome(f, inputs[which])
+            want, refusal = expected[which]
             if type(error) is not type(refusal):
                 raise AssertionError(f"call {call}: {error!r}, one by one {refusal!r}") from (
                     error or refusal
@@ -214,7 +214,7 @@ def check_again(
         rounding; some need what was overwritten.
 
     Raises:
-        AssertionError: a result differs; the message says at which call, and what looked into it.
+        AssertionError: a result differs; the message says at which call, and with which glance.
 
     >>> check_again(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,)), ("grad",))
     True
@@ -405,7 +405,7 @@ def _expected(program: Program, reference: Callable[[Program], Any]) -> Any:
 
 
 def _alone(x: Any) -> Any:
-    """A value of a level that is gone, and computed with."""
+    """A value of a finished level, as an operand of an operation."""
     return bare(x + 0) if isinstance(x, Tensor) and x.dtype != bool else x
 
 

@@ -129,16 +129,18 @@ def direction(lib: Library, x: Any) -> Any:
 def _split(args: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], tuple[Any, ...]]]:
     """The leaves of ``args`` that are differentiated, and how to put others in their place."""
     leaves, structure = trees.flatten(tuple(args))
-    moving = [k for k, v in enumerate(leaves) if hasattr(v, "dtype") and is_inexact(v.dtype)]
+    differentiable = [
+        k for k, v in enumerate(leaves) if hasattr(v, "dtype") and is_inexact(v.dtype)
+    ]
 
     def join(new: Sequence[Any]) -> tuple[Any, ...]:
         found = list(leaves)
-        for k, v in zip(moving, new, strict=True):
+        for k, v in zip(differentiable, new, strict=True):
             found[k] = v
         joined: tuple[Any, ...] = trees.unflatten(structure, found)
         return joined
 
-    return [leaves[k] for k in moving], join
+    return [leaves[k] for k in differentiable], join
 
 
 def _inner(f: F, args: Sequence[Any]) -> tuple[list[Any], F]:

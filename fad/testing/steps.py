@@ -125,5 +125,5 @@ def square(*avals: Aval) -> bool:
 
 
 def same_shape(x: Aval, y: Aval) -> bool:
-    """Two operands alike, as the Functions want them."""
+    """Two operands of one shape and dtype, as the Functions need them."""
     return is_wide(x, y) and x.shape == y.shape and x.dtype == y.dtype

@@ -1,4 +1,4 @@
-"""The backward passes that users ask for: `backward` and `grad`."""
+"""The backward passes of the public API: `backward` and `grad`."""
 
 from __future__ import annotations
 

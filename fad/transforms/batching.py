@@ -89,7 +89,7 @@ def vmap(
             leaves, dims, axis_size, lambda: argument_names(args, kwargs)
         )
         tensors = any([isinstance(x, Tensor) for x in leaves])
-        apart = _shared_with_mapped(leaves, dims)
+        shared = _shared_with_mapped(leaves, dims)
 
         def run(chunk: list[Any], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
             first = first if randomness == "different" else 0  # all that reads it
@@ -99,7 +99,7 @@ def vmap(
                     new_tensor(v, level, d)
                     if d is not None
                     else handle(v, handles)
-                    if k in apart
+                    if k in shared
                     else enter(v)
                     for k, (v, d) in enumerate(zip(chunk, dims, strict=True))
                 ]
@@ -117,7 +117,7 @@ def vmap(
                     out_dim_of(o, d, k) for k, (o, d) in enumerate(zip(outs, targets, strict=True))
                 ]
                 result = [level.unwrap(o, d) for o, d in zip(outs, targets, strict=True)]
-                for k, j in apart.items():
+                for k, j in shared.items():
                     if was_written(inside[k]):
                         raise LevelError(
                             f"vmap: the function writes to {argument_names(args, kwargs)[k]} "
@@ -211,7 +211,7 @@ def batch_inputs(
         asked = f", axis_size: {axis_size}" if axis_size is not None else ""
         raise StructureError(
             f"vmap: the mapped dimensions must have one length, got {listed}{asked}. Give in_dims "
-            "None to what all lanes share, or the dimension that holds the batch."
+            "None to what all lanes share, or the position of the batch dimension."
         )
     if not distinct:
         raise StructureError(

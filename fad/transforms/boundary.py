@@ -1,4 +1,4 @@
-"""What passes into and out of a transform: arrays become Tensors inside, and arrays again outside."""
+"""What passes into and out of a transform: arrays are Tensors inside, and arrays again outside."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fad.core import trees
 from fad.core.avals import SCALARS
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type, is_inexact
-from fad.core.level import followed, outlived
+from fad.core.level import captured_by_jit, outlived
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import LevelError, StructureError, describe
 from fad.tape.recorder import ROOT, as_tensor
-from fad.views.inplace import become, check_writable
+from fad.views.inplace import check_writable, overwrite_from
 from fad.views.make_view import shares
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` holds numbers that a transform can wrap: a Tensor or an array."""
+    """Whether a transform can wrap ``x``: a Tensor or an array."""
     return isinstance(x, (Tensor, jax.Array, np.ndarray))
 
 
@@ -72,7 +72,7 @@ def lower(x: Any) -> Any:
 
 def _is_bare(x: Tensor) -> bool:
     """Whether ``x`` is as good as its array."""
-    return x.level is ROOT and not x.requires_grad and not followed(x)
+    return x.level is ROOT and not x.requires_grad and not captured_by_jit(x)
 
 
 def leave(tree: Any, tensors: bool) -> Any:
@@ -175,7 +175,7 @@ def check_written(leaves: Sequence[Any], changed: Sequence[int], who: str) -> No
             if j != k and shares(x, y):
                 raise LevelError(
                     f"{who}: the function writes to argument leaf {k} ({describe(x)}), which shares its "
-                    f"storage with leaf {j}; inside of the function they are apart, and {j} would keep "
+                    f"storage with leaf {j}; inside of the function they are separate, and {j} would keep "
                     "its old value. Pass one of them, or x.clone()."
                 )
 
@@ -184,7 +184,7 @@ def write_back(originals: Sequence[Any], new: Sequence[Any], who: str) -> None:
     """Change the caller's Tensors as the function changed its handles of them; None is unchanged."""
     for x, n in zip(originals, new, strict=True):
         if n is not None and isinstance(x, Tensor):
-            become(x, as_tensor(outlived(n)), who)
+            overwrite_from(x, as_tensor(outlived(n)), who)
 
 
 def check_callable(f: Any, who: str) -> None:

@@ -4,8 +4,8 @@ NOTE [checkpoint is a Function without rules]
 
 The checkpointed call is one operation whose rules are derived from its body: the pullback runs the
 body again in a grad level of its own, the pushforward in a jvp level, and vmap batches it; so it
-nests with everything, and the Functions inside keep their rules. What the body closes over becomes
-inputs: a first run in a level that watches (`WatchLevel`) finds the Tensors of outer levels among operands.
+nests with everything, and the Functions inside keep their rules. What the body closes over are further
+inputs: a first run in a `WatchLevel` finds the Tensors of outer levels among operands.
 
 The body may run again when a vmap that it was called in is over. What it closes over still has its
 lanes then, and may be computed with alone (``s[0]``) before it is an operand, and replaced; so the vmap's
@@ -24,14 +24,14 @@ import jax
 
 from fad.core import trees
 from fad.core.avals import aval_of
-from fad.core.level import bind, map_tensors, outlived, restores_modes, state
+from fad.core.level import bind, map_tensors, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import LevelError, StructureError, describe
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import Rules, Saved, pull_through, push_through
 from fad.functions.templates import Template
-from fad.levels.batch import BatchLevel
+from fad.levels.batch import BatchLevel, batch_levels
 from fad.levels.jvp import JvpLevel
 from fad.tape.captures import Captures
 from fad.tape.recorder import GradLevel, RecordingLevel
@@ -50,6 +50,8 @@ class WatchLevel(RecordingLevel):
     __slots__ = ("captures", "replacements")
 
     kind = "checkpoint"
+    runs_again = "checkpoint"
+    notes_captures = True
 
     def __init__(self, replacements: Sequence[Any] | None) -> None:
         super().__init__()
@@ -69,7 +71,7 @@ class WatchLevel(RecordingLevel):
         """``x`` one level down; Tensors from outside are noted, and replaced."""
         try:
             x = outlived(x)
-        except LevelError:  # of a trace that is over: its replacement is at hand
+        except LevelError:  # of a finished trace: it has a replacement
             if self.replacements is None:
                 raise
         if not isinstance(x, Tensor):
@@ -81,7 +83,7 @@ class WatchLevel(RecordingLevel):
             return x
         if at >= len(self.replacements):
             raise StructureError(
-                "checkpoint: the function met more Tensors from outside when it ran again than the "
+                "checkpoint: the function used more Tensors from outside when it ran again than the "
                 "first time: it must do the same each time"
             )
         return self.replacements[at]
@@ -93,7 +95,7 @@ _runs_lock = threading.Lock()
 
 @contextlib.contextmanager
 def alive_again(levels: Sequence[BatchLevel]) -> Iterator[None]:
-    """Let levels that have finished be computed with, until the last body that needs them is done."""
+    """A block in which finished levels are alive again, until the last body that uses them is done."""
     with _runs_lock:
         ended = [level for level in levels if not level.alive or level in _runs]
         for level in ended:
@@ -117,7 +119,7 @@ class CheckpointRules(Rules):
         self.body = body
         self.count = count
         self.name = "checkpoint"
-        self.batches = [level for level in state.levels if isinstance(level, BatchLevel)]
+        self.batches = batch_levels()
 
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
         level = WatchLevel(values[: self.count])
@@ -162,7 +164,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         the Tensors that it closes over.
 
     Raises:
-        StructureError: the second run met other Tensors than the first.
+        StructureError: the second run used other Tensors than the first.
         LevelError: f changes an argument, or a Tensor from outside, in place.
 
     Source: ``jax.checkpoint``, ``torch.utils.checkpoint``.

@@ -220,7 +220,7 @@ class dual_level:
         level.__enter__()
         try:
             seam.replay.open(level, (), None)
-        except BaseException:  # an interrupt: nobody would leave the level
+        except BaseException:  # an interrupt: `__exit__` would not be called
             self.__exit__()
             raise
         return level
@@ -230,7 +230,7 @@ class dual_level:
 
 
 class _DualLevel(JvpLevel):
-    """A JvpLevel that `make_dual` finds without being told."""
+    """A JvpLevel that `make_dual` uses by default."""
 
     __slots__ = ()
 

@@ -233,7 +233,7 @@ def _inputs(args: Any, argnums: Any, who: str) -> tuple[tuple[int, ...], list[An
     nums = pick(argnums, len(args), who)
     values, structure = differentiable_leaves(args, nums, who)
     if not values:
-        raise StructureError(f"{who}: the arguments at argnums={argnums!r} hold no arrays")
+        raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
     return nums, values, structure
 
 

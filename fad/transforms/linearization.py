@@ -57,11 +57,11 @@ class LinearizeLevel(RecordingLevel):
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         out = bind(op, primals)
         outs = out if type(out) is tuple else (out,)
-        tangent, operands, moving = op.linear(mask, primals, outs)
+        tangent, operands, differentiable = op.linear(mask, primals, outs)
         results: list[Tensor] = []
         produced: list[int] = []
-        for o, moves in zip(outs, moving, strict=True):
-            if moves:
+        for o, is_differentiable in zip(outs, differentiable, strict=True):
+            if is_differentiable:
                 produced.append(self.count)
                 results.append(self.variable(o))
             else:

@@ -2,7 +2,7 @@
 
 NOTE [views by replay]
 
-Arrays are immutable, so a view cannot point into the memory of its base. It holds its base and the
+Arrays are immutable, so a view cannot point into the memory of its base. It refers to its base and the
 chain of steps that lead from the base to it. A write to a view replays the chain in reverse: it
 makes a new value for the base (see `fad.views.inplace`), and counts up the version that all aliases of the
 base share. A view that is read and finds its version behind replays the chain on the base, once, and
@@ -13,5 +13,5 @@ The attributes of a Tensor that has a `Link` look at the version first; for all 
 look at ``meta``.
 
 A detached Tensor shares the value but not the history. It and the Tensor it came from are *peers*:
-each has a history of its own, and the value without history (`Storage.data`) is what they follow.
+each has a history of its own, and both take their value from the one without history (`Storage.data`).
 """

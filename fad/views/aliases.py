@@ -1,4 +1,4 @@
-"""Links: whose value a Tensor follows, and how its state is brought up to date."""
+"""Aliases: from which Tensor a view takes its value, and how its state is brought up to date."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, bodies, constants, flush, followed, outlived, state
+from fad.core.level import bind, bodies, captured_by_jit, constants, flush, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError
@@ -16,7 +16,7 @@ from fad.tape.graph import alias, extra_of
 from fad.tape.recorder import ROOT
 from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
 from fad.views.creation import Creation, forbidden
-from fad.views.replace_primal import graft
+from fad.views.replace_primal import replace_primal
 
 __all__ = ["Link", "link_of", "move_retained", "set_state", "set_value", "snapshot"]
 
@@ -25,15 +25,15 @@ FEW = 8  # pieces of a Tensor, see `Link.operation`
 
 
 class Link:
-    """Whose value a Tensor follows.
+    """From where an alias takes its value.
 
-    ``base`` is the Tensor that it is a view of, None for a peer, which follows ``Storage.data``.
-    ``seen`` is the version at which the state of the Tensor was made; ``poison`` the error that the
+    ``base`` is the Tensor that it is a view of, None for a peer, which takes the value of ``Storage.data``.
+    ``seen`` is the version at which the state of the Tensor was made; ``deferred_error`` the error that the
     use of its history raises. ``detached``: the Tensor has neither history nor tangents, also not for JAX
     transforms around, since it came from `detach` and was not written to.
     """
 
-    __slots__ = ("base", "chain", "creation", "detached", "output_nr", "poison", "seen")
+    __slots__ = ("base", "chain", "creation", "deferred_error", "detached", "output_nr", "seen")
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Link:
         self.chain = chain
         self.creation = creation
         self.seen = seen
-        self.poison: str | None = None
+        self.deferred_error: str | None = None
         self.output_nr = output_nr
         self.detached = False
 
@@ -57,22 +57,22 @@ class Link:
             _refresh(t)
 
     def enter(self, t: Tensor) -> None:
-        """`sync` for an argument of an operation, which is refused if it cannot be recorded rightly."""
+        """`sync` for an argument of an operation; raises the deferred error if the operation is recorded."""
         if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
             _refresh(t)
-        if self.poison is not None and t._level.id > state.blocked:
-            raise GradientError(self.poison)
+        if self.deferred_error is not None and t._level.id > state.watermark:
+            raise GradientError(self.deferred_error)
 
     def sync_history(self, t: Tensor) -> None:
-        """`sync`, for those who want its place in the graph.
+        """`sync`, for uses of its place in the graph.
 
         Raises:
             GradientError: the base of a special view was changed.
         """
         if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
             _refresh(t)
-        if self.poison is not None:
-            raise GradientError(self.poison)
+        if self.deferred_error is not None:
+            raise GradientError(self.deferred_error)
 
     def operation(self, t: Tensor) -> tuple[Primitive, list[int]] | None:
         """What leads from the base to the view ``t``, with its numbers; the base has the array of then.
@@ -104,12 +104,12 @@ class Link:
 
 
 def link_of(t: Tensor) -> Link | None:
-    """Whose value ``t`` follows; None if it is nobody's alias."""
+    """The Link of an alias; None if ``t`` is not an alias."""
     link: Link | None = None if t.meta is None else t.meta.link
     return link
 
 
-# Following
+# Synchronization
 
 
 _refreshing = threading.RLock()
@@ -134,27 +134,27 @@ def _refresh(t: Tensor) -> None:
             if plain and isinstance(data, Tensor):
                 set_value(t, data)
             else:
-                graft(t, data)
+                replace_primal(t, data)
         else:
-            _follow(t, link, link.base)
+            _replay_on_base(t, link, link.base)
         link.seen = version
 
 
-def _follow(t: Tensor, link: Link, base: Tensor) -> None:
+def _replay_on_base(t: Tensor, link: Link, base: Tensor) -> None:
     """Replay the chain of a view on its base, as recorded code whatever the grad mode is."""
-    link.poison = None
+    link.deferred_error = None
     source: Any = base
     special = link.creation is not Creation.DEFAULT
     if special and base.requires_grad:
-        link.poison = forbidden(t, link, indirect=True)
+        link.deferred_error = forbidden(t, link, indirect=True)
         source = base.level.lift(base.level.detach(base))
         source = new_tensor(source.value, source.level, source.aux)
-    before = (state.blocked, state.floor)
-    state.blocked = state.floor = -1
+    before = (state.watermark, state.base_watermark)
+    state.watermark = state.base_watermark = -1
     try:
         out = replay(source, link.chain)
     finally:
-        state.blocked, state.floor = before
+        state.watermark, state.base_watermark = before
     own = t._requires_grad and t._node is None  # the user made it a leaf
     move_retained(t, t._node, t._output_nr, out)
     set_state(t, out)
@@ -178,7 +178,7 @@ def _is_plain(t: Any) -> bool:
 
 
 def set_state(t: Tensor, new: Tensor) -> None:
-    """Let ``t`` be what ``new`` is."""
+    """Give ``t`` the value, level and history of ``new``."""
     flush()
     value, level, aux = new.value, new.level, new.aux
     requires_grad, node, output_nr = new.requires_grad, new.node, new.output_nr
@@ -192,7 +192,7 @@ def set_state(t: Tensor, new: Tensor) -> None:
 
 
 def set_value(t: Tensor, new: Tensor) -> None:
-    """Let ``t`` have the value (and tangents, lanes, lower history) of ``new``, and keep its place."""
+    """Give ``t`` the value (and tangents, lanes, lower history) of ``new``, not its place in the graph."""
     flush()
     value, level, aux = new.value, new.level, new.aux
     t._value = value
@@ -202,7 +202,7 @@ def set_value(t: Tensor, new: Tensor) -> None:
 
 
 def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
-    """``retain_grad`` is about the Tensor: it goes along from its place to that of ``new``."""
+    """``retain_grad`` belongs to the Tensor: move it from its place to that of ``new``."""
     if t.meta is None or not t.meta.retains_grad or node is None or new.node is None:
         return
     known = extra_of(node).retains.pop(nr, None)
@@ -213,11 +213,11 @@ def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
 def snapshot(t: Tensor) -> Tensor:
     """What ``t`` is now at all its levels, in a handle of its own; without a history that may not be used."""
     value = t.value  # brings an alias up to date
-    if t._level is ROOT and not t._requires_grad and followed(t):
+    if t._level is ROOT and not t._requires_grad and captured_by_jit(t):
         return bind(IDENTITY.primitive, (t,))  # type: ignore[no-any-return]
     link = link_of(t)
-    poisoned = link is not None and link.poison is not None
-    copy: Tensor = new_tensor(value, t.level, t.aux) if poisoned else alias(t)
+    has_error = link is not None and link.deferred_error is not None
+    copy: Tensor = new_tensor(value, t.level, t.aux) if has_error else alias(t)
     if isinstance(copy.value, Tensor):  # it may be that of the caller, who gets the result
         copy.value = snapshot(copy.value)
     return copy

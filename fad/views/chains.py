@@ -52,8 +52,8 @@ class ViewOp:
         primitive: the view of its parent, from the parent and the step's numbers.
         write: how to put a changed view back.
         put: for ``Write.FUNCTION``, ``put(parent, view, *numbers)`` in plain JAX.
-        add: ``add(parent, v, *numbers)`` in plain JAX, the parent with ``v`` added to the view where
-            there is a way that is better than to put back the sum; None elsewhere.
+        add: ``add(parent, v, *numbers)`` in plain JAX, the parent with ``v`` added to the view, where
+            that is better than to put back the sum; else None.
         selects: each element of the view is one of the parent, so that a gradient of the parent is
             viewed and written to as the parent is.
         whole: the elements of the view are whole elements of the parent, not parts of them.

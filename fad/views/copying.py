@@ -1,7 +1,7 @@
 """``copy.copy``, ``copy.deepcopy`` and ``pickle`` of Tensors.
 
-What is special about a Tensor (who follows it, where its gradient goes, its hooks) belongs to that Tensor
-alone, so a copy is made anew and not slot by slot.
+The aliases of a Tensor, its hooks and the place of its gradient belong to that Tensor alone, so a copy is
+made anew and not slot by slot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.core.level import bind, followed
+from fad.core.level import bind, captured_by_jit
 from fad.core.primitive import Primitive
 from fad.core.tensor import Storage, Tensor, meta_of, new_tensor, storage_of
 from fad.errors import GradientError, describe
@@ -40,12 +40,12 @@ def shallow_copy(t: Tensor) -> Tensor:
 
 
 def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A leaf with a storage of its own; views and detached Tensors copied with it follow its copy.
+    """A leaf with a storage of its own; views and detached Tensors copied with it are aliases of its copy.
 
     Raises:
         GradientError: the Tensor has a history, which cannot be copied.
     """
-    if t.level is not ROOT or followed(t):
+    if t.level is not ROOT or captured_by_jit(t):
         return as_tensor(bind(CLONE, (t,)))
     requires_grad = t.requires_grad
     if t.node is not None:
@@ -67,19 +67,19 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def handle(x: Any, memo: dict[int, Any]) -> Any:
-    """Another handle for the value and history of ``x``; among handles, views follow bases as before."""
+    """Another handle for the value and history of ``x``; handles of views are views of the bases' handles."""
     if not isinstance(x, Tensor):
         return x
     new = memo.get(id(x))
     if new is None:
-        new = memo[id(x)] = snapshot(x) if followed(x) else alias(x)
+        new = memo[id(x)] = snapshot(x) if captured_by_jit(x) else alias(x)
         if x.meta is not None and x.meta.link is not None:
             _copy_link(new, x.meta, memo, handle)
     return new
 
 
 def _copy_link(new: Tensor, old: Any, memo: dict[int, Any], copied: Callable[..., Any]) -> None:
-    """Let ``new`` follow the copy of what ``old`` follows."""
+    """Make ``new`` an alias of the copy of what ``old`` is an alias of."""
     meta = meta_of(new)
     link: Link = old.link
     base = None

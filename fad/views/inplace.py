@@ -29,7 +29,6 @@ from fad.core.level import bind, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, storage_of
 from fad.errors import GradientError, LevelError, describe
-from fad.levels.batch import BatchLevel
 from fad.tape.recorder import PrimitiveNode, as_tensor
 from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
 from fad.views.chains import Step, form_of, numbers_of, same_chain
@@ -40,14 +39,14 @@ from fad.views.stop_gradient import stopped
 from fad.views.write_back import overlaps
 from fad.views.write_ops import COPY, MASKED_FILL, copy_write, index_put, part_write, whole_write
 
-__all__ = ["become", "check_writable", "replace", "set_item", "write"]
+__all__ = ["check_writable", "overwrite_from", "replace", "set_item", "write"]
 
 
 def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     """Change ``args[0]`` in place to what ``primitive`` makes of ``args``; returns it.
 
     Raises:
-        TypeError: the result has a dtype that the Tensor cannot hold.
+        TypeError: the result has a dtype that cannot be cast to that of the Tensor.
         ValueError: the result has another shape, or elements of the Tensor overlap.
         GradientError: PyTorch's rules for leaves and special views.
         LevelError: the Tensor was captured by code that runs more than once, or by a vmap.
@@ -92,8 +91,8 @@ def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -
     return t
 
 
-def become(t: Tensor, new: Tensor, who: str) -> Tensor:
-    """Change ``t`` in place to ``new``, a fresh result that nothing else refers to; errors as `write`."""
+def overwrite_from(t: Tensor, new: Tensor, who: str) -> Tensor:
+    """Overwrite ``t`` from ``new``, a fresh result that nothing else refers to; errors as `write`."""
     if type(t) is TrackedTensor:
         t = t.origin
     if _link(t) is not None or new.shape != t.shape or new.dtype != t.dtype:
@@ -148,7 +147,7 @@ def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
     known = link_of(value)
     if known is None:
         return False
-    if known.creation is not Creation.DEFAULT and x.level.id > state.blocked:
+    if known.creation is not Creation.DEFAULT and x.level.id > state.watermark:
         return False
     link = _link(x)
     base, chain = (x, ()) if link is None else (link.base, link.chain)
@@ -208,15 +207,11 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
             "the operation."
         )
     for level in state.levels:
-        if level.id > root.born and (level.kind in ("staged", "checkpoint") or level.deriving):
-            where = {
-                "staged": "jit, scan, cond or another staged function",
-                "checkpoint": "checkpoint",
-            }.get(level.kind, "a Function whose rule is derived")
+        if level.id > root.born and level.runs_again:
             raise LevelError(
                 f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
-                f"{where}, which runs more than once: pass it as an argument, or return the new value "
-                "and write it outside"
+                f"{level.runs_again}, which runs more than once: pass it as an argument, or return the new "
+                "value and write it outside"
             )
 
 
@@ -227,14 +222,14 @@ _LEAF = (
 
 def _recorded(x: Any) -> bool:
     """Whether operations on ``x`` are recorded now."""
-    return isinstance(x, Tensor) and x.level.id > state.blocked and x.requires_grad
+    return isinstance(x, Tensor) and x.level.id > state.watermark and x.requires_grad
 
 
 # The write itself
 
 
 def _commit(root: Tensor, new: Tensor) -> None:
-    """Let a base, and so all its views, have the value and history of ``new``."""
+    """Give a base, and so all its views, the value and history of ``new``."""
     _refuse_captured(root, new)
     storage = storage_of(root)
     data = storage.data
@@ -249,7 +244,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
         node = None if t is None else t.node
         if isinstance(node, PrimitiveNode):
             node.output_written(t.output_nr, version)  # type: ignore[union-attr]
-    if new.level is root.level and new.level.id <= state.blocked:
+    if new.level is root.level and new.level.id <= state.watermark:
         set_value(root, new)
     else:
         move_retained(root, root.node, root.output_nr, new)
@@ -272,7 +267,7 @@ def _refuse_captured(root: Tensor, new: Any) -> None:
     x = new
     while isinstance(x, Tensor):
         level = x.level
-        batched = isinstance(level, BatchLevel) and x.aux is not None
+        batched = level.batch_dim(x) is not None
         if batched and level.id > root.born and level not in own:
             raise LevelError(
                 f"vmap: a value that differs between lanes ({describe(new)}) was written into a Tensor "

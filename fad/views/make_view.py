@@ -1,4 +1,4 @@
-"""Making views: a fresh result becomes a view of an argument, or a peer that shares its storage."""
+"""Making views: a fresh result is made a view of an argument, or a peer that shares its storage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from fad.core.level import bind, followed, state
+from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, storage_of
 from fad.tape.recorder import ROOT
@@ -44,7 +44,7 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
         meta = out.meta = Meta()
     if creation is None:
         creation = Creation.DEFAULT
-        if x.level.id <= state.blocked:
+        if x.level.id <= state.watermark:
             creation = Creation.NO_GRAD
             if state.inference is not None and not x.meta.inference:  # type: ignore[union-attr]
                 creation = Creation.INFERENCE
@@ -80,7 +80,7 @@ def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
             return out
         if type(out) is not tuple:
             return attach(out, x, Step(view_op(primitive, write), tuple(args[1:])))
-        recording = x.level.id > state.blocked
+        recording = x.level.id > state.watermark
         creation = Creation.MULTI_OUTPUT if recording else None
         for k, o in enumerate(out):
             op = view_op(_output(primitive, k), Write.INDICES, len(out))
@@ -153,13 +153,13 @@ def stop_gradient(x: Any) -> Any:
 
 
 def _stop(x: Any) -> Any:
-    if isinstance(x, Tensor) and x.level is ROOT and followed(x):
+    if isinstance(x, Tensor) and x.level is ROOT and captured_by_jit(x):
         return detach(x)
     return stopped(x)
 
 
 def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
-    """Let ``t`` follow the view that ``chain`` makes of the storage's data, if it follows nothing yet."""
+    """Make ``t`` an alias of the view that ``chain`` makes of the storage's data, if it is no alias yet."""
     meta = meta_of(t)
     if meta.link is not None:
         return
@@ -169,7 +169,7 @@ def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
     storage.peers.append(weakref.ref(t))
 
 
-# Who is whose view
+# Relations between views
 
 
 def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | None:

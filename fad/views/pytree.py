@@ -3,7 +3,7 @@
 NOTE [Tensors in JAX's pytrees]
 
 A Tensor is a node with its array for a child, so that jax.jit and optax take it. A Tensor that is
-part of a graph or of a running transform must not lose that on the way: its child is a Tensor
+part of a graph or of a running transform keeps that: its child is a Tensor
 too, of a type that JAX takes for a leaf. `jax.tree.map(lambda p: 2 * p, params)` then computes with
 the Tensor itself, and plain JAX functions refuse it.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from fad.core.jaxapi import array_type
-from fad.core.level import bodies, flush, followed, outlived, state
+from fad.core.level import bodies, captured_by_jit, flush, outlived, state
 from fad.core.tensor import Tensor, new_tensor
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT
@@ -61,10 +61,10 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     if t.meta is None and not t._requires_grad and t._level is ROOT and not bodies.traced:
         value = t._value
         if type(value) is array_type:  # most of them
-            flush()  # whoever takes it may donate it
+            flush()  # the caller may donate the array
             return (value,), None
-    bare = not t.requires_grad or ROOT.id <= state.blocked
-    if t.level is ROOT and bare and not followed(t):
+    bare = not t.requires_grad or ROOT.id <= state.watermark
+    if t.level is ROOT and bare and not captured_by_jit(t):
         value = t.value
         flush()
         return (value,), None

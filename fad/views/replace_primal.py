@@ -1,4 +1,4 @@
-"""Grafting: a new primal for a Tensor that keeps the tangents and the history which it has."""
+"""Replacing the primal of a Tensor, which keeps its tangents and its history."""
 
 from __future__ import annotations
 
@@ -10,40 +10,27 @@ from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import LevelError, describe
-from fad.levels.batch import BatchLevel, broadcast, move_axis
 from fad.tape.recorder import ROOT
 
-__all__ = ["graft"]
+__all__ = ["replace_primal"]
 
 
-def graft(t: Tensor, data: Any) -> None:
+def replace_primal(t: Tensor, data: Any) -> None:
     """Give ``t`` the value ``data``, which has no history, and keep the history that ``t`` has."""
     data = outlived(data)
     inside = isinstance(data, Tensor) and data.level is not ROOT
-    if inside and t._level is ROOT and not t._requires_grad:  # what it has, it has for JAX alone
-        new: Tensor = bind(_GRAFT, (outlived(t._value), data))
+    if inside and t._level is ROOT and not t._requires_grad:  # only JAX tracks it
+        new: Tensor = bind(_REPLACE_PRIMAL, (outlived(t._value), data))
         t._value, t._level, t._aux = new._value, new._level, new._aux
         return
-    value, aux = _grafted(t._value, t._level, t._aux, data)
+    value, aux = _with_primal(t._value, t._level, t._aux, data)
     t._value = value
     t._aux = aux
 
 
-def _grafted(value: Any, level: Any, aux: Any, data: Any) -> tuple[Any, Any]:
+def _with_primal(value: Any, level: Any, aux: Any, data: Any) -> tuple[Any, Any]:
     """The value and aux of a Tensor of ``level`` once its primal is ``data``."""
-    if isinstance(level, BatchLevel):
-        if isinstance(data, Tensor) and data.level is level and data.aux is not None:
-            size, inner = level.batch_size, data.value
-            if aux is None:
-                value, aux = broadcast(value, size, 0), 0
-            inner = move_axis(inner, data.aux, aux)
-        else:
-            inner = data.value if isinstance(data, Tensor) and data.level is level else data
-            if aux is not None:
-                inner = broadcast(inner, level.batch_size, aux)
-        return _inner(value, inner, level), aux
-    if isinstance(data, Tensor) and data.level is level:
-        data = data.value
+    value, aux, data = level.with_primal(value, aux, data)
     return _inner(value, data, level), aux
 
 
@@ -59,23 +46,23 @@ def _inner(value: Any, data: Any, level: Any) -> Any:
                 "shares its storage, which does not belong to that transform: write to that Tensor"
             )
         if isinstance(value, jax.core.Tracer):  # JAX may be differentiating it
-            return bind(_GRAFT, (new_tensor(value, level), new_tensor(data, level))).value
+            return bind(_REPLACE_PRIMAL, (new_tensor(value, level), new_tensor(data, level))).value
         return data
     t = new_tensor(value.value, value.level, value.aux)
-    t.value, t.aux = _grafted(value.value, value.level, value.aux, data)
+    t.value, t.aux = _with_primal(value.value, value.level, value.aux, data)
     t._requires_grad, t.node, t.output_nr = value.requires_grad, value.node, value.output_nr
     return t
 
 
 @jax.custom_jvp
-def _graft(old: Any, new: Any) -> Any:
+def _replaced(old: Any, new: Any) -> Any:
     """``new``, with the tangent of ``old``."""
     return new
 
 
-@_graft.defjvp
-def _graft_jvp(primals: Any, tangents: Any) -> Any:
+@_replaced.defjvp
+def _replaced_jvp(primals: Any, tangents: Any) -> Any:
     return primals[1], tangents[0]
 
 
-_GRAFT = Primitive("graft", _graft)
+_REPLACE_PRIMAL = Primitive("replace_primal", _replaced)

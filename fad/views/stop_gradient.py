@@ -6,17 +6,11 @@ from typing import Any
 
 import jax
 
-from fad.core.level import bind, outlived
-from fad.core.primitive import Primitive
+from fad.core.level import outlived
 from fad.core.tensor import Tensor, new_tensor
-from fad.levels.batch import BatchLevel
-from fad.levels.staged import StagedLevel
 from fad.tape.recorder import ROOT
 
 __all__ = ["stopped"]
-
-
-_STOP = Primitive("stop_gradient", jax.lax.stop_gradient, lazy=True)
 
 
 def stopped(x: Any) -> Any:
@@ -28,11 +22,4 @@ def stopped(x: Any) -> Any:
     if level is ROOT:
         inner = jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
         return new_tensor(inner, ROOT)
-    if isinstance(level, BatchLevel):
-        return new_tensor(stopped(value), level, x.aux)
-    if isinstance(level, StagedLevel):
-        t = bind(_STOP, (level.detach(x),))
-        t._requires_grad = False
-        return t
-    inner = stopped(value)
-    return new_tensor(inner, level)
+    return level.constant(x, stopped)

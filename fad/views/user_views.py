@@ -29,8 +29,8 @@ def view_function(
 
     Returns:
         A function of a Tensor, and of numbers that do not need a new compilation each. Its results
-        follow the Tensor, and writes to them change it, at every level. Given an array it returns
-        an array.
+        are views: they show writes to the Tensor, and writes to them change it, at every level. Given
+        an array it returns an array.
 
     Raises:
         ValueError: at the first write, if ``forward`` does not select and there is no write_back.

@@ -188,7 +188,7 @@ def _converted(out: Any, x: Any) -> Any:
 
 
 def _rank(dtype: Any) -> int:
-    """The kind of a dtype, 0 to 3: bool, integer, floating, complex; a Tensor holds up to its own."""
+    """The kind of a dtype, 0 to 3: bool, integer, floating, complex; casts go to the same or a higher one."""
     if jnp.issubdtype(dtype, np.bool_):
         return 0
     if jnp.issubdtype(dtype, np.integer):

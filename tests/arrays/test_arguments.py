@@ -64,7 +64,7 @@ def parameter(annotation: Any, name: str = "x", default: Any = inspect.Parameter
         (inspect.Parameter.empty, "loc", 0, ARRAY),
     ],
 )
-def test_roles_follow_annotations(annotation: Any, name: str, default: Any, role: int) -> None:
+def test_roles_come_from_annotations(annotation: Any, name: str, default: Any, role: int) -> None:
     assert role_of(parameter(annotation, name, default)) == role
 
 

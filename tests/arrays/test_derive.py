@@ -1,4 +1,4 @@
-"""Twins of what is no plain function: ufuncs, answers from shapes, constants, indexing objects, classes."""
+"""Counterparts of what is no plain function: ufuncs, answers from shapes, constants, indexing, classes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ KEY = jax.random.key(3)
 
 @pytest.mark.parametrize("name", [n for n, v in public("jax.numpy") if isinstance(v, jnp.ufunc)])
 def test_ufuncs(name: str) -> None:
-    twin, function = getattr(jnp, name), getattr(fnp, name)
+    jax_function, function = getattr(jnp, name), getattr(fnp, name)
     for attribute in ("nin", "nout", "nargs", "identity"):
-        assert getattr(function, attribute) == getattr(twin, attribute)
+        assert getattr(function, attribute) == getattr(jax_function, attribute)
     for method in ("reduce", "accumulate", "outer", "at", "reduceat"):
         found = getattr(function, method)
-        assert inspect.signature(found) == inspect.signature(getattr(twin, method))
-    if twin.nin != 2:
+        assert inspect.signature(found) == inspect.signature(getattr(jax_function, method))
+    if jax_function.nin != 2:
         return
     x = I if name.startswith("bitwise") else V
     t = fad.asarray(x)
-    assert_same(function.reduce(t), twin.reduce(x))
-    assert_same(function.accumulate(t), twin.accumulate(x))
-    assert_same(function.outer(t, t), twin.outer(x, x))
+    assert_same(function.reduce(t), jax_function.reduce(x))
+    assert_same(function.accumulate(t), jax_function.accumulate(x))
+    assert_same(function.outer(t, t), jax_function.outer(x, x))
     index = jnp.array([0, 2])
     assert_same(
-        function.at(t, index, t[:2], inplace=False), twin.at(x, index, x[:2], inplace=False)
+        function.at(t, index, t[:2], inplace=False), jax_function.at(x, index, x[:2], inplace=False)
     )
-    assert_same(function.reduceat(t, index), twin.reduceat(x, index))
+    assert_same(function.reduceat(t, index), jax_function.reduceat(x, index))
 
 
 def test_answers_from_shapes_are_plain_python() -> None:
@@ -77,10 +77,10 @@ def test_what_is_printed_or_stored(tmp_path: Path) -> None:
     assert_same(fnp.load(tmp_path / "v.npy"), V)
 
 
-def test_constants_and_types_are_the_twins_own() -> None:
+def test_constants_and_types_are_those_of_jax() -> None:
     for name in "pi inf nan newaxis float32 bfloat16 ndarray finfo iinfo dtype ufunc".split():
-        found, twin = getattr(fnp, name), getattr(jnp, name)
-        assert found is twin or found != found
+        found, jax_function = getattr(fnp, name), getattr(jnp, name)
+        assert found is jax_function or found != found
     assert fad.lax.Precision is jax.lax.Precision
     with fnp.printoptions(precision=2):
         pass
@@ -105,15 +105,15 @@ def test_indexing_objects() -> None:
     assert_same(list(fnp.mgrid[0:2, 0:3]), list(jnp.mgrid[0:2, 0:3]))
 
 
-def test_classes_that_hold_arrays() -> None:
+def test_classes_that_contain_arrays() -> None:
     data = jnp.sort(V)
-    twin, found = jax.scipy.stats.gaussian_kde(data), fad.scipy.stats.gaussian_kde
-    assert_same(found(data)(V), twin(V))
-    held = found(fad.asarray(data))
-    assert isinstance(held(V), fad.Tensor)
-    assert_same(held.logpdf(V), twin.logpdf(V))
-    assert_same(held.integrate_box_1d(0.0, 1.0), twin.integrate_box_1d(0.0, 1.0))
-    assert_same(held.covariance, twin.covariance)
+    jax_function, found = jax.scipy.stats.gaussian_kde(data), fad.scipy.stats.gaussian_kde
+    assert_same(found(data)(V), jax_function(V))
+    kde = found(fad.asarray(data))
+    assert isinstance(kde(V), fad.Tensor)
+    assert_same(kde.logpdf(V), jax_function.logpdf(V))
+    assert_same(kde.integrate_box_1d(0.0, 1.0), jax_function.integrate_box_1d(0.0, 1.0))
+    assert_same(kde.covariance, jax_function.covariance)
     interpolator = fad.scipy.interpolate.RegularGridInterpolator
     points, query = (jnp.arange(3.0), jnp.arange(3.0)), jnp.array([[0.5, 1.5]])
     expected = jax.scipy.interpolate.RegularGridInterpolator(points, M)(query)

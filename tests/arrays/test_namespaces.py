@@ -64,7 +64,7 @@ def test_every_public_function_is_there(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_signatures_and_docstrings_are_the_twins(module: str) -> None:
+def test_signatures_and_docstrings_are_those_of_jax(module: str) -> None:
     derived = importlib.import_module(fad_name(module))
     for name, value in public(module):
         if not is_function(value) or cases.missing(module, name, value) is not None:
@@ -377,8 +377,8 @@ FROM_SHAPES = frozenset(
 
 
 def check(case: Case) -> None:
-    twin, function = find(jax, case.name), find(fad, case.name)
-    expected = twin(*case.args, **case.kwargs)
+    jax_function, function = find(jax, case.name), find(fad, case.name)
+    expected = jax_function(*case.args, **case.kwargs)
     out = function(*case.args, **case.kwargs)
     assert_same(out, expected)
     assert not any(isinstance(x, fad.Tensor) for x in trees.flatten(out)[0])
@@ -430,9 +430,9 @@ KEYED: list[tuple[Any, ...]] = [
 @pytest.mark.full
 @pytest.mark.parametrize("module", MODULES)
 def test_all_functions(module: str) -> None:
-    """Every function, with the first arguments from a list that its twin accepts."""
+    """Every function, with the first arguments from a list that the JAX function accepts."""
     skip = cases.COLLECTIVES.get(module, frozenset()) | cases.FACTORIES.get(module, frozenset())
-    for name, twin in public(module):
+    for name, jax_function in public(module):
         function = getattr(importlib.import_module(fad_name(module)), name, None)
         if not isinstance(getattr(function, "op", None), Op) or name in skip:
             continue
@@ -440,7 +440,7 @@ def test_all_functions(module: str) -> None:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    expected = twin(*args)
+                    expected = jax_function(*args)
                 if all(hasattr(x, "dtype") for x in jax.tree_util.tree_leaves(expected)):
                     break
             except Exception:

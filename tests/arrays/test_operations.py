@@ -73,12 +73,12 @@ def test_shapes_as_lists_tuples_and_arrays_share_a_primitive() -> None:
 def test_equal_keys_of_other_types_are_other_functions() -> None:
     seen = []
 
-    def twin(x: Any, flag: Any) -> Any:
+    def jax_function(x: Any, flag: Any) -> Any:
         """Records the static values that it is traced with."""
         seen.append(flag)
         return x * 1
 
-    op = Op("record", "test", twin, {"flag": STATIC})
+    op = Op("record", "test", jax_function, {"flag": STATIC})
     values = [1, 1.0, True, (1,), (1.0,), (True,), ((1, 2),), ((1.0, 2),), "1", None]
     values += [0.0, -0.0, float("nan"), 2j, jnp.float32, np.dtype("float32"), slice(1, 2)]
     for _ in range(2):

@@ -442,11 +442,11 @@ def test_the_same_body_in_torch(torch: Any) -> None:
         a, b, c = (tensor(v, requires_grad=True) for v in ([1.0, 2.0], [3.0, -1.0], [0.5, 4.0]))
         out, (second, (flat,)) = apply([a, [b]], c)
         total = (out * second).sum() + (flat * out).sum()
-        told: list[Any] = [flat.requires_grad, out.requires_grad]
+        found: list[Any] = [flat.requires_grad, out.requires_grad]
         first = grad(total, [a, b, c], create_graph=True)
-        told += [g.detach().tolist() for g in first]
+        found += [g.detach().tolist() for g in first]
         again = grad((first[0] * first[2]).sum(), [a, b, c])
-        return [*told, *[g.tolist() for g in again]]
+        return [*found, *[g.tolist() for g in again]]
 
     def torch_apply(*inputs: Any) -> Any:
         flat = Flat.apply(lambda: inputs, *helpers._iter_tensors(inputs))

@@ -177,7 +177,7 @@ def test_methods():
         assert_close(three(fad.tensor(X)), 3 * X)
 
 
-def test_tracked_and_untracked_arguments_take_turns():
+def test_tracked_and_untracked_arguments_alternate():
     f = fad.jit(lambda p, x: (p["w"] * x).sum())
     for _ in range(3):
         p = {"w": fad.tensor(X, requires_grad=True)}
@@ -267,7 +267,7 @@ def test_settings_of_jax():
         assert ("HIGHEST" in text) == (precision == "highest")
 
 
-def test_donated_arguments_and_what_waits_for_them():
+def test_donated_arguments_and_deferred_operations_on_them():
     f = fad.jit(lambda p, x: {"w": p["w"] + x}, donate_argnums=0)
     p = {"w": fad.tensor(X)}
     for k in range(4):
@@ -283,12 +283,12 @@ def test_donated_arguments_and_what_waits_for_them():
     g = fad.jit(lambda x: x * 2, donate_argnums=0)
     for _ in range(4):
         a = fad.tensor(X + 1.0)
-        loss = (w * a).sum()  # waits, and reads the array of a
+        loss = (w * a).sum()  # is deferred, and reads the array of a
         assert_close(g(a), 2 * X + 2)
         assert_close(loss, X @ (X + 1))
 
 
-def test_views_and_values_that_wait():
+def test_views_and_deferred_values():
     f = fad.jit(lambda x, p: x * 2 + p[0])
     base = fad.tensor(jnp.zeros((2, 3)))
     row = base[1]

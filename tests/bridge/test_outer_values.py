@@ -131,7 +131,7 @@ OF_OUTSIDE = {
 
 
 @pytest.mark.parametrize("make", OF_OUTSIDE.values(), ids=OF_OUTSIDE)
-def test_what_a_body_computes_from_a_tensor_outside_follows_it(make):
+def test_what_a_body_computes_from_a_tensor_outside_is_computed_at_each_call(make):
     s = fad.tensor([1.0, 2.0])
     f = make(s)
     compiled, traces = counted(f)
@@ -177,7 +177,7 @@ def test_a_detached_tensor_is_as_old_as_what_it_shares():
     assert scale.tolist() == [1.0, 2.0] and scale.version == 0
 
 
-def test_stop_gradient_in_a_body_follows_a_tracked_tensor():
+def test_stop_gradient_in_a_body_reads_a_tracked_tensor_at_each_call():
     w = fad.tensor([1.0, 2.0], requires_grad=True)
     f = fad.jit(lambda x: x * (fad.stop_gradient(w) * 2) + w.detach())
     assert f(jnp.ones(2)).tolist() == [3.0, 6.0]
@@ -192,7 +192,7 @@ def test_views_of_tensors_outside_are_brought_up_to_date_where_they_are():
     scale = fad.tensor([1.0, 2.0])
     part = scale[1:]
     peer = scale.detach()
-    scale.mul_(3.0)  # both are behind when the trace meets them
+    scale.mul_(3.0)  # both are out of date when the trace uses them
     f = fad.jit(lambda x: x * part + peer)
     assert f(jnp.ones(2)).tolist() == [9.0, 12.0]
     assert part.tolist() == [6.0] and peer.tolist() == [3.0, 6.0]

@@ -73,8 +73,8 @@ UFUNCS = sorted(
 
 
 @pytest.mark.parametrize("name", UFUNCS)
-def test_every_ufunc_of_numpy_has_its_twin(name):
-    ufunc, twin = getattr(np, name), getattr(jnp, name)
+def test_every_ufunc_of_numpy_has_its_counterpart(name):
+    ufunc, jax_function = getattr(np, name), getattr(jnp, name)
     integers = "F" not in "".join(ufunc.types).upper() and "D" not in "".join(ufunc.types).upper()
     base = np.array([1, 2, 3], np.int32) if integers else VALUES / 4
     if name == "ldexp":
@@ -85,7 +85,7 @@ def test_every_ufunc_of_numpy_has_its_twin(name):
         args = [base] * ufunc.nin
     got = ufunc(*[fad.tensor(a) for a in args])
     assert all(isinstance(g, fad.Tensor) for g in (got if ufunc.nout > 1 else [got]))
-    assert_close(tuple(got) if ufunc.nout > 1 else got, twin(*args))
+    assert_close(tuple(got) if ufunc.nout > 1 else got, jax_function(*args))
 
 
 def test_methods_and_arguments_of_ufuncs():

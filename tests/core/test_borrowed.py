@@ -305,7 +305,7 @@ def test_a_buffer_that_is_filled_again_for_each_batch(
 @pytest.mark.parametrize("way", ["fnp.from_dlpack", "jax.device_put", "fad.from_dlpack"])
 @pytest.mark.parametrize("mode", MODES)
 def test_one_weight_and_a_mean(mode: str, way: str, rng: np.random.Generator) -> None:
-    """The case that went wrong first: a value that nobody had asked for was computed too late."""
+    """The case that went wrong first: a value that was not read before was computed too late."""
     data = [rng.normal(size=8).astype(np.float32) for _ in range(STEPS * MICRO)]
 
     def descend(source: Any) -> float:
@@ -761,7 +761,7 @@ def test_what_has_saved_an_array_that_was_given_up_says_so(mode: str) -> None:
             assert bits(step(gives_up)) == expected[gives_up], k
 
 
-# Checks that hold in a block are not made of what was called before it.
+# Checks that are on in a block are not applied to operations called before it.
 
 
 @pytest.mark.parametrize("mode", MODES)

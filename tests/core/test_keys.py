@@ -1,4 +1,4 @@
-"""Numbers that are equal and not the same are told apart wherever values are looked up; bit by bit."""
+"""Numbers that are equal and not the same have different keys wherever values are looked up; bit by bit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def bits(x: Any) -> tuple[Any, bytes]:
 
 
 @pytest.mark.parametrize("row", ALIKE, ids=lambda row: repr(row[0]))
-def test_keys_tell_apart_what_is_equal(row: list[Any]) -> None:
+def test_keys_distinguish_what_is_equal(row: list[Any]) -> None:
     shapes = [lambda v: v, lambda v: (v,), lambda v: ((v, "a"),), lambda v: Pair(v, 1)]
     for shape in [*shapes, lambda v: frozenset([v])]:
         keys = [exact(shape(v)) for v in row]
@@ -131,7 +131,7 @@ def test_a_static_nan_is_found_again() -> None:
     assert len(traced) == 1
 
 
-def test_what_is_new_in_a_call_is_told() -> None:
+def test_what_is_new_in_a_call_is_explained() -> None:
     f = fad.jit(lambda x, k: x, static_argnums=1)
     f(jnp.ones(2), 0.0)
     assert "argument 1 is static float -0.0" in f.explain(jnp.ones(2), -0.0)

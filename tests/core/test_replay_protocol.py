@@ -1,4 +1,4 @@
-"""The seam between the core and replay: the core is complete without it, and knows it by a protocol."""
+"""The seam between the core and replay: the core is complete without it, and uses it by a protocol."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from namespace_cases import A, M, assert_same
 import fad
 
 
-def test_what_no_differentiated_input_reaches_is_not_differentiated() -> None:
-    """The factorization that solve saves is a constant where b alone moves, at any order."""
+def test_what_does_not_depend_on_differentiated_inputs_is_not_differentiated() -> None:
+    """The factorization that solve saves is a constant where b alone is differentiated, at any order."""
     a, b = A[:2, :2], M[:2, :2]
 
     def pulled(m: Any) -> Any:

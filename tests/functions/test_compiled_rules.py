@@ -36,7 +36,7 @@ def test_jax_rules_bodies_get_arrays_and_are_compiled_once():
     }
     for name, (ours, theirs) in transforms.items():
         expected = theirs(X, Y)
-        for _ in range(6):  # the backward pass is compiled as a whole when it has come back
+        for _ in range(6):  # the backward pass is compiled as a whole when it repeats
             assert_close(ours(X, Y), expected)
         before = dict(Counted.runs)
         for k in range(3):
@@ -117,7 +117,7 @@ def test_jax_rules_keep_static_values_and_objects_on_ctx():
     assert_close(fad.vmap(fad.grad(fad.grad(lambda x: Keeps.apply(x, "m"))))(X), jnp.full(3, 2.0))
 
 
-def test_jax_rules_bodies_that_meet_a_tensor_say_so():
+def test_jax_rules_bodies_that_use_a_tensor_raise():
     w = leaf(Y)
 
     class Closes(fad.Function):

@@ -485,7 +485,7 @@ def test_a_change_in_place_that_is_not_marked_stays_inside():
 
 
 @pytest.mark.parametrize("what", ["input", "output"])
-def test_mark_dirty_wants_an_input_that_is_an_output(what):
+def test_mark_dirty_needs_an_input_that_is_an_output(what):
     class Wrong(fad.Function):
         @staticmethod
         def forward(ctx, x):

@@ -21,7 +21,7 @@ V = jnp.array([1.0, 0.5, -2.0])
 
 
 class Affine(fad.Function):
-    """scale * x + shift, with every kind of parameter; vjp gives 1, 2, 3, ... to tell them apart."""
+    """scale * x + shift, with every kind of parameter; vjp gives 1, 2, 3, ... to distinguish them."""
 
     @staticmethod
     def forward(x, scale=2.0, *rest, shift=1.0, **more):
@@ -173,7 +173,7 @@ def body(*names):
         ({"jvp": classmethod(lambda cls, x: x)}, r"Bad\.jvp must be a static method"),
         (
             {"vmap": body("info", "in_dims", "x", "y"), "generate_vmap_rule": True},
-            "vmap and asks for generate_vmap_rule",
+            "vmap and sets generate_vmap_rule",
         ),
         (
             {

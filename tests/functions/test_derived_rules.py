@@ -110,9 +110,9 @@ def test_a_rule_taken_back_by_none_is_derived_again():
 
 
 class Recorder(fad.Function):
-    """x + y, and what its vmap rule was told."""
+    """x + y; it stores the arguments of its vmap rule."""
 
-    told: Any = None
+    given: Any = None
 
     @staticmethod
     def forward(x, y):
@@ -124,31 +124,31 @@ class Recorder(fad.Function):
 
     @staticmethod
     def vmap(info, in_dims, x, y):
-        Recorder.told = info.batch_size, info.randomness, in_dims
+        Recorder.given = info.batch_size, info.randomness, in_dims
         front = [v if d is None else fnp.moveaxis(v, d, 0) for v, d in zip((x, y), in_dims)]
         return front[0] + front[1], 0
 
 
 @pytest.mark.parametrize(
-    ("in_dims", "told"), [((0, None), (0, None)), ((-1, 1), (1, 1)), ((None, -2), (None, 0))]
+    ("in_dims", "dims"), [((0, None), (0, None)), ((-1, 1), (1, 1)), ((None, -2), (None, 0))]
 )
-def test_a_vmap_rule_is_told_the_batch(in_dims, told):
+def test_a_vmap_rule_gets_the_batch(in_dims, dims):
     x = jnp.arange(6.0).reshape(2, 3)
-    size = 2 if told[0] == 0 or told[1] == 0 else 3
+    size = 2 if dims[0] == 0 or dims[1] == 0 else 3
     args = [
-        v if d is not None else v[0] if told[0] == 0 or told[1] == 0 else v
+        v if d is not None else v[0] if dims[0] == 0 or dims[1] == 0 else v
         for v, d in zip((x, 2 * x), in_dims)
     ]
     out = fad.vmap(Recorder.apply, in_dims, randomness="different")(*args)
-    assert Recorder.told == (size, "different", told)
+    assert Recorder.given == (size, "different", dims)
     assert_close(out, jax.vmap(jnp.add, in_dims)(*args))
     weights = jnp.arange(out.size, dtype=jnp.float32).reshape(out.shape)
     ours = lambda x, y: (fad.vmap(Recorder.apply, in_dims)(x, y) * weights).sum()
     theirs = lambda x, y: (jax.vmap(jnp.add, in_dims)(x, y) * weights).sum()
-    assert Recorder.told[1] == "different"
+    assert Recorder.given[1] == "different"
     grads = jax.grad(theirs, (0, 1))(*args)
     assert_close(fad.grad(ours, (0, 1))(*args), (SCALE * grads[0], grads[1]))
-    assert Recorder.told[1] == "error"
+    assert Recorder.given[1] == "error"
 
 
 def test_a_vmap_rule_may_put_the_batch_anywhere_in_each_output():
@@ -254,7 +254,7 @@ class Noisy(fad.Function):
         return g * fad.random.uniform(ctx.saved_tensors[1]), None
 
 
-def test_random_numbers_in_a_body_follow_the_vmap_around_it():
+def test_random_numbers_in_a_body_depend_on_the_vmap_around_it():
     key = jax.random.key(0)
     keys = jax.random.split(key, 3)
     expected = X * jax.vmap(jax.random.uniform)(keys)

@@ -1,4 +1,4 @@
-"""Calls of Functions on the eager tape by the short way are those of the general one, whatever bodies do."""
+"""Calls of Functions on the fast path of the eager tape give what the general code gives, for all bodies."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def leaf(x=X):
 
 @pytest.fixture
 def ways(monkeypatch):
-    """Which way calls went: the fast path to its end ("fast"), or from there to the general one.
+    """Which path calls took: the fast path to its end ("fast"), or from there the general one.
 
-    Steps are recorded operation by operation, however often they have come.
+    Steps are recorded operation by operation, however often they repeat.
     """
     monkeypatch.setattr(seam, "replay", NoReplay())
     found = []
@@ -319,7 +319,7 @@ def test_hooks_see_the_node():
     assert_close(x.grad, 2 * jnp.exp(Y))
 
 
-def test_values_that_wait_go_in_and_come_out(ways):
+def test_deferred_values_as_inputs_and_outputs(ways):
     w = leaf()
     for _ in range(6):
         h = fnp.sin(w) * 2.0

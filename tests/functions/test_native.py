@@ -146,7 +146,7 @@ def total(f):
 
 
 def loop(f):
-    """f by a while_loop with two turns; forward mode only."""
+    """f by a while_loop with two iterations; forward mode only."""
 
     def run(x):
         zeros = jnp.zeros(jax.eval_shape(f, x).shape)

@@ -247,7 +247,7 @@ MESH = jax.make_mesh((2,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,
 PARTS = jax.sharding.PartitionSpec("devices")
 
 
-def turns(loop: Callable[..., Any]) -> Callable[[Fn], Fn]:
+def iterations(loop: Callable[..., Any]) -> Callable[[Fn], Fn]:
     """f(x) + f(x / 2), summed up in a loop; forward mode only where JAX has no reverse mode."""
 
     def transform(f: Fn) -> Fn:
@@ -291,11 +291,11 @@ OTHERS: dict[str, tuple[Callable[[Fn], Fn], str]] = {
     "value_and_grad": (lambda f: lambda x: jax.value_and_grad(total(f))(x)[1], "r"),
     "vjp": (lambda f: lambda x: jax.vjp(f, x)[1](ramp(x))[0], "r"),
     "hessian": (lambda f: jax.hessian(total(f)), "rf"),
-    "while_loop": (turns(by_while), ""),
-    "jvp of while_loop": (lambda f: jax.jacfwd(turns(by_while)(f)), "f"),
-    "fori_loop": (turns(lambda body, start: lax.fori_loop(0, 2, body, start)), ""),
+    "while_loop": (iterations(by_while), ""),
+    "jvp of while_loop": (lambda f: jax.jacfwd(iterations(by_while)(f)), "f"),
+    "fori_loop": (iterations(lambda body, start: lax.fori_loop(0, 2, body, start)), ""),
     "grad of fori_loop": (
-        lambda f: jax.grad(total(turns(lambda b, s: lax.fori_loop(0, 2, b, s))(f))),
+        lambda f: jax.grad(total(iterations(lambda b, s: lax.fori_loop(0, 2, b, s))(f))),
         "r",
     ),
     "map": (lambda f: lambda x: lax.map(f, jnp.stack([x, 0.5 * x])), ""),

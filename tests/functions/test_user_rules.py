@@ -75,7 +75,7 @@ def raises_host(rule, *words):
 
 
 @pytest.mark.parametrize("F", HOSTS)
-def test_numpy_bodies_say_what_to_write_elsewhere(F):
+def test_errors_of_numpy_bodies_name_the_rule_to_write(F):
     name = F.__name__
     f = lambda x, y: F.apply(x, y).sum()
     rows = jnp.stack([X, X])
@@ -213,7 +213,7 @@ class ModulusDerived(ModulusVjp):
 
 
 @pytest.mark.parametrize("F", [Modulus, ModulusVjp, ModulusJvp, ModulusDerived])
-def test_complex_gradients_follow_pytorch(F):
+def test_complex_gradients_are_those_of_pytorch(F):
     z, w = jnp.array([1.0 + 2.0j, -0.5j]), jnp.array([0.3 - 1.0j, 2.0 + 0.1j])
     loss = lambda z, w: fnp.real(F.apply(z, w) * (2.0 + 1.0j)).sum()
     jloss = lambda z, w: jnp.real(jnp.conj(z) * w * (2.0 + 1.0j)).sum()

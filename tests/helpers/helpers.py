@@ -24,7 +24,7 @@ Fn = Callable[[Any], Any]
 
 ROOT = Path(__file__).resolve().parents[2]  # of the project
 
-# The modules of JAX that have twins.
+# The modules of JAX that have counterparts in fad.
 MODULES = [
     "jax.numpy",
     "jax.numpy.linalg",
@@ -53,7 +53,7 @@ def modes() -> dict[str, Any]:
     """Every mode of this thread and of the process that a call must leave as it was."""
     state = fad.core.level.state
     found = {name: getattr(state, name) for name in fad.core.level.MODES}
-    found["trace"] = None  # of the eager tape: what is deferred cannot be told from what is not
+    found["trace"] = None  # of the eager tape: deferred or not, the state counts as the same
     return {
         **found,
         "grad mode": fad.is_grad_enabled(),

@@ -246,7 +246,7 @@ class Writer:
         )
 
     def like(self, x: str) -> str:
-        """A Tensor of the same shape and dtype, and apart from it."""
+        """A Tensor of the same shape and dtype that shares no storage with it."""
         array = self.env[x]
         found = [
             n

@@ -1,4 +1,4 @@
-"""What may come in the middle of fad's code: an interrupt, another thread, a finalizer."""
+"""What may happen in the middle of fad's code: an interrupt, another thread, a finalizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAD = str(Path(fad.__file__).parent)
 
 
 class Moments:
-    """How many moments there were; ``reached``: whether the one that was waited for has come; ``over``:
+    """How many moments there were; ``reached``: whether the one with the given number was reached; ``over``:
     whether there are no more of them. Where the collector was off for a while, that is not known.
     """
 
@@ -47,8 +47,8 @@ def before_line(number: int, places: Container[Any], act: Callable[[], Any]) -> 
 
 
 @contextmanager
-def at_turn_of_finalizers(number: int, act: Callable[[], Any]) -> Iterator[Moments]:
-    """A block in which ``act()`` is called the ``number``-th time that fad's code lets finalizers run.
+def at_finalizers(number: int, act: Callable[[], Any]) -> Iterator[Moments]:
+    """A block in which ``act()`` is called at the ``number``-th place in fad's code where finalizers may run.
 
     The garbage collector runs when an object is made that it looks after (until Python 3.11), or after calls
     and jumps back (since then).
@@ -58,8 +58,8 @@ def at_turn_of_finalizers(number: int, act: Callable[[], Any]) -> Iterator[Momen
 
 
 @contextmanager
-def at_turn_of_interrupts(number: int, act: Callable[[], Any]) -> Iterator[Moments]:
-    """A block in which ``act()`` is called the ``number``-th time that fad's code lets interrupts come."""
+def at_interrupts(number: int, act: Callable[[], Any]) -> Iterator[Moments]:
+    """A block in which ``act()`` is called at the ``number``-th place in fad's code for interrupts."""
     with _tracing(number, act, "opcode", _is_of_fad) as moments:
         yield moments
 
@@ -82,7 +82,9 @@ def _tracing(
         if not is_meant(frame.f_code):
             return trace if event == "call" else None
         frame.f_trace_opcodes = kind == "opcode"
-        if event == kind and (event == "line" or frame.f_lasti in turns(frame.f_code)):
+        if event == kind and (
+            event == "line" or frame.f_lasti in places_of_finalizers(frame.f_code)
+        ):
             if not comes():
                 moments.passed_by += 1
                 return trace
@@ -102,8 +104,8 @@ def _tracing(
 
 
 @functools.cache
-def turns(code: CodeType) -> frozenset[int]:
-    """The places in bytecode that finalizers may run before."""
+def places_of_finalizers(code: CodeType) -> frozenset[int]:
+    """The places in bytecode before which finalizers may run."""
     found: set[int] = set()
     for now, after in itertools.pairwise(dis.get_instructions(code)):
         if now.opname.startswith("JUMP_BACKWARD"):

@@ -1,4 +1,4 @@
-"""Calls of names of JAX's modules, their operands, and the comparison with the twins in fad."""
+"""Calls of names of JAX's modules, their operands, and the comparison with their counterparts in fad."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fad.core import trees
 
 
 def public(module: str) -> Iterator[tuple[str, Any]]:
-    """Names and objects of a JAX module, modules apart."""
-    twin = importlib.import_module(module)
-    for name in dir(twin):
-        if not name.startswith("_") and not inspect.ismodule(getattr(twin, name)):
-            yield name, getattr(twin, name)
+    """Names and objects of a JAX module, without modules."""
+    jax_module = importlib.import_module(module)
+    for name in dir(jax_module):
+        if not name.startswith("_") and not inspect.ismodule(getattr(jax_module, name)):
+            yield name, getattr(jax_module, name)
 
 
 def tensors(tree: Any) -> Any:

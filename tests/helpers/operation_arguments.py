@@ -49,7 +49,7 @@ _RAGGED = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 _GATHER = lax.GatherDimensionNumbers((), (0,), (0,))
 _CHOLESKY = np.array([[1.3, 0.0], [0.3, 1.1]])
 
-# What the general arguments do not fit, or meet at a kink.
+# Functions that the general arguments do not fit, or that have a kink there.
 SPECIAL: dict[str, Arguments] = {
     "lax.approx_max_k": given(V, 2),
     "lax.clamp": given(0.5 * V, V, 2.0 * V),
@@ -160,7 +160,7 @@ def found_in(root: Any, name: str) -> Any:
 
 @functools.cache
 def arguments(name: str, seed: int) -> Arguments | None:
-    """Arguments that the twin takes; if there are some, those for which it has a derivative."""
+    """Arguments that the JAX function takes; if there are some, those for which it has a derivative."""
     if name in SPECIAL:
         return SPECIAL[name]
     accepted: Arguments | None = None

@@ -29,14 +29,14 @@ def same(ours, theirs):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
 
 
-def again(g, *args, scripted=True):
-    """`g(*args)` several times, each the same as without scripts; and whether scripts ran."""
+def again(g, *args, replayed=True):
+    """`g(*args)` several times, each the same as without replay; and whether programs ran."""
     with fad.autograd.compiled(False):
         expected = g(*args)
     before = hits()
     for _ in range(TIMES):
         same(g(*args), expected)
-    assert (hits() > before) == scripted
+    assert (hits() > before) == replayed
     return expected
 
 
@@ -55,7 +55,7 @@ PROGRAMS = {
 }
 
 
-def told(run):
+def outcome(run):
     try:
         return run()
     except Exception as error:
@@ -63,11 +63,11 @@ def told(run):
 
 
 def as_without(run, times=14):
-    """``run()``, which gives lists and numbers, says the same each time as where nothing is scripted."""
+    """``run()``, which gives lists and numbers, gives the same each time as without replay."""
     with fad.autograd.compiled(False):
-        expected = told(run)
+        expected = outcome(run)
     for _ in range(times):
-        found = told(run)
+        found = outcome(run)
         if isinstance(expected, str):
             assert found == expected
         else:
@@ -86,7 +86,7 @@ def as_without_in_steps(step, times=14):
         found = []
         for i in range(times):
             w.grad = None
-            found.append(told(lambda: step(w, i)))
+            found.append(outcome(lambda: step(w, i)))
         return found
 
     with fad.autograd.compiled(False):

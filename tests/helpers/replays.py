@@ -17,12 +17,12 @@ from helpers import is_idle
 import fad
 from fad.replay.program import worker
 
-TIMES = 6  # calls after which a program has come often enough to be compiled
+TIMES = 6  # calls after which a program has repeated often enough to be compiled
 MODES = ("background", "at once")
 
 
 def replay(mode: str) -> AbstractContextManager[Any]:
-    """A block with replay on; "at once" waits for programs to compile, where the engine can."""
+    """A block with replay on; "at once" compiles programs in the calling thread, where the engine can."""
     if mode == "at once":
         try:
             return fad.autograd.compiled(wait=True)
@@ -50,7 +50,7 @@ def bare(x: Any) -> np.ndarray:
 
 
 def bits(tree: Any) -> list[tuple[str, tuple[int, ...], bytes]]:
-    """Dtype, shape and bytes of each leaf: equal where nobody can tell two results apart.
+    """Dtype, shape and bytes of each leaf: equal where two results are indistinguishable.
 
     All NaNs count as one: XLA says nothing of their sign.
     """
@@ -120,7 +120,7 @@ def in_threads(works: list[Callable[[], Any]], timeout: float = 60.0) -> list[An
 
 
 def info(name: str) -> int:
-    """An entry of what is known of the cache."""
+    """An entry of `cache_info`."""
     return fad.autograd.compiled.cache_info()[name]
 
 

@@ -1,4 +1,4 @@
-"""Bad input: the error's type, the words that its message must hold, and that no mode is left changed."""
+"""Bad input: the error's type, the words that its message must contain, and that no mode is left changed."""
 
 from __future__ import annotations
 

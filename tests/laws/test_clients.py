@@ -1,4 +1,4 @@
-"""Libraries of the JAX world that nobody here wrote, running on Functions and Tensors as they are."""
+"""Libraries of the JAX ecosystem, running unchanged on Functions and Tensors."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Python looks for signals when a function begins, after a call of a function that is not Python's, and where a
 loop goes back. At the n-th of these places in fad's bytecode an interrupt is raised, n being random; and a
 timer sends real signals. What a ``with`` statement of the user enters is closed by Python code, ``__exit__``,
-in which an interrupt can come too: nobody could close it then, so those calls are left out.
+in which an interrupt can come too: it could not be closed then, so those calls are left out.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def test_an_update_is_made_or_not(rng: np.random.Generator) -> None:
 
 
 def test_interrupts_while_programs_are_new(rng: np.random.Generator) -> None:
-    """In the calls in which traces are met, compiled and swapped in, which come only once."""
+    """In the calls in which traces are new, compiled and swapped in, which come only once."""
 
     def work() -> None:
         for k in range(12):

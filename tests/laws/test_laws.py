@@ -59,7 +59,7 @@ def names() -> Iterator[str]:
 
 
 class Kind(enum.Enum):
-    """What an operation with an excuse is held to instead."""
+    """What is checked instead for an operation with an excuse."""
 
     NO_DERIVATIVE = "under jax.vjp it raises: values are checked, alone and under vmap and jit"
     FORWARD_ONLY = "under jax.vjp it raises, under jax.jvp it does not: tangents are checked too"
@@ -77,7 +77,7 @@ _SCHUR = "JAX has no rule for the Schur form"
 _EIG = "JAX refuses derivatives of eigenvectors of what may be non-symmetric"
 _LOOP = "JAX computes it by a while loop, which has no reverse mode"
 _GAMMA = "JAX has no derivative of the derivative in a"
-_TRACER = "JAX's rule of expn keeps a tracer, and meets it again in the next trace"
+_TRACER = "JAX's rule of expn keeps a tracer, and uses it again in the next trace"
 _FLOAT0 = "JAX's rule of xlogy fails for an integer"
 _NAN = "JAX's forward mode gives nan"
 _SIMPLEX = "off the simplex it is -inf"
@@ -162,7 +162,7 @@ NOTHING_TO_CHECK: dict[str, str] = {
 ALL_NAMES = sorted(set(names()))
 NAMES = [name for name in ALL_NAMES if name not in NOTHING_TO_CHECK]
 
-# Other shapes meet kinks and 0/0; how rules fit shapes is JAX's part in a derived rule.
+# Other shapes have kinks and 0/0; how rules fit shapes is JAX's part in a derived rule.
 NOT_HERE = ("shapes", "broadcasting")
 TANGENTS = ("jvp", "vmap of jvp", "jvp of vmap")
 VMAP = ("vmap", "nested vmap", "vmap of vjp", "vmap of jvp", "vjp of vmap", "jvp of vmap")
@@ -250,8 +250,8 @@ def test_an_excuse_holds(name: str, request: pytest.FixtureRequest) -> None:
         warnings.simplefilter("ignore")
         if kind is Kind.AS_IN_JAX:
             assert not checked(name, args, laws=SKIPPED[kind]).ok
-            f, twin = (on_arrays(found_in(root, name), args)[0] for root in (fad, jax))
-            assert_same_program(f, twin, *on_arrays(twin, args)[1], stacks=ORDERS)
+            f, jax_function = (on_arrays(found_in(root, name), args)[0] for root in (fad, jax))
+            assert_same_program(f, jax_function, *on_arrays(jax_function, args)[1], stacks=ORDERS)
             return
         if kind in (Kind.NO_VMAP, Kind.VALUES_ALONE):
             count = len(on_arrays(None, args)[1])

@@ -137,7 +137,7 @@ class Log(list):
 
     @contextlib.contextmanager
     def raises(self, phrase: str = "") -> Iterator[None]:
-        """Log the builtin class of the exception that must come; its text must hold the phrase."""
+        """Log the builtin class of the exception that must come; its text must contain the phrase."""
         try:
             yield
         except Exception as error:
@@ -1754,8 +1754,8 @@ def inference_mode_belongs_to_a_thread(lib: Any, log: Any) -> None:
 # Anomaly mode
 
 
-def told(f: Callable[[], Any]) -> str:
-    """All that is told about a failure: warnings, the error, and the notes on it."""
+def messages(f: Callable[[], Any]) -> str:
+    """All messages about a failure: warnings, the error, and the notes on it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -1777,7 +1777,7 @@ def anomaly_names_node_and_output(lib: Any, log: Any) -> None:
         with lib.autograd.detect_anomaly():
             marked_line().backward()
 
-    text = told(run)
+    text = messages(run)
     log("' returned nan values in its 0th output" in text, "Error detected in Sqrt" in text)
     log("Traceback of forward call that caused the error" in text, "in marked_line" in text)
 
@@ -1798,7 +1798,7 @@ def anomaly_explains_errors_of_hooks(lib: Any, log: Any) -> None:
             y.register_hook(lambda g: 1 / 0)
             y.backward()
 
-    text = told(run)
+    text = messages(run)
     log("ZeroDivisionError" in text, "Error detected in Exp" in text, "lib.exp(" in text)
 
 
@@ -1810,7 +1810,7 @@ def anomaly_needs_the_forward_pass_too(lib: Any, log: Any) -> None:
         with lib.autograd.detect_anomaly():
             y.backward()
 
-    log("No forward pass information available" in told(run))
+    log("No forward pass information available" in messages(run))
 
 
 @program
@@ -1828,7 +1828,7 @@ def anomaly_tells_who_induced_a_node(lib: Any, log: Any) -> None:
             log("parent_" in g.grad_fn.metadata, "traceback_" in g.grad_fn.metadata)
             lib.backward(second_line(g, x), lib.tensor(0.0))
 
-    text = told(run)
+    text = messages(run)
     log("returned nan values in its" in text, "Previous calculation was induced by" in text)
     log("in first_line" in text, "in second_line" in text)
 
@@ -2269,7 +2269,7 @@ def random_program(seed: int) -> Callable[[Any, Any], None]:
 
 
 @pytest.mark.sweep("seed", range(2_000), sample=30)
-def test_random_graphs_tell_the_same_story(seed: int) -> None:
+def test_random_graphs_give_the_same_log(seed: int) -> None:
     program = random_program(seed)
     expected, found = story(TORCH, program), story(FAD, program)
     assert len(expected) >= 3 and len(found) == len(expected)
@@ -2283,7 +2283,7 @@ def test_same_story(name: str) -> None:
     if not same(list(expected), list(got)):
         lines = "\n".join(f"torch {a!r}\nfad   {b!r}" for a, b in zip(expected, got))
         pytest.fail(f"{len(expected)} and {len(got)} entries\n{lines}", pytrace=False)
-    assert len(got) > 0, "the program told nothing"
+    assert len(got) > 0, "the program logs nothing"
 
 
 def test_there_are_enough_programs() -> None:

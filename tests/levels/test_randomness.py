@@ -58,8 +58,8 @@ PROGRAMS: dict[str, Any] = {
         lambda k: m.grad(lambda x: m.np.sin(x) * draw(k) + draw(k) * x)(0.5)
     )(key),
 }
-# These draw with other keys than the one they are given, or apart from the vmap around them.
-APART = "cond", "vmap in jit", "checkpoint in jit"
+# These draw with other keys than the one they are given, or are traced apart from the vmap around them.
+TRACED_APART = "cond", "vmap in jit", "checkpoint in jit"
 
 
 class Fad:
@@ -115,7 +115,7 @@ def test_a_key_that_all_lanes_share(name: str) -> None:
         assert_close(fad.vmap(f, randomness="same")(zeros), jnp.stack([one] * 4))
 
 
-@pytest.mark.parametrize("name", [p for p in PROGRAMS if p not in APART])
+@pytest.mark.parametrize("name", [p for p in PROGRAMS if p not in TRACED_APART])
 def test_draws_that_differ(name: str) -> None:
     """The number of the lane is folded into each key, whatever it is."""
     for dims, keys in ((None, jnp.stack([KEYS[0]] * 4)), (0, KEYS)):
@@ -138,15 +138,15 @@ def test_lanes_that_decide_and_share_a_key() -> None:
     assert_close(fad.vmap(f, randomness="same")(jnp.arange(4)), expected)
 
 
-def test_a_key_that_one_turn_of_a_loop_makes_differ() -> None:
+def test_a_key_that_one_iteration_of_a_loop_makes_differ() -> None:
     """It is shared when the loop begins."""
 
     def f(m: Any, n: Any) -> Any:
-        def turn(i: Any, c: Any) -> Any:
+        def iteration(i: Any, c: Any) -> Any:
             key = m.random.fold_in(c[0], n)
             return key, c[1] + m.random.normal(key)
 
-        return m.lax.fori_loop(0, 3, turn, (KEYS[0], 0.0))[1]
+        return m.lax.fori_loop(0, 3, iteration, (KEYS[0], 0.0))[1]
 
     lanes = jnp.arange(4)
     assert_close(fad.vmap(lambda n: f(Fad, n))(lanes), jax.vmap(lambda n: f(Jax, n))(lanes))
@@ -256,8 +256,8 @@ def test_a_draw_is_differentiated_and_compiled_like_any_other() -> None:
     assert_close(slope, wanted[1] * x)
 
 
-def test_keys_that_wait_to_be_computed() -> None:
-    """Inside of a transform, where operations wait for each other."""
+def test_deferred_keys() -> None:
+    """Inside of a transform, where operations are deferred."""
 
     def f(m: Any, x: Any) -> Any:
         bits = m.random.key_data(KEYS[0]) + 1
@@ -367,7 +367,7 @@ def test_compiled_code_in_functions_and_outside_of_them() -> None:
         fad.vmap(f)(jnp.zeros(4))
 
 
-def test_a_key_that_is_shared_in_the_first_turn_of_a_loop() -> None:
+def test_a_key_that_is_shared_in_the_first_iteration_of_a_loop() -> None:
     def rejection(m: Any, x: Any) -> Any:
         return m.lax.while_loop(
             lambda c: c[1] < x,

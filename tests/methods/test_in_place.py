@@ -60,9 +60,9 @@ def in_place_names():
 def test_in_place_methods_write_what_their_function_returns(name):
     start = jnp.array([3, 5, 6]) if name in INTEGERS else jnp.eye(3) + 0.2 if name in SQUARE else A
     method = getattr(fad.Tensor, name)
-    twin = EXPECTED.get(name)
+    reference = EXPECTED.get(name)
     arguments = ARGUMENTS.get(name, ())
-    if twin is None:
+    if reference is None:
         module, _, of = method.__doc__.split("``")[1].rpartition(".")
         modules = {"fad.numpy": jnp, "fad.nn": jax.nn, "fad.lax": jax.lax}
         function = getattr(modules[module], of)
@@ -74,13 +74,13 @@ def test_in_place_methods_write_what_their_function_returns(name):
             function(start)
         except TypeError:
             arguments = (other,)
-        twin = lambda x: function(x, *arguments)
+        reference = lambda x: function(x, *arguments)
     for view in (lambda x: x, lambda x: x[...], lambda x: x[None].T if x.ndim == 1 else x.T.T):
         if name in ("cumsum_", "cumprod_", "zero_", *SQUARE, *ARGUMENTS, *INTEGERS) or arguments:
             view = lambda x: x[...]
         x = fad.tensor(start)
         v = view(x)
-        expected = twin(view(fad.asarray(start)).array)
+        expected = reference(view(fad.asarray(start)).array)
         if name in ("cumsum_", "cumprod_"):
             arguments, expected = (0,), getattr(jnp, name[:-1])(start, 0)
         same = method(v, *arguments)

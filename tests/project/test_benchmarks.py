@@ -33,7 +33,7 @@ pytestmark = pytest.mark.oracle
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs are short and are not waited for: what they compute is looked at, not their times."""
+    """Programs are short and not synchronized: their results are checked, not their times."""
     first_minute.forget()
     for name, value in (("CALLS", 2), ("SETTLING", 0.0), ("SPENT", 0.0), ("NEW", (9,))):
         monkeypatch.setattr(first_minute, name, value)
@@ -92,8 +92,8 @@ def test_programs_compute_the_same_without_replay_and_in_pytorch(name: str) -> N
         plain = programs.PROGRAMS[name]()
         others = [[plain() for _ in range(3)]]
     if name in torch_programs.PROGRAMS:
-        twin = torch_programs.PROGRAMS[name]()
-        others.append([twin() for _ in range(3)])
+        torch_program = torch_programs.PROGRAMS[name]()
+        others.append([torch_program() for _ in range(3)])
     for other in others:
         for ours, theirs in zip(timing.flat(found), timing.flat(other), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
@@ -109,13 +109,13 @@ def test_chains_of_operations_compute_the_same_in_both_libraries(how: str) -> No
 
 
 def test_totals_and_pauses_are_of_medians_of_calls() -> None:
-    turns = {
+    rounds = {
         "fad": [[9.0, 1.0, 4.0], [8.0, 2.0, 5.0], [9.0, 9.0, 5.0]],
         "nodes": [[1.0, 1.0, 1.0]] * 3,
     }
-    assert first_minute.total(turns) == {"fad": 16.0, "nodes": 3.0}
-    assert first_minute.longest_pause(turns) == {"fad": 4.0}  # the first call does not count
-    assert first_minute.longest_pause({"fad": turns["fad"]}) == {}
+    assert first_minute.total(rounds) == {"fad": 16.0, "nodes": 3.0}
+    assert first_minute.longest_pause(rounds) == {"fad": 4.0}  # the first call does not count
+    assert first_minute.longest_pause({"fad": rounds["fad"]}) == {}
     assert first_minute.median({"jax": [[1.0, 5.0], [3.0, 9.0, 4.0]]}) == {"jax": 4.0}
     costs = {"fad": [(3.0, 1.0), (2.0, 4.0)]}
     assert first_minute.least(costs) == {"fad": 2.0}
@@ -150,20 +150,20 @@ def test_a_process_says_how_long_each_call_took() -> None:
 
 def test_settling_waits_until_nothing_more_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    waiting = [1, 1, 1]  # what is queued by the third call, each time that somebody looks
+    queue = [1, 1, 1]  # what is queued by the third call, at each call of cache_info
 
     def cache_info() -> dict[str, int]:
-        queued = waiting.pop() if len(calls) == 3 and waiting else 0
+        queued = queue.pop() if len(calls) == 3 and queue else 0
         return {"compiled": int(len(calls) > 2), "queued": queued}
 
     monkeypatch.setattr(fad.autograd.compiled, "cache_info", cache_info)
     assert timing.settle(lambda: calls.append(0))
-    assert len(calls) == 3 + timing.QUIET and not waiting
+    assert len(calls) == 3 + timing.QUIET and not queue
     monkeypatch.setattr(fad.autograd.compiled, "cache_info", lambda: {"compiled": len(calls)})
     assert not timing.settle(lambda: calls.append(0), limit=0.01)
 
 
-def test_long_rows_run_when_asked_for_and_a_table_by_its_title(
+def test_long_rows_run_when_selected_and_a_table_by_its_title(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
@@ -230,7 +230,7 @@ def test_bounds_and_report() -> None:
     assert {"processor", "cores", "python", "fad", "torch", "jax"} <= set(report.environment())
 
 
-def test_every_library_is_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_library_is_timed_interleaved(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
     def build(library):
@@ -240,10 +240,10 @@ def test_every_library_is_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> Non
 
         return call
 
-    # One repeat a turn, whatever the call takes.
+    # One repeat a round, whatever the call takes.
     monkeypatch.setattr(timing, "spend", lambda call, *rest: call() is not None)
     every = tuple(LIBRARIES)
     row = timing.measure(Scenario("work", "what", build, every), every, 3, 1.0)
     assert set(row.median) == set(row.first) == set(every)
-    turns = [set(order[k : k + 4]) for k in range(len(order) - 12, len(order), 4)]
-    assert turns == [set(every)] * 3
+    rounds = [set(order[k : k + 4]) for k in range(len(order) - 12, len(order), 4)]
+    assert rounds == [set(every)] * 3

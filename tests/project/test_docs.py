@@ -186,7 +186,7 @@ def check_error(where: str, expected: str, error: Exception) -> None:
 
 
 def run_doctest(text: str, namespace: dict[str, Any], name: str, line: int) -> None:
-    """Runs `>>>` examples in `namespace`; what fails is told with its line in the file."""
+    """Runs `>>>` examples in `namespace`; what fails is reported with its line in the file."""
     test = doctest.DocTestParser().get_doctest(text, namespace, name, name, line)
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     report = io.StringIO()
@@ -209,7 +209,7 @@ def docstrings(path: Path) -> Iterator[tuple[str, str, int]]:
     """(qualified name, docstring, line) of the docstrings written in a file.
 
     Read from the source and not from the objects, because the functions of `fad.numpy` and its
-    like carry the docstrings of their JAX twins, whose examples are JAX's.
+    like have the docstrings of their JAX twins, whose examples are JAX's.
     """
 
     def visit(node: Any, name: str) -> Iterator[tuple[str, str, int]]:

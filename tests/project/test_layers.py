@@ -41,6 +41,7 @@ ROOMS = {
     "transforms": "backward *",
     "methods": "in_place * install",
     "bridge": "protocols signatures jax_functions outer_values compilation",
+    "extend": "operations",
     "autograd": "*",
     "testing": "*",
     "replay": """settings log modes inputs program outcomes states segments entries recording trace
@@ -48,6 +49,7 @@ ROOMS = {
 }
 IN_FRONT = {
     "autograd",
+    "extend",
     "testing",
     "replay",
 }  # whose `__init__` imports the files, not the other way about
@@ -138,7 +140,7 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> list[tuple[int, st
 
 
 def fad_module(name: str, known: set[str]) -> str | None:
-    """Which module of fad a dotted name comes from; None for a name from elsewhere."""
+    """Which module of fad a dotted name comes from; None for another name."""
     first, _, rest = name.partition(".")
     if first != "fad":
         return None

@@ -22,8 +22,8 @@ def cleared_caches() -> Iterator[None]:
 
 @pytest.fixture
 def fresh_traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Traces go on while their program is being compiled, as they do where there is too much to compile."""
-    monkeypatch.setattr(Program, "is_awaited", False)
+    """Functions are traced while their program is being compiled, as they are where the queue is full."""
+    monkeypatch.setattr(Program, "is_pending", False)
     flush()
     fad.autograd.compiled.clear_cache()
     yield

@@ -1,4 +1,4 @@
-"""Large gradients take the memory of saved values that nobody else holds, and nothing else changes."""
+"""Large gradients are written into saved values that nothing else refers to, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 import fad
 import fad.numpy as fnp
 from fad.errors import GradientError
-from fad.replay import donation, passes
+from fad.replay import compiled_backward, donation
 
-SHAPE = (200, 150)  # large: its operations do not wait
+SHAPE = (200, 150)  # large: its operations are not deferred
 X = np.linspace(-1.0, 1.0, 30_000, dtype=np.float32).reshape(SHAPE)
 TIMES = 6
 
@@ -84,7 +84,7 @@ def test_complex_numbers_and_other_dtypes(given):
     assert given[-1] > 0
 
 
-def test_what_somebody_holds_stays(given):
+def test_referenced_values_are_not_donated(given):
     """A Tensor in the middle, its array, NumPy's view of it, a detached Tensor, an output that is a view."""
     ways = {
         "tensor": lambda h: h,
@@ -98,22 +98,22 @@ def test_what_somebody_holds_stays(given):
         "part": lambda h: h.detach().array.addressable_data(0),
     }
     for way in ways.values():
-        held = []
+        kept = []
 
-        def f(x, way=way, held=held):
+        def f(x, way=way, kept=kept):
             h = fnp.tanh(x)
-            held.append(way(h))
+            kept.append(way(h))
             return fnp.sum(h * h)
 
         (wanted,) = expected(f, X)
         whole = np.asarray(way(fad.asarray(jnp.tanh(X))))
-        held.clear()
+        kept.clear()
         leaf = fad.tensor(X, requires_grad=True)
         for _ in range(TIMES):
             f(leaf).backward()
             np.testing.assert_allclose(leaf.grad.array, wanted, rtol=1e-5, atol=1e-6)
             leaf.grad = None
-        for h in held:
+        for h in kept:
             value = h.detach() if isinstance(h, fad.Tensor) else h
             np.testing.assert_allclose(np.asarray(value), whole, rtol=1e-6)
 
@@ -220,7 +220,7 @@ def test_numbers_that_are_not():
         assert np.isnan(leaf.grad.array).all()
 
 
-def test_what_is_held_may_change(given):
+def test_which_values_are_referenced_may_change(given):
     """No more programs are compiled than a few."""
     leaf = fad.tensor(X, requires_grad=True)
     rng = np.random.default_rng(0)
@@ -240,7 +240,7 @@ def test_what_is_held_may_change(given):
 
 
 def structures_with_programs():
-    return passes.structures.all()
+    return compiled_backward.structures.all()
 
 
 def test_threads(given):
@@ -262,7 +262,7 @@ def test_threads(given):
 
 
 def test_several_devices():
-    """Where a value lies elsewhere, or in parts, nothing is donated."""
+    """Where a value is on another device, or in parts, nothing is donated."""
     first, *_, last = jax.devices()
     mesh = jax.make_mesh((2,), ("i",), devices=[first, last])
     spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))

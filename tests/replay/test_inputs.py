@@ -57,7 +57,7 @@ ONES = jnp.ones((2, 3))
 
 
 def test_operands_that_another_thread_changes():
-    def elsewhere(f):
+    def on_thread(f):
         t = threading.Thread(target=f)
         t.start()
         t.join()
@@ -71,13 +71,13 @@ def test_operands_that_another_thread_changes():
         if i < 10:
             y.sum().backward()
             return None
-        elsewhere(lambda: scale(w))
+        on_thread(lambda: scale(w))
         return round(float(y[0, 0]), 4)
 
     def saved(w, i):
         x = fad.tensor(W)
         loss = (w * x).sum()
-        elsewhere(x.zero_)
+        on_thread(x.zero_)
         loss.backward()
 
     for step in (read, saved):
@@ -88,7 +88,7 @@ def test_operands_that_another_thread_changes():
 
         def f(x):
             y = fnp.sin(x) + v
-            elsewhere(lambda: v.add_(1.0))
+            on_thread(lambda: v.add_(1.0))
             assert y.grad_fn
             return (y * x).sum()
 
@@ -97,7 +97,7 @@ def test_operands_that_another_thread_changes():
     as_without(in_transform)
 
 
-def test_an_operand_that_a_finalizer_meets_is_not_taken_for_another(monkeypatch):
+def test_an_operand_that_a_finalizer_uses_is_not_taken_for_another(monkeypatch):
     """The shape of the result is that of its own operand."""
     w, other = fad.tensor(X, requires_grad=True), fad.tensor(jnp.ones(2), requires_grad=True)
     wide = jnp.ones((3, 4))
@@ -227,7 +227,7 @@ def _alias(written):
     return (other, base)[written]
 
 
-def _poisoned(w):
+def _with_deferred_error(w):
     base = fad.tensor([1.0, 2.0, 3.0, 4.0])
     with fad.no_grad():
         view = base[:3]
@@ -240,7 +240,7 @@ BEHIND = {
     "history": lambda w: _view_of(lambda base: base.mul_(w)),
     "detached": lambda w: _alias(0),
     "base of detached": lambda w: _alias(1),
-    "poisoned": _poisoned,
+    "deferred error": _with_deferred_error,
 }
 
 
@@ -269,10 +269,10 @@ def test_operands_are_brought_up_to_date(kind, on_tape):
 
     with fad.autograd.compiled(False):
         expected = run(BEHIND[kind](w)), run(fad.tensor([1.0, 2.0, 3.0]))
-    assert (type(expected[0][0]) is str) == (kind == "poisoned")
+    assert (type(expected[0][0]) is str) == (kind == "deferred error")
     for behind in (False,) * TIMES + (True, False) * TIMES:
         found = run(BEHIND[kind](w) if behind else fad.tensor([1.0, 2.0, 3.0]))
-        if behind and kind == "poisoned":
+        if behind and kind == "deferred error":
             assert found == expected[0]
         else:
             same(found, expected[0 if behind else 1])
@@ -293,8 +293,8 @@ def test_numbers_that_are_too_large_are_refused_as_ever():
     assert messages[0] == messages[1]
 
 
-def test_a_finalizer_while_operands_are_met(monkeypatch):
-    """The collector runs one that writes into the same script, between two lines."""
+def test_a_finalizer_while_inputs_are_captured(monkeypatch):
+    """The collector runs one that appends to the same trace, between two lines."""
 
     def add(trace, given):
         if armed:

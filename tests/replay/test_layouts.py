@@ -1,4 +1,4 @@
-"""Backward passes again and again through one graph: what is remembered of it holds as long as it is true."""
+"""Repeated backward passes through one graph: its layout is used as long as it is valid."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_what_is_remembered_goes_with_the_graph():
         gc.enable()
 
 
-def test_a_root_remembers_what_is_asked_twice_in_turn(looked_over):
+def test_a_root_keeps_the_layout_of_a_pass_that_runs_twice_in_a_row(looked_over):
     x, y = fad.tensor(X, requires_grad=True), fad.tensor(X, requires_grad=True)
     z = fnp.sin(x) * y
     for k in range(TIMES):
@@ -238,7 +238,7 @@ def test_a_root_remembers_what_is_asked_twice_in_turn(looked_over):
     root = (z * 2.0).sum()
     root.backward(retain_graph=True)
     assert isinstance(root.grad_fn.layout, tuple)
-    for _ in range(TIMES):  # two questions in turns
+    for _ in range(TIMES):  # two passes, alternating
         fad.autograd.grad(root, x, retain_graph=True)
         fad.autograd.grad(root, y, retain_graph=True)
     assert isinstance(root.grad_fn.layout, tuple)

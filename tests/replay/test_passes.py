@@ -16,7 +16,7 @@ import fad
 import fad.numpy as fnp
 from fad import Function
 from fad.errors import GradientError, LevelError
-from fad.replay import passes
+from fad.replay import compiled_backward
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 0.2, -1.0])
@@ -36,7 +36,7 @@ def leaf(x=X):
 
 def hits():
     """How often a compiled backward pass has run."""
-    return passes.structures.hits
+    return compiled_backward.structures.hits
 
 
 class ByJax(Function):
@@ -323,7 +323,7 @@ def test_static_arguments_are_part_of_the_structure():
     assert hits() > 0
 
 
-def test_programs_hold_no_values():
+def test_programs_refer_to_no_values():
     kept = []
     for k in range(TIMES):
         x, y = leaf(np.asarray(X) + k), leaf(Y)

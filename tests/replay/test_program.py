@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("cleared_caches")
 
 
 def live() -> int:
-    """How many objects live on besides those that JAX's own caches hold."""
+    """How many objects are live besides those in JAX's own caches."""
     jax.clear_caches()
     gc.collect()
     return len(gc.get_objects())
@@ -368,7 +368,7 @@ def test_nothing_is_traced_while_its_program_is_compiled(monkeypatch: pytest.Mon
 
 
 def _chain(length: int) -> Callable[[Any], Any]:
-    """A gradient through so many turns of a loop, of two operations each."""
+    """A gradient through so many iterations of a loop, of two operations each."""
 
     def f(x: Any) -> Any:
         for _ in range(length):
@@ -379,11 +379,11 @@ def _chain(length: int) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize(
-    ("turns", "call"), [(30, 3), (50, 130), (1_000, None)], ids=["short", "long", "segments"]
+    ("iterations", "call"), [(30, 3), (50, 130), (1_000, None)], ids=["short", "long", "segments"]
 )
-def test_a_long_program_is_compiled_later(turns: int, call: int | None) -> None:
-    """When it has come as often as compiling it takes; segments that repeat in a call come more often."""
-    gradient = _chain(turns)
+def test_a_long_program_is_compiled_later(iterations: int, call: int | None) -> None:
+    """When it has repeated as often as compiling takes; segments that repeat in a call count more often."""
+    gradient = _chain(iterations)
     with off():
         expected = gradient(X)
     calls = 0
@@ -391,15 +391,15 @@ def test_a_long_program_is_compiled_later(turns: int, call: int | None) -> None:
         assert_bits(gradient(X), expected)
         worker.wait()
         calls += 1
-        if calls == 2:
+        if calls == 3:
             why = fad.autograd.compiled.explain().splitlines()[-1]
-            assert ("long, compiled from call" in why) == (turns > 30)
+            assert ("long, compiled from call" in why) == (iterations > 30)
     assert calls == call if call is not None else 2 < calls < 64
     assert_bits([gradient(X) for _ in range(3)], [expected] * 3)
     assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
 
 
-def test_a_long_program_is_compiled_at_once_if_asked() -> None:
+def test_a_long_program_is_compiled_at_once_with_wait() -> None:
     gradient = _chain(50)
     with fad.autograd.compiled(wait=True):
         gradient(X)

@@ -7,7 +7,7 @@ import gc
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from repeated import TIMES, W, again, as_without, as_without_in_steps, hits, same, slope, told
+from repeated import TIMES, W, again, as_without, as_without_in_steps, hits, outcome, same, slope
 
 import fad
 import fad.numpy as fnp
@@ -30,12 +30,12 @@ def test_values_and_nodes_can_be_looked_at_in_the_middle():
         )
         return fnp.sum(z * z)
 
-    again(fad.grad(f), X, scripted=False)
+    again(fad.grad(f), X, replayed=False)
     assert len({str(s) for s in seen}) == 1
     assert seen[0][1:] == ("MultiplyBackward", ["SinBackward"])
 
 
-def test_what_is_kept_elsewhere_has_its_value_and_a_freed_node():
+def test_an_output_stored_outside_has_its_value_and_a_freed_node():
     kept = []
 
     def f(x):
@@ -89,9 +89,9 @@ def test_a_pass_frees_what_it_has_gone_through_and_no_more():
             a.grad_fn is b.grad_fn,
             n.next_functions != (),
             n.num_inputs,
-            told(lambda: fad.autograd.grad(loss, w)),
-            told(lambda: fad.autograd.backward(edge)),
-            told(lambda: b.grad_fn._saved_result),
+            outcome(lambda: fad.autograd.grad(loss, w)),
+            outcome(lambda: fad.autograd.backward(edge)),
+            outcome(lambda: b.grad_fn._saved_result),
         ]
 
     for step in (two_losses, twice, trunk, freed, nodes):
@@ -106,7 +106,7 @@ def test_what_is_kept_of_a_function_that_fails():
             kept.append(x * v)
             return end()
 
-        told(lambda: fad.grad(f)(X))
+        outcome(lambda: fad.grad(f)(X))
         v.add_(1.0)
         return kept[0].value.tolist()
 

@@ -17,7 +17,7 @@ X = jnp.array([0.5, 1.0, 1.5, 2.0])
 pytestmark = pytest.mark.usefixtures("fresh_traces")
 
 
-def test_structures_that_change_are_each_right_and_soon_not_written_down():
+def test_structures_that_change_are_each_right_and_soon_not_traced():
     tries = []
 
     def run(n):
@@ -43,7 +43,7 @@ def test_structures_that_change_are_each_right_and_soon_not_written_down():
     assert len(tries) < 20
     for _ in range(64):
         same(*run(3))
-    assert hits() > 0  # what comes back is found all the same
+    assert hits() > 0  # a trace that repeats later is still found
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):

@@ -1,4 +1,4 @@
-"""Scripts: functions in reverse transforms as one operation, with nothing else changed."""
+"""Traces: functions in transforms and steps of the tape as one program, with nothing else changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from lines import at_turn_of_finalizers, before_line, interrupt
+from lines import at_finalizers, before_line, interrupt
 from repeated import (
     ENGINE,
     PROGRAMS,
@@ -24,9 +24,9 @@ from repeated import (
     as_without_in_steps,
     cube,
     hits,
+    outcome,
     same,
     slope,
-    told,
 )
 
 import fad
@@ -138,7 +138,7 @@ def test_hooks_run(where):
             )
         return fnp.sum(y * y)
 
-    again(fad.grad(f), X, scripted=False)
+    again(fad.grad(f), X, replayed=False)
     assert len(calls) == TIMES + 1
 
 
@@ -156,8 +156,8 @@ def test_writes_in_place():
         part += 1.0
         return z + fnp.sum(y * part.sum())
 
-    again(fad.grad(own), X, scripted=False)
-    again(fad.grad(of_view), X, scripted=False)
+    again(fad.grad(own), X, replayed=False)
+    again(fad.grad(of_view), X, replayed=False)
 
 
 def test_a_write_to_what_was_captured_comes_after_what_has_read_it():
@@ -205,7 +205,7 @@ def test_modes_in_the_middle():
             return y @ y
 
     for f in (no_grad, detached, packed, switched_off, precise):
-        again(fad.grad(f), X, scripted=False)
+        again(fad.grad(f), X, replayed=False)
 
 
 def test_anomaly_mode_names_the_operation():
@@ -236,7 +236,7 @@ def test_functions_inside_use_their_rules():
         def vjp(ctx, g):
             return g * 10.0
 
-    again(fad.grad(lambda x: fnp.sum(Scaled.apply(fnp.sin(x)))), X, scripted=False)
+    again(fad.grad(lambda x: fnp.sum(Scaled.apply(fnp.sin(x)))), X, replayed=False)
     same(fad.grad(lambda x: fnp.sum(Scaled.apply(x)))(X), 10.0 * jnp.ones(4))
 
 
@@ -282,7 +282,7 @@ def test_child_threads_and_other_threads():
         t.join()
         return fnp.sum(found[0] * y)
 
-    again(fad.grad(f), X, scripted=False)
+    again(fad.grad(f), X, replayed=False)
     failures = []
 
     def work(k):
@@ -310,14 +310,14 @@ def test_a_tracer_or_traced_code_in_the_middle():
         return fnp.sum(jax.jit(lambda c: c * (y * 2.0).value)(X) * y)
 
     again(fad.grad(f), X)
-    again(fad.grad(mixed), X, scripted=False)
+    again(fad.grad(mixed), X, replayed=False)
 
     def inner(x):
         y = fnp.sin(x)
         total = fad.jit(lambda a: fnp.sum(a * a))(y)
         return total + y[0]
 
-    again(fad.grad(inner), X, scripted=False)
+    again(fad.grad(inner), X, replayed=False)
     same(fad.jit(fad.grad(cube))(X), fad.grad(cube)(X))
     same(jax.jit(fad.grad(cube))(X), fad.grad(cube)(X))
     same(jax.vmap(fad.grad(cube))(jnp.stack([X, X])), fad.vmap(fad.grad(cube))(jnp.stack([X, X])))
@@ -333,7 +333,7 @@ def test_under_the_tape():
     assert hits() > 0
 
 
-def test_large_arrays_are_not_written_down():
+def test_large_arrays_are_not_deferred():
     x = jnp.ones(2 * settings.LARGE)
     for _ in range(TIMES):
         fad.grad(cube)(x)
@@ -373,8 +373,8 @@ def test_nothing_is_kept_by_cycles():
         gc.enable()
 
 
-def test_an_interrupt_at_any_line_leaves_scripts_right():
-    """An interrupt in the middle of writing down, which the function catches, changes nothing."""
+def test_an_interrupt_at_any_line_leaves_traces_right():
+    """An interrupt in the middle of `append`, which the function catches, changes nothing."""
 
     def run(stop):
         count = 0
@@ -407,16 +407,16 @@ def test_an_interrupt_at_any_line_leaves_scripts_right():
 ONES = jnp.ones((2, 3))
 
 
-# As without scripts
+# As without replay
 
 
-def test_a_leaf_that_has_changed_before_its_graph_is_asked_for():
+def test_a_leaf_that_has_changed_before_its_graph_is_read():
     def step(w, i):
         y = fnp.tanh(w * ONES)
         (y * 2.0).sum().backward()
         with fad.no_grad():
             w.mul_(1.01)
-        return [round(float(y[0, 0]), 4), y.grad_fn.name(), told(lambda: y.sum().backward())]
+        return [round(float(y[0, 0]), 4), y.grad_fn.name(), outcome(lambda: y.sum().backward())]
 
     as_without_in_steps(step)
 
@@ -535,7 +535,7 @@ def test_anomaly_mode_around_the_backward_pass_alone():
     as_without_in_steps(step)
 
 
-def test_a_failure_does_not_end_a_script_for_good():
+def test_a_failure_does_not_end_replay_for_good():
     def call(c):
         return fad.grad(lambda x: (fnp.sin(x) * c * x).sum())(X)
 
@@ -551,9 +551,9 @@ def test_a_failure_does_not_end_a_script_for_good():
     assert hits() > before
 
 
-@pytest.mark.parametrize("met", [True, False])
-def test_another_thread_reads_at_any_line_of_what_is_written(met):
-    """``met``: the operand of the operation that is being written was there before."""
+@pytest.mark.parametrize("captured", [True, False])
+def test_another_thread_reads_at_any_line_of_an_append(captured):
+    """``captured``: the operand of the operation that is being appended is an input already."""
     w, other = fad.tensor(W, requires_grad=True), fad.asarray(ONES * 3.0)
 
     def run(stop):
@@ -562,10 +562,10 @@ def test_another_thread_reads_at_any_line_of_what_is_written(met):
         def read():
             reader = threading.Thread(target=lambda: found.append(y.detach().array))
             reader.start()
-            reader.join(0.05)  # it may have to wait for the operation
+            reader.join(0.05)  # it may block until the operation is done
 
         w.grad = None
-        y = fnp.tanh(w * other) if met else fnp.tanh(w * 3.0)
+        y = fnp.tanh(w * other) if captured else fnp.tanh(w * 3.0)
         with before_line(stop, ENGINE, read) as lines:
             z = y * other
         loss = (z + y).sum()
@@ -585,7 +585,7 @@ def test_another_thread_reads_at_any_line_of_what_is_written(met):
         run(0)
 
 
-def test_threads_that_read_what_is_being_written():
+def test_threads_that_read_what_is_being_traced():
     w = fad.tensor(W, requires_grad=True)
     latest, failures = [None], []
     interval = sys.getswitchinterval()
@@ -626,7 +626,7 @@ def test_threads_that_read_what_is_being_written():
 
 
 def test_programs_for_the_top_level_are_not_run_under_traces():
-    """XLA's options hold for whole programs."""
+    """XLA's options apply to whole programs."""
     f = fad.grad(cube)
     with fad.autograd.compiled(wait=True):
         for _ in range(TIMES):
@@ -667,9 +667,9 @@ def test_tables_of_avals_that_begin_anew(monkeypatch):
             for n in range(1, 8):
                 x = jnp.ones((n,))
                 same(fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))(x), jnp.sin(x) + jnp.cos(x))
-    assert settings.aval_number(X.aval) == settings.aval_number((X + 1.0).aval) > 0
+    assert settings.aval_id(X.aval) == settings.aval_id((X + 1.0).aval) > 0
     large = jnp.zeros(settings.LARGE + 1)
-    assert settings.aval_number(large.aval) == settings.aval_number((large + 1.0).aval) < 0
+    assert settings.aval_id(large.aval) == settings.aval_id((large + 1.0).aval) < 0
 
 
 FINALIZERS = {
@@ -680,18 +680,18 @@ FINALIZERS = {
 
 
 @pytest.mark.parametrize("what", FINALIZERS)
-@pytest.mark.parametrize("where", ["transform", "nested", "step", "without scripts"])
+@pytest.mark.parametrize("where", ["transform", "nested", "step", "without replay"])
 @pytest.mark.sweep("part", range(48), sample=2)
 def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
-    """It computes with what is being written down, or reads it, in the middle of all that fad does."""
-    held, found = [], []
+    """It computes with values of the trace, or reads them, in the middle of all that fad does."""
+    kept, found = [], []
     scales = [X + 1.0, X + 2.0]
     w = fad.tensor(X, requires_grad=True)
 
     def f(x):
         y = x * 2.0
         for c in scales:
-            held.append(y)
+            kept.append(y)
             y = y * c + c
         return (y * y).sum()
 
@@ -701,7 +701,7 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
         loss.backward()
         return loss.array, w.grad.array
 
-    if where == "without scripts":
+    if where == "without replay":
         monkeypatch.setattr(opening, "SEEN", 1 << 30)
     program = {
         "transform": fad.value_and_grad(f),
@@ -709,20 +709,20 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
     }.get(where, step)
 
     def finalizer():
-        if held:
-            found.append((len(held), FINALIZERS[what](held[-1])))
+        if kept:
+            found.append((len(kept), FINALIZERS[what](kept[-1])))
 
     def run(place):
-        held.clear()
+        kept.clear()
         found.clear()
-        with at_turn_of_finalizers(place, finalizer) as turns:
+        with at_finalizers(place, finalizer) as moments:
             result = program(X)
-        return result, turns.count
+        return result, moments.count
 
     runs = [run(0) for _ in range(3 * TIMES)]
     expected = runs[-1][0]
     number = max([count for _, count in runs[TIMES:]])  # less while something is compiled
-    assert number > 500 and (where == "without scripts" or hits() > 0)
+    assert number > 500 and (where == "without replay" or hits() > 0)
     first = X * X * 2.0 if program is step else X * 2.0
     before = [first, first * scales[0] + scales[0]]
     for place in range(1 + part, number + 1, 48):

@@ -1,4 +1,4 @@
-"""Laws of replay, in transforms: nobody can tell that what repeats is one program, but for the time.
+"""Laws of replay, in transforms: but for the time, results are those of single operations.
 
 Each law is checked without replay, with programs that are compiled in the background, and with all of them
 compiled at first sight.
@@ -282,9 +282,9 @@ def test_what_a_function_puts_aside_can_be_read_later():
 def test_a_vjp_is_called_later_and_in_another_thread():
     for _ in range(TIMES):
         _, pull = fad.vjp(lambda x: fnp.sin(x) * fnp.exp(x), X)
-        (elsewhere,) = on_thread(lambda pull=pull: pull(jnp.ones(3)))
-        assert exact(pull(jnp.ones(3))) == exact(elsewhere)
-        same(elsewhere, np.exp(X) * (np.sin(X) + np.cos(X)))
+        (from_thread,) = on_thread(lambda pull=pull: pull(jnp.ones(3)))
+        assert exact(pull(jnp.ones(3))) == exact(from_thread)
+        same(from_thread, np.exp(X) * (np.sin(X) + np.cos(X)))
 
 
 def on_thread(f):
@@ -332,7 +332,7 @@ def test_many_threads_at_once():
     assert not failures
 
 
-def test_settings_of_jax_hold_for_the_operations_under_them():
+def test_settings_of_jax_apply_to_the_operations_under_them():
     def f(x):
         y = x * 2
         with jax.numpy_dtype_promotion("strict"):
@@ -682,7 +682,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_what_is_replayed_is_compiled(name):
-    """Programs that cannot be compiled give the right results too, so nothing else would tell."""
+    """Programs that cannot be compiled give the right results too, so other tests would not fail."""
 
     def g(x):
         for _ in range(3):

@@ -40,12 +40,12 @@ def step_of(f, *arrays, times=3 * TIMES, before=None, after=None):
     return found
 
 
-def steps_again(f, *arrays, scripted=True, **options):
+def steps_again(f, *arrays, replayed=True, **options):
     with fad.autograd.compiled(False):
         expected = step_of(f, *arrays, **options)
     seen = hits()
     found = step_of(f, *arrays, **options)
-    assert (hits() > seen) == scripted
+    assert (hits() > seen) == replayed
     for a, b in zip(found, expected, strict=True):
         same(a, b)
 
@@ -93,7 +93,7 @@ def test_training():
     assert hits() > 5
 
 
-def test_gradients_that_are_asked_for():
+def test_gradients_by_autograd_grad():
     """`fad.autograd.grad` with respect to all leaves, in any order, once or twice; or to some of them."""
     w, b = fad.tensor(X, requires_grad=True), fad.tensor(X + 1.0, requires_grad=True)
     unused = fad.tensor(X, requires_grad=True)
@@ -158,10 +158,10 @@ def test_gradients_are_added_to_those_that_are_there():
 
 
 def test_a_step_that_is_looked_at():
-    steps_again(cube, X, scripted=False, before=lambda loss, leaves: loss.item())
-    steps_again(cube, X, scripted=False, before=lambda loss, leaves: loss.grad_fn.name())
+    steps_again(cube, X, replayed=False, before=lambda loss, leaves: loss.item())
+    steps_again(cube, X, replayed=False, before=lambda loss, leaves: loss.grad_fn.name())
     steps_again(
-        cube, X, scripted=False, before=lambda loss, leaves: loss.register_hook(lambda g: 2.0 * g)
+        cube, X, replayed=False, before=lambda loss, leaves: loss.register_hook(lambda g: 2.0 * g)
     )
 
 
@@ -351,7 +351,7 @@ def test_an_interrupt_at_any_line_of_a_step():
         same(w.grad, 1.0 - jnp.tanh(W) ** 2)
 
 
-def test_hooks_and_edges_of_leaves_whose_gradients_are_asked_for():
+def test_hooks_and_edges_of_the_inputs_of_autograd_grad():
     w = fad.tensor(X, requires_grad=True)
 
     def step(inputs):
@@ -374,7 +374,7 @@ def test_hooks_and_edges_of_leaves_whose_gradients_are_asked_for():
     same(step(w), 2.0 * jnp.cos(X))
 
 
-def test_steps_inside_of_transforms_whose_gradients_are_asked_for():
+def test_steps_inside_of_transforms_with_autograd_grad():
     w = fad.tensor(X, requires_grad=True)
 
     def inner(x):

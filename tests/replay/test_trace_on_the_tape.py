@@ -1,4 +1,4 @@
-"""Laws of replay, on the eager tape: nobody can tell that what repeats is one program, but for the time.
+"""Laws of replay, on the eager tape: but for the time, results are those of single operations.
 
 Each law is checked without replay, with programs that are compiled in the background, and with all of them
 compiled at first sight.
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from functions import Cube, cube_vjp
-from lines import at_turn_of_finalizers, at_turn_of_interrupts, interrupt
+from lines import at_finalizers, at_interrupts, interrupt
 from replays import compiled_all, exact, info, replayed
 
 import fad
@@ -326,7 +326,7 @@ def test_gradients_of_many_threads_are_all_added():
     np.testing.assert_allclose(w.grad.array, 60 * g.array, rtol=1e-4)
 
 
-def test_settings_of_jax_hold_for_what_is_under_them():
+def test_settings_of_jax_apply_to_what_is_under_them():
     w = variable()
     for _ in range(TIMES):
         y = fnp.sin(w) + jnp.ones(3, jnp.int32)
@@ -532,7 +532,7 @@ def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
         kept = w + 1.0
         first = w * 2.0
         try:
-            with at_turn_of_interrupts(at, interrupt) as turns:
+            with at_interrupts(at, interrupt) as moments:
                 first * 2.0
         except KeyboardInterrupt:
             reached += 1
@@ -546,7 +546,7 @@ def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
             (b, 3 * X),
         ):
             same(ours, theirs)
-        if not turns.reached:
+        if not moments.reached:
             break
     assert 10 < reached < 999
 
@@ -561,11 +561,11 @@ def test_operations_of_finalizers_in_the_middle_of_a_call(part):
         made.clear()
         if k % 2 == 0:  # this time and the next one, something is new
             fad.autograd.compiled.clear_cache()
-        with at_turn_of_finalizers(at, lambda: made.append(w + 1.0)) as turns:
+        with at_finalizers(at, lambda: made.append(w + 1.0)) as moments:
             a, b, c = f()
         for ours, theirs in ((c, X + 1), (b, 3 * X), (a, 2 * X), *[(t, X + 1) for t in made]):
             same(ours, theirs)
-        if turns.over:
+        if moments.over:
             break
     assert not made and at > 50
 
@@ -687,7 +687,7 @@ def test_transforms_that_are_always_new():
     assert replayed()
 
 
-def test_short_and_long_steps_in_turn():
+def test_short_and_long_steps_alternate():
     w = variable()
 
     def step(count):

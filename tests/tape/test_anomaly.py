@@ -168,7 +168,7 @@ def test_nan_in_the_forward_pass() -> None:
         with pytest.raises(GradientError, match="from arguments without nan"):
             fad.tensor(np.inf) * 0.0
         bad = fad.tensor(np.nan)
-        assert np.isnan(float(bad * 2.0)), "it is told where it arises, not where it goes"
+        assert np.isnan(float(bad * 2.0)), "it is reported where it arises, not where it goes"
         assert fnp.log(fad.tensor(0.0)).item() == -np.inf
         assert (fad.tensor(1) * 2).item() == 2
 
@@ -247,7 +247,7 @@ def test_the_mode_is_restored() -> None:
     assert not anomaly.mode.on and not anomaly.mode.watch
 
 
-def test_the_mode_holds_for_every_thread() -> None:
+def test_the_mode_applies_to_every_thread() -> None:
     seen: list[Any] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""A node's turn in a pass: its gradients are checked, moved and cast; it is told when it is released."""
+"""How a node is run in a pass: its gradients are checked, moved and cast; it is told when it is released."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_gradients_are_checked_for_devices() -> None:
     assert s.grad.devices() == {DEVICES[0]}
 
 
-def test_gradients_that_wait_are_checked_for_devices() -> None:
-    class Elsewhere(fad.Function):
+def test_deferred_gradients_are_checked_for_devices() -> None:
+    class OnFirstDevice(fad.Function):
         @staticmethod
         def forward(x: Any) -> Any:
             return fad.asarray(jax.device_put(x.array, DEVICES[0]))
@@ -112,7 +112,7 @@ def test_gradients_that_wait_are_checked_for_devices() -> None:
             return g * 2.0
 
     def step(x: Any) -> Any:
-        fnp.sum(Elsewhere.apply(x) * 1.5).backward()
+        fnp.sum(OnFirstDevice.apply(x) * 1.5).backward()
         return x.grad
 
     for _ in range(6):
@@ -125,10 +125,10 @@ def test_gradients_that_wait_are_checked_for_devices() -> None:
     assert step(scalar).devices() == {DEVICES[2]}
 
 
-def test_gradients_that_wait_are_checked_where_the_default_device_has_changed(
+def test_deferred_gradients_are_checked_where_the_default_device_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Values have waited on two devices, so that either may be where a gradient is."""
+    """There are deferred values on two devices, so that either may be where a gradient is."""
     monkeypatch.setattr(settings, "_default", set())
     monkeypatch.setattr(settings, "_placed", {})
 
@@ -190,27 +190,27 @@ def test_the_current_node() -> None:
 
 
 def test_release_is_announced_and_done_once() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     class Holder(Node):
         def apply(self, g: Any) -> Any:
-            told.append("apply")
+            calls.append("apply")
             return g
 
         def will_release_variables(self) -> None:
-            told.append("will")
+            calls.append("will")
 
         def release_variables(self) -> None:
-            told.append("release")
+            calls.append("release")
 
     x = leaf(1.0)
     node = like(Holder([edge(x)]), x)
     autograd.backward(GradientEdge(node, 0), retain_graph=True)
-    assert told == ["apply"]
+    assert calls == ["apply"]
     autograd.backward(GradientEdge(node, 0))
-    assert told == ["apply", "will", "apply", "release"]
+    assert calls == ["apply", "will", "apply", "release"]
     node(fad.tensor(1.0))
-    assert told[4:] == ["apply"]
+    assert calls[4:] == ["apply"]
 
 
 def test_releasing_a_recorded_node_by_hand() -> None:

@@ -107,7 +107,7 @@ def test_a_hook_that_leaves_fad_is_refused_where_it_would_lose_a_derivative() ->
             fad.grad(fad.grad(lambda x: x * x * x))(2.0)
 
 
-def test_values_on_the_host_come_back() -> None:
+def test_values_on_the_host_are_copied_back() -> None:
     device = jax.devices("cpu")[3]
     x = fad.asarray(jax.device_put(jnp.arange(3.0), device)).requires_grad_()
     with autograd.save_on_cpu():
@@ -279,10 +279,10 @@ def test_saved_arrays_are_given_back_after_backward(
         watched = Watched(y)
         assert watched.alive() == (6, len(watched.arrays)) and len(watched.arrays) >= 5
         y.backward(create_graph=create_graph, retain_graph=False)
-        # What the graph saved is gone while its nodes still stand, but for what others hold: the
+        # What the graph saved is freed while its nodes are alive, except what is referenced otherwise: the
         # leaf, and with create_graph the gradient's own graph.
-        held = watched.alive()[1]
-        assert held <= 1 or create_graph
+        kept = watched.alive()[1]
+        assert kept <= 1 or create_graph
         x.grad = None
         del y
         assert watched.alive()[0] <= 1, "the accumulator lives as long as the leaf's graphs"

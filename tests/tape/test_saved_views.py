@@ -275,7 +275,7 @@ def test_a_view_that_is_made_a_leaf_after_it_was_saved():
 
 @pytest.mark.parametrize("sync", [lambda v: fnp.sum(v), lambda v: v.array, lambda v: v.mul_(10.0)])
 def test_a_step_that_is_recorded_after_a_write(sync):
-    """What ran as one operation, and is recorded when somebody asks, knows that its operand has changed."""
+    """What ran as one program, and is recorded when its node is read, raises if its operand was changed."""
     data = X[:64, :64].copy()
     base = fad.tensor(data)
     view = base[1:]

@@ -1,4 +1,4 @@
-"""Threads that build, share and run graphs: nothing is lost, and nobody sees another's modes."""
+"""Threads that build, share and run graphs: nothing is lost, and modes belong to one thread."""
 
 from __future__ import annotations
 
@@ -356,8 +356,8 @@ def test_anomaly_mode_in_threads() -> None:
         return ""
 
     with autograd.detect_anomaly():
-        told = in_threads(work, 4)
-    assert [bool(t) for t in told] == [True, False, True, False]
+        found = in_threads(work, 4)
+    assert [bool(t) for t in found] == [True, False, True, False]
     assert not anomaly.mode.on
 
 

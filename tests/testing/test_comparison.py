@@ -1,4 +1,4 @@
-"""Comparisons of results and of programs: what differs is told."""
+"""Comparisons of results and of programs: what differs is reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ X = np.array([0.3, -0.5, 1.2])
         (np.array(1.0 + 1j), np.array(1.0 + 2j), "expected"),
     ],
 )
-def test_differences_are_told(got: Any, expected: Any, words: str) -> None:
+def test_differences_are_reported(got: Any, expected: Any, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         assert_close(got, expected)
     assert difference(got, got) is None
@@ -47,7 +47,7 @@ def test_bfloat16_and_tensors_compare() -> None:
     assert difference(np.zeros((0, 2)), np.zeros((0, 2))) is None
 
 
-def test_programs_that_differ_only_in_a_derivative_are_told_apart() -> None:
+def test_programs_that_differ_only_in_a_derivative_are_distinguished() -> None:
     x = jnp.asarray(X, jnp.float32)
     assert_same_program(Sine.apply, jnp.sin, x)
     with pytest.raises(AssertionError, match=r"the functions differ under vjp: \[0\]: entry"):

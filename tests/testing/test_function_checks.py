@@ -28,7 +28,7 @@ import fad
 import fad.numpy as fnp
 from fad.errors import RuleError, StructureError
 from fad.testing import LAWS, LawError, check_function
-from fad.testing.subjects import Case, Subject
+from fad.testing.cases import Case, Subject
 
 
 @pytest.mark.sweep("case", WRONG, sample=24, ids=lambda c: c.function.__name__)
@@ -401,7 +401,7 @@ def test_there_are_enough_right_rules() -> None:
     assert len(RIGHT) >= 20
 
 
-def test_what_was_not_checked_is_told() -> None:
+def test_what_was_not_checked_is_reported() -> None:
     report = check_function(OnHost, X)
     for law in ("jit", "native JAX", "vmap", "second order"):
         assert law in report.not_checked and law in str(report)

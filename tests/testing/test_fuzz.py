@@ -36,7 +36,7 @@ def test_the_fuzzer_finds_shrinks_and_prints_a_fault(monkeypatch: pytest.MonkeyP
         fad.testing.fuzz.main(["--modes", "nonsense"])
 
 
-def test_a_difference_in_pytorch_is_told(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_in_pytorch_is_reported(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(lib, x):
         return fnp.sin(2.0 * x) if lib is IN_FAD else lib.np.sin(x)
 

@@ -43,7 +43,7 @@ SMOOTH = Program(
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("seed", range(len(UPDATES)))
 def test_what_is_called_again_runs_as_one_operation(seed: int, x64: bool) -> None:
-    """Otherwise these checks say nothing about scripts; and seeds choose how parameters are updated."""
+    """Otherwise these checks say nothing about replay; and seeds choose how parameters are updated."""
     program = dataclasses.replace(SMOOTH, seed=seed)
     before = states.tree.hits
     assert check_again(program, ("grad", "value_and_grad"), x64)

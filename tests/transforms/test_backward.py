@@ -82,7 +82,7 @@ def test_backward_into_named_inputs_only() -> None:
     assert x.grad is None
 
 
-def test_the_gradient_of_an_unreached_output_is_zero() -> None:
+def test_the_gradient_of_an_unused_output_is_zero() -> None:
     x = leaf([3.0, 1.0, 2.0])
     parts = fnp.split(x, 3)
     (parts[1] * 2.0).sum().backward()

@@ -66,12 +66,12 @@ def test_checkpoint_in_a_vmap_that_is_over_computes_with_what_it_closes_over() -
     np.testing.assert_allclose(fad.grad(f)(2.0), expected, rtol=1e-6)
     _, pull = fad.vjp(f, jnp.float32(2.0))
     np.testing.assert_allclose(pull(jnp.float32(1.0))[0], expected, rtol=1e-6)
-    held: list[Any] = []
+    kept: list[Any] = []
 
     def leaking(s):
-        held.append(s)
+        kept.append(s)
         return fad.checkpoint(lambda y: y * s[0])(s[1])
 
     fad.grad(lambda lanes: fad.vmap(leaking)(lanes).sum())(lanes)
     with pytest.raises(LevelError, match="vmap had finished"):
-        held[0] + 1.0
+        kept[0] + 1.0

@@ -20,9 +20,9 @@ V = jnp.array([0.5, -1.0, 2.0])
 def test_all_aliases_see_a_write_and_share_a_version():
     x = fad.tensor(X)
     row, flat = x[1], x.ravel()
-    part, apart = row[1:], x.detach()
-    deep = apart.T[0]
-    aliases = [x, row, flat, part, apart, deep]
+    part, detached = row[1:], x.detach()
+    deep = detached.T[0]
+    aliases = [x, row, flat, part, detached, deep]
     for k, t in enumerate(aliases, 1):
         t += 1
         values = [a.array for a in aliases]
@@ -57,7 +57,7 @@ def test_a_detached_tensor_shares_the_value_and_not_the_history():
 
 @pytest.mark.parametrize("written", ["origin", "detached"])
 @pytest.mark.parametrize("before", ["nothing", "origin", "detached"])
-def test_a_tensor_and_a_detached_one_follow_each_other_into_inner_levels(before, written):
+def test_a_tensor_and_a_detached_one_stay_aliases_in_inner_levels(before, written):
     c = jnp.array([1.0, 2.0, 3.0])
 
     def f(b):
@@ -71,8 +71,8 @@ def test_a_tensor_and_a_detached_one_follow_each_other_into_inner_levels(before,
     def plain(b):
         y = c * (1.0 if before == "nothing" else c) * b * 0.5
         passing = y if written == "origin" else jax.lax.stop_gradient(y)
-        apart = jax.lax.stop_gradient(y) if written == "origin" else y
-        return (passing * 3.0 * b).sum() + apart.sum()
+        detached = jax.lax.stop_gradient(y) if written == "origin" else y
+        return (passing * 3.0 * b).sum() + detached.sum()
 
     x = jnp.array([2.0, 4.0, 6.0])
     transforms = {

@@ -79,7 +79,7 @@ def test_a_chain_of_views_is_replayed_once_for_each_version(
         np.testing.assert_array_equal(value, np.arange(64.0)[depth:] + version)
 
 
-def test_views_that_nobody_reads_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_that_are_not_read_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     x = fad.tensor(np.zeros(8, np.float32))
     views = [x[k:] for k in range(8)]
     run = count_replays(monkeypatch)

@@ -71,7 +71,7 @@ def test_a_shallow_copy_shares_the_storage():
     assert x.grad.tolist() == [3.0, 3.0, 3.0]
 
 
-def test_pickles_hold_values():
+def test_pickles_contain_values():
     x = fad.tensor(X)
     view = x.T[0]
     x += 1

@@ -14,7 +14,7 @@ X = jnp.arange(1.0, 7.0).reshape(2, 3)
 V = jnp.array([0.5, -1.0, 2.0])
 
 
-def test_views_with_several_outputs_follow_their_base_and_refuse_recorded_writes():
+def test_views_with_several_outputs_show_writes_to_their_base_and_refuse_recorded_writes():
     for make in (
         lambda x: x.split(3, 1),
         lambda x: x.unbind(1),

@@ -17,7 +17,7 @@ X = jnp.arange(1.0, 7.0).reshape(2, 3)
 V = jnp.array([0.5, -1.0, 2.0])
 
 
-# What is a view, and how a write to it comes back
+# What is a view, and how a write to it changes the base
 
 VIEWS = {
     "int": lambda x: x[1],
@@ -189,7 +189,7 @@ def test_the_dtype_of_the_base_stays():
 # History
 
 
-def test_what_follows_a_write_in_the_graph():
+def test_nodes_after_a_write():
     x, w = leaf(X), leaf(2.0)
     y = x * 1.0
     v, row = y.T, y[0]
@@ -207,7 +207,7 @@ def test_what_follows_a_write_in_the_graph():
     assert y.grad_fn.name() == "SinBackward"
 
 
-def test_hooks_stay_with_the_values_they_were_put_on_and_retain_grad_follows_the_tensor():
+def test_hooks_stay_with_the_values_they_were_put_on_and_retain_grad_stays_with_the_tensor():
     x = leaf(V)
     y = x * 1.0
     seen = []

@@ -1,4 +1,4 @@
-"""Writes where they meet nested levels, hooks, arguments that share, and threads."""
+"""Writes with nested levels, hooks, arguments that share, and threads."""
 
 import threading
 
@@ -40,7 +40,7 @@ def test_real_and_imag_are_assigned():
 # Levels
 
 
-def test_detached_tensors_follow_into_levels():
+def test_detached_tensors_are_updated_inside_of_levels():
     u = fad.tensor(jnp.zeros(3))
     d, v = u.detach(), u[1:]
 
@@ -99,7 +99,7 @@ def test_what_is_saved_of_an_argument_that_is_written_is_its_old_value(call):
     assert_close(fad.jit(fad.hessian(f))(V), jax.hessian(expected)(V))
 
 
-def test_retain_grad_of_a_view_follows_it():
+def test_retain_grad_of_a_view_stays_with_it():
     x = leaf(V)
     y = x * 1
     v = y[1:]
@@ -175,7 +175,7 @@ def test_functionalized_arguments_share_what_they_shared():
     assert_close([v.array for v in got], [v.array for v in f(x, x[0], x)])
 
 
-def test_arguments_that_share_are_refused_where_they_come_apart():
+def test_arguments_that_share_are_refused_where_they_are_separate():
     def f(x, y):
         x += 1
         return x * y

@@ -36,7 +36,7 @@ def is_torch_alone(line: str, message: str) -> bool:
     """Whether PyTorch refuses what is right here.
 
     It cannot read what it overwrites; immutable arrays can. And it takes a view for a leaf if its base
-    came to require grad by a write through another view, and nobody has asked for its grad_fn since.
+    came to require grad by a write through another view, and its grad_fn was not read since.
     """
     if "some elements of the input tensor and the written-to tensor refer to" in message:
         return True

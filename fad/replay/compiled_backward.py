@@ -1,11 +1,11 @@
-"""Whole backward passes as programs: a graph whose structure was seen before is one call.
+"""Whole backward passes as programs: the pass of a graph whose structure repeats is one call.
 
 NOTE [compiled backward]
 
-Where nothing looks inside a backward pass (no hooks, no anomaly mode, no rules in Python but those that
+Where a backward pass is not observed (no hooks, no anomaly mode, no rules in Python but those that
 are marked as traceable, no packed values, not itself being recorded), its nodes are numbered,
 latest first, and the plans and edges of all of them make a key. The first passes with a key run
-node by node. When it repeats, the pass becomes a program of (saved values, cotangents), bound one
+node by node. When the key repeats, the pass is made a program of (saved values, cotangents), bound one
 level below the graph like any other call. In it, a call of a Function has the rules that it has in
 any code that JAX traces (`fad.functions.native`).
 """
@@ -27,7 +27,7 @@ from fad.core.level import bind, state
 from fad.replay.donation import Large, large_gradients, may_donate, run_donating
 from fad.replay.inputs import is_traced
 from fad.replay.layouts import Layout, layout_of
-from fad.replay.modes import Attempts, at_once
+from fad.replay.modes import BackOff, at_once
 from fad.replay.program import Program
 from fad.replay.settings import is_default_placement, is_small, settings_number
 from fad.replay.states import RUNS, SHORT
@@ -44,11 +44,11 @@ REPEATS = 4  # passes of one structure before a program is made of it: traces co
 
 
 class Structure:
-    """What is known of a structure: how often it was seen, and the program made of it, or why
+    """The structure of a backward pass: how often it was run, and the program made of it, or why
     there is none.
 
     ``wanted`` says which result is the gradient of each capture. ``large`` are the shapes and
-    dtypes of its large results, and ``donating`` the programs that are given operands for them.
+    dtypes of its large results, and ``donating`` the programs to which operands are donated for them.
     """
 
     __slots__ = ("count", "donating", "large", "program", "refused", "wanted")
@@ -63,7 +63,7 @@ class Structure:
 
 
 class Structures:
-    """A bounded table of structures, safe between threads; the one not seen for longest goes first."""
+    """A bounded table of structures, thread-safe; the least recently used is dropped first."""
 
     __slots__ = ("_capacity", "_found", "_lock", "hits")
 
@@ -74,7 +74,7 @@ class Structures:
         self.hits = 0
 
     def seen(self, key: Hashable) -> Structure:
-        """The structure of ``key``, which has come once more."""
+        """The structure of ``key``, counted once more."""
         with self._lock:
             found = self._found.get(key)
             if found is None:
@@ -102,10 +102,10 @@ structures = Structures(CAPACITY)
 
 
 class _Thread(threading.local):
-    """Whether it pays to look for the structure of passes, in each thread."""
+    """Back-off from looking for the structure of passes, in each thread."""
 
     def __init__(self) -> None:
-        self.attempts = Attempts(limit=32, rest=8, grace=4)
+        self.back_off = BackOff(limit=32, length=8, grace=4)
 
 
 thread = _Thread()
@@ -124,8 +124,8 @@ def backward(
         return None  # what is traced is compiled whole anyway
     if jaxapi.checks_numbers() or not settings_number(jaxapi.trace_context()):
         return None
-    if thread.attempts.backs_off():
-        return None  # structures were new for some time
+    if thread.back_off.is_on():
+        return None  # the last structures were all new
     starts = [e for e, _ in roots]
     layout = layout_of(starts, captures)
     if layout is None:
@@ -134,7 +134,7 @@ def backward(
     for node in layout.order:
         if type(node) is PrimitiveNode:
             values = node.values
-            if values is None:  # another thread has just run the pass, and freed it
+            if values is None:  # another thread has just run the pass and freed the graph
                 return None
             operands += _operands(values) if node.has_views else values
         elif node in layout.parts:
@@ -143,7 +143,7 @@ def backward(
     entry = structures.seen(layout.key)
     fresh = entry.program is None
     if not fresh or entry.count == 1 or entry.refused:
-        thread.attempts.note(-1 if fresh else thread.attempts.limit)
+        thread.back_off.note(-1 if fresh else thread.back_off.limit)
     if fresh:
         long = len(layout.order) > SHORT and _are_small(operands)
         repeats = 2 * RUNS if long else REPEATS
@@ -165,7 +165,7 @@ def backward(
 def _run(entry: Structure, layout: Layout, operands: list[Any], frees: bool) -> list[Any] | None:
     """Gradients for the captures; None if the pass has to run node by node.
 
-    ``frees``: its nodes let go of what they have saved when it has run.
+    ``frees``: its nodes drop their saved values when it has run.
     """
     program = entry.program
     assert program is not None
@@ -262,7 +262,7 @@ def _build(
     starts = [(index[n], nr) for n, nr in roots]
     ends = [(index.get(n), nr) for n, nr in captures]
     saved = sum(s[2] for s in steps)
-    leads = [False] * len(order)  # to what is asked for
+    leads = [False] * len(order)  # to a capture
     for j, _ in ends:
         if j is not None:
             leads[j] = True

@@ -135,7 +135,7 @@ class Subject:
         return self.cls is not None and bool(getattr(self.cls._signature, rule))
 
     def rule(self, kind: str) -> str:
-        """The rule that is at work in the mode ``kind`` ("vjp", "jvp" or "vmap")."""
+        """The rule that is used in the mode ``kind`` ("vjp", "jvp" or "vmap")."""
         if self.cls is None:
             return f"{kind} (derived)"
         signature = self.cls._signature
@@ -251,17 +251,17 @@ class Case:
         self.subject = subject
         self.arrays = [np.asarray(a) for a in arrays]
         self.seed = seed
-        self.moving = [k for k, a in enumerate(self.arrays) if is_inexact(a.dtype)]
-        self.xs = [self.arrays[k] for k in self.moving]
+        self.differentiable = [k for k, a in enumerate(self.arrays) if is_inexact(a.dtype)]
+        self.xs = [self.arrays[k] for k in self.differentiable]
         given = [
             tensor(a, requires_grad=True) if is_inexact(a.dtype) else tensor(a) for a in self.arrays
         ]
         outs = subject.call(given)
         self.outs = [np.asarray(o.detach().array if isinstance(o, Tensor) else o) for o in outs]
-        self.moving_outs = [
+        self.differentiable_outs = [
             k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad
         ]
-        self.ys = [self.outs[k] for k in self.moving_outs]
+        self.ys = [self.outs[k] for k in self.differentiable_outs]
         rng = np.random.default_rng(seed)
         self.vs = [random_like(x, rng) for x in self.xs]
         self.ws = [random_like(y, rng) for y in self.ys]
@@ -278,7 +278,7 @@ class Case:
 
     def argument(self, i: int) -> str:
         """What differentiated array number ``i`` is called."""
-        return self.subject.argument(self.moving[i])
+        return self.subject.argument(self.differentiable[i])
 
     def need_derivative(self) -> None:
         """Raises NotChecked where there is nothing to differentiate."""
@@ -290,14 +290,14 @@ class Case:
     def merged(self, xs: Sequence[Any]) -> list[Any]:
         """All arrays, with ``xs`` in the place of those that are differentiated."""
         arrays: list[Any] = list(self.arrays)
-        for k, x in zip(self.moving, xs, strict=True):
+        for k, x in zip(self.differentiable, xs, strict=True):
             arrays[k] = x
         return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays]
 
     def f(self, *xs: Any) -> list[Any]:
         """The outputs that have a derivative, from the inputs that have one."""
         outs = self.subject.call(self.merged(xs))
-        return [outs[k] for k in self.moving_outs]
+        return [outs[k] for k in self.differentiable_outs]
 
     def numbers(self, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """`f` from arrays to arrays, for finite differences."""
@@ -349,7 +349,7 @@ def random_like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(v).astype(x.dtype)
 
 
-# Watching rules at work
+# Watching the calls of rules
 
 
 @dataclasses.dataclass

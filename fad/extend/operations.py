@@ -1,0 +1,241 @@
+"""``operation``: a JAX function as an operation of fad, with hand-written rules where they are better."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+import jax
+
+from fad.bridge.signatures import Cache, is_dynamic
+from fad.core import trees
+from fad.core.level import bind, outlived
+from fad.core.primitive import Primitive, Rules
+from fad.errors import RuleError, StructureError, describe
+
+__all__ = ["operation"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def operation(f: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def operation(
+    *,
+    jvp: Callable[..., Any] | None = None,
+    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
+    batch: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def operation(
+    f: Callable[..., Any] | None = None,
+    /,
+    *,
+    jvp: Callable[..., Any] | None = None,
+    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
+    batch: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Make an operation from a JAX function; a decorator, with or without arguments.
+
+    An operation is one node of a graph and one compiled call, eagerly, under every transform and when it is
+    replayed. Its rules are derived from the function. Where a derived rule is not the best, write it; it must
+    give what the derived one gives (`fad.testing.check_operation` compares them). For another derivative than
+    that of the function, write a `fad.Function`.
+
+    Arguments:
+        f: a pure JAX function. Its positional arguments are pytrees of arrays and numbers, its keyword
+            arguments are static and hashable; it returns a pytree of arrays.
+        jvp: ``jvp(primals, tangents, **static)`` returns ``(output, tangent)``, as for ``jax.custom_jvp``.
+        vjp: a pair ``(forward, backward)`` as for ``jax.custom_vjp``: ``forward(*args, **static)`` returns
+            ``(output, residuals)``, and ``backward(residuals, cotangent, **static)`` a tuple with a
+            cotangent for each positional argument, of its structure; None is zero. The convention for
+            complex values is JAX's.
+        batch: ``batch(size, dims, *args, **static)`` returns ``(output, output_dims)``. ``dims`` is a tuple
+            with the batched dimension of each leaf of the arguments, None where it has none;
+            ``output_dims`` is one for all outputs, or one for each leaf in a tuple.
+        name: what graphs, profiles and errors call it; default the name of f.
+
+    Returns:
+        A function with the arguments of ``f`` that takes Tensors too; Tensors come out if one goes in.
+
+    Raises:
+        TypeError: ``f`` is no function, or a rule is none; in a call, a positional argument has a leaf that
+            is no array or number, or a keyword argument is not hashable.
+        RuleError: a rule returns something of another structure than the function does.
+
+    A rule is used wherever the derived one would be: under ``vmap``, the batched operation has batched rules.
+    Higher derivatives are those of the rule's own code. Native JAX transforms derive their own.
+
+    Source: the forms of the rules are those of ``jax.custom_jvp``, ``jax.custom_vjp`` and
+    ``jax.custom_batching.custom_vmap``.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> @fad.extend.operation(jvp=lambda p, t: (jnp.tanh(*p), t[0] * (1.0 - jnp.tanh(*p) ** 2)))
+    ... def tanh(x):
+    ...     return jnp.tanh(x)
+    >>> float(fad.grad(tanh)(0.0))
+    1.0
+    >>> tanh(fad.tensor(0.0, requires_grad=True)).grad_fn.name()
+    'TanhBackward'
+    """
+    if f is None:
+        return functools.partial(operation, jvp=jvp, vjp=vjp, batch=batch, name=name)
+    if not callable(f):
+        raise TypeError(f"operation: the first argument must be a function, got {describe(f)}")
+    called = str(name or getattr(f, "__name__", type(f).__name__))
+    written = _Rules(called, jvp, vjp, batch)
+    primitives = Cache()
+
+    @functools.wraps(f, updated=())
+    def run(*args: Any, **static: Any) -> Any:
+        leaves, structure = trees.flatten(args)
+        for x in leaves:
+            if not is_dynamic(x):
+                raise TypeError(
+                    f"{called}: positional arguments are arrays and numbers, got {describe(x)}. Pass what "
+                    "is static by keyword."
+                )
+        try:
+            key = (structure, tuple(sorted(static.items())))
+            primitive = primitives.get(key)
+        except TypeError as error:
+            raise TypeError(
+                f"{called}: keyword arguments are static and hashable: {error}"
+            ) from None
+        if primitive is None:
+            primitive = primitives.put(key, written.primitive(f, structure, static))
+        return primitive.unflatten(bind(primitive, [outlived(x) for x in leaves]))
+
+    run.primitives = primitives  # type: ignore[attr-defined]
+    return run
+
+
+class _Rules:
+    """The rules of an operation, as users write them."""
+
+    __slots__ = ("batch", "jvp", "name", "vjp")
+
+    def __init__(self, name: str, jvp: Any, vjp: Any, batch: Any) -> None:
+        pair = vjp is None or (isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp)))
+        if not pair:
+            raise TypeError(
+                f"{name}: vjp must be a pair of functions (forward, backward), got {vjp!r}"
+            )
+        for rule, given in (("jvp", jvp), ("batch", batch)):
+            if given is not None and not callable(given):
+                raise TypeError(f"{name}: {rule} must be a function, got {describe(given)}")
+        self.name = name
+        self.jvp = jvp
+        self.vjp = vjp
+        self.batch = batch
+
+    def primitive(self, f: Callable[..., Any], structure: Any, static: dict[str, Any]) -> Primitive:
+        """The Primitive for arguments of this structure, with these static ones."""
+
+        def fn(*leaves: Any) -> Any:
+            return f(*trees.unflatten(structure, leaves), **static)
+
+        given = (self.jvp, self.vjp, self.batch)
+        rules = None if given == (None, None, None) else self._flat(structure, static)
+        return Primitive(self.name, fn, lazy=True, rules=rules)
+
+    def _flat(self, structure: Any, static: dict[str, Any]) -> Rules:
+        """The rules as functions of leaves."""
+        user_jvp, user_vjp, user_batch = self.jvp, self.vjp, self.batch
+        structures: dict[int, Any] = {}
+
+        def flat(out: Any) -> Any:
+            """The one leaf of an output, or a tuple of its leaves, as a Primitive has them."""
+            leaves, own = trees.flatten(out)
+            leaves = [x if isinstance(x, jax.Array) else jax.numpy.asarray(x) for x in leaves]
+            if own == trees.LEAF:
+                return leaves[0]
+            structures[len(leaves)] = own
+            return tuple(leaves)
+
+        def join(leaves: Sequence[Any]) -> tuple[Any, ...]:
+            return cast(tuple[Any, ...], trees.unflatten(structure, leaves))
+
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            found = user_jvp(join(primals), join(tangents), **static)
+            out, out_t = self._pair("jvp", "an output and its tangent", found)
+            outs, outs_t = flat(out), flat(out_t)
+            self._same("jvp", "tangent", outs, outs_t)
+            return outs, outs_t
+
+        def forward(*leaves: Any) -> tuple[Any, Any]:
+            assert user_vjp is not None
+            found = user_vjp[0](*join(leaves), **static)
+            out, residuals = self._pair("vjp", "an output and residuals", found)
+            return flat(out), residuals
+
+        def backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+            assert user_vjp is not None
+            if type(cotangents) is tuple:
+                cotangents = trees.unflatten(structures[len(cotangents)], cotangents)
+            found = user_vjp[1](residuals, cotangents, **static)
+            if type(found) is not tuple or len(found) != len(join(range(structure.num_leaves))):
+                count = len(join(range(structure.num_leaves)))
+                raise RuleError(
+                    f"{self.name}: backward must return a tuple of {count}, a cotangent for each "
+                    f"positional argument, got {describe(found)}"
+                )
+            return self._cotangents(found, structure)
+
+        def batch(size: int, dims: tuple[int | None, ...], *leaves: Any) -> tuple[Any, Any]:
+            found = user_batch(size, dims, *join(leaves), **static)
+            out, out_dims = self._pair("batch", "an output and its batched dimensions", found)
+            outs = flat(out)
+            if type(outs) is tuple and type(out_dims) is not tuple:
+                out_dims = (out_dims,) * len(outs)
+            return outs, out_dims
+
+        return Rules(
+            structures,
+            jvp if user_jvp is not None else None,
+            (forward, backward) if user_vjp is not None else None,
+            batch if user_batch is not None else None,
+        )
+
+    def _pair(self, rule: str, what: str, found: Any) -> tuple[Any, Any]:
+        if type(found) is not tuple or len(found) != 2:
+            raise RuleError(
+                f"{self.name}: {rule} must return a pair of {what}, got {describe(found)}"
+            )
+        return found
+
+    def _same(self, rule: str, what: str, outs: Any, others: Any) -> None:
+        count = len(outs) if type(outs) is tuple else 1
+        given = len(others) if type(others) is tuple else 1
+        if count != given:
+            raise RuleError(
+                f"{self.name}: {rule} returned {given} leaves as the {what} of an output with {count}"
+            )
+
+    def _cotangents(self, found: tuple[Any, ...], structure: Any) -> tuple[Any, ...]:
+        """A cotangent for each leaf of the arguments; None stands for a whole argument too."""
+        leaves: list[Any] = []
+        for own, given in zip(structure.children(), found, strict=True):
+            if given is None:
+                leaves += [None] * own.num_leaves
+                continue
+            values, found_structure = jax.tree_util.tree_flatten(given, is_leaf=lambda x: x is None)
+            given_structure: Any = found_structure
+            expected: Any = jax.tree_util.tree_structure(
+                jax.tree_util.tree_unflatten(own, [0] * own.num_leaves)
+            )
+            if given_structure != expected:
+                raise StructureError(
+                    f"{self.name}: backward returned a cotangent of structure {given_structure} for an "
+                    f"argument of structure {expected}"
+                )
+            leaves += values
+        return tuple(leaves)
