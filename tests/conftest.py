@@ -1,5 +1,11 @@
 """What every test shares: eight CPU devices, seeds, sampled sweeps, and a check that no mode leaks.
 
+`tests/<room>/test_<module>.py` has the tests of `fad/<room>/<module>.py`; a theme may stand behind the name
+of the module. Two rooms are none of fad's: `laws/`, for what holds of the whole library, so that nobody would
+look for it under one module (laws, random programs, compositions, comparisons with PyTorch and with libraries
+of others), and `project/`, for what stands around the library: pages, examples, benchmarks, the shape of the
+code, and these tools. What several files use is in `helpers/`, from where all can import.
+
 - `--full` runs whole sweeps and the long hypothesis profile; without it, sweeps are sampled and
   hypothesis runs fewer examples, the same ones each time. `HYPOTHESIS_PROFILE=full` chooses the
   long profile alone.
@@ -125,10 +131,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 # What says that something was replayed, and so has nothing to say with ``--replay off``.
 OF_REPLAY = """
-    test_compiled_functions.py test_donation.py test_finalizers.py test_interrupts.py test_kept_graphs.py
-    test_replay_bounds.py test_replay_laws.py test_replay_seam.py test_replay_tape.py test_replay_threads.py
-    test_same_bits.py test_traces.py test_what_is_called_again_runs_as_one_operation
-    test_what_goes_wrong_only_later_is_found docs/replay.md docs/how-a-call-travels.md docs/performance.md
+    tests/replay/ test_replay_protocol.py test_finalizers.py test_interrupts.py test_same_bits.py
+    test_what_is_called_again_runs_as_one_operation test_what_goes_wrong_only_later_is_found
+    docs/replay.md docs/how-a-call-travels.md docs/performance.md
 """.split()
 
 

@@ -1,0 +1,272 @@
+"""Rules that the user did not write: derivatives of each other, and calls under vmap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from functions import Cube
+from helpers import assert_close, leaf
+from scaled_functions import SCALE, JvpOnly, VjpOnly, cube, scaled
+
+import fad
+import fad.numpy as fnp
+from fad.errors import LevelError, RuleError
+
+X = jnp.array([0.3, -0.5, 0.7])
+Y = jnp.array([1.5, 2.0, -1.0])
+V = jnp.array([1.0, 0.5, -2.0])
+
+
+# Missing rules
+
+
+class BothRules(VjpOnly):
+    jvp = staticmethod(JvpOnly.jvp)
+
+
+class VmapRule(BothRules):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return x**3, in_dims[0]
+
+
+class VjpOneMethod(fad.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    vjp = staticmethod(VjpOnly.vjp)
+
+
+class JvpOneMethod(fad.Function):
+    forward = staticmethod(VjpOneMethod.forward)
+    jvp = staticmethod(JvpOnly.jvp)
+
+
+class NoRuleOneMethod(fad.Function):
+    forward = staticmethod(VjpOneMethod.forward)
+
+
+def jaxed(F):
+    return type(f"Jax{F.__name__}", (F,), {"jax_rules": True})
+
+
+CUBES = [
+    (Cube, 1.0),
+    (NoRuleOneMethod, 1.0),
+    (VjpOnly, SCALE),
+    (JvpOnly, SCALE),
+    (BothRules, SCALE),
+    (VmapRule, SCALE),
+    (VjpOneMethod, SCALE),
+    (JvpOneMethod, SCALE),
+]
+CUBES += [(jaxed(F), k) for F, k in CUBES]
+
+
+@pytest.mark.sweep("case", CUBES, sample=10, ids=lambda case: case[0].__name__)
+def test_missing_rules_are_derived_from_those_that_are_there(case):
+    F, k = case
+    j = scaled(cube, k)
+    total, total_j = (lambda x: (F.apply(x) * V).sum()), (lambda x: (j(x) * V).sum())
+    assert_close(F.apply(X), cube(X))
+    assert_close(fad.grad(total)(X), jax.grad(total_j)(X))
+    assert_close(fad.jvp(F.apply, (X,), (V,)), jax.jvp(j, (X,), (V,)))
+    x = leaf(X)
+    total(x).backward()
+    assert_close(x.grad, jax.grad(total_j)(X))
+    # Second order differentiates the rules themselves, in each mode.
+    assert_close(fad.jacfwd(fad.grad(total))(X), jax.jacfwd(jax.grad(total_j))(X))
+    assert_close(fad.jacrev(fad.grad(total))(X), jax.jacfwd(jax.grad(total_j))(X))
+    assert_close(fad.jacfwd(fad.jacfwd(total))(X), jax.jacfwd(jax.jacfwd(total_j))(X))
+    assert_close(fad.jacrev(fad.jacfwd(total))(X), jax.jacfwd(jax.jacfwd(total_j))(X))
+    # vmap inside and outside keeps them.
+    rows = jnp.stack([X, Y])
+    assert_close(fad.vmap(F.apply)(rows), cube(rows))
+    assert_close(fad.vmap(fad.grad(total))(rows), jax.vmap(jax.grad(total_j))(rows))
+    assert_close(
+        fad.grad(lambda x: (fad.vmap(F.apply, 1, 1)(x) * V).sum())(rows),
+        jax.grad(lambda x: (jax.vmap(j, 1, 1)(x) * V).sum())(rows),
+    )
+    assert_close(fad.jvp(fad.vmap(F.apply), (rows,), (rows,)), jax.jvp(j, (rows,), (rows,)))
+    push = lambda x, t: fad.jvp(F.apply, (x,), (t,))[1]
+    assert_close(fad.vmap(push)(rows, rows), jax.jvp(j, (rows,), (rows,))[1])
+    assert_close(fad.grad(fad.checkpoint(total))(X), jax.grad(total_j)(X))
+
+
+def test_a_rule_taken_back_by_none_is_derived_again():
+    class Again(BothRules):
+        vjp = None
+        jvp = None
+
+    assert_close(fad.grad(lambda x: Again.apply(x).sum())(X), 3 * X**2)
+
+
+# vmap
+
+
+class Recorder(fad.Function):
+    """x + y; it stores the arguments of its vmap rule."""
+
+    given: Any = None
+
+    @staticmethod
+    def forward(x, y):
+        return x + y
+
+    @staticmethod
+    def vjp(ctx, g):
+        return SCALE * g, g
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        Recorder.given = info.batch_size, info.randomness, in_dims
+        front = [v if d is None else fnp.moveaxis(v, d, 0) for v, d in zip((x, y), in_dims)]
+        return front[0] + front[1], 0
+
+
+@pytest.mark.parametrize(
+    ("in_dims", "dims"), [((0, None), (0, None)), ((-1, 1), (1, 1)), ((None, -2), (None, 0))]
+)
+def test_a_vmap_rule_gets_the_batch(in_dims, dims):
+    x = jnp.arange(6.0).reshape(2, 3)
+    size = 2 if dims[0] == 0 or dims[1] == 0 else 3
+    args = [
+        v if d is not None else v[0] if dims[0] == 0 or dims[1] == 0 else v
+        for v, d in zip((x, 2 * x), in_dims)
+    ]
+    out = fad.vmap(Recorder.apply, in_dims, randomness="different")(*args)
+    assert Recorder.given == (size, "different", dims)
+    assert_close(out, jax.vmap(jnp.add, in_dims)(*args))
+    weights = jnp.arange(out.size, dtype=jnp.float32).reshape(out.shape)
+    ours = lambda x, y: (fad.vmap(Recorder.apply, in_dims)(x, y) * weights).sum()
+    theirs = lambda x, y: (jax.vmap(jnp.add, in_dims)(x, y) * weights).sum()
+    assert Recorder.given[1] == "different"
+    grads = jax.grad(theirs, (0, 1))(*args)
+    assert_close(fad.grad(ours, (0, 1))(*args), (SCALE * grads[0], grads[1]))
+    assert Recorder.given[1] == "error"
+
+
+def test_a_vmap_rule_may_put_the_batch_anywhere_in_each_output():
+    class Parts(fad.Function):
+        @staticmethod
+        def forward(x):
+            return {"sum": x.sum(), "outer": x[:, None] * x, "one": fnp.ones(2)}
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            (d,) = in_dims
+            x = fnp.moveaxis(x, d, 0)
+            outer = fnp.moveaxis(x[:, :, None] * x[:, None, :], 0, -1)
+            return (
+                {"sum": x.sum(1), "outer": outer, "one": fnp.ones(2)},
+                {"sum": 0, "outer": -1, "one": None},
+            )
+
+    rows = jnp.stack([X, Y])
+    expected = {
+        "sum": rows.sum(1),
+        "outer": rows[:, :, None] * rows[:, None, :],
+        "one": jnp.ones((2, 2)),
+    }
+    assert_close(fad.vmap(Parts.apply)(rows), expected)
+    assert_close(fad.vmap(Parts.apply, 1)(rows.T), expected)
+
+
+def test_generate_vmap_rule_false_refuses_to_derive_one():
+    class Refuses(fad.Function):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def forward(x, y):
+            return x + y
+
+    assert_close(Refuses.apply(X, Y), X + Y)
+    assert_close(fad.jacrev(Refuses.apply)(X, Y), jnp.eye(3))
+    for f in (fad.vmap(Refuses.apply), jax.vmap(Refuses.apply)):
+        with pytest.raises(
+            RuleError, match=r"Refuses: generate_vmap_rule.*vmap\(info, in_dims, x, y"
+        ):
+            f(X, Y)
+
+
+@pytest.mark.parametrize("F", [BothRules, VmapRule, VjpOneMethod, jaxed(VmapRule)])
+def test_a_vmapped_function_keeps_the_rules_of_its_user_at_any_depth(F):
+    j = scaled(cube)
+    x = jnp.arange(1.0, 13.0).reshape(2, 3, 2)
+    ours = lambda x: fad.vmap(fad.vmap(F.apply, 1), -1, 1)(x).sum()
+    theirs = lambda x: jax.vmap(jax.vmap(j, 1), -1, 1)(x).sum()
+    assert_close(fad.grad(ours)(x), jax.grad(theirs)(x))
+    assert_close(fad.jvp(ours, (x,), (x,)), jax.jvp(theirs, (x,), (x,)))
+    assert_close(
+        fad.vmap(fad.grad(lambda x: fad.vmap(F.apply)(x).sum()))(x),
+        jax.vmap(jax.grad(lambda x: jax.vmap(j)(x).sum()))(x),
+    )
+    assert_close(fad.vmap(fad.vmap(fad.jacfwd(F.apply)))(x), jax.vmap(jax.vmap(jax.jacfwd(j)))(x))
+
+
+# Lanes: named axes and random numbers in a body
+
+
+class Centred(fad.Function):
+    """x minus its mean over the lanes; the vjp is scaled."""
+
+    @staticmethod
+    def forward(x):
+        return x - fad.lax.pmean(x, "lanes")
+
+    @staticmethod
+    def vjp(ctx, g):
+        return SCALE * (g - fad.lax.pmean(g, "lanes"))
+
+
+def test_a_body_may_name_the_axis_of_the_vmap_around_it():
+    mapped = fad.vmap(Centred.apply, axis_name="lanes")
+    centre = lambda x: x - x.mean(0)
+    assert_close(mapped(X), centre(X))
+    assert_close(fad.grad(lambda x: (mapped(x) * V).sum())(X), SCALE * centre(V))
+    assert_close(fad.jvp(mapped, (X,), (V,))[1], SCALE * centre(V))
+    assert_close(fad.vmap(fad.grad(Centred.apply), axis_name="lanes")(X), jnp.zeros(3))
+    rows = jnp.stack([X, Y])
+    assert_close(fad.vmap(mapped)(rows), jax.vmap(centre)(rows))
+    native = jax.vmap(Centred.apply, axis_name="lanes")
+    assert_close(native(X), centre(X))
+    assert_close(jax.grad(lambda x: (native(x) * V).sum())(X), SCALE * centre(V))
+
+
+class Noisy(fad.Function):
+    """x times noise drawn in the body."""
+
+    @staticmethod
+    def forward(x, key):
+        return x * fad.random.uniform(key)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return g * fad.random.uniform(ctx.saved_tensors[1]), None
+
+
+def test_random_numbers_in_a_body_depend_on_the_vmap_around_it():
+    key = jax.random.key(0)
+    keys = jax.random.split(key, 3)
+    expected = X * jax.vmap(jax.random.uniform)(keys)
+    assert_close(fad.vmap(Noisy.apply)(X, keys), expected)
+    assert_close(fad.vmap(fad.grad(Noisy.apply))(X, keys), expected / X)
+    assert_close(fad.grad(lambda x: fad.vmap(Noisy.apply)(x, keys).sum())(X), expected / X)
+    with pytest.raises(LevelError, match="randomness='different'"):
+        fad.vmap(Noisy.apply, (0, None))(X, key)
+    same = fad.vmap(Noisy.apply, (0, None), randomness="same")
+    assert_close(same(X, key), X * jax.random.uniform(key))
+    different = fad.vmap(Noisy.apply, (0, None), randomness="different")
+    noise = different(X, key) / X
+    assert len(set(noise.tolist())) == 3
+    assert_close(fad.grad(lambda x: different(x, key).sum())(X), noise)
+    assert_close(fad.jvp(lambda x: different(x, key), (X,), (V,))[1], V * noise)

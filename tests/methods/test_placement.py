@@ -1,0 +1,44 @@
+"""``to``: between devices and shardings and back."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import assert_close
+from shards import BY_ROWS, lies_by_rows
+
+import fad
+
+VALUES = jnp.linspace(-1.0, 1.0, 16).reshape(8, 2)
+
+
+def test_to_moves_between_devices_and_shardings_and_back():
+    x = fad.tensor(VALUES, requires_grad=True)
+    y = x.to(BY_ROWS)
+    assert lies_by_rows(y) and not lies_by_rows(x)
+    z = (y * y).to(jax.devices()[3])
+    assert z.devices() == {jax.devices()[3]}
+    z.sum().backward()
+    assert_close(x.grad, 2 * VALUES)
+    assert x.grad.devices() == x.devices()
+    assert lies_by_rows(fad.jit(lambda x: x * 2)(y))
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: lambda x: f(fad.asarray(x)),
+        fad.jit,
+        lambda f: jax.jit(fad.to_jax(f)),
+        lambda f: lambda x: fad.jvp(f, (x,), (x,))[1],
+        lambda f: fad.jit(lambda x: fad.linearize(f, x)[1](x)),
+        lambda f: fad.jit(fad.grad(lambda x: (f(x) ** 2).sum())),
+        lambda f: jax.jit(jax.grad(fad.to_jax(lambda x: (f(x) ** 2).sum()))),
+    ],
+)
+def test_to_a_sharding_in_compiled_code_and_under_transforms(transform):
+    out = transform(lambda x: x.to(BY_ROWS))(VALUES)
+    expected = transform(lambda x: x.to("float32"))(VALUES)
+    assert lies_by_rows(out), out.sharding
+    assert_close(out, expected)

@@ -1,0 +1,96 @@
+"""The test tools themselves: a leak is caught, a failure names its seed, sweeps are sampled."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+import fad
+
+HERE = Path(__file__).resolve().parents[1]
+SUITE = """
+import fad, pytest
+
+def test_leaves_the_grad_mode_changed():
+    fad.set_grad_enabled(False)
+
+def test_after_it_all_is_as_before():
+    assert fad.is_grad_enabled()
+
+def test_fails():
+    assert False
+
+@pytest.mark.sweep("k", range(100), sample=7)
+def test_sweep(k):
+    pass
+
+@pytest.mark.full
+def test_long():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome"),
+    [([], "1 failed, 9 passed, 1 skipped, 1 error"), (["--full"], "1 failed, 103 passed, 1 error")],
+)
+def test_tools(tmp_path: Path, options: list[str], outcome: str) -> None:
+    shutil.copy(HERE / "conftest.py", tmp_path)
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            HERE.parent / "pyproject.toml",
+            "-p",
+            "no:cacheprovider",
+            "--seed",
+            "3",
+            *options,
+            tmp_path,
+        ],
+        cwd=HERE.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert "the test left (running levels, grad mode) as ((), False)" in run.stdout, run.stdout
+    assert "--seed 3" in run.stdout.partition("random seed")[2]
+    assert outcome in run.stdout.splitlines()[-1]
+
+
+def test_comparisons_with_pytorch_are_found(tmp_path: Path) -> None:
+    """By the fixture, and by the module; without PyTorch installed, too."""
+    shutil.copy(HERE / "conftest.py", tmp_path)
+    (tmp_path / "test_some.py").write_text("def test_a(torch): pass\ndef test_b(): pass\n")
+    (tmp_path / "test_all.py").write_text("torch = None\ndef test_c(): pass\n")
+    options = [
+        "-c",
+        HERE.parent / "pyproject.toml",
+        "-p",
+        "no:cacheprovider",
+        "--collect-only",
+        "-q",
+    ]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "-m", "oracle", tmp_path],
+        cwd=HERE.parent,
+        capture_output=True,
+        text=True,
+    )
+    found = [line.partition("::")[2] for line in run.stdout.splitlines() if "::" in line]
+    assert sorted(found) == ["test_a", "test_c"], run.stdout
+
+
+def test_eight_devices() -> None:
+    assert jax.device_count() == 8 and jax.default_backend() == "cpu"
+
+
+def test_no_level_runs_between_tests() -> None:
+    assert fad.core.level.active_levels() == ()

@@ -1,0 +1,394 @@
+"""The shape of the code: imports run one way, and JAX is used through its public names.
+
+Every check is a function of a source text, and is itself shown a text that it must refuse.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+from helpers import ROOT
+
+PACKAGE = ROOT / "fad"
+
+# The rooms of fad, and the files inside of each: what is imported stands above, in the room or in an earlier
+# one. `*` stands for files that may import each other, though not in a circle.
+ROOMS = {
+    "errors": "",
+    "core": """keys collector pace jaxapi avals borrowed residuals tensor trees level primitive
+        replay_protocol""",
+    "tape": """handles graph captures grad_mode anomaly saved recorder accumulate hooks graphs_by_hand
+        builtin_nodes node_step engine endpoints""",
+    "levels": "jvp batch randomness staged",
+    "views": """stop_gradient pytree chains write_back creation replace_primal aliases make_view
+        user_views indexing write_ops inplace copying""",
+    "arrays": "arguments special_cases operations control_flow derive namespaces",
+    "numpy": "*",
+    "lax": "*",
+    "nn": "*",
+    "random": "",
+    "scipy": "*",
+    "functions": """context templates rules derived_rules closures native calls once_differentiable
+        definitions check_results user_rules compiled_rules fast_calls function""",
+    "transforms": "backward *",
+    "methods": "in_place * install",
+    "bridge": "protocols signatures jax_functions outer_values compilation",
+    "extend": "operations",
+    "autograd": "*",
+    "testing": "*",
+    "replay": """settings log modes inputs program outcomes states segments entries recording trace
+        opening donation layouts compiled_backward""",
+}
+IN_FRONT = {
+    "autograd",
+    "extend",
+    "testing",
+    "replay",
+}  # whose `__init__` imports the files, not the other way about
+
+
+def rows() -> list[str]:
+    """The modules in import order; "" is fad's own `__init__`."""
+    found = []
+    for room, files in ROOMS.items():
+        inside = [f"{room}.{name}" for name in files.split()]
+        found += [*inside, room] if room in IN_FRONT else [room, *inside]
+    return [*found, ""]
+
+
+LAYERS = rows()
+RUNTIME = {"jax", "numpy"}
+# What modules need that only tests import.
+IN_TESTS = {
+    "testing.strategies": {"hypothesis"},
+    "testing.fuzz": {"hypothesis", "torch"},
+    "testing.plugin": {"pytest"},
+}
+# The only module that may reach for what JAX does not publish.
+DOOR = "core.jaxapi"
+NOT_PUBLIC = (
+    "jax._src",
+    "jax.core",
+    "jax.experimental",
+    "jax.extend",
+    "jax.interpreters",
+    "jaxlib",
+)
+PUBLIC_AFTER_ALL = ("jax.core.Tracer", "jax.core.eval_jaxpr")
+# Written in two parts, so that this file does not contain them.
+PATHS_OF_ONE_MACHINE = ["/wo" + "rk/", "/tm" + "p/"]
+LEFT_OPEN = ["TO" + "DO", "FIX" + "ME", "XX" + "X"]
+TEXT = {".cfg", ".md", ".py", ".sh", ".toml", ".txt", ".typed", ".yml", ""}
+
+
+def module_name(path: Path) -> str:
+    """`autograd.engine` for fad/autograd/engine.py; an `__init__` has its package's name."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def row(module: str) -> int:
+    """The module's place in LAYERS."""
+    for candidate in (module, f"{module.rpartition('.')[0]}.*"):
+        if candidate in LAYERS:
+            return LAYERS.index(candidate)
+    raise LookupError(f"fad/{module.replace('.', '/')}.py has no place in LAYERS")
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
+    return name == "TYPE_CHECKING"
+
+
+def walk_runtime(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node of the tree, function bodies included, but not what only a type checker reads."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and is_type_checking(node.test):
+            for other in node.orelse:
+                yield other
+                yield from walk_runtime(other)
+            continue
+        yield node
+        yield from walk_runtime(node)
+
+
+def imported(tree: ast.AST, module: str, is_package: bool) -> list[tuple[int, str]]:
+    """(line, dotted name) of all that the module imports, names of `from` imports included."""
+    found = []
+    for node in walk_runtime(tree):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = ["fad", *module.split(".")] if module else ["fad"]
+                package = package[: len(package) - node.level + is_package]
+                base = ".".join([*package, base]).rstrip(".")
+            found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names]
+    return found
+
+
+def fad_module(name: str, known: set[str]) -> str | None:
+    """Which module of fad a dotted name comes from; None for another name."""
+    first, _, rest = name.partition(".")
+    if first != "fad":
+        return None
+    while rest and rest not in known:
+        rest = rest.rpartition(".")[0]
+    return rest
+
+
+def edges(module: str, source: str, is_package: bool = False) -> list[tuple[int, str]]:
+    """(line, module of fad) that the source of `module` imports."""
+    names = imported(ast.parse(source), module, is_package)
+    found = [(line, fad_module(name, {*MODULES, *LAYERS, module})) for line, name in names]
+    return [(line, target) for line, target in found if target is not None and target != module]
+
+
+def layer_errors(module: str, source: str, is_package: bool = False) -> list[str]:
+    """Imports of modules that are not above; inside one row they may stand in either order."""
+    here = row(module)
+    return [
+        f"fad.{module}:{line} imports fad.{target}, which is below it in LAYERS"
+        for line, target in edges(module, source, is_package)
+        if row(target) > here or (row(target) == here and not LAYERS[here].endswith(".*"))
+    ]
+
+
+def third_party_errors(module: str, source: str) -> list[str]:
+    allowed = (
+        RUNTIME | IN_TESTS.get(module, set()) | {"fad", "__future__"} | set(sys.stdlib_module_names)
+    )
+    return [
+        f"fad.{module}:{line} imports {name}; at run time fad needs only {sorted(RUNTIME)}"
+        for line, name in imported(ast.parse(source), module, False)
+        if name.partition(".")[0] not in allowed
+    ]
+
+
+def jax_names(source: str) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of every JAX name that the source imports or reaches by attributes."""
+    tree = ast.parse(source)
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                aliases[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for line, name in imported(tree, "", True):
+        if name.partition(".")[0] in ("jax", "jaxlib"):
+            yield line, name
+    # A chain a.b.c is three nodes; only the whole of it says which name is meant.
+    inner_parts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in walk_runtime(tree):
+        parts: list[str] = []
+        inner: ast.AST = node
+        while isinstance(inner, ast.Attribute) and id(node) not in inner_parts:
+            parts.append(inner.attr)
+            inner = inner.value
+        if parts and isinstance(inner, ast.Name):
+            base = aliases.get(inner.id, "")
+            if base.partition(".")[0] in ("jax", "jaxlib"):
+                yield node.lineno, ".".join([base, *reversed(parts)])  # type: ignore[attr-defined]
+
+
+def door_errors(module: str, source: str) -> list[str]:
+    def is_private(name: str) -> bool:
+        if any(f"{name}.".startswith(f"{public}.") for public in PUBLIC_AFTER_ALL):
+            return False
+        parts = name.split(".")
+        hidden = any(part.startswith("_") and not part.endswith("__") for part in parts)
+        return hidden or any(f"{name}.".startswith(f"{door}.") for door in NOT_PUBLIC)
+
+    if module == DOOR:
+        return []
+    names = {(line, name) for line, name in jax_names(source) if is_private(name)}
+    return [
+        f"fad.{module}:{line} uses {name}; go through fad.{DOOR}" for line, name in sorted(names)
+    ]
+
+
+def docstring_errors(module: str, source: str) -> list[str]:
+    first = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    if first.endswith((".", ":", "?")):
+        return []
+    return [f"fad.{module}: its first line must be a sentence that says what it does: {first!r}"]
+
+
+def word_errors(path: Path, text: str, words: list[str]) -> list[str]:
+    return [
+        f"{path}:{number} contains {word!r}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for word in words
+        if word in line
+    ]
+
+
+def project_files() -> list[Path]:
+    """Every text file of the project; nothing that a tool or a run wrote."""
+    folders = ["fad", "tests", "docs", "examples", "benchmarks", ".ci"]
+    inside = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    on_top = [path for path in ROOT.iterdir() if path.is_file()]
+    return sorted(
+        path
+        for path in inside + on_top
+        if path.suffix in TEXT
+        and not {"__pycache__", "out", ".venv"} & set(path.parts)
+        # In a git worktree .git is a file.
+        and path.name not in {".coverage", ".git"}
+    )
+
+
+@pytest.fixture(params=sorted(MODULES), ids=lambda module: module or "fad")
+def module(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_imports_run_one_way(module: str) -> None:
+    path = MODULES[module]
+    errors = layer_errors(module, path.read_text(), path.name == "__init__.py")
+    assert not errors, "\n".join(errors)
+
+
+def test_the_root_has_rooms_and_nothing_else() -> None:
+    """`errors` and `random` are public modules; the other public ones are packages."""
+    found = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert found == {*ROOMS, "__init__"}
+
+
+def test_inner_rooms_say_what_comes_in_and_what_goes_out() -> None:
+    for room in "core tape levels arrays functions transforms bridge".split():
+        text = ast.get_docstring(ast.parse(MODULES[room].read_text()))
+        assert re.search(r"comes? in", text) and re.search(r"goe?s? out", text), room
+
+
+def test_only_public_names_are_listed() -> None:
+    import fad
+
+    rooms = {room for room in ROOMS if not hasattr(fad, room) or room not in fad.__all__}
+    assert sorted(fad.__all__) == dir(fad)
+    assert {
+        "core",
+        "tape",
+        "levels",
+        "views",
+        "arrays",
+        "functions",
+        "transforms",
+        "replay",
+    } <= rooms
+    assert all(hasattr(fad, name) for name in fad.__all__)
+    names: dict[str, object] = {}
+    exec("from fad import *", names)
+    assert {*names} - {"__builtins__"} == {*fad.__all__}
+
+
+def test_no_cycles() -> None:
+    """Inside a row too, which the order of the rows does not rule out."""
+    graph = {
+        module: {target for _, target in edges(module, path.read_text(), path.stem == "__init__")}
+        for module, path in MODULES.items()
+    }
+    seen: set[str] = set()
+    while len(seen) < len(graph):
+        free = {module for module in graph if module not in seen and graph[module] <= seen}
+        assert free, f"these modules import each other in a circle: {sorted(set(graph) - seen)}"
+        seen |= free
+
+
+def test_runtime_dependencies(module: str) -> None:
+    errors = third_party_errors(module, MODULES[module].read_text())
+    assert not errors, "\n".join(errors)
+
+
+def test_jax_private_names_stay_behind_the_door(module: str) -> None:
+    errors = door_errors(module, MODULES[module].read_text())
+    assert not errors, "\n".join(errors)
+
+
+def test_first_line_says_what_the_module_does(module: str) -> None:
+    errors = docstring_errors(module, MODULES[module].read_text())
+    assert not errors, "\n".join(errors)
+
+
+def test_no_paths_of_one_machine() -> None:
+    errors = []
+    for path in project_files():
+        errors += word_errors(path.relative_to(ROOT), path.read_text(), PATHS_OF_ONE_MACHINE)
+    assert not errors, "\n".join(errors)
+
+
+def test_nothing_left_open(module: str) -> None:
+    path = MODULES[module]
+    errors = word_errors(path.relative_to(ROOT), path.read_text(), LEFT_OPEN)
+    assert not errors, "\n".join(errors)
+
+
+def test_every_module_imports() -> None:
+    for module in MODULES:
+        importlib.import_module(f"fad.{module}".rstrip("."))
+
+
+def test_public_core_names_exist() -> None:
+    """What the door lets through is published by this version of JAX."""
+    for name in PUBLIC_AFTER_ALL:
+        assert hasattr(jax.core, name.rpartition(".")[2])
+
+
+def test_the_checks_catch_what_they_should() -> None:
+    below = "def late():\n    from fad.bridge import from_jax\n    return from_jax\n"
+    assert layer_errors("core.tensor", below) == [
+        "fad.core.tensor:2 imports fad.bridge, which is below it in LAYERS"
+    ]
+    assert layer_errors("core.tensor", "from .level import bind\n")
+    assert layer_errors("core.tensor", "import fad\n")
+    assert not layer_errors(
+        "core.level", "from fad.core.tensor import Tensor\nfrom fad import errors\n"
+    )
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fad.bridge import f\n"
+    assert not layer_errors("core.tensor", typed)
+    with pytest.raises(LookupError, match=r"fad/unplaced\.py has no place in LAYERS"):
+        layer_errors("unplaced", "import fad\n")
+
+    assert third_party_errors("tensor", "import os, scipy.sparse\n") == [
+        "fad.tensor:1 imports scipy.sparse; at run time fad needs only ['jax', 'numpy']"
+    ]
+    for private in (
+        "from jax._src import core\n",
+        "import jax.interpreters.ad as ad\n",
+        "from jax import extend\n",
+        "import jax\njax.core.ShapedArray\n",
+        "from jax import core\ncore.Trace\n",
+        "import jax.numpy as jnp\njnp._private\n",
+    ):
+        assert door_errors("tensor", private), private
+        assert not door_errors(DOOR, private)
+    assert not door_errors(
+        "tensor", "import jax\njax.core.Tracer\njax.numpy.sin\njax.__version__\n"
+    )
+
+    assert docstring_errors("tensor", '"""No end"""\n') and docstring_errors("tensor", "x = 1\n")
+    assert word_errors(Path("a"), f"one\nat {PATHS_OF_ONE_MACHINE[0]}x\n", PATHS_OF_ONE_MACHINE)
+
+
+def test_fad_alone_imports_nothing_for_tests() -> None:
+    code = "import sys, fad; print([m for m in sys.modules if m in ('hypothesis', 'pytest', 'fad.testing')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.strip() == "[]"

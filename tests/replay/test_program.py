@@ -1,0 +1,407 @@
+"""What replay keeps is bounded and can be given back; and a process ends well whatever is being compiled.
+
+With ``--full``: 6,000 structures, 2,000 shapes, 200 contexts of JAX; memory has a plateau. Objects are
+counted after ``jax.clear_caches()``, so that what JAX keeps for each shape is not in it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import ROOT
+from replays import assert_bits, bits, clear, off
+
+import fad
+import fad.numpy as fnp
+from fad.replay.program import Program, worker
+
+REPEATS = 4  # calls of each program
+X = jnp.array([0.5, 1.0, 1.5])
+pytestmark = pytest.mark.usefixtures("cleared_caches")
+
+
+def live() -> int:
+    """How many objects are live besides those in JAX's own caches."""
+    jax.clear_caches()
+    gc.collect()
+    return len(gc.get_objects())
+
+
+def resident() -> float:
+    """Megabytes of memory of this process."""
+    with open("/proc/self/statm") as pages:
+        return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def sizes() -> dict[str, int]:
+    """The numbers of ``cache_info()``."""
+    return {k: v for k, v in fad.autograd.compiled.cache_info().items() if isinstance(v, int)}
+
+
+# Many programs, shapes and contexts: each a function of its number.
+
+
+def structure(k: int) -> Callable[[Any], Any]:
+    """A program that no other number gives; all are made of four operations."""
+    digits = []
+    for _ in range(7):
+        k, digit = divmod(k, 4)
+        digits.append(digit)
+
+    def f(x: Any) -> Any:
+        for digit in digits:
+            if digit == 0:
+                x = fnp.sin(x)
+            elif digit == 1:
+                x = x * x
+            elif digit == 2:
+                x = x + x
+            else:
+                x = -x
+        return fnp.sum(x)
+
+    return f
+
+
+def of_structures(k: int) -> None:
+    g, w = structure(k), fad.tensor(X, requires_grad=True)
+    for _ in range(REPEATS):
+        a = fad.grad(g)(X)
+        w.grad = None
+        g(w).backward()
+    assert_bits(a, w.grad)
+
+
+def of_shapes(k: int) -> None:
+    x = jnp.asarray(np.linspace(0.0, 1.0, k + 1, dtype=np.float32))
+    w = fad.tensor(x, requires_grad=True)
+    for _ in range(REPEATS):
+        fad.jvp(lambda v: v * v, (x,), (x,))
+        fad.grad(lambda v: fnp.sum(v * v))(x)
+        w.grad = None
+        fnp.sum(w * w).backward()
+    assert_bits(w.grad, np.asarray(x) * np.float32(2.0))
+
+
+def context(k: int) -> AbstractContextManager[Any]:
+    """The settings of JAX that number k stands for."""
+    kind, n = k % 4, k // 4
+    if kind == 0:
+        return jax.numpy_rank_promotion(("allow", "warn", "raise")[n % 3])
+    if kind == 1:
+        return jax.default_matmul_precision(("float32", "bfloat16", "tensorfloat32")[n % 3])
+    if kind == 2:
+        return jax.numpy_dtype_promotion(("standard", "strict")[n % 2])
+    return jax.default_device(jax.devices()[n % len(jax.devices())])
+
+
+def of_contexts(k: int) -> None:
+    f = lambda v: fnp.sum(v * v)
+    with context(k):
+        for inner in (k // 4, k // 16):
+            with context(inner):
+                for _ in range(REPEATS):
+                    g = fad.grad(f)(X)
+                    t = fad.jvp(f, (X,), (X,))[1]
+    assert_bits([g, t], [2.0 * np.asarray(X), np.float32(7.0)])
+
+
+KINDS: dict[str, tuple[Callable[[int], None], int, int]] = {
+    # what is done; how often, and with --full
+    "structures": (of_structures, 60, 6_000),
+    "shapes": (of_shapes, 40, 2_000),
+    "contexts": (of_contexts, 20, 200),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_is_given_back(kind: str) -> None:
+    """After a small sample: what is left does not grow with the number of programs, shapes or contexts."""
+    work, count, _ = KINDS[kind]
+    work(0)
+    clear()
+    before = live()
+    for k in range(count):
+        work(k)
+    clear()
+    left = live() - before
+    # JAX keeps some 30 objects for each signature of a function that lives on; a program has thousands.
+    assert left < 60 * count + 500, f"{left} objects are left after {count} {kind}"
+    assert all(n == 0 for name, n in sizes().items() if name != "hits"), sizes()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_has_a_plateau(kind: str) -> None:
+    """The last third adds little to what the second has added, and all of it can be given back."""
+    work, _, count = KINDS[kind]
+    work(0)
+    clear()
+    before = live()
+    objects, known, memory = [before], [sizes()], [resident()]
+    for third in range(3):
+        for k in range(third * count // 3, (third + 1) * count // 3):
+            work(k)
+        known.append(sizes())
+        objects.append(live())
+        memory.append(resident())
+    growth = np.diff(objects)
+    message = f"{kind}: objects {objects}, caches {known}, megabytes {np.round(memory)}"
+    print(message)
+    third = count // 3
+    assert growth[2] < max(0.2 * growth[0], 5 * third), message
+    assert memory[3] - memory[2] < max(0.3 * (memory[1] - memory[0]), 100.0), message
+    for name, n in known[3].items():
+        if name != "hits":
+            assert n - known[2].get(name, 0) <= max(0.2 * third, 20), message
+    clear()
+    assert live() - before < 20 * third, message
+
+
+def test_programs_are_right_after_the_caches_were_cleared() -> None:
+    f = lambda v: fnp.sum(fnp.sin(v) * v)
+    with off():
+        expected = bits([fad.grad(f)(X), fad.jvp(f, (X,), (X,)), fad.hessian(f)(X)])
+    for k in range(12):
+        assert bits([fad.grad(f)(X), fad.jvp(f, (X,), (X,)), fad.hessian(f)(X)]) == expected, k
+        if k % 4 == 3:
+            fad.autograd.compiled.clear_cache()
+        if k % 6 == 5:
+            jax.clear_caches()
+
+
+# The end of a process while programs may still be compiling.
+
+PRELUDE = """
+import os, signal, sys, threading, time
+import jax, jax.numpy as jnp
+import fad, fad.numpy as fnp
+X = jnp.array([0.5, 1.0, 1.5])
+
+def f(x):
+    y = x
+    for k in range(LENGTH):
+        y = fnp.tanh(y * x) + fnp.sin(y) * 0.5
+    return fnp.sum(y * y)
+
+def work(times):
+    w = fad.tensor(X, requires_grad=True)
+    for _ in range(times):
+        g = fad.grad(f)(X)
+        fad.jvp(f, (X,), (X,))
+        w.grad = None
+        f(w).backward()
+    return [float(v) for v in g]
+"""
+
+
+def run(
+    code: str, length: int = 4, timeout: float = 120.0, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program after `PRELUDE` in a new process, which must end in time."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", PRELUDE.replace("LENGTH", str(length)) + code],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        **options,
+    )
+
+
+ENDS = {
+    "at once": "work(3)\n",
+    "after more calls": "work(8)\n",
+    "sys.exit": "work(3)\nsys.exit(0)\n",
+    "sys.exit in a transform": (
+        "def g(x):\n    y = f(x)\n    sys.exit(0)\n    return y\n\nwork(3)\nfad.grad(g)(X)\n"
+    ),
+    "in a thread": "t = threading.Thread(target=work, args=(3,))\nt.start()\nt.join()\n",
+    "in the middle of a trace": "w = fad.tensor(X, requires_grad=True)\nwork(3)\nloss = f(w)\n",
+    "at exit": "import atexit\natexit.register(work, 3)\nwork(3)\n",
+    "os._exit": "work(3)\nos._exit(0)\n",
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_process_that_ends(how: str) -> None:
+    done = run(ENDS[how])
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+
+
+def test_a_process_that_ends_with_an_exception() -> None:
+    done = run("work(3)\nraise ValueError('on purpose')\n")
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("ValueError: on purpose")
+    assert done.stderr.count("Traceback") == 1 and "Exception ignored" not in done.stderr
+
+
+def test_an_exception_in_a_transform() -> None:
+    code = "work(3)\nfad.grad(lambda x: f(x) / (1 // 0))(X)\n"
+    done = run(code)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr.strip().splitlines()[-1]
+    assert done.stderr.count("Traceback") == 1 and "Exception ignored" not in done.stderr
+
+
+FORKED = """
+import warnings
+warnings.filterwarnings("ignore", message=".*fork.*")
+with fad.autograd.compiled(False):
+    expected = work(2)
+assert work(TIMES) == expected
+child = os.fork()
+if child == 0:
+    os._exit(0 if work(6) == expected else 3)
+deadline = time.monotonic() + 15.0
+while True:
+    ended, status = os.waitpid(child, os.WNOHANG)
+    if ended:
+        break
+    if time.monotonic() > deadline:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        sys.exit("the child hangs")
+    time.sleep(0.02)
+assert work(6) == expected
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("times", [1, 3, 8])
+def test_a_fork(times: int) -> None:
+    """The child has none of the threads, so XLA cannot compile there; what needs no compiling goes on.
+
+    ``times`` calls come before it, after calls in which all single operations were compiled.
+    """
+    code = FORKED.replace("TIMES", str(times))
+    done = run(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+INTERRUPTED = """
+import faulthandler
+faulthandler.dump_traceback_later(45)  # where it hangs, if it does
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it for what runs in the background
+print("ready", flush=True)
+work(1000000)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
+def test_an_interrupt_from_the_keyboard(delay: float) -> None:
+    """While programs are compiled: the process ends, with a traceback.
+
+    Python drops an interrupt that comes in a callback of a weak reference; JAX's caches have such callbacks.
+    A user tries again then.
+    """
+    code = PRELUDE.replace("LENGTH", "40") + INTERRUPTED
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        errors, times = interrupted(child)
+    finally:
+        child.kill()
+        child.communicate()
+    assert child.returncode in (130, -signal.SIGINT), errors
+    assert errors.strip().splitlines()[-1].startswith("KeyboardInterrupt"), errors
+    assert times == 2 or "Exception ignored" not in errors
+
+
+def interrupted(child: subprocess.Popen[str]) -> tuple[str, int]:
+    """What a process that is interrupted writes until it ends, and how often it was."""
+    child.send_signal(signal.SIGINT)
+    try:
+        return child.communicate(timeout=20.0)[1], 1
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGINT)
+        return child.communicate(timeout=40.0)[1], 2
+
+
+def test_nothing_is_traced_while_its_program_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    compile = Program.compile
+
+    def later(self: Program, avals: Any) -> None:
+        began.set()
+        assert may_end.wait(60.0)
+        compile(self, avals)
+
+    monkeypatch.setattr(Program, "compile", later)
+    gradient = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
+    with off():
+        expected = gradient(X)
+    try:
+        while not began.is_set():
+            assert_bits(gradient(X), expected)
+        before = fad.autograd.compiled.explain()
+        assert_bits([gradient(X) for _ in range(5)], [expected] * 5)
+        assert fad.autograd.compiled.explain() == before
+    finally:
+        may_end.set()
+    worker.wait()
+    assert_bits(gradient(X), expected)
+    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
+    assert fad.autograd.compiled.explain() != before
+
+
+def _chain(length: int) -> Callable[[Any], Any]:
+    """A gradient through so many iterations of a loop, of two operations each."""
+
+    def f(x: Any) -> Any:
+        for _ in range(length):
+            x = fnp.sin(x) * 0.9
+        return fnp.sum(x)
+
+    return fad.grad(f)
+
+
+@pytest.mark.parametrize(
+    ("iterations", "call"), [(30, 3), (50, 130), (1_000, None)], ids=["short", "long", "segments"]
+)
+def test_a_long_program_is_compiled_later(iterations: int, call: int | None) -> None:
+    """When it has repeated as often as compiling takes; segments that repeat in a call count more often."""
+    gradient = _chain(iterations)
+    with off():
+        expected = gradient(X)
+    calls = 0
+    while not fad.autograd.compiled.cache_info()["compiled"]:
+        assert_bits(gradient(X), expected)
+        worker.wait()
+        calls += 1
+        if calls == 3:
+            why = fad.autograd.compiled.explain().splitlines()[-1]
+            assert ("long, compiled from call" in why) == (iterations > 30)
+    assert calls == call if call is not None else 2 < calls < 64
+    assert_bits([gradient(X) for _ in range(3)], [expected] * 3)
+    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
+
+
+def test_a_long_program_is_compiled_at_once_with_wait() -> None:
+    gradient = _chain(50)
+    with fad.autograd.compiled(wait=True):
+        gradient(X)
+    gradient(X)
+    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")

@@ -1,0 +1,36 @@
+"""Settings of JAX: of a block, and for good."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from replays import in_thread
+
+import fad
+import fad.numpy as fnp
+
+pytestmark = pytest.mark.usefixtures("cleared_caches")
+
+
+def test_a_setting_of_a_block_and_then_for_good() -> None:
+    """In the block nothing is replayed; once everything has the setting, it is what is usual."""
+    gradient = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
+    hits = lambda: fad.autograd.compiled.cache_info()["hits"]
+
+    def calls() -> int:
+        before = hits()
+        with fad.autograd.compiled(wait=True):
+            for _ in range(4):
+                gradient(jnp.array([1.0, 2.0]))
+        return hits() - before
+
+    precision = jax.config.jax_default_matmul_precision
+    with jax.default_matmul_precision("highest"):
+        assert calls() == 0
+    jax.config.update("jax_default_matmul_precision", "highest")
+    try:
+        assert in_thread(calls) > 0
+    finally:
+        jax.config.update("jax_default_matmul_precision", precision)
+    assert in_thread(calls) > 0

@@ -1,0 +1,247 @@
+"""gradcheck and gradgradcheck, next to PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from functions import Product, Sine
+from wrong_rules import MissingConjugate, Pair, WrongFactor, Z
+
+import fad
+import fad.numpy as fnp
+from fad.testing import GradcheckError, check_function, gradcheck, gradgradcheck
+
+X = np.array([0.3, -0.5, 1.2])
+Y = np.array([1.5, 2.0, -0.7])
+
+
+class Scaled(fad.Function):
+    """x^2, whose rules are wrong by the factors on the class."""
+
+    reverse, forward_mode = 1.0, 1.0
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @classmethod
+    def with_factors(cls, reverse: float, forward_mode: float) -> Any:
+        def vjp(ctx: Any, g: Any) -> Any:
+            return 2.0 * reverse * g * ctx.saved_tensors[0]
+
+        def jvp(ctx: Any, x_t: Any) -> Any:
+            return 2.0 * forward_mode * x_t * ctx.saved_tensors[0]
+
+        return type("Scaled", (cls,), {"vjp": staticmethod(vjp), "jvp": staticmethod(jvp)})
+
+
+def torch_scaled(torch: Any, reverse: float, forward_mode: float) -> Any:
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2.0 * reverse * g * ctx.saved_tensors[0]
+
+        @staticmethod
+        def jvp(ctx, x_t):
+            return 2.0 * forward_mode * x_t * ctx.saved_tensors[0]
+
+    return Scaled.apply
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("factors", [(1.0, 1.0), (1.5, 1.0), (1.0, 1.5), (1.0 + 1e-5, 1.0)])
+@pytest.mark.parametrize("modes", [(True, False), (False, True), (True, True)])
+def test_gradcheck_says_what_pytorchs_says(
+    torch: Any, factors: tuple[float, float], modes: tuple[bool, bool], fast: bool
+) -> None:
+    backward, forward = modes
+    options = {
+        "check_backward_ad": backward,
+        "check_forward_ad": forward,
+        "fast_mode": fast,
+        "raise_exception": False,
+    }
+    x = torch.tensor(X, requires_grad=True)
+    theirs = torch.autograd.gradcheck(torch_scaled(torch, *factors), (x,), **options)
+    ours = gradcheck(Scaled.with_factors(*factors).apply, (X,), **options)
+    assert ours == theirs
+
+
+def test_the_message_of_gradcheck_is_pytorchs_and_more(torch: Any) -> None:
+    x = torch.tensor(X, requires_grad=True)
+    with pytest.raises(RuntimeError) as theirs:
+        torch.autograd.gradcheck(torch_scaled(torch, 1.5, 1.0), (x,))
+    with pytest.raises(GradcheckError) as ours:
+        gradcheck(Scaled.with_factors(1.5, 1.0).apply, (X,))
+    for message in map(str, (theirs.value, ours.value)):
+        assert "Jacobian mismatch for output 0 with respect to input 0" in message
+        assert "numerical:" in message and "analytical:" in message
+    assert "The entry at [0, 0]" in str(ours.value) and "is 0.9, and 0.6" in str(ours.value)
+    with pytest.raises(GradcheckError, match="computed with forward mode mismatch for output 0"):
+        gradcheck(Scaled.with_factors(1.0, 1.5).apply, X, check_forward_ad=True)
+
+
+def test_gradcheck_takes_trees_complex_numbers_and_more_outputs() -> None:
+    def f(p: Any, z: Any, n: Any) -> Any:
+        return {"a": fnp.sin(p["w"]) * fnp.abs(z) + n, "b": (z * fnp.conj(z), fnp.real(z))}
+
+    options = {
+        "check_forward_ad": True,
+        "check_batched_grad": True,
+        "check_batched_forward_grad": True,
+        "check_grad_dtypes": True,
+    }
+    assert gradcheck(f, ({"w": np.ones(2)}, Z, 3), **options)
+    assert gradcheck(f, ({"w": np.ones(2)}, Z, 3), fast_mode=True, **options)
+    assert gradgradcheck(f, ({"w": np.ones(2)}, Z, 3), check_fwd_over_rev=True)
+
+    def lost(p: Any, z: Any) -> Any:
+        return p["v"], fad.stop_gradient(p["w"][0]) * z
+
+    with pytest.raises(
+        GradcheckError, match=r"output 1 with respect to input 1, argument \[0\]\['w'\]\[0\]"
+    ):
+        gradcheck(lost, ({"v": X, "w": [Y]}, Y))
+    with pytest.raises(GradcheckError, match=r"a complex entry is two rows"):
+        gradcheck(MissingConjugate.apply, (Z, Z))
+
+
+def test_tensors_that_require_grad_are_those_that_are_checked() -> None:
+    f = lambda x, y: x * fad.stop_gradient(y)
+    x, y = fad.tensor(X, requires_grad=True), fad.tensor(Y)
+    assert gradcheck(f, (x, y))
+    assert not gradcheck(f, (X, Y), raise_exception=False)
+    assert x.grad is None and x.dtype == jnp.float32
+
+
+def test_gradcheck_turns_64_bits_on_around_itself() -> None:
+    seen = []
+
+    def f(x: Any) -> Any:
+        seen.append(x.dtype)
+        return x * x
+
+    assert gradcheck(f, jnp.ones(2, jnp.float32))
+    assert set(map(str, seen)) == {"float64"}
+    assert jnp.ones(1).dtype == jnp.float32
+    with pytest.raises(ZeroDivisionError):
+        gradcheck(lambda x: 1 / 0, X)
+    assert jnp.ones(1).dtype == jnp.float32
+
+
+def test_gradcheck_finds_other_faults() -> None:
+    class Noisy(Sine):
+        @staticmethod
+        def vjp(ctx: Any, g: Any) -> Any:
+            return Sine.vjp(ctx, g) * (1.0 + 1e-7 * np.random.uniform())
+
+    with pytest.raises(GradcheckError, match=r"Backward is not reentrant.*nondet_tol\) is 0\.0"):
+        gradcheck(Noisy.apply, X)
+    assert gradcheck(Noisy.apply, X, nondet_tol=1e-6)
+
+    class NoneForOnes(Pair):
+        @staticmethod
+        def vjp(ctx: Any, g: Any, h: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return 2.0 * x * (1.0 if g is None else g) + (0.0 if h is None else 3.0 * h)
+
+    with pytest.raises(GradcheckError, match="undefined cotangents"):
+        gradcheck(NoneForOnes.apply, X)
+
+    class NoneNotExpected(Pair):
+        @staticmethod
+        def vjp(ctx: Any, g: Any, h: Any) -> Any:
+            return 2.0 * ctx.saved_tensors[0] * g + 3.0 * h
+
+    with pytest.raises(GradcheckError, match="undefined cotangents.*it raised TypeError"):
+        gradcheck(NoneNotExpected.apply, X, check_batched_grad=True)
+
+    class Lanes(Sine):
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Any) -> Any:
+            return fnp.sin(x) * 2.0, in_dims[0]
+
+    mapped = lambda x: fad.vmap(Lanes.apply)(x[None])[0]
+    assert not gradcheck(lambda x: Lanes.apply(x) - mapped(x), X, raise_exception=False)
+    with pytest.raises(GradcheckError, match="does not require grad, but changes with input 0"):
+        gradcheck(lambda x: x.detach() * 2.0, X)
+    assert gradcheck(lambda x: fnp.floor(x) * 0.0, X)
+    assert gradcheck(lambda x: (x * 2.0, fnp.argmax(x)), X)  # integers have no derivative
+
+
+def test_batched_gradients_are_compared_with_a_loop() -> None:
+    from fad.levels.batch import BatchLevel
+
+    class OtherUnderVmap(Sine):
+        @staticmethod
+        def vjp(ctx: Any, g: Any) -> Any:
+            k = 2.0 if isinstance(g.level, BatchLevel) else 1.0
+            return k * Sine.vjp(ctx, g)
+
+        @staticmethod
+        def jvp(ctx: Any, t: Any) -> Any:
+            k = 2.0 if isinstance(t.level, BatchLevel) else 1.0
+            return k * t * fnp.cos(ctx.saved_tensors[0])
+
+    assert gradcheck(OtherUnderVmap.apply, X, check_forward_ad=True)
+    with pytest.raises(GradcheckError, match="batched gradient .* differs from a loop"):
+        gradcheck(OtherUnderVmap.apply, X, check_batched_grad=True)
+    with pytest.raises(GradcheckError, match="batched tangent .* differs from a loop"):
+        gradcheck(OtherUnderVmap.apply, X, check_forward_ad=True, check_batched_forward_grad=True)
+
+
+def test_gradgradcheck_finds_what_is_wrong_at_second_order(torch: Any) -> None:
+    class Detached(Sine):
+        @staticmethod
+        def vjp(ctx: Any, g: Any) -> Any:
+            return g * fnp.cos(ctx.saved_tensors[0].detach())
+
+    assert gradcheck(Detached.apply, X)
+    with pytest.raises(GradcheckError, match=r"second derivatives: Jacobian mismatch"):
+        gradgradcheck(Detached.apply, X)
+    assert gradgradcheck(Sine.apply, X, check_fwd_over_rev=True, check_batched_grad=True)
+    assert gradgradcheck(Product.apply, (X, Y), [np.ones(3)], fast_mode=True)
+    x = torch.tensor(X, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: torch.sin(x) * x, (x,))
+    assert gradgradcheck(lambda x: fnp.sin(x) * x, (X,))
+    with pytest.raises(ValueError, match="got 2 grad_outputs for 1"):
+        gradgradcheck(Sine.apply, X, [X, X])
+    with pytest.raises(ValueError, match="no output requires grad"):
+        gradgradcheck(fnp.argmax, X)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: gradcheck(3.0, X), TypeError, "must be a function, got float"),
+        (lambda: gradcheck(fnp.sin, np.arange(3)), ValueError, "floating or complex"),
+        (lambda: gradcheck(fnp.sin, ()), ValueError, "got no input"),
+        (lambda: gradcheck(fnp.sin, X, check_backward_ad=False), ValueError, "nothing to check"),
+    ],
+)
+def test_bad_arguments_of_gradcheck(call: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_a_checker_leaves_no_trace() -> None:
+    check_function(WrongFactor, X, raise_exception=False)
+    assert fad.core.level.active_levels() == () and fad.is_grad_enabled()
+    assert jnp.ones(1).dtype == jnp.float32

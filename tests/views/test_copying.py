@@ -1,0 +1,88 @@
+"""Copies and pickles of Tensors and of views."""
+
+import copy
+import pickle
+
+import jax.numpy as jnp
+import pytest
+from helpers import leaf
+from values import assert_close
+
+import fad
+from fad.errors import GradientError
+
+V = jnp.array([1.0, 2.0, 3.0])
+X = jnp.arange(6.0).reshape(2, 3) + 1
+
+
+def test_a_deep_copy_of_a_leaf_has_a_gradient_of_its_own():
+    x = leaf(V)
+    called = []
+    x.register_hook(called.append)
+    y = x * 2  # there is a place for the gradient of x now
+    x.grad = fad.tensor(V)
+    c = copy.deepcopy(x)
+    (c * 3).sum().backward()
+    assert c.is_leaf and c.grad.tolist() == [4.0, 5.0, 6.0]
+    assert x.grad.tolist() == [1.0, 2.0, 3.0] and not called
+    c.detach().zero_()
+    assert x.tolist() == [1.0, 2.0, 3.0] and y.version == 0
+    with pytest.raises(GradientError, match="only leaves can be copied deeply"):
+        copy.deepcopy(y)
+
+
+def test_what_is_copied_together_stays_together():
+    x = fad.tensor(X)
+    view, peer = x[0], x.detach()
+    x2, view2, peer2 = copy.deepcopy((x, view, peer))
+    assert view2.base is x2
+    peer2 += 1
+    view2 *= 2
+    expected = (X + 1).at[0].multiply(2)
+    assert_close([x2.array, view2.array, peer2.array], [expected, expected[0], expected])
+    assert_close([x.array, view.array], [X, X[0]])
+    x2.mul_(leaf(X))
+    saved = x2 * x2
+    x2.zero_()
+    saved.sum()
+    lone = copy.deepcopy(view)
+    lone += 1
+    assert lone.base is not x and x.version == 0
+
+
+def test_a_shallow_copy_shares_the_storage():
+    x = fad.tensor(V)
+    c = copy.copy(x)
+    c += 1
+    x *= 2
+    assert x.tolist() == c.tolist() == [4.0, 6.0, 8.0]
+    x = leaf(V)
+    c = copy.copy(x)
+    assert c.is_leaf and c.requires_grad
+    (c * c).sum().backward()
+    assert x.grad is None and c.grad.tolist() == [2.0, 4.0, 6.0]
+    with fad.no_grad():
+        x += 1
+    assert c.tolist() == [2.0, 3.0, 4.0]
+    y = x * 1
+    c = copy.copy(y)
+    c *= 3
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_pickles_contain_values():
+    x = fad.tensor(X)
+    view = x.T[0]
+    x += 1
+    again = pickle.loads(pickle.dumps(view))
+    assert_close(again.array, X[:, 0] + 1)
+    again += 1
+    assert not again.is_view and again.version == 1 and x.version == 1
+    w = leaf(V)
+    w.grad = fad.tensor(V)
+    again = pickle.loads(pickle.dumps(w))
+    (again * 2).sum().backward()
+    assert again.grad.tolist() == [3.0, 4.0, 5.0]
+    with pytest.raises(GradientError, match=r"pickle x.detach\(\)"):
+        pickle.dumps(w * 1)

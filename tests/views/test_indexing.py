@@ -1,0 +1,68 @@
+"""Indices: integers, bools, and positions that are known when code is traced."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import leaf
+from values import assert_close
+
+import fad
+from fad.views.indexing import parse_index
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3), (1,) * 5])
+def test_one_integer_as_an_index(shape):
+    """As in NumPy, also where it is a bool, and with the same form as in a tuple."""
+    a = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    x = fad.tensor(a)
+    for i in (*range(-3, 4), True, False):
+        try:
+            expected = a[i]
+        except IndexError:
+            with pytest.raises(IndexError):
+                x[i]
+            continue
+        np.testing.assert_array_equal(x[i].array, expected)
+        assert parse_index(x, i) == parse_index(x, (i,))
+
+
+BOOLS = [True, False, (True, 0), (0, True), (True, [0, 1]), (..., True), (True, None, 1), np.True_]
+
+
+@pytest.mark.parametrize("index", [*BOOLS, np.array(True), (slice(1), True)], ids=str)
+def test_one_bool_as_an_index_is_a_dimension(index):
+    n = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    x = leaf(n)
+    assert_close(x[index].detach().array, n[index])
+    y = x * 1
+    y[index] = 9.0
+    part = x.at[index].multiply(2.0)
+    n2 = n.copy()
+    n2[index] *= 2
+    n[index] = 9.0
+    assert_close([y.detach().array, part.detach().array], [n, n2])
+    y.sum().backward()
+    assert_close(x.grad.array, (n != 9.0).astype(np.float32))
+
+
+def test_positions_are_constants_in_traced_code() -> None:
+    def f(x):
+        x[2:5] = x[1:4] * 2.0
+        x[3] += x[0]
+        return x
+
+    def names(jaxpr: Any) -> list[str]:
+        return [e.primitive.name for e in jaxpr.eqns]
+
+    plain = names(jax.make_jaxpr(fad.to_jax(f))(jnp.zeros(8)).jaxpr)
+    assert "slice" in plain and "dynamic_slice" not in plain
+    batched = names(jax.make_jaxpr(jax.vmap(fad.to_jax(f)))(jnp.zeros((2, 8))).jaxpr)
+    assert "gather" not in batched
+    inside = names(jax.make_jaxpr(fad.to_jax(fad.vmap(f)))(jnp.zeros((2, 8))).jaxpr)
+    assert "gather" not in inside and "dynamic_slice" not in inside

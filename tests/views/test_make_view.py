@@ -1,0 +1,114 @@
+"""What is a view and what is a copy, also of what a Function returns; and what a view keeps alive."""
+
+from __future__ import annotations
+
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_close, leaf
+
+import fad
+import fad.numpy as fnp
+from fad.errors import GradientError
+
+X = jnp.arange(1.0, 7.0).reshape(2, 3)
+
+
+def test_array_indices_copy():
+    x = fad.tensor(X)
+    for copy in (
+        x[jnp.array([0, 1])],
+        x[x > 2.0],
+        x[[0, 1]],
+        x.at[0].get(),
+        x.flatten(),
+        x.clone(),
+    ):
+        assert not copy.is_view and copy.base is None
+        copy.zero_()
+        assert_close(x, X)
+
+
+def test_complex_parts_are_views():
+    z = fad.tensor(X + 1j * X[::-1])
+    z.real.mul_(2.0)
+    z.imag[0] = 0.0
+    expected = np.array(2 * X + 1j * X[::-1])
+    expected.imag[0] = 0
+    assert_close(z, expected)
+    assert fnp.real(fad.tensor(X)).is_view and not fnp.imag(fad.tensor(X)).is_view
+
+    def f(z, w):
+        y = z * 1.0
+        y.imag.mul_(w)
+        y.real[0] = w
+        return (abs(y) ** 2).sum()
+
+    def pure(z, w):
+        real = z.real.at[0].set(w)
+        return (real**2 + (z.imag * w) ** 2).sum()
+
+    z = X + 1j * X[::-1]
+    got = fad.grad(f, (0, 1))(z, 3.0)
+    expected = jax.grad(pure, (0, 1))(z, 3.0)
+    assert_close(got, (jnp.conj(expected[0]), expected[1]))
+
+
+def test_views_keep_their_base_and_nothing_keeps_views():
+    x = fad.tensor(X)
+    v = x[0]
+    alive = weakref.ref(v)
+    base = weakref.ref(x)
+    del x
+    v += 1
+    assert_close(v, X[0] + 1)
+    assert base() is v.base
+    del v
+    assert alive() is None and base() is None
+
+
+class First(fad.Function):
+    """Returns a view of its input."""
+
+    @staticmethod
+    def forward(x):
+        return x[0]
+
+    @staticmethod
+    def vjp(ctx, g):
+        return fnp.stack([g, 0 * g])
+
+
+class Same(fad.Function):
+    """Returns its input."""
+
+    @staticmethod
+    def forward(x):
+        return x
+
+    @staticmethod
+    def vjp(ctx, g):
+        return 2 * g
+
+
+@pytest.mark.parametrize("F", [First, Same])
+def test_views_that_functions_return(F):
+    x = fad.tensor(X)
+    y = F.apply(x)
+    assert y.is_view and y.base is x
+    y.zero_()
+    assert_close(x, X.at[0].set(0.0) if F is First else jnp.zeros((2, 3)))
+    x = leaf(X) * 1.0
+    y = F.apply(x)
+    with pytest.raises(GradientError, match="created inside a custom Function"):
+        y.mul_(2.0)
+    assert_close(x.detach(), X)
+    assert_close(fad.grad(lambda x: F.apply(x * 1.0).sum())(X), F.vjp(None, jnp.ones(y.shape)))
+    x.mul_(2.0)
+    with pytest.raises(
+        GradientError, match="its base or another view of its base has been modified"
+    ):
+        y * 1.0

@@ -1,0 +1,48 @@
+"""Views among JAX's pytrees."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import assert_close, leaf
+
+import fad
+from fad.errors import GradientError
+
+X = jnp.arange(1.0, 7.0).reshape(2, 3)
+
+
+def test_views_are_pytrees_and_arguments_of_jax():
+    x = fad.tensor(X)
+    v = x[0]
+    x += 1
+    assert_close(jax.jit(lambda v: v.array * 2)(v), 2 * (X[0] + 1))
+    assert_close(jax.tree.map(lambda a: a * 2, {"v": v})["v"], 2 * (X[0] + 1))
+    assert "Tensor(" in repr(v)
+
+
+V = jnp.array([1.0, 2.0, 3.0])
+
+
+def test_writes_to_leaves_of_a_pytree_are_writes_to_its_tensors():
+    x = leaf(V)
+    y = x * 1
+    view = y[1:]
+    tree = {"y": y, "v": view}
+    jax.tree.map(lambda p: p.mul_(2), tree)
+    assert y.tolist() == [2.0, 8.0, 12.0] and view.tolist() == [8.0, 12.0]
+    leaves = jax.tree.leaves(tree)
+    leaves[1][:1] += 1
+    y += 1
+    assert leaves[0].tolist() == view.tolist() and leaves[1].tolist() == y.tolist()
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0, 4.0]
+    (p,) = jax.tree.leaves({"x": x})
+    with pytest.raises(GradientError, match="a leaf Variable"):
+        p += 1
+    with pytest.raises(GradientError, match="a view of a leaf Variable"):
+        p[0] = 1.0
+    with fad.no_grad():
+        p -= 1
+    assert x.tolist() == [0.0, 1.0, 2.0]
