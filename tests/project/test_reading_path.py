@@ -9,7 +9,7 @@ import pytest
 
 reading_path = pytest.importorskip("benchmarks.reading_path")
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-a-call-travels.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-a-call-travels.md"
 ROW = re.compile(r"^\| `([\w.]+)` \| `([\w.]+)` \| .+ \|$", re.MULTILINE)
 
 
