@@ -133,6 +133,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 OF_REPLAY = """
     tests/replay/ test_replay_protocol.py test_finalizers.py test_interrupts.py test_same_bits.py
     test_what_is_called_again_runs_as_one_operation test_what_goes_wrong_only_later_is_found
+    test_a_bit_that_differs_is_found test_a_call_that_differs_is_named test_a_call_that_raises_is_named
+    test_exact_checks_of_repeats test_the_fuzzer_compares_bits_and_says_how_to_do_it_again
+    test_the_collector_runs_while_a_thread_that_traces_sleeps
     docs/replay.md docs/how-a-call-travels.md docs/performance.md
 """.split()
 
