@@ -23,6 +23,8 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+import jax
+
 __all__ = ["sleep", "without_collector"]
 
 P = ParamSpec("P")
@@ -80,12 +82,16 @@ def _resume(calls: set[_Call]) -> None:
 
 
 def sleep(seconds: float) -> None:
-    """`time.sleep`, while the collector may run on other threads, whatever this one traces."""
+    """`time.sleep`, while the collector may run, whatever this thread traces.
+
+    It runs on other threads, or on this one just before or after: then a finalizer computes eagerly.
+    """
     with _lock:
         own = {call for call in _running.copy() if call.thread == threading.get_ident()}
-    _resume(own)
-    time.sleep(seconds)
-    _suspend(own)
+    with jax.ensure_compile_time_eval():
+        _resume(own)
+        time.sleep(seconds)
+        _suspend(own)
 
 
 def _in_child() -> None:

@@ -150,7 +150,7 @@ def backward(
         if entry.refused or not (entry.count >= repeats or at_once.count):
             return None
         _build(entry, layout, starts, operands)
-        if entry.refused:
+        if entry.program is None:
             return None
     elif keep_graph:
         layout.keep(starts, captures)
@@ -225,11 +225,10 @@ def _opening(values: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
     return opening
 
 
-def _pull_of(node: PrimitiveNode) -> Callable[..., Sequence[Any]]:
-    """What a node does in a pass, in the form of `Part.pull`."""
-    assert node.values is not None
+def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+    """What a node that has saved ``values`` does in a pass, in the form of `Part.pull`."""
     plan = node.plan
-    opening = _opening(node.values) if node.has_views else list
+    opening = _opening(values) if node.has_views else list
 
     def pull(operands: Sequence[Any], cts: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
         given = None if plan.single else tuple([c is not None for c in cts])
@@ -250,7 +249,10 @@ def _build(
     steps: list[tuple[int, Any, int, tuple[tuple[int, int] | None, ...]]] = []
     for i, node in enumerate(order):
         if type(node) is PrimitiveNode:
-            pull, count = _pull_of(node), len(_operands(node.values or ()))
+            values = node.values
+            if values is None:  # another thread has just run the pass, and freed it
+                return
+            pull, count = _pull_of(node, values), len(_operands(values))
         elif node in layout.parts:
             part = layout.parts[node]
             pull, count = part.pull, len(part.operands)

@@ -6,6 +6,11 @@ import gc
 import threading
 import time
 
+import jax
+import jax.numpy as jnp
+import pytest
+
+import fad
 from fad.core import collector
 
 
@@ -34,3 +39,28 @@ def test_the_collector_runs_while_a_thread_that_traces_sleeps() -> None:
     done.set()
     watcher.join(60.0)
     assert found == [(False, False)] and gc.isenabled()
+
+
+def test_a_finalizer_in_the_sleep_of_a_thread_that_traces_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The collector may run on that very thread, where all else is traced."""
+    x = fad.tensor([1.0, 2.0])
+    computed = []
+
+    class Thing:
+        def __del__(self) -> None:
+            computed.append(x * 2.0 + x.clone())
+
+    @jax.jit
+    @collector.without_collector
+    def traced(v: jax.Array) -> jax.Array:
+        thing = Thing()
+        thing.itself = thing  # type: ignore[attr-defined]
+        del thing
+        collector.sleep(0.0)
+        return v + 1.0
+
+    monkeypatch.setattr(collector.time, "sleep", lambda seconds: gc.collect())
+    assert traced(jnp.float32(1.0)) == 2.0
+    assert computed[0].tolist() == [3.0, 6.0]
