@@ -23,15 +23,18 @@ _CONSTANTS = 4096  # kept
 
 
 def with_constants(values: Sequence[Any]) -> list[Any]:
-    """Values that are no tracers, with cached arrays, weakly typed, in the place of Python scalars.
+    """The values, none of them tracers, with Python scalars replaced by cached, weakly typed arrays.
 
-    JAX takes microseconds to make an array of a number.
+    To make an array of a number takes JAX microseconds.
     """
     return [constant(v) if type(v) in SCALARS else v for v in values]
 
 
 def constant(x: Any) -> Any:
-    """A cached array, weakly typed, for a Python scalar; the scalar itself under a trace."""
+    """A cached, weakly typed array for a Python scalar.
+
+    NaN, and a scalar that is not in the cache while JAX traces, is returned as it is.
+    """
     # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
     key = (type(x), str(x) if not x or type(x) is complex else x, jaxapi.x64_enabled())
     found = _constants.get(key)

@@ -1,14 +1,20 @@
-"""Arrays whose memory belongs to another library, which may write to it again.
+"""Borrowed arrays: JAX arrays that share memory with another library, which may write to it.
 
 NOTE [borrowed memory]
 
-JAX may read the operands of a program after the call has returned: it dispatches all but the smallest
-programs asynchronously, and those too if an operand is still being computed. And a trace uses its inputs
-when it ends. So what fad has read through DLPack without a copy is remembered here. A call of XLA with
-such an operand, or with an array of NumPy, blocks until it is done, and a trace keeps a copy of it. Arrays
-that JAX itself has made of the memory of others (`jax.device_put` on the CPU) cannot be recognized.
+JAX may read the operands of a program after the call has returned, because it dispatches programs
+asynchronously (all but the smallest, and also these if an operand is still being computed). A trace of
+fad reads its inputs even later, when it ends. If the other library writes to the memory before that,
+the result is wrong.
 
-A copy that JAX makes (`jnp.array` of an array of NumPy) is such a program too.
+Two kinds of operands have this problem: arrays that fad has imported through DLPack without a copy,
+which are registered here as borrowed, and NumPy arrays. With such an operand, a call of XLA blocks
+until it has finished (`waited`), and a trace keeps a copy of the operand (`copied`). A copy that JAX
+makes (``jnp.array`` of a NumPy array) is also dispatched asynchronously; so NumPy makes it
+(`as_array`).
+
+An array that JAX itself has made from foreign memory without a copy (``jax.device_put`` on the CPU)
+cannot be recognized.
 """
 
 from __future__ import annotations
@@ -23,14 +29,15 @@ import numpy as np
 
 __all__ = ["as_array", "borrow", "borrowed", "copied", "is_borrowed", "is_foreign", "waited"]
 
-CPU = 1  # as DLPack numbers kinds of devices
-borrowed: dict[int, weakref.ref[Any]] = {}  # by id
+CPU = 1  # the code of this kind of device in DLPack
+borrowed: dict[int, weakref.ref[Any]] = {}  # borrowed arrays by id, each until it is freed
 
 
 def borrow(array: Any, source: Any) -> Any:
-    """``array``, read from the memory of ``source``, which from now on is known to share it.
+    """``array``, which JAX has imported from ``source``, registered as borrowed.
 
-    On another kind of device than ``source`` it is a copy, and this blocks until it is made.
+    If ``array`` is on another kind of device than ``source``, it is a copy: this blocks until the copy
+    is made, and registers nothing.
     """
     if (source.__dlpack_device__()[0] == CPU) != (array.device.platform == "cpu"):
         return array.block_until_ready()
@@ -40,12 +47,16 @@ def borrow(array: Any, source: Any) -> Any:
 
 
 def is_borrowed(value: Any) -> bool:
-    """Whether ``value`` is an array that was borrowed."""
+    """Whether ``value`` is an array that shares memory with another library, as `borrow` has
+    registered.
+    """
     return bool(borrowed) and id(value) in borrowed
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether ``value`` is no array of JAX, but has memory that JAX can make one of."""
+    """Whether ``value`` is not a JAX array, but offers its memory (a buffer, or ``__array__``) to make
+    one.
+    """
     if isinstance(value, jax.Array):
         return False
     try:
@@ -56,21 +67,23 @@ def is_foreign(value: Any) -> bool:
 
 
 def copied(value: Any) -> jax.Array:
-    """A copy of an array of NumPy, or of a borrowed one, made before this returns."""
+    """A copy, finished when this returns, of a NumPy array or a borrowed array."""
     if isinstance(value, np.ndarray) or value.device.platform == "cpu":
         return as_array(np.asarray(value))
     return jnp.array(value).block_until_ready()
 
 
 def as_array(value: Any, dtype: Any = None) -> jax.Array:
-    """``value``, a number, a nested list or an array, as an array of JAX; what is NumPy's is copied
-    before this returns.
+    """``value``, a number, a nested list or an array, as a JAX array; a NumPy array is copied before
+    this returns.
     """
     return jnp.asarray(np.array(value) if isinstance(value, np.ndarray) else value, dtype)
 
 
 def waited(out: Any, operands: Sequence[Any]) -> Any:
-    """``out``, an array or a tuple of them; computed, if an operand has memory of another library."""
+    """``out``, the result of a call with ``operands``; if one of these is borrowed or NumPy's, wait for
+    it.
+    """
     for v in operands:
         if id(v) in borrowed or type(v) is np.ndarray:
             return jax.block_until_ready(out)

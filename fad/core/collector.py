@@ -2,15 +2,22 @@
 
 NOTE [finalizers and tracing]
 
-The collector runs finalizers at almost any place, on the thread that happens to make an object. While JAX
-traces a function, every operation on that thread is recorded into the program being traced, also those of a
-finalizer: its results would be tracers, which mean nothing once tracing ends. JAX leaves that to its users.
-Here the collector cannot run while fad traces operations, which takes milliseconds, or rules that users have
-given as functions of JAX. What `fad.jit` and transforms call is traced as JAX traces it.
+The garbage collector can run at almost any point of a program. It calls finalizers on the thread that
+triggered it. While JAX traces a function on that thread, it records every operation of the thread, so
+also the operations of a finalizer. Their results are then tracers, which are invalid once tracing ends.
+JAX does not prevent this.
 
-An interrupt may come after any call, so no context manager is used: a ``finally`` is at most one call short,
-and the next function that is traced makes up for it. Calls of `gc.disable` and `gc.enable` on other threads
-meanwhile have no lasting effect: tracing ends with the collector as it began.
+fad disables the collector while it traces two kinds of functions: its own operations (this takes
+milliseconds), and rules that users give as JAX functions. It stays enabled while the functions that
+users pass to `fad.jit` and to transforms are traced.
+
+Interrupts: a signal handler can raise an exception after any call. A context manager could lose its
+whole exit that way, so a ``finally`` clause is used. If the interrupt comes in `_resume`, after the
+call has left ``_running``, the collector stays disabled until the next such function returns, which
+enables it.
+
+When the last such function returns, the collector is enabled if it was so when the first one began,
+whatever other threads have done with `gc.disable` and `gc.enable` in between.
 """
 
 from __future__ import annotations
@@ -32,7 +39,7 @@ R = TypeVar("R")
 
 
 class _Call:
-    """A call during which the collector does not run."""
+    """A running call of a function made by `without_collector`, and the thread that it runs on."""
 
     __slots__ = ("thread",)
 
@@ -42,11 +49,12 @@ class _Call:
 
 _lock = threading.RLock()
 _running: set[_Call] = set()
-_enabled: set[bool] = set()  # not empty: the collector was on before the first of them
+# Not empty: the collector was enabled before the first call in `_running`.
+_enabled: set[bool] = set()
 
 
 def without_collector(f: Callable[P, R]) -> Callable[P, R]:
-    """``f``, during whose calls the garbage collector does not run on any thread.
+    """``f``, with the garbage collector disabled, for all threads, during each call.
 
     >>> import gc
     >>> without_collector(gc.isenabled)(), gc.isenabled()
@@ -82,9 +90,10 @@ def _resume(calls: set[_Call]) -> None:
 
 
 def sleep(seconds: float) -> None:
-    """`time.sleep`, while the collector may run, whatever this thread traces.
+    """`time.sleep`, with the collector enabled as far as this thread is concerned.
 
-    It runs on other threads, or on this one just before or after: then a finalizer computes eagerly.
+    The collector may then run on another thread, or on this one, just before or after the sleep itself.
+    Tracing is suspended here meanwhile, so that a finalizer on this thread computes eagerly.
     """
     with _lock:
         own = {call for call in _running.copy() if call.thread == threading.get_ident()}
@@ -95,7 +104,7 @@ def sleep(seconds: float) -> None:
 
 
 def _in_child() -> None:
-    """Threads of the parent do not exist in a forked child."""
+    """In a forked child: forget the calls of the parent's threads, which do not exist here."""
     global _lock
     _lock = threading.RLock()
     _running.clear()

@@ -1,7 +1,7 @@
-"""The only door to JAX names outside its documented API.
+"""The only module that uses JAX names outside of JAX's documented API.
 
-Versions of JAX move these about; the rest of fad sees one form of each. What is unsupported is
-refused here, at import, with the range that works.
+These names move and change between versions of JAX; the rest of fad sees one form of each. An
+unsupported version of JAX is refused here, at import, with an error that names the supported range.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ def current_trace() -> Any:
 
 @contextlib.contextmanager
 def outside_trace(outer: Any) -> Iterator[Any]:
-    """Compute in the trace ``outer`` while an inner one is active; gives the inner one."""
+    """A block that computes in the trace ``outer`` instead of the current one, which it yields."""
     with _core.take_current_trace() as trace, _core.set_current_trace(outer):
         yield trace
 
 
-# Whether no transform of JAX runs: what is computed now is computed at once.
+# Whether no transform of JAX is active, so that operations are executed at once.
 at_top_level: Callable[[], bool] = _core.trace_state_clean
 
 
@@ -120,12 +120,12 @@ at_top_level: Callable[[], bool] = _core.trace_state_clean
 def _options_of_small_programs() -> dict[str, Any]:
     """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
 
-    Where XLA schedules for concurrency, handing parts to other threads takes longer than computing them.
-    `barrier` separates its operations.
+    By default XLA schedules parts of a program on other threads, which takes longer than to compute
+    small ones. The operations of such a program are separated by `barrier`.
     """
     options: dict[str, Any] = {
         "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
-        # It would take the barriers between operations away, before XLA fuses them.
+        # This pass would remove the barriers before XLA fuses operations.
         "xla_disable_hlo_passes": "cse_barrier_expander",
     }
     if jax.default_backend() != "cpu":
@@ -138,14 +138,14 @@ def _options_of_small_programs() -> dict[str, Any]:
 
 
 def jit_of_small(f: Callable[..., Any]) -> Any:
-    """``jax.jit`` for a program of small arrays, which only runs at the top level."""
+    """``jax.jit`` for a program of small arrays, which is called outside of all JAX transforms."""
     return jax.jit(without_collector(f), compiler_options=_options_of_small_programs())
 
 
 def barrier(values: Sequence[Any]) -> list[Any]:
-    """The same values, for an operation that XLA is to compile as it would alone.
+    """The same values, behind an optimization barrier and in row-major layout.
 
-    It is compiled without what comes before and after it, on operands that lie in memory row by row.
+    XLA does not fuse an operation with others across a barrier: it compiles it as it would alone.
     """
     plain = [
         isinstance(v, jax.Array) and not jax.dtypes.issubdtype(v.dtype, jax.dtypes.extended)
@@ -183,18 +183,19 @@ mlir.register_lowering(_barrier_primitive, _lower_barrier)
 
 
 def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:
-    """``f``, which returns a tuple, compiled for small arrays so that its operations, between which there are
-    barriers, give the bits that they give alone.
+    """``f``, which returns a tuple, compiled for small arrays, with bitwise the results of eager
+    execution.
 
-    XLA would drop results that nothing reads, and fuse what is left of their operation in another way. So one
-    element of each of these is a result too.
+    There are barriers between the operations of ``f``. If nothing reads one of several results of an
+    operation, XLA would drop it and fuse the rest of the operation in another way. So the compiled
+    program also returns one element of each unread result; they are cut off from what the caller gets.
     """
     as_it_is = jit_of_small(f)
     traced = as_it_is.trace(*avals)
     closed = traced.jaxpr
     unread = _unread(closed.jaxpr)
     if not unread:
-        traced.lower()  # a call finds it
+        traced.lower()  # cached: the first call finds it
         return as_it_is
     count = len(closed.jaxpr.outvars)
     whole = closed.replace(jaxpr=closed.jaxpr.replace(outvars=[*closed.jaxpr.outvars, *unread]))
@@ -210,7 +211,7 @@ def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]
 
 
 def _unread(jaxpr: Any) -> list[Any]:
-    """Results of barriers that nothing reads, where something reads others of the same barrier."""
+    """Results of barriers that are not read, where another result of the same barrier is."""
     live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
     found = []
     for eqn in reversed(jaxpr.eqns):
@@ -238,15 +239,20 @@ def call_table(
     disabled: Callable[[], Any],
     forgotten: Callable[[], None],
 ) -> Any:
-    """JAX's own table of compiled calls, for programs that something else has compiled.
+    """JAX's C++ cache of compiled calls, for programs that fad finds itself.
 
     ``table(*args, **kwargs)`` looks the call up as ``jax.jit`` does: by the structure of its arguments,
-    their avals and shardings, and JAX's settings. Where that is new, ``find(args, kwargs)`` gives a function
-    made by ``jax.jit``, arrays that go before the arguments, the leaves of the arguments, and what makes the
-    result of a flat list of outputs. What it raises goes out to the caller; JAX then calls it again for each
-    call with the same key, until the table is cleared (``table._clear_cache()``).
-    ``disabled()`` is called instead under ``jax.disable_jit``, and ``forgotten()`` after a call
-    that JAX will not remember.
+    their avals and shardings, and JAX's settings. `fad.bridge.compilation` uses it.
+
+    Arguments:
+        name: of the function, as profilers show it.
+        find: ``find(args, kwargs)`` is called on a cache miss. It returns a function made by
+            ``jax.jit``, arrays that are passed to it before the arguments, the leaves of the arguments,
+            and a function from the flat list of outputs to the result. If it raises, the caller gets
+            the exception, and JAX calls it again for each call with the same key until
+            ``table._clear_cache()``.
+        disabled: called in place of everything else under ``jax.disable_jit``.
+        forgotten: called after a call that JAX cannot cache.
     """
 
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
@@ -274,7 +280,7 @@ def call_table(
 
     return _jax.pjit(
         name,
-        lambda *args, **kwargs: disabled(),  # also part of the identity of a table
+        lambda *args, **kwargs: disabled(),  # JAX tells tables apart by this function
         miss,
         (),
         (),
@@ -286,9 +292,9 @@ def call_table(
 
 
 def is_tracing() -> bool:
-    """Whether code runs now to be traced into a program that executes later, as under ``jax.jit``.
+    """Whether operations are now traced into a program that executes later, as under ``jax.jit``.
 
-    Under ``jax.grad`` and ``jax.vmap`` alone, Python runs once for each execution, which is not that.
+    False under ``jax.grad`` and ``jax.vmap`` alone: there, Python runs once for each execution.
     """
     if at_top_level():
         return False
@@ -305,7 +311,7 @@ def is_concrete(x: Any) -> bool:
     return isinstance(x, (jax.Array, np.ndarray, np.generic)) and not isinstance(x, jax.core.Tracer)
 
 
-# What of JAX's settings and surroundings a trace depends on; hashable.
+# The settings of JAX, and its current mesh and axes, that a trace depends on; hashable.
 trace_context: Callable[[], Any] = _config.trace_context
 
 
@@ -350,7 +356,7 @@ def zeros(aval: Any) -> Any:
 
 
 def no_cotangent(aval: Any) -> Any:
-    """What JAX's pullbacks take for the cotangent of an output that was not used: no array of zeros."""
+    """JAX's symbolic zero, as the cotangent of an output that was not used; no array is made."""
     return ad.Zero(aval.to_ct_aval())
 
 
@@ -372,7 +378,9 @@ def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
 
 
 def scan_operands(params: dict[str, Any]) -> tuple[int, int]:
-    """How many of the operands of a ``scan`` equation are constants of its body, and how many are carried."""
+    """How many of the operands of a ``scan`` equation are constants of its body, and how many are
+    carried.
+    """
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     constants, carried, _ = map(len, params["ft_in"].unpack())
@@ -411,9 +419,10 @@ def map_equations(
 
 
 def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, bool]:
-    """The closed jaxpr of a function that returns an array or a tuple of them; whether it is one array.
+    """The closed jaxpr of a function that returns an array or a tuple, and whether it returns one
+    array.
 
-    None in its place if it holds for one call alone, since the function closes over a tracer.
+    The jaxpr is None if it is valid for one call only, because the function closes over a tracer.
     """
     closed, shape = without_collector(jax.make_jaxpr(f, return_shape=True))(*operands)
     again = not any([isinstance(c, jax.core.Tracer) for c in closed.consts])
@@ -421,9 +430,9 @@ def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, b
 
 
 def stand_in(aval: Any) -> Any:
-    """A tracer in place of a value that is not known yet.
+    """A tracer that stands for a value which is not known yet.
 
-    It is an input of a program that is never built, so a trace in which it is used takes it for a constant.
+    It belongs to a trace that never becomes a program. To any other trace it is a constant.
     """
     if not isinstance(aval, shaped_array):
         aval = shaped_array(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
@@ -431,7 +440,7 @@ def stand_in(aval: Any) -> Any:
 
 
 def current_program() -> Any:
-    """The current trace, if all that it does is to record equations; else None."""
+    """The current trace, if it only records equations into a program (as `jax.jit` does); else None."""
     trace = _core.trace_ctx.trace
     return trace if type(trace) is _partial_eval.DynamicJaxprTrace else None
 
@@ -470,9 +479,9 @@ def is_inexact(dtype: Any) -> bool:
 
 
 def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
-    """A hashable form of a jaxpr: equal keys, same program.
+    """A hashable form of a jaxpr: equal keys mean the same program.
 
-    What cannot be hashed counts by identity, so it must be kept alive as long as the key is.
+    Unhashable parameters count by identity, so the jaxpr must be kept alive as long as the key is.
     """
     numbers: dict[Any, int] = {}
     params: dict[int, Any] = {}  # equations that were written often share their parameters

@@ -1,7 +1,8 @@
 """Keys of static values: equal keys mean the same value to every function.
 
-``0.0 == -0.0`` and ``1 == 1.0 == True``, with equal hashes, so that a table by value gives one for the
-other; and NaN, which is not equal to itself, is never found in it.
+Python's ``==`` does not give such keys. ``0.0 == -0.0`` and ``1 == 1.0 == True``, with equal hashes, so
+a dict would return the entry of one for the other. NaN is not equal to itself, so it would never be
+found.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ Tensors of that level and is right, and two threads in two ``dual_level`` blocks
 other. Level ids only grow, so an inner transform always has a higher id than the ones around it,
 which distinguishes nested derivatives (it prevents perturbation confusion).
 
-The state of a thread (`State`) is only what is about the thread: whether recording is switched
-off, and the named axes and random modes of the vmaps it is in.
+`State` holds only the modes of a thread, such as whether recording is switched off. It does not decide
+which level gets a call.
 """
 
 from __future__ import annotations
@@ -51,14 +51,17 @@ R = TypeVar("R")
 class Operation(Protocol):
     """What `bind` can run: a Primitive, a call of a Function, or a program.
 
-    ``expands``: it has no rules of its own; ``expand(args)`` binds what it consists of.
+    ``expands``: it has no rules of its own, but a method ``expand(args)``, which binds the operations
+    that it consists of.
     """
 
     name: str
     expands: bool
 
     def execute(self, values: Sequence[Any]) -> Any:
-        """Run on values that are no Tensors: one array, or a tuple of arrays."""
+        """Run on arrays, tracers and Python scalars (no Tensors); returns an array or a tuple of
+        arrays.
+        """
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Outputs and their tangents (None is zero), by binding one level down."""
@@ -68,22 +71,36 @@ class Operation(Protocol):
 
 
 class State(threading.local):
-    """What belongs to a thread.
+    """The modes of a thread. The values below are those of a new thread.
 
-    ``watermark``: of no_grad: levels with an id up to this one do not record (see NOTE [grad mode]).
+    Grad modes, see NOTE [grad mode] in `fad.tape.grad_mode`:
+
+    ``watermark``: the no_grad watermark; only levels with a higher id record.
     ``base_watermark``: the value of ``watermark`` when the innermost recording transform began.
-    ``levels``: the levels entered in this thread, outermost first.
-    ``saved_hooks``: pairs (pack, unpack) for saved values, innermost last.
-    ``saved_refused``: why saved-value hooks may not be used now, or None.
-    ``inference``: in inference mode, where new Tensors are inference Tensors: the ``base_watermark`` outside
-    of it; else None.
-    ``trace``: what the eager tape has deferred, a `fad.core.replay_protocol.Trace`; or None.
-    ``replaying``: whether what repeats is replayed.
-    ``exact``: a program is traced whose operations give the bits that they give alone.
-    ``body``: the innermost body of `jit` that is being traced, see NOTE [what compiled code captures].
-    ``outside_jax_trace``: while JAX traces the body of a Function: levels with an id up to this one are
-    outside of that trace; else -1.
-    ``batching``: a level batches a program that was traced before; its random draws were checked then.
+    ``enable_grad`` sets ``watermark`` to it.
+    ``inference``: None outside of inference mode; inside, the ``base_watermark`` outside of it.
+
+    Levels and traces:
+
+    ``levels``: the levels that this thread has entered, outermost first.
+    ``trace``: the `fad.core.replay_protocol.Trace` of operations that the eager tape has deferred, or
+    None.
+    ``replaying``: whether repeated traces are replayed.
+    ``body``: the level of the innermost body of `jit` that is being traced, or None; see NOTE [what
+    compiled code captures] in `fad.levels.staged`.
+    ``outside_jax_trace``: while JAX traces the body of a Function, the highest level id outside of that
+    trace: levels with a higher id are inside. Else -1.
+
+    How operations are run:
+
+    ``exact``: a program is being traced whose results are bitwise those of eager execution.
+    ``batching``: `jax.vmap` is being applied to a function of a Primitive. Random draws in it were
+    checked when the Primitive was bound, and are not checked again.
+
+    Saved values:
+
+    ``saved_hooks``: pairs (pack, unpack) of hooks for saved values, innermost last.
+    ``saved_refused``: the message of the error that saved-value hooks raise now, or None.
     """
 
     watermark = -1
@@ -101,25 +118,30 @@ class State(threading.local):
 
 
 state = State()
-MODES = {n: mode for n, mode in vars(State).items() if not n.startswith("_")}  # of a new thread
+# From the name of each mode to its value in a new thread.
+MODES = {n: mode for n, mode in vars(State).items() if not n.startswith("_")}
 _ids = itertools.count()
 
 
 def last_level_id() -> int:
-    """An id that no level made so far exceeds."""
+    """The highest id of the levels made so far; -1 if there are none."""
     return tensors.latest_level
 
 
 class Level:
     """One running transform. Used as a context manager; leaving it ends the level.
 
-    What other code asks of a level is a method or an attribute here; no code asks of which kind it is.
+    Other code uses the methods and attributes below; it does not test the class of a level.
 
-    ``runs_again``: what the code inside is called, if it runs more than once; writes to what is outside are
-    refused there. ``deriving``: it derives a rule from a body, so that a number which the body takes out of
-    it (as ``x.item()``) is an error; at other levels it is a constant. ``traces``: values inside are
-    not known yet. ``maps``: Tensors may have a value for each lane. ``notes_captures``: its operations
-    replace values from outside by others.
+    ``kind``: the name of the transform, for messages and keys.
+    ``runs_again``: if the code inside may run more than once, a name for that code, for error messages:
+    there, in-place writes to Tensors from outside are errors. Else the empty string.
+    ``deriving``: the level derives a rule from the body of a Function. There, reading a number out of a
+    differentiated Tensor (``x.item()``) is an error; at other levels the number is a constant.
+    ``traces``: values inside are tracers.
+    ``maps``: a Tensor may have one value for each lane of a vmap.
+    ``notes_captures``: the level notes which values from outside its operations use, and may replace
+    them.
     """
 
     __slots__ = ("_saved", "alive", "id")
@@ -159,20 +181,20 @@ class Level:
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Record what its trace has deferred."""
+        """Materialize its trace, if it has one."""
 
     def lift(self, x: Any) -> Tensor:
-        """``x`` as a Tensor of this level; a Tensor of a level inside of it stays what it is."""
+        """``x`` as a Tensor of this level; Tensors of this or a higher level are returned as they are."""
         if isinstance(x, Tensor) and x.level.id >= self.id:
             return x
         return new_tensor(x, self)
 
     def outlive(self, t: Tensor) -> Any:
-        """What a Tensor of this level stands for once the level has finished."""
+        """The value that replaces ``t``, a Tensor of this level, once the level has finished."""
         return t.value
 
     def afterwards(self, op: Any, args: Sequence[Any]) -> Any:
-        """`process`, once the level has finished."""
+        """`process` for a level that has finished."""
         return bind(op, [outlived(a) for a in args])
 
     def tangent(self, t: Tensor) -> Any:
@@ -180,7 +202,7 @@ class Level:
         return None
 
     def batch_dim(self, t: Tensor) -> int | None:
-        """The dimension of the value of ``t`` that this level maps over; None where it maps over none."""
+        """The dimension of the value of ``t`` that this level maps over, or None."""
         return None
 
     def check_has_value(self, t: Tensor) -> None:
@@ -194,43 +216,50 @@ class Level:
         return new_tensor(stop(t.value), self)
 
     def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
-        """What ``primal`` is one level down, for a Tensor of this level that keeps all else.
+        """Prepare to replace the primal of a Tensor of this level, whose tangent stays.
+
+        Arguments:
+            value: of that Tensor.
+            aux: of that Tensor.
+            primal: the new primal, which may be a Tensor of this level.
 
         Returns:
-            ``value`` and ``aux`` of that Tensor, in a form that the primal fits, and the primal.
+            ``value`` and ``aux``, converted where the new primal requires it; and the new primal one
+            level down.
         """
-        own = isinstance(primal, Tensor) and primal.level is self
-        return value, aux, primal.value if own else primal
+        of_this_level = isinstance(primal, Tensor) and primal.level is self
+        return value, aux, primal.value if of_this_level else primal
 
     def aval(self, t: Tensor) -> Any:
         """The shape and dtype a user sees, as JAX's abstract value."""
         lazy = t._lazy
         return t._value.aval if lazy is None else lazy.aval
 
-    # For traces: a Tensor of this level as values one level down, and a level to compute with those.
+    # For replay: how a Tensor of this level is split into values one level down (its parts) and made
+    # again from them, and how an equivalent level is made.
 
     def parts(self, t: Tensor) -> tuple[Any, ...]:
-        """What ``t``, a Tensor of this level, consists of one level down."""
+        """The parts of ``t``, a Tensor of this level: values one level down."""
         return (t._value,)
 
     def layout(self, t: Tensor) -> Hashable:
-        """What has to be known besides its parts to make ``t`` again."""
+        """The static data that `from_parts` needs, besides the parts, to make ``t`` again."""
         return None
 
     def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
-        """A Tensor of this level."""
+        """A Tensor of this level with these parts and `layout`."""
         return new_tensor(parts[0], self)
 
     def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
-        """The avals of the parts of a Tensor that users see as ``aval``."""
+        """The avals of the parts of a Tensor of this level with this aval and `layout`."""
         return (aval,)
 
     def maker(self) -> Callable[[], Any]:
-        """What makes a new level that does the same; it does not refer to this one."""
+        """A function that makes an equivalent level; it does not refer to this one."""
         raise NotImplementedError
 
     def key(self) -> Hashable:
-        """What tells its kind of level: those with equal keys do the same."""
+        """A key of what this level does: levels with equal keys are equivalent."""
         return self.kind
 
 
@@ -261,14 +290,17 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
 
 
 def outlived(x: Any) -> Any:
-    """Take off the wrappers of levels that have finished."""
+    """``x`` with the wrappers of finished levels removed."""
     while isinstance(x, Tensor) and not x.level.alive:
         x = x.level.outlive(x)
     return x
 
 
 class _Bodies:
-    """``traced``: how many bodies of `jit` are being traced, in all threads; a cheap first check."""
+    """``traced``: how many bodies of `jit` are being traced, in all threads.
+
+    If it is 0, `captured_by_jit` need not read thread-local state, which is slower.
+    """
 
     __slots__ = ("lock", "traced")
 
@@ -282,7 +314,9 @@ bodies = _Bodies()
 
 @contextmanager
 def body_of(level: Any) -> Iterator[None]:
-    """A block in which what is computed of Tensors from outside of ``level`` is computed there."""
+    """A block that traces the body of `jit` at ``level``: Tensors made before ``level`` are captured by
+    it.
+    """
     before, state.body = state.body, level
     with bodies.lock:
         bodies.traced += 1
@@ -296,7 +330,7 @@ def body_of(level: Any) -> Iterator[None]:
 
 @contextmanager
 def constants() -> Iterator[None]:
-    """A block in which Tensors from outside of a body of `jit` are what they are now."""
+    """A block in which a body of `jit` captures no Tensors: those from outside are constants."""
     before, state.body = state.body, None
     try:
         yield
@@ -306,7 +340,7 @@ def constants() -> Iterator[None]:
 
 @contextmanager
 def traced_by_jax() -> Iterator[None]:
-    """A block for the body of a Function that JAX traces, apart from the levels around it."""
+    """A block in which JAX traces the body of a Function: earlier levels are outside of the trace."""
     before = state.outside_jax_trace
     state.outside_jax_trace = last_level_id()
     try:
@@ -317,7 +351,7 @@ def traced_by_jax() -> Iterator[None]:
 
 
 def batching(f: Callable[..., Any]) -> Callable[..., Any]:
-    """``f``, which batches a program, with ``state.batching``."""
+    """``f``, an application of `jax.vmap`, with ``state.batching`` on during its calls."""
 
     def run(*values: Any) -> Any:
         before, state.batching = state.batching, True
@@ -330,13 +364,17 @@ def batching(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def captured_by_jit(t: Tensor) -> bool:
-    """Whether ``t``, of level 0, is captured by the `jit` being traced, which then reads it at each call."""
+    """Whether ``t``, of level 0, is captured by the `jit` being traced, which then reads it at each
+    call.
+    """
     return bodies.traced > 0 and state.body is not None and t.born < state.body.id
 
 
 def with_default_state(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator for functions that run with default thread state, except for the modes ``kept``."""
-    first = {name: mode for name, mode in MODES.items() if name not in kept}
+    """A decorator: the function runs with the modes of a new thread, except for the modes named
+    ``kept``.
+    """
+    defaults = {name: mode for name, mode in MODES.items() if name not in kept}
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(f)
@@ -344,7 +382,7 @@ def with_default_state(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]
             modes = state.__dict__
             before = {**MODES, **modes}
             try:
-                modes.update(first)
+                modes.update(defaults)
                 return f(*args, **kwargs)
             finally:
                 modes.update(before)
@@ -355,18 +393,19 @@ def with_default_state(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]
 
 
 def restores_modes(f: Callable[P, R]) -> Callable[P, R]:
-    """``f``, which enters levels: if it raises, the modes of the thread are those of before.
+    """``f``, a function that enters levels; if it raises, the modes of the thread are restored.
 
-    NOTE [interrupts]: an interrupt (Ctrl-C, a signal of a timer) raises an exception after any call, so also
-    at the first line of the ``__exit__`` of a level or a mode, which then stays entered. Therefore what
-    enters levels has its modes restored by one call of a C function.
+    NOTE [interrupts]: a signal handler (Ctrl-C, a timer) can raise an exception after any call, so also
+    at the first line of the ``__exit__`` of a level or a mode, which then stays entered. So a function
+    that enters levels restores all modes with one call of a C function, which a signal cannot
+    interrupt.
     """
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         modes = state.__dict__
         before = {**MODES, **modes}
-        del before["trace"]  # it belongs to the tape
+        del before["trace"]  # the tape manages this one itself
         try:
             return f(*args, **kwargs)
         except BaseException:
@@ -377,8 +416,8 @@ def restores_modes(f: Callable[P, R]) -> Callable[P, R]:
 
 
 def flush() -> None:
-    """Record what traces of this thread have deferred, on the tape and in transforms."""
-    modes = state.__dict__.get  # a name that is not there has its default
+    """Materialize the traces of this thread, those of its levels and that of the eager tape."""
+    modes = state.__dict__.get  # without a key: the default
     for level in modes("levels", ()):
         level.flush()
     trace = modes("trace")

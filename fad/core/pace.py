@@ -2,11 +2,12 @@
 
 NOTE [pace]
 
-A thread that has to acquire the GIL after a call into XLA waits until the thread that has it releases it,
-which Python requests after 5 ms: while another thread traces a program, each operation would take so long.
-So the thread that traces releases the GIL for a moment, after ``WORK`` seconds, wherever it has traced or
-lowered an operation (`fad.core.jaxapi.barrier`). If it does not get the GIL back at once, other threads need
-it, and it sleeps for ``SLEEP`` seconds. No number depends on it.
+A thread that returns from XLA has to acquire the GIL. If another thread holds it, Python asks that
+thread to release it only after 5 ms. So while one thread traces a program, each operation of the others
+would take 5 ms. Therefore the tracing thread checks, after each operation that it has traced or lowered
+(`fad.core.jaxapi.barrier`), whether it has worked for ``WORK`` seconds. If so, it releases the GIL for
+``MOMENT`` seconds. If it does not get the GIL back at once, other threads need it, and it sleeps for
+``SLEEP`` seconds. This changes timing only, never a result.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["pace"]
 
 
 class Pace(threading.local):
-    """For each thread, whether it yields the GIL, and when it did last."""
+    """Per thread: whether it ``yields`` the GIL, and when it last did (``began`` to work again)."""
 
     WORK = 0.0003
     MOMENT = 0.00005
@@ -29,7 +30,9 @@ class Pace(threading.local):
     began = 0.0
 
     def yield_gil(self) -> None:
-        """In a thread that ``yields``: release the GIL, if it has worked for long enough."""
+        """Release the GIL if this thread ``yields`` and has worked for ``WORK`` seconds since it last
+        did.
+        """
         if not self.yields:
             return
         now = time.perf_counter()

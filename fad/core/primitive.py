@@ -40,23 +40,24 @@ _all: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 
 def forget_shapes() -> None:
-    """Clear what all Primitives have cached for shapes and dtypes."""
+    """Clear what all Primitives have cached per shapes and dtypes."""
     for primitive in list(_all):
         primitive._plans.clear()
-        primitive._written.clear()
+        primitive._jaxprs.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Hand-written rules of a Primitive, where they are better than the derived ones; None is derived.
+    """Hand-written rules of a Primitive, where they are better than the derived ones.
 
-    They are JAX functions of flat values, in JAX's conventions, and give what the derived rules give.
+    They are JAX functions of flat values in JAX's conventions. They have the same results as the
+    derived rules; a rule that is None is derived.
 
-    ``jvp(primals, tangents)`` returns outputs and tangents, as for ``jax.custom_jvp``; ``vjp`` is a pair, of
-    a function of the inputs that returns outputs and residuals, and one of residuals and cotangents that
-    returns a cotangent for each input, as for ``jax.custom_vjp``; ``batch(size, dims, *values)`` returns
-    outputs, and where the batch is in each. ``structures`` has those of outputs, by the number of leaves;
-    rules note there what they return.
+    ``structures``: pytree structures of the outputs, by the number of leaves; rules add theirs here.
+    ``jvp``: ``jvp(primals, tangents)`` returns outputs and tangents, as for ``jax.custom_jvp``.
+    ``vjp``: a pair of functions, as for ``jax.custom_vjp``: from inputs to (outputs, residuals), and
+    from residuals and cotangents to one cotangent for each input.
+    ``batch``: ``batch(size, dims, *values)`` returns the outputs and the batch dimension of each.
     """
 
     structures: dict[int, Any]
@@ -65,7 +66,9 @@ class Rules:
     batch: Callable[..., Any] | None = None
 
     def to_jvp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
-        """``flat`` as `jax.jvp` is to differentiate it."""
+        """The function to pass to `jax.jvp` in place of ``flat``: with the hand-written jvp, if there
+        is one.
+        """
         if self.jvp is None:
             return flat
         made = jax.custom_jvp(flat)
@@ -73,7 +76,9 @@ class Rules:
         return made
 
     def to_vjp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
-        """``flat`` as `jax.vjp` is to differentiate it."""
+        """The function to pass to `jax.vjp` in place of ``flat``: with the hand-written rule, if there
+        is one.
+        """
         if self.vjp is None:
             return self.to_jvp(flat)
         made = jax.custom_vjp(flat)
@@ -87,29 +92,39 @@ class Primitive:
     Arguments:
         name: what graphs and errors call it.
         fn: the function. Its arguments are arrays or Python scalars, its result any pytree of
-            arrays; what is static is closed over.
+            arrays. Static values are in its closure.
         jit: False for a function that needs concrete values, whose output shape depends on data.
-        collective: it names a vmap axis, so that it cannot be traced outside of that vmap.
-        planner: makes its `VjpPlan`, where the derived one is not the best.
-        lazy: it is pure and cheap to trace, so that a trace may defer it.
-        positions: some of its arguments are positions in an array. Where they are numbers, code that
-            is traced has them as constants; run eagerly, they are arguments of what is compiled.
+        collective: the function uses a named vmap axis, so it cannot be traced outside of that vmap.
+        planner: makes the `VjpPlan` instead of the class `VjpPlan` itself.
+        lazy: the function is pure and cheap to trace, so replay may defer it.
+        positions: some arguments are positions in an array. Eagerly they are arguments of the compiled
+            function; in traced code, positions that are Python numbers become constants.
         rules: hand-written rules.
 
-    ``to_jvp`` and ``to_vjp`` are the function as JAX is to differentiate it, forward and in reverse.
-    ``dependence`` says which outputs have a derivative in the masked inputs; None is all that are floating
-    or complex. See NOTE [what a derived vjp saves].
+    A *mask* is a tuple of bools, one for each input: whether it is differentiated.
+
+    ``flat``: the function, with a flat result: an array or a tuple of arrays.
+    ``call``: ``flat``, compiled.
+    ``to_jvp``, ``to_vjp``: the functions to pass to `jax.jvp` and `jax.vjp` in place of ``flat``.
+    ``dependence``: from a mask, which outputs have a derivative in the masked inputs; None: all outputs
+    that are floating or complex. See NOTE [what a derived vjp saves].
+    ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
+    tangents); else 0.
+    ``splits``: in a jvp, by the number of its results, how many of the first ones are outputs (the rest
+    are tangents); -1: the function returns one array. In a jvp batched by `batch_tangents`, how many of
+    the first results are not batched.
+    ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     """
 
     __slots__ = (
         "__weakref__",
         "_batched",
         "_full_vjps",
+        "_jaxprs",
         "_jvps",
         "_plans",
         "_structures",
         "_tangents",
-        "_written",
         "call",
         "calls_host",
         "collective",
@@ -148,7 +163,7 @@ class Primitive:
         self.planner = planner
         self.positions = positions
         self.jit = jit
-        self.calls_host = False  # as far as `fad.levels.staged` has seen
+        self.calls_host = False
         self.collective = collective
         self._structures: dict[int, Any] = {} if rules is None else rules.structures
         self.primals = 0
@@ -159,7 +174,7 @@ class Primitive:
         self._batched: dict[Any, Primitive] = {}
         self._full_vjps: dict[Any, Primitive] = {}
         self._plans: dict[Any, VjpPlan] = {}
-        self._written: dict[Any, Any] = {}
+        self._jaxprs: dict[Any, Any] = {}
 
         def flat(*values: Any) -> Any:
             leaves, structure = trees.flatten(fn(*values))
@@ -177,7 +192,7 @@ class Primitive:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
         self.call = jax.jit(flat, inline=True) if jit else flat
         if positions:
-            self.call = _opened(flat, self.call)
+            self.call = _inlined_when_traced(flat, self.call)
 
     def __repr__(self) -> str:
         return f"Primitive({self.name})"
@@ -194,10 +209,11 @@ class Primitive:
         return waited(out, values) if borrowed else out
 
     def _write_exact(self, values: Sequence[Any]) -> Any:
-        """`_write` between barriers, so that XLA compiles the operation as it would alone.
+        """`_write` between barriers, so that the results are bitwise those of eager execution.
 
-        There, two arguments are two arrays, even if they are the same one; none of them is known to be the
-        result of anything; and all results are computed, also those that nothing reads.
+        The barriers separate the operation from the rest of the program: XLA cannot use that two
+        arguments are the same array, or what an argument was computed from, and it computes every
+        result.
         """
         with jax.ensure_compile_time_eval():
             values = with_constants(values)
@@ -205,21 +221,22 @@ class Primitive:
         return tuple(jaxapi.barrier(out)) if type(out) is tuple else out
 
     def _write(self, values: Sequence[Any]) -> Any:
-        """Run on tracers: write the equations that these avals lead to into the program being traced.
+        """Run on tracers: add the equations of ``flat`` for these avals to the program being traced.
 
-        ``self.call`` does so as well, after it has looked for them in the tables of `jax.jit`.
+        ``self.call`` does the same, but slower, through the caches of `jax.jit`. Here the jaxpr for the
+        avals is cached in ``_jaxprs``.
         """
         trace = jaxapi.current_program()
         if trace is not None and self.jit and not self.collective and not self.positions:
             kinds = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
             key = (jaxapi.trace_context(), *kinds)
-            known = self._written.get(key)
+            known = self._jaxprs.get(key)
             if known is None:
                 operands = [
                     v if type(v) in SCALARS else struct_of(k)
                     for v, k in zip(values, kinds, strict=True)
                 ]
-                known = self._written[key] = jaxapi.equations_of(self.flat, operands)
+                known = self._jaxprs[key] = jaxapi.equations_of(self.flat, operands)
             closed, single = known
             if closed is not None:
                 outs = jaxapi.write_equations(trace, closed, values)
@@ -233,7 +250,7 @@ class Primitive:
         return trees.unflatten(self._structures[len(out)], out)
 
     def _options(self) -> dict[str, Any]:
-        """What the Primitives derived from this one have in common with it."""
+        """The options that are passed on to Primitives derived from this one."""
         return {
             "jit": self.jit,
             "collective": self.collective,
@@ -242,7 +259,7 @@ class Primitive:
         }
 
     def weight(self) -> dict[str, Any]:
-        """What is known of how costly it is."""
+        """The options that concern cost, which any Primitive derived from this one has."""
         return {"lazy": self.lazy}
 
     # Forward mode
@@ -272,7 +289,9 @@ class Primitive:
         return tuple([is_inexact(o.dtype) for o in outs])
 
     def tangent(self, mask: tuple[bool, ...]) -> Primitive:
-        """The tangents of the `differentiable_outputs` alone, from all inputs and the masked tangents."""
+        """The jvp without its outputs: from all inputs and the masked tangents to the tangents of the
+        `differentiable_outputs`.
+        """
         derived = self._tangents.get(mask)
         if derived is None:
             derived = self._tangents[mask] = self._derive_jvp(mask, outputs=False)
@@ -281,8 +300,8 @@ class Primitive:
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
     ) -> tuple[Primitive, list[Any], tuple[bool, ...]]:
-        """An operation linear in the masked tangents, the operands that go before them, and which
-        outputs it gives tangents of.
+        """An operation linear in the masked tangents, the operands that it takes before these, and
+        which outputs have a tangent among its results.
         """
         return self.tangent(mask), list(primals), self.differentiable_outputs(mask, outs)
 
@@ -293,7 +312,7 @@ class Primitive:
         def jvp(*values: Any) -> tuple[Any, ...]:
             active = [v for v, m in zip(values[:n], mask, strict=True) if m]
             out, out_t = jax.jvp(
-                on_active(flat, values[:n], mask), active, _match(active, values[n:])
+                on_active(flat, values[:n], mask), active, _cast_tangents(active, values[n:])
             )
             single = type(out) is not tuple
             outs, outs_t = ((out,), (out_t,)) if single else (out, out_t)
@@ -324,7 +343,7 @@ class Primitive:
             jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
         )
         if self.rules is not None and self.rules.batch is not None:
-            run = _batched_by(self.rules.batch, size, dims)
+            run = _by_batch_rule(self.rules.batch, size, dims)
         else:
             run = batching(mapped(self.flat))
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
@@ -337,10 +356,13 @@ class Primitive:
     def batch_tangents(
         self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any
     ) -> tuple[tuple[Any, ...], int]:
-        """`batch` of a jvp whose primals are not batched: outputs, and how many of them, the first
-        ones, are not batched either.
+        """`batch` of a jvp whose primals are not batched.
 
-        So `jacfwd` runs the function itself once, not once for each tangent.
+        Its outputs need not be batched either: so `jacfwd` runs the function itself once, not once for
+        each tangent.
+
+        Returns:
+            The results of the jvp, and how many of the first ones are not batched.
         """
         key = (dims, level.batch_size, level.axis_name)
         derived = self._batched.get(key)
@@ -385,7 +407,7 @@ class Primitive:
         key = (mask, avals)
         plan = self._plans.get(key)
         if plan is None:
-            # A number and the array in its place share a plan.
+            # A Python scalar and an array with its aval have different keys, but share a plan.
             by_aval = (mask, tuple(map(aval_of, values)))
             plan = self._plans.get(by_aval)
             if plan is None:
@@ -402,7 +424,7 @@ class Primitive:
     def full_vjp(
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
     ) -> Primitive:
-        """The vjp from all inputs and the given cotangents, with nothing saved."""
+        """The vjp as a Primitive of (all inputs, given cotangents); it runs the function again."""
         key = (mask, given, need)
         derived = self._full_vjps.get(key)
         if derived is None:
@@ -418,15 +440,19 @@ class Primitive:
         def vjp(*values: Any) -> tuple[Any, ...]:
             active = [v for v, m in zip(values[:n], mask, strict=True) if m]
             out, pullback = jax.vjp(on_active(flat, values[:n], mask), *active)
-            return _pull(pullback, out, values[n:], given, need)
+            return _run_pullback(pullback, out, values[n:], given, need)
 
         return Primitive(f"{self.name}_vjp", vjp, **self._options())
 
 
-def _opened(flat: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """``compiled``, but ``flat`` itself where it is traced: XLA does better by a slice at a constant.
+def _inlined_when_traced(
+    flat: Callable[..., Any], compiled: Callable[..., Any]
+) -> Callable[..., Any]:
+    """``compiled``; where JAX traces, ``flat`` instead, so that positions which are numbers become
+    constants.
 
-    And so does JAX: its vmap of a slice at a variable is a gather.
+    XLA compiles a slice at a constant position to faster code. JAX's vmap of a slice at a variable
+    position is a gather.
     """
 
     def call(*values: Any) -> Any:
@@ -438,8 +464,10 @@ def _opened(flat: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[
     return call
 
 
-def _batched_by(rule: Callable[..., Any], size: int, dims: Sequence[int | None]) -> Any:
-    """The function that a hand-written rule gives, with the batch at dimension 0 of each output."""
+def _by_batch_rule(rule: Callable[..., Any], size: int, dims: Sequence[int | None]) -> Any:
+    """A function that runs a hand-written ``batch`` rule and moves the batch to dimension 0 of each
+    output.
+    """
 
     def lead(x: Any, dim: int | None) -> Any:
         if dim is None:
@@ -455,15 +483,15 @@ def _batched_by(rule: Callable[..., Any], size: int, dims: Sequence[int | None])
     return batching(run)
 
 
-def _match(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """Tangents in the dtypes of their primals."""
+def _cast_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """The tangents, cast to the dtypes of their primals."""
     return [
         t if t.dtype == p.dtype else t.astype(p.dtype)
         for p, t in zip(primals, tangents, strict=True)
     ]
 
 
-def _pull(
+def _run_pullback(
     pullback: Callable[..., Any],
     out: Any,
     cotangents: Sequence[Any],
@@ -473,9 +501,13 @@ def _pull(
 ) -> tuple[Any, ...]:
     """Run a JAX pullback with PyTorch's convention for complex values.
 
-    ``out`` gives shapes and dtypes of the outputs; ``given`` says which of them have a cotangent
-    (None: the one output has). ``sparse``: the pullback knows cotangents that are not there, and computes
-    nothing for them (zeros times infinity would be NaN).
+    Arguments:
+        out: the outputs or their avals.
+        cotangents: those of the outputs that have one.
+        given: which outputs have a cotangent; None: the function has one output, which has one.
+        need: which of the gradients to return.
+        sparse: the pullback accepts symbolic zeros. They are used for missing cotangents, so that
+            nothing is computed from these (an array of zeros times infinity would be NaN).
     """
     outs = out if type(out) is tuple else (out,)
     if given is None:
@@ -500,14 +532,21 @@ _plan_ids = itertools.count()
 
 
 class VjpPlan:
-    """How one Primitive is differentiated in reverse, for one choice of inputs and avals.
+    """How one Primitive is differentiated in reverse, for one mask and one choice of input avals.
 
-    ``kept_inputs`` and ``kept_outputs`` are the positions of what is saved by reference;
-    ``forward`` is the operation to run in the forward pass: the Primitive itself, or one that
-    returns ``extras`` residuals after the Primitive's outputs.
-    ``from_inputs``: the vjp starts from all inputs.
-    ``routed``: the masked inputs whose gradients go on from here.
+    ``id``: a number of its own.
+    ``mask``: which inputs are differentiated.
+    ``forward``: the operation to run in the forward pass: the Primitive itself, or one that returns
+    ``extras`` residuals after the Primitive's outputs.
+    ``extras``: the number of these residuals.
+    ``kept_inputs``, ``kept_outputs``: the positions of the inputs and outputs that are saved by
+    reference.
+    ``from_inputs``: nothing is known of residuals: the vjp gets all inputs and runs the function again.
+    ``differentiable``: for each output, whether it has a derivative; None if that is not known.
+    ``out_avals``: the avals of the outputs; None if they are not known.
+    ``single``: the Primitive is known to return one array, not a tuple.
     ``simple``: one output, which is differentiable, and no extras.
+    ``routed``: the inputs that a gradient is passed on to: ``mask``, unless a planner narrows it.
     """
 
     __slots__ = (
@@ -537,13 +576,13 @@ class VjpPlan:
                 found = residuals_of(
                     primitive.to_vjp, mask, avals, primitive.differentiable_outputs
                 )
-                self._sort(found)
+                self._use_residuals(found)
             except (TypeError, ValueError, NotImplementedError):
-                # It has no reverse mode (a while loop): that is an error only where one is used.
+                # The function has no reverse mode (a while loop). The vjp raises if it is used.
                 self.from_inputs, self.differentiable = True, None
 
     def _start(self, primitive: Primitive, mask: tuple[bool, ...], count: int) -> None:
-        """A plan that keeps all inputs."""
+        """Set all attributes, for a plan whose vjp starts from all inputs."""
         self.id = next(_plan_ids)
         self.primitive = primitive
         self.mask = mask
@@ -559,8 +598,8 @@ class VjpPlan:
         self.from_inputs = True
         self._vjps: dict[Any, Primitive] = {}
 
-    def _sort(self, found: Residuals) -> None:
-        """Keep what the residuals say."""
+    def _use_residuals(self, found: Residuals) -> None:
+        """Save what ``found`` says, instead of all inputs."""
         self.single = found.single
         self.out_avals = found.out_avals
         self.differentiable = found.differentiable
@@ -594,13 +633,13 @@ class VjpPlan:
 
         def vjp(*values: Any) -> tuple[Any, ...]:
             pullback = found.pullback(values[:count])
-            return _pull(pullback, out, values[count:], given, need, found.sparse)
+            return _run_pullback(pullback, out, values[count:], given, need, found.sparse)
 
         return Primitive(f"{self.primitive.name}_vjp", vjp, **self.primitive.weight())
 
 
 def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
-    """``primitive`` with the extras as further outputs."""
+    """``primitive`` with the extras as further outputs, after its own."""
     run = jaxapi.jaxpr_as_fun(found.closed)
     count = len(found.out_avals)
 

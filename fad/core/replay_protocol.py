@@ -30,15 +30,19 @@ Pull = Callable[[Any, Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 
 
 class Trace(Protocol):
-    """What a level, or a step of the eager tape, has done so far: operations with lazy outputs."""
+    """The deferred operations of a level, or of the eager tape, in order; their outputs are lazy
+    Tensors.
+    """
 
     def append(self, op: Any, args: Sequence[Any]) -> Any:
-        """The lazy outputs of an operation; None if it has to be evaluated now, after the trace was
-        materialized.
+        """Defer an operation, and return its lazy outputs.
+
+        None: it cannot be deferred. The trace has been materialized, and the caller evaluates the
+        operation.
         """
 
     def materialize(self) -> None:
-        """Give every output its value and its node."""
+        """Run the deferred operations one by one: give every output its value and its node."""
 
     def finish(
         self,
@@ -49,34 +53,41 @@ class Trace(Protocol):
         values: bool = False,
         frees: bool = True,
     ) -> list[Any] | None:
-        """What ``pull(level, outs, variables, values)`` gives, from one program; None if there is none.
+        """Run the trace and ``pull(level, outs, variables, values)`` as one program; None if there is
+        none.
 
         Arguments:
             outs: outputs of the function; nothing else refers to them, unless the function has stored
                 them outside of itself.
-            pull: computes values one level down of them, with the inputs ``variables`` that require grad
-                and their ``values`` one level down.
-            static: what ``pull`` depends on, beside its arguments.
-            leaves: what the caller takes for the inputs.
-            values: the values of ``outs`` are needed too.
-            frees: the pass frees the graph that it goes through.
+            pull: computes the results, one level down, from ``outs``, the inputs ``variables`` that
+                require grad, and the ``values`` of these one level down.
+            static: what ``pull`` depends on, besides its arguments; part of the key of the program.
+            leaves: the Tensors that the caller takes as the inputs.
+            values: whether the values of ``outs`` are needed too.
+            frees: whether the backward pass frees the graph.
         """
 
     def leaves(self) -> list[Any]:
         """The inputs that require grad."""
 
     def close(self) -> None:
-        """Called at the exit of the level: what is still referenced gets its value, all else is dropped."""
+        """At the exit of the level: give values to the outputs that are still referenced, drop the
+        others.
+        """
 
 
 class Replay(Protocol):
-    """An engine that replays what repeats."""
+    """An engine that runs repeated traces as compiled programs."""
 
     def open(self, level: Any, inputs: Sequence[Any], function: Any) -> None:
-        """Give ``level``, which begins with ``inputs``, a trace of what ``function`` does, if it pays."""
+        """Give ``level``, which begins with ``inputs``, a trace of the operations of ``function``, if
+        it pays.
+        """
 
     def open_step(self, op: Any, args: Sequence[Any], plan: Any) -> Any:
-        """Begin a trace of the eager tape with a recorded operation: its lazy outputs, or None."""
+        """Begin a trace of the eager tape with this operation; its lazy outputs, or None if none was
+        begun.
+        """
 
     def backward(self, roots: Any, captures: Any, keep_graph: bool) -> Any:
         """A backward pass of a recorded graph in one program: pairs (edge, gradient); None if
@@ -93,11 +104,13 @@ class Replay(Protocol):
         """How the last traces ended."""
 
     def compile_at_once(self, on: bool) -> None:
-        """Compile programs at first sight, in the thread that needs them, or no longer so."""
+        """Whether to compile each program when it is first needed, in the thread that needs it (a test
+        mode).
+        """
 
 
 class NoReplay:
-    """Nothing is replayed."""
+    """The null object: nothing is replayed."""
 
     def open(self, level: Any, inputs: Sequence[Any], function: Any) -> None:
         return None
@@ -123,7 +136,7 @@ class NoReplay:
 
 @dataclasses.dataclass(slots=True)
 class Seam:
-    """Where the engine is put (by ``fad/__init__``)."""
+    """Holds the engine in use, which ``fad/__init__`` sets."""
 
     replay: Replay
 
@@ -133,12 +146,14 @@ seam = Seam(NoReplay())
 
 @dataclasses.dataclass(slots=True)
 class Part:
-    """What a node that is not of a Primitive adds to a compiled backward pass.
+    """How a node that is not of a Primitive takes part in a compiled backward pass.
 
-    ``key`` says all of it but the values, ``operands``, which are arrays and Tensors. ``pull``, which is
-    traced, computes gradients for the edges (None for zero) from operands, cotangents, and for which
-    edges they are needed; it refers to no values. ``allows`` says of the jaxpr of the whole pass
-    whether it means the same as the node.
+    ``key``: identifies the node's computation; equal keys, equal computations of the operands.
+    ``operands``: its values, arrays and Tensors.
+    ``pull``: traced; from operands, cotangents, and for each edge whether its gradient is needed, to
+    one gradient for each edge (None is zero). It refers to no values.
+    ``allows``: given the jaxpr of the whole pass, whether running that is equivalent to running the
+    node.
     """
 
     key: Hashable

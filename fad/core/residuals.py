@@ -1,21 +1,22 @@
-"""What a vjp read off JAX keeps: the residuals of ``jax.vjp``, sorted by what they cost.
+"""What a derived vjp saves: the residuals of ``jax.vjp``, sorted by what it costs to keep them.
 
 NOTE [what a derived vjp saves]
 
-JAX's own reverse mode is read off a jaxpr once for each Primitive, choice of differentiated inputs
-and input avals: `jax.vjp` is traced, and each residual that it would keep is found to be
+``jax.vjp`` is traced to a jaxpr once for each Primitive, mask of differentiated inputs, and avals of
+the inputs. Each residual that it would keep is one of these:
 
-* an input or an output of the call: kept by reference, it costs nothing;
-* an intermediate that is cheap to compute again from inputs and outputs: the equations that lead to
-  it are sliced out of the forward jaxpr and become part of the vjp, where XLA fuses them;
-* an intermediate behind an expensive equation (`EXPENSIVE`: factorizations, sorts, convolutions,
-  loops, products): it becomes an extra output of the forward call.
+* an input or an output of the call: it is kept by reference, which costs nothing;
+* an intermediate that is cheap to compute again from inputs and outputs: the equations that compute
+  it (a slice of the forward jaxpr) become part of the vjp, where XLA fuses them;
+* an intermediate whose slice has an expensive equation (`EXPENSIVE`: factorizations, sorts,
+  convolutions, loops, products): it becomes an extra output of the forward call.
 
-Only inputs that the slices read are kept, so ``x + 1`` keeps nothing and ``exp`` keeps its output.
+Only inputs that the slices read are kept, so ``x + 1`` keeps nothing and ``exp`` keeps its output. If
+there are extra outputs, all inputs are kept: a second derivative recomputes the extras from them.
 
-JAX does not differentiate an extra output that does not depend on a differentiated input, such as the
-factorization of ``a`` in ``solve(a, b)``, for the derivative in ``b``. Neither does fad: ``dependence`` says
-so. JAX's own rules do not always take a tangent for it.
+An extra output may not depend on any differentiated input: an example is the factorization of ``a``
+in ``solve(a, b)``, for the derivative in ``b``. Such an output gets no tangent (`Primitive.dependence`),
+since some of JAX's own rules do not accept one.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Dependence = Callable[[tuple[bool, ...]], tuple[bool, ...]]
 def on_active(
     flat: Callable[..., Any], values: Sequence[Any], mask: tuple[bool, ...]
 ) -> Callable[..., Any]:
-    """``flat`` as a function of its masked arguments."""
+    """``flat`` as a function of its masked arguments; the others are fixed to their ``values``."""
 
     def on_active(*active: Any) -> Any:
         it = iter(active)
@@ -66,15 +67,23 @@ def on_active(
 
 @dataclass(slots=True)
 class Residuals:
-    """What ``jax.vjp`` of a function keeps, for inputs of certain avals; see the NOTE above.
+    """The residuals of one function for one choice of input avals; see NOTE [what a derived vjp saves].
 
-    ``out_avals`` are those of the outputs, of which there is a ``single`` one or a tuple, and
-    ``differentiable`` says which of them have a derivative. The pullback is the pytree ``structure``
-    of the variables ``leaves``, which the equations ``eqns`` compute from ``consts`` and what is kept:
-    the inputs ``inputs``, the outputs ``outputs``, and the leaves at positions ``extras`` of what
-    ``closed`` returns. ``sources`` are the variables of what is kept, in that order.
-    ``sparse``: there are no loops and the like in it, for which JAX 0.10 mixes up cotangents when some are
-    not there.
+    ``closed``: the jaxpr of the forward function; it returns the outputs, then the leaves of the
+    pullback.
+    ``out_avals``: the avals of the outputs.
+    ``single``: the function returns one array, not a tuple.
+    ``differentiable``: for each output, whether it has a derivative.
+    ``structure``: JAX's pullback is a pytree of residuals; this is its structure.
+    ``leaves``: the variables that are its leaves.
+    ``eqns``: the equations that compute the leaves, from ``consts`` and from what is kept.
+    ``consts``: values of constant variables.
+    ``inputs``, ``outputs``: positions of the inputs and outputs that are kept.
+    ``extras``: positions, among what ``closed`` returns, of the leaves that are kept as extra outputs.
+    ``sources``: the variables that are kept: those of ``inputs``, ``outputs`` and ``extras``, in this
+    order.
+    ``sparse``: the pullback accepts symbolic zeros as cotangents. False if there is a loop, a branch or
+    a custom rule in it: there JAX 0.10 confuses the cotangents when some are symbolic zeros.
     """
 
     closed: Any
@@ -92,7 +101,7 @@ class Residuals:
     sparse: bool
 
     def pullback(self, kept: Sequence[Any]) -> Callable[..., Any]:
-        """JAX's pullback from the values of ``sources``."""
+        """JAX's pullback, rebuilt from the values of ``sources``."""
         env = dict(self.consts)
         env.update(zip(self.sources, kept, strict=True))
         jaxapi.map_equations(self.eqns, env)
@@ -107,10 +116,11 @@ def residuals_of(
     avals: Sequence[Any],
     differentiable_outputs: Callable[[tuple[bool, ...], Sequence[Any]], tuple[bool, ...]],
 ) -> Residuals:
-    """Trace ``jax.vjp`` of ``flat`` in its masked arguments, and sort what it keeps.
+    """Trace ``jax.vjp`` of ``flat`` in its masked arguments, and sort its residuals.
 
     Arguments:
-        differentiable_outputs: which outputs of these avals have a derivative in the masked inputs.
+        differentiable_outputs: from a mask and the avals of the outputs, which of them have a
+            derivative.
 
     Raises:
         TypeError, ValueError, NotImplementedError: the function has no reverse mode.
@@ -146,12 +156,13 @@ def residuals_of(
     slicer = _Slicer(producer, set(inputs) | set(outputs) | set(consts))
     extras: dict[Any, int] = {}
     for i, v in enumerate(leaves):
-        at_hand = isinstance(v, Literal) or v in inputs or v in outputs or v in consts
-        if not at_hand and slicer.is_expensive(v):
+        available = isinstance(v, Literal) or v in inputs or v in outputs or v in consts
+        if not available and slicer.is_expensive(v):
             extras.setdefault(v, n_out + i)
         else:
             slicer.need(v)
-    every = range(len(avals)) if extras else None  # to start again from, for higher derivatives
+    # With extras, all: a second derivative recomputes these.
+    every = range(len(avals)) if extras else None
     kept_inputs = tuple(every or sorted(i for v, i in inputs.items() if v in slicer.reached))
     kept_outputs = tuple(sorted(i for v, i in outputs.items() if v in slicer.reached))
     return Residuals(
@@ -176,7 +187,10 @@ def residuals_of(
 
 
 class _Slicer:
-    """Backward slices of a jaxpr that stop at variables which are at hand."""
+    """Backward slices of a jaxpr, up to the variables ``stops``, whose values are available.
+
+    ``kept``: ids of the equations in the slices so far; ``reached``: the stops that they read.
+    """
 
     def __init__(self, producer: dict[Any, Any], stops: set[Any]) -> None:
         self.producer = producer
@@ -185,7 +199,7 @@ class _Slicer:
         self.reached: set[Any] = set()
 
     def _cone(self, var: Any) -> tuple[list[Any], set[Any]]:
-        """Equations that lead to ``var``, and the stops that they read."""
+        """The slice of ``var``: the equations that compute it, and the stops that they read."""
         eqns: dict[int, Any] = {}
         stops: set[Any] = set()
         todo = [var]
@@ -203,9 +217,11 @@ class _Slicer:
         return list(eqns.values()), stops
 
     def is_expensive(self, var: Any) -> bool:
+        """Whether the slice of ``var`` has an expensive equation."""
         return any(_is_expensive(eqn) for eqn in self._cone(var)[0])
 
     def need(self, var: Any) -> None:
+        """Add the slice of ``var``."""
         eqns, stops = self._cone(var)
         self.kept.update(id(eqn) for eqn in eqns)
         self.reached |= stops
@@ -218,12 +234,12 @@ def _is_expensive(eqn: Any) -> bool:
 
 
 def _has_body(eqn: Any) -> bool:
-    """Whether an equation runs code of its own: a loop, a branch, a rule."""
+    """Whether an equation contains a jaxpr or a custom rule: a loop, a branch, a custom_vjp."""
     return any(True for _ in jaxapi.inner_jaxprs(eqn.params)) or "custom" in eqn.primitive.name
 
 
 def _inline(closed: Any, avals: Sequence[Any]) -> Any:
-    """Open up nested calls, so that slices can be taken through them."""
+    """``closed`` with nested calls inlined, so that slices can go through them."""
 
     def run(*values: Any) -> list[Any]:
         env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
@@ -248,11 +264,18 @@ def dependence_of_jaxpr(
 
 
 def dependence_of_jvp(
-    dependence: Dependence, mask: tuple[bool, ...], own: tuple[bool, ...]
+    dependence: Dependence, mask: tuple[bool, ...], jvp_mask: tuple[bool, ...]
 ) -> tuple[bool, ...]:
-    """`Primitive.dependence` of the jvp for ``mask``: which outputs and tangents depend on masked inputs."""
-    tangents = iter(own[len(mask) :])
-    primals = own[: len(mask)]
+    """`Primitive.dependence` of a jvp: which of its outputs, then tangents, depend on its masked
+    inputs.
+
+    Arguments:
+        dependence: that of the Primitive which the jvp was derived from.
+        mask: which of that Primitive's inputs have a tangent.
+        jvp_mask: the masked inputs of the jvp, which are the primals, then the tangents.
+    """
+    tangents = iter(jvp_mask[len(mask) :])
+    primals = jvp_mask[: len(mask)]
     either = tuple(
         [(next(tangents) if m else False) or p for p, m in zip(primals, mask, strict=True)]
     )

@@ -25,10 +25,11 @@ __all__ = [
 
 
 class Storage:
-    """What all aliases of a value share: the count of in-place changes, and references to the aliases.
+    """What all aliases of a value share.
 
-    ``data`` is the current value without history, kept once there are aliases that do not share one
-    (`x.detach()`); ``peers`` are weak references to those. A write holds ``lock``.
+    ``version`` counts in-place changes. Some aliases share the value but not the history
+    (`x.detach()`): ``peers`` are weak references to these, and once there are some, ``data`` is the
+    current value without history. A write holds ``lock``.
     """
 
     __slots__ = ("data", "lock", "peers", "version")
@@ -40,10 +41,11 @@ class Storage:
         self.lock = threading.RLock()
 
 
-# Of Tensors that have neither been written to nor viewed.
+# The Storage of all Tensors that have neither been written to nor viewed.
 UNSHARED = Storage()
 
-# The versions of inference Tensors are negative, so that saving one is noticed at no cost.
+# The version of an inference Tensor starts here: it stays negative, which the check of versions of saved
+# values sees without another test.
 INFERENCE = -(2**62)
 
 
@@ -85,8 +87,8 @@ class Tensor(metaclass=_TensorType):
     Tensors are made with `fad.tensor` or `fad.asarray`, or by calling fad functions with Tensors.
     """
 
-    # The state is in slots with an underscore. Attributes of the same names without it first bring a
-    # view up to date; code that has done so (`fad.core.level.bind`) reads the slots.
+    # Slots with an underscore hold the state. The properties of the same names (without the underscore)
+    # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots.
     __slots__ = (
         "__weakref__",
         "_aux",
@@ -103,11 +105,11 @@ class Tensor(metaclass=_TensorType):
     _value: Any
     _level: Level
     _aux: Any
-    _lazy: Any  # a `Lazy` while `_value`, `_aux` or `_node` may be empty
+    _lazy: Any  # a `Lazy` while `_value`, `_aux` or `_node` may be unset; else None
     _requires_grad: bool
     _node: Node | None
     _output_nr: int
-    born: int  # the id of the latest level when it was made
+    born: int  # the id of the newest level at the time that this Tensor was made
     meta: Meta | None
 
     if TYPE_CHECKING:  # what `fad.methods` installs, for type checkers
@@ -236,7 +238,10 @@ class Tensor(metaclass=_TensorType):
         )
 
     def __getattr__(self, name: str) -> Any:
-        """An empty slot of a lazy Tensor: its trace is materialized, see `fad.core.replay_protocol`."""
+        """Called for an unset slot: a lazy Tensor has its trace materialized, which sets it.
+
+        See `fad.core.replay_protocol`.
+        """
         if name in ("_value", "_aux", "_node") and self._lazy is not None:
             self._lazy.trace.materialize()
             if self._lazy is not None:  # its operation has failed, which is raised now
@@ -351,14 +356,14 @@ def version_of(t: Tensor) -> int:
 
 
 def bottom(x: Any) -> Any:
-    """What is below all levels: an array or a JAX tracer."""
+    """``x`` with the wrappers of all levels removed: an array or a JAX tracer."""
     while isinstance(x, Tensor):
         x = x.value
     return x
 
 
 _new = object.__new__
-latest_level = -1  # the id of the level that began last: Tensors made later are known to be so
+latest_level = -1  # the id of the newest level, for `Tensor.born`
 
 
 def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
@@ -377,9 +382,10 @@ def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
 
 
 class Lazy:
-    """What is known of a Tensor that has no value or no node yet: its aval, and its place in a trace.
+    """What is known of a Tensor that has no value or no node yet.
 
-    Materializing ``trace`` gives it value and node; ``place`` is the number of the output in it.
+    ``aval``: its abstract value. ``trace``: materializing this gives the Tensor its value and node.
+    ``place``: the number of the output in the trace.
     """
 
     __slots__ = ("aval", "place", "trace")
@@ -402,13 +408,13 @@ def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -
     return t
 
 
-_making_meta = threading.Lock()
+_meta_lock = threading.Lock()
 
 
 def meta_of(t: Tensor) -> Meta:
     """The Meta of ``t``, made if it has none yet; the same one for all threads."""
     if t.meta is None:
-        with _making_meta:
+        with _meta_lock:
             if t.meta is None:
                 t.meta = Meta()
     return t.meta
@@ -418,7 +424,7 @@ def storage_of(t: Tensor) -> Storage:
     """The Storage of ``t``, made if it has none of its own yet; the same one for all threads."""
     meta = meta_of(t)
     if meta.storage is UNSHARED:
-        with _making_meta:
+        with _meta_lock:
             if meta.storage is UNSHARED:
                 meta.storage = Storage(INFERENCE if meta.inference else 0)
     return meta.storage
