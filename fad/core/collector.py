@@ -68,6 +68,9 @@ def without_collector(f: Callable[P, R]) -> Callable[P, R]:
             _suspend({token})
             return f(*args, **kwargs)
         finally:
+            _running.discard(
+                token
+            )  # at once, so that an interrupt in `_resume` leaves nothing behind
             _resume({token})
 
     return call
