@@ -42,7 +42,7 @@ class Chain:
 
     def __init__(self, root: Any) -> None:
         self._segments: list[weakref.ref[Any]] = []
-        self._limit = 8  # segments, after which those are dropped that are not needed
+        self._limit = 1  # segments, after which those are dropped that are not needed
         self.ended: list[State] = []
         self.latest: weakref.ref[Any]
         self.root = root
@@ -53,13 +53,8 @@ class Chain:
         found = [r() for r in self._segments]
         return [s for s in found if s is not None]
 
-    def runs(self, last: State) -> int | None:
-        """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs].
-
-        None if that is not known, since it was not cut.
-        """
-        if self.root.is_cut and not self.ended:
-            return None
+    def runs(self, last: State) -> int:
+        """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs]."""
         if not self.ended and last.work <= SHORT:
             return 0
         return RUNS * (len(set(self.ended)) + 1) // (len(self.ended) + 1)
@@ -79,7 +74,7 @@ class Chain:
             else:
                 s._forget()
         self._keep(found[::-1])
-        self._limit = 2 * len(found) + 8
+        self._limit = 2 * len(found) + 1
 
     def drop(self, segments: Sequence[Any]) -> None:
         """These are not needed any more."""

@@ -33,7 +33,7 @@ RUNS = 128  # of a long program that would take about as long as compiling it
 
 LONGEST = 512  # operations in a trace, or in a segment of a longer one
 # From so many operations on, a segment of those ends after one whose hash is the least of so many last ones.
-CUTS = ((384, 4), (256, 16), (128, 64))
+CUTS = ((480, 4), (448, 16), (384, 64))
 
 
 def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
@@ -44,7 +44,7 @@ def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
     NOTE [segments]
 
     A trace of more than ``LONGEST`` operations is cut into segments, each a program, so that no program grows
-    without bound. The first time it is recorded instead: nothing told that it is so long.
+    without bound. The first time, its first segment is that long.
     Where depends on what the last operations are, and not on how many there were: the hash of the last one
     is the least of some. So the iterations of a loop give the same segment again, wherever the loop begins,
     and the program of a few iterations is compiled once. The longer a segment is, the more operations end it.
@@ -168,11 +168,11 @@ class Root(State):
         self.next.clear()
         self.predicted_next = None
 
-    def decide(self, runs: int | None) -> None:
+    def decide(self, runs: int) -> None:
         """Decide when programs are compiled: after so many runs, now if all is to be compiled at once."""
         if at_once.count:
             self.due = self.begun
-        elif not self.due and runs is not None:
+        elif not self.due:
             self.due = self.begun + runs
 
     def backs_off(self, repeated: bool = False) -> bool:
@@ -237,7 +237,8 @@ class End:
         self.count += 1
         if self.program is None:
             self.program = make()
-        self.program.compiles = is_due and (self.count >= REPEATS or at_once.count > 0)
+        repeated = self.count >= (REPEATS if is_due else RUNS)
+        self.program.compiles = repeated or at_once.count > 0
         return self.program
 
     def fail(self, error: Exception) -> None:

@@ -69,7 +69,7 @@ from fad.replay.program import Known, Program
 from fad.replay.recording import record, record_again, record_kept, take_over
 from fad.replay.segments import Chain, pull_through
 from fad.replay.settings import is_small, on_new_thread
-from fad.replay.states import LONGEST, End, Root, State, ends_segment, passed_of, root_of, tree
+from fad.replay.states import End, Root, State, ends_segment, passed_of, root_of, tree
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
@@ -383,11 +383,7 @@ class Trace:
             if self.done or not self._is_as_it_was():
                 return None
             if not self.root.is_cut:
-                self.root.cut()
-                self.why = (
-                    f"it has more than {LONGEST} operations; the next one is cut into segments"
-                )
-                return None
+                self.root.cut()  # the next one, from its beginning
             inputs = self.inputs[: entries[-1][2]]
             if not all(
                 [is_untouched(g.argument) for g in inputs if level.wraps and g.layout is True]
