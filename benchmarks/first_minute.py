@@ -294,7 +294,7 @@ def first_calls_scenarios() -> Iterator[Scenario]:
             build = first_calls(program)
             yield Scenario(program, what, build, both, bounds, "s", 3, limit, summarize)
         if program in torch_programs.PROGRAMS:
-            yield Scenario(program, "settled", settled(program), ("fad", "torch"))
+            yield Scenario(program, "once compiled", settled(program), ("fad", "torch"))
 
 
 def length_scenarios() -> Iterator[Scenario]:

@@ -143,7 +143,7 @@ OF_REPLAY = """
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--replay") == "off":
-        of_replay = pytest.mark.skip(reason="of replay")
+        of_replay = pytest.mark.skip(reason="tests replay, which is off")
         for item in items:
             if any([name in item.nodeid for name in OF_REPLAY]):
                 item.add_marker(of_replay)

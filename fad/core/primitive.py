@@ -6,7 +6,6 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -27,8 +26,9 @@ from fad.core.residuals import (
     on_active,
     residuals_of,
 )
+from fad.core.rules import Rules
 
-__all__ = ["Primitive", "Rules", "VjpPlan", "conjugate", "forget_shapes"]
+__all__ = ["Primitive", "VjpPlan", "conjugate", "forget_shapes"]
 
 
 def conjugate(x: Any) -> Any:
@@ -44,46 +44,6 @@ def forget_shapes() -> None:
     for primitive in list(_all):
         primitive._plans.clear()
         primitive._jaxprs.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Hand-written rules of a Primitive, where they are better than the derived ones.
-
-    They are JAX functions of flat values in JAX's conventions. They have the same results as the
-    derived rules; a rule that is None is derived.
-
-    ``structures``: pytree structures of the outputs, by the number of leaves; rules add theirs here.
-    ``jvp``: ``jvp(primals, tangents)`` returns outputs and tangents, as for ``jax.custom_jvp``.
-    ``vjp``: a pair of functions, as for ``jax.custom_vjp``: from inputs to (outputs, residuals), and
-    from residuals and cotangents to one cotangent for each input.
-    ``batch``: ``batch(size, dims, *values)`` returns the outputs and the batch dimension of each.
-    """
-
-    structures: dict[int, Any]
-    jvp: Callable[..., Any] | None = None
-    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None = None
-    batch: Callable[..., Any] | None = None
-
-    def to_jvp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
-        """The function to pass to `jax.jvp` in place of ``flat``: with the hand-written jvp, if there
-        is one.
-        """
-        if self.jvp is None:
-            return flat
-        made = jax.custom_jvp(flat)
-        made.defjvp(self.jvp)
-        return made
-
-    def to_vjp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
-        """The function to pass to `jax.vjp` in place of ``flat``: with the hand-written rule, if there
-        is one.
-        """
-        if self.vjp is None:
-            return self.to_jvp(flat)
-        made = jax.custom_vjp(flat)
-        made.defvjp(*self.vjp)
-        return made
 
 
 class Primitive:
@@ -342,13 +302,11 @@ class Primitive:
         mapped = functools.partial(
             jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
         )
-        if self.rules is not None and self.rules.batch is not None:
-            run = _by_batch_rule(self.rules.batch, size, dims)
-        else:
-            run = batching(mapped(self.flat))
+        by_hand = None if self.rules is None else self.rules.batched(size, dims)
+        run = batching(mapped(self.flat) if by_hand is None else by_hand)
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
         derived.dependence = self.dependence
-        if self.rules is not None:
+        if self.to_vjp is not self.flat:  # there are hand-written rules
             derived.to_jvp = batching(mapped(self.to_jvp))
             derived.to_vjp = batching(mapped(self.to_vjp))
         return derived
@@ -462,25 +420,6 @@ def _inlined_when_traced(
         return compiled(*values)
 
     return call
-
-
-def _by_batch_rule(rule: Callable[..., Any], size: int, dims: Sequence[int | None]) -> Any:
-    """A function that runs a hand-written ``batch`` rule and moves the batch to dimension 0 of each
-    output.
-    """
-
-    def lead(x: Any, dim: int | None) -> Any:
-        if dim is None:
-            return jnp.broadcast_to(x, (size, *x.shape))
-        return jnp.moveaxis(x, dim, 0)
-
-    def run(*values: Any) -> Any:
-        out, out_dims = rule(size, dims, *values)
-        if type(out) is not tuple:
-            return lead(out, out_dims)
-        return tuple([lead(o, d) for o, d in zip(out, out_dims, strict=True)])
-
-    return batching(run)
 
 
 def _cast_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:

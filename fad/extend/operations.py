@@ -10,9 +10,11 @@ import jax
 
 from fad.bridge.signatures import Cache, is_dynamic
 from fad.core import trees
+from fad.core.keys import exact
 from fad.core.level import bind, outlived
-from fad.core.primitive import Primitive, Rules
-from fad.errors import RuleError, StructureError, describe
+from fad.core.primitive import Primitive
+from fad.core.rules import Rules
+from fad.errors import RuleError, describe
 
 __all__ = ["operation"]
 
@@ -104,12 +106,12 @@ def operation(
                     "is static by keyword."
                 )
         try:
-            key = (structure, tuple(sorted(static.items())))
-            primitive = primitives.get(key)
+            key = (structure, tuple([(name, exact(static[name])) for name in sorted(static)]))
         except TypeError as error:
             raise TypeError(
                 f"{called}: keyword arguments are static and hashable: {error}"
             ) from None
+        primitive = primitives.get(key)
         if primitive is None:
             primitive = primitives.put(key, written.primitive(f, structure, static))
         return primitive.unflatten(bind(primitive, [outlived(x) for x in leaves]))
@@ -144,17 +146,26 @@ class _Rules:
             return f(*trees.unflatten(structure, leaves), **static)
 
         given = (self.jvp, self.vjp, self.batch)
-        rules = None if given == (None, None, None) else self._flat(structure, static)
+        rules = None if given == (None, None, None) else self._flat(fn, structure, static)
         return Primitive(self.name, fn, lazy=True, rules=rules)
 
-    def _flat(self, structure: Any, static: dict[str, Any]) -> Rules:
-        """The rules as functions of leaves."""
+    def _flat(self, fn: Callable[..., Any], structure: Any, static: dict[str, Any]) -> Rules:
+        """The rules as functions of leaves; ``fn`` is the function as one."""
         user_jvp, user_vjp, user_batch = self.jvp, self.vjp, self.batch
         structures: dict[int, Any] = {}
 
-        def flat(out: Any) -> Any:
-            """The one leaf of an output, or a tuple of its leaves, as a Primitive has them."""
+        def flat(rule: str, out: Any, inputs: Sequence[Any]) -> Any:
+            """The one leaf of what a rule returned, or a tuple of its leaves, as a Primitive has them.
+
+            It must have the structure of the output for these ``inputs``.
+            """
+            expected: Any = jax.tree_util.tree_structure(jax.eval_shape(fn, *inputs))
             leaves, own = trees.flatten(out)
+            if own != expected:
+                raise RuleError(
+                    f"{self.name}: {rule} returned something of structure {own}, the function returns "
+                    f"{expected}"
+                )
             leaves = [x if isinstance(x, jax.Array) else jax.numpy.asarray(x) for x in leaves]
             if own == trees.LEAF:
                 return leaves[0]
@@ -167,33 +178,25 @@ class _Rules:
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             found = user_jvp(join(primals), join(tangents), **static)
             out, out_t = self._pair("jvp", "an output and its tangent", found)
-            outs, outs_t = flat(out), flat(out_t)
-            self._same("jvp", "tangent", outs, outs_t)
-            return outs, outs_t
+            return flat("jvp", out, primals), flat("jvp", out_t, primals)
 
         def forward(*leaves: Any) -> tuple[Any, Any]:
             assert user_vjp is not None
             found = user_vjp[0](*join(leaves), **static)
             out, residuals = self._pair("vjp", "an output and residuals", found)
-            return flat(out), residuals
+            return flat("vjp", out, leaves), residuals
 
         def backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
             assert user_vjp is not None
             if type(cotangents) is tuple:
                 cotangents = trees.unflatten(structures[len(cotangents)], cotangents)
             found = user_vjp[1](residuals, cotangents, **static)
-            if type(found) is not tuple or len(found) != len(join(range(structure.num_leaves))):
-                count = len(join(range(structure.num_leaves)))
-                raise RuleError(
-                    f"{self.name}: backward must return a tuple of {count}, a cotangent for each "
-                    f"positional argument, got {describe(found)}"
-                )
             return self._cotangents(found, structure)
 
         def batch(size: int, dims: tuple[int | None, ...], *leaves: Any) -> tuple[Any, Any]:
             found = user_batch(size, dims, *join(leaves), **static)
             out, out_dims = self._pair("batch", "an output and its batched dimensions", found)
-            outs = flat(out)
+            outs = flat("batch", out, [_lane(x, d) for x, d in zip(leaves, dims, strict=True)])
             if type(outs) is tuple and type(out_dims) is not tuple:
                 out_dims = (out_dims,) * len(outs)
             return outs, out_dims
@@ -212,30 +215,28 @@ class _Rules:
             )
         return found
 
-    def _same(self, rule: str, what: str, outs: Any, others: Any) -> None:
-        count = len(outs) if type(outs) is tuple else 1
-        given = len(others) if type(others) is tuple else 1
-        if count != given:
-            raise RuleError(
-                f"{self.name}: {rule} returned {given} leaves as the {what} of an output with {count}"
-            )
-
-    def _cotangents(self, found: tuple[Any, ...], structure: Any) -> tuple[Any, ...]:
+    def _cotangents(self, found: Any, structure: Any) -> tuple[Any, ...]:
         """A cotangent for each leaf of the arguments; None stands for a whole argument too."""
-        leaves: list[Any] = []
-        for own, given in zip(structure.children(), found, strict=True):
-            if given is None:
-                leaves += [None] * own.num_leaves
-                continue
-            values, found_structure = jax.tree_util.tree_flatten(given, is_leaf=lambda x: x is None)
-            given_structure: Any = found_structure
-            expected: Any = jax.tree_util.tree_structure(
-                jax.tree_util.tree_unflatten(own, [0] * own.num_leaves)
+        arguments = structure.children()
+        if type(found) is not tuple or len(found) != len(arguments):
+            raise RuleError(
+                f"{self.name}: backward must return a tuple of {len(arguments)}, a cotangent for each "
+                f"positional argument, got {describe(found)}"
             )
-            if given_structure != expected:
-                raise StructureError(
-                    f"{self.name}: backward returned a cotangent of structure {given_structure} for an "
-                    f"argument of structure {expected}"
-                )
-            leaves += values
+        leaves: list[Any] = []
+        for k, (own, given) in enumerate(zip(arguments, found, strict=True)):
+            try:
+                leaves += [None] * own.num_leaves if given is None else own.flatten_up_to(given)
+            except ValueError:
+                raise RuleError(
+                    f"{self.name}: backward returned {describe(given)} for argument {k}, which has the "
+                    f"structure {own}"
+                ) from None
         return tuple(leaves)
+
+
+def _lane(x: Any, dim: int | None) -> Any:
+    """Shape and dtype of one lane of ``x``."""
+    aval = jax.typeof(x)
+    shape = aval.shape if dim is None else aval.shape[:dim] + aval.shape[dim + 1 :]
+    return jax.ShapeDtypeStruct(shape, aval.dtype)

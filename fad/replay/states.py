@@ -32,22 +32,22 @@ RUNS = 128  # of a long program that would take about as long as compiling it
 
 
 LONGEST = 512  # operations in a trace, or in a segment of a longer one
-# From so many operations on, a segment of those ends after one whose hash is the least of so many last ones.
+# From so many operations on, a segment ends after one whose hash is the least of so many last ones.
 CUTS = ((480, 4), (448, 16), (384, 64))
 
 
 def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
     """Whether a segment ends after the operations of ``path`` and one more, of which ``content`` is a hash.
 
-    ``is_cut``: the trace is known to be long.
+    ``is_cut``: an earlier trace was too long. The first one ends its first segment at ``LONGEST``.
 
     NOTE [segments]
 
     A trace of more than ``LONGEST`` operations is cut into segments, each a program, so that no program grows
-    without bound. The first time, its first segment is that long.
-    Where depends on what the last operations are, and not on how many there were: the hash of the last one
-    is the least of some. So the iterations of a loop give the same segment again, wherever the loop begins,
-    and the program of a few iterations is compiled once. The longer a segment is, the more operations end it.
+    without bound. Where it is cut depends on what the last operations are, and not on how many there were: a
+    segment ends where the hash of an operation is the least in a window. So the iterations of a loop give the
+    same segment again, wherever the loop begins, and it is compiled once. The longer a segment is, the
+    smaller is the window.
     """
     depth = len(path) + 1
     if depth >= LONGEST:

@@ -74,8 +74,10 @@ def _ways(
 ) -> Iterator[tuple[str, Callable[[Callable[..., Any]], Any]]]:
     """Transforms of a function of the arguments, by name."""
     yield "no transform", lambda f: f(*args)
-    moving = [k for k, a in enumerate(args) if all(map(_moves, jax.tree.leaves(bare(a))))]
-    for chosen in _choices(moving):
+    differentiable = [
+        k for k, a in enumerate(args) if all(map(_is_differentiable, jax.tree.leaves(bare(a))))
+    ]
+    for chosen in _choices(differentiable):
         yield f"jvp{_of(chosen, args)}", _jvp(args, chosen, draw)
         yield f"vjp{_of(chosen, args)}", _vjp(args, chosen, draw)
     for chosen, last in itertools.product(_choices(list(range(len(args)))), (False, True)):
@@ -84,10 +86,13 @@ def _ways(
         name = f"vmap over the {where} dimension{_of(chosen, args)}"
         over = functools.partial(vmap, in_dims=dims)
         yield name, _of_batches(over, None, batched)
-        if moving:
-            yield f"jvp of {name}", _of_batches(over, _jvp(batched, moving, draw), batched)
-            yield f"vjp of {name}", _of_batches(over, _vjp(batched, moving, draw), batched)
-            yield f"{name} of vjp", _of_lanes(over, _vjp_of_lanes(args, moving, draw), batched)
+        if differentiable:
+            yield f"jvp of {name}", _of_batches(over, _jvp(batched, differentiable, draw), batched)
+            yield f"vjp of {name}", _of_batches(over, _vjp(batched, differentiable, draw), batched)
+            yield (
+                f"{name} of vjp",
+                _of_lanes(over, _vjp_of_lanes(args, differentiable, draw), batched),
+            )
 
 
 def _of_batches(
@@ -102,7 +107,7 @@ def _of_lanes(
     return lambda f: over(lanes(f))(*batched)
 
 
-def _moves(x: Any) -> bool:
+def _is_differentiable(x: Any) -> bool:
     return bool(is_inexact(x.dtype))
 
 
@@ -158,17 +163,19 @@ def _vjp(args: tuple[Any, ...], chosen: list[int], draw: np.random.Generator) ->
 def _cotangent(out: Any, seed: int) -> Any:
     """A random cotangent; None for what has none."""
     draw = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: _like(x, draw) if _moves(x) else None, bare(out))
+    return jax.tree.map(lambda x: _like(x, draw) if _is_differentiable(x) else None, bare(out))
 
 
-def _vjp_of_lanes(args: tuple[Any, ...], moving: list[int], draw: np.random.Generator) -> Any:
+def _vjp_of_lanes(
+    args: tuple[Any, ...], differentiable: list[int], draw: np.random.Generator
+) -> Any:
     seed = int(draw.integers(1 << 30))
 
     def make(f: Callable[..., Any]) -> Callable[..., Any]:
         cotangent = _cotangent(f(*args), seed)
 
         def lane(*values: Any) -> Any:
-            _, pull = vjp(_in(f, values, moving), *[values[k] for k in moving])
+            _, pull = vjp(_in(f, values, differentiable), *[values[k] for k in differentiable])
             return pull(cotangent)
 
         return lane
@@ -192,7 +199,7 @@ def _batched(
             x = np.asarray(x)
             parts = [x]
             for _ in range(2):
-                parts.append(np.asarray(_like(x, draw)) if _moves(x) else x)
+                parts.append(np.asarray(_like(x, draw)) if _is_differentiable(x) else x)
             return jax.numpy.stack(parts, axis=-1 if last else 0)
 
         full.append(jax.tree.map(lanes, bare(a)))

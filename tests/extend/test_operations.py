@@ -122,6 +122,35 @@ def test_static_arguments_by_keyword():
     assert fad.grad(lambda x: power(x, n=3))(2.0) == 12.0
 
 
+@pytest.mark.parametrize("values", [(1, 1.0, True), (0.0, -0.0), ((1,), (True,))])
+def test_static_arguments_that_are_equal_and_not_the_same(values):
+    seen = []
+
+    @extend.operation
+    def noted(x, *, static):
+        seen.append(repr(static))
+        return x
+
+    for static in values:
+        noted(X, static=static)
+    assert sorted(seen) == sorted(map(repr, values))
+
+
+def test_rules_are_batched_with_each_level_of_vmap():
+    rows = jnp.stack([jnp.stack([X, Y]), jnp.stack([Y, X])])
+    op = make(vjp=True)
+    fad.grad(lambda v: fad.vmap(fad.vmap(lambda x: op(x, Y)["sum"]))(v).sum())(rows)
+    assert set(used) == {"forward", "backward"}
+
+
+def test_arguments_with_nothing_in_them():
+    op = extend.operation(
+        vjp=(lambda p: (p["a"] * 2.0, None), lambda _, g: ({"a": g * 2.0, "b": None},))
+    )
+    double = op(lambda p: p["a"] * 2.0)
+    assert float(fad.grad(lambda a: double({"a": a, "b": None}))(3.0)) == 2.0
+
+
 def test_a_cotangent_of_none_and_pytrees_of_arguments():
     def forward(pair, scale):
         return pair["a"] * pair["b"] * scale, (pair, scale)
@@ -159,6 +188,29 @@ def test_a_cotangent_of_none_and_pytrees_of_arguments():
             )(1.0),
             fad.errors.RuleError,
             "a tuple of 1",
+        ),
+        (
+            lambda: fad.jvp(
+                extend.operation(jvp=lambda p, t: ({"a": p[0]}, (t[0],)))(lambda x: {"a": x}),
+                (X,),
+                (X,),
+            ),
+            fad.errors.RuleError,
+            "jvp returned something of structure",
+        ),
+        (
+            lambda: fad.vmap(extend.operation(batch=lambda n, dims, x: ((x,), 0))(lambda x: x))(X),
+            fad.errors.RuleError,
+            "batch returned something of structure",
+        ),
+        (
+            lambda: fad.grad(
+                lambda x: extend.operation(vjp=(lambda p: (p[0], None), lambda _, g: ({"a": g},)))(
+                    lambda p: p[0]
+                )((x, x))
+            )(1.0),
+            fad.errors.RuleError,
+            "for argument 0, which has the structure",
         ),
         (lambda: fad.testing.check_operation(jnp.sin, X), TypeError, "not made by"),
     ],

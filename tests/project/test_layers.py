@@ -23,7 +23,7 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "",
-    "core": """keys collector pace jaxapi avals borrowed residuals tensor trees level primitive
+    "core": """keys collector pace jaxapi avals borrowed residuals tensor trees level rules primitive
         replay_protocol""",
     "tape": """handles graph captures grad_mode anomaly saved recorder accumulate hooks graphs_by_hand
         builtin_nodes node_step engine endpoints""",
