@@ -195,7 +195,7 @@ def batch_levels() -> list[BatchLevel]:
 
 
 def lanes_among(levels: Sequence[Any], x: Tensor) -> int | None:
-    """Which of these vmaps ``x`` has the numbers of the lanes of; None if none."""
+    """The index of the vmap of which ``x`` is `lanes_of`; None if there is none."""
     found = [k for k, level in enumerate(levels) if x is level.lanes]
     return found[0] if found else None
 

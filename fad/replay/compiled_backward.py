@@ -39,8 +39,9 @@ from fad.tape.saved import SavedView
 __all__ = ["Structures", "backward", "structures"]
 
 CAPACITY = 256  # structures remembered
-REPEATS = 4  # passes of one structure before a program is made of it: traces come first
-# (of long ones of small arrays twice as many as there are traces; see NOTE [long programs] in `states`)
+# Passes of one structure before a program is made of it; traces are replayed from the third call on. Long
+# passes of small arrays take `2 * RUNS`, see NOTE [long programs] in `fad.replay.states`.
+REPEATS = 4
 
 
 class Structure:

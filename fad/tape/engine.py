@@ -19,8 +19,8 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import watched_node
 from fad.tape.graph import AccumulateGrad, Node, gradient_edge, running
 from fad.tape.hooks import call_tensor_hooks
-from fad.tape.node_step import level_of, reach_leaf, release, step
-from fad.tape.recorder import ROOT, PrimitiveNode, spread
+from fad.tape.node_step import level_of, reach_leaf, release_by_hand, step
+from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, spread
 
 __all__ = ["ONES_LIKE", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
 
@@ -237,12 +237,11 @@ def _run_task(
                     grads = spread(grads, need)
             else:
                 grads = step(node, cotangents, need, create_graph, keep_graph)
-            if keep_graph:
-                pass
-            elif type(node) is PrimitiveNode:
-                node.release_variables()
-            else:
-                release(node)
+            if not keep_graph:
+                if isinstance(node, RecordedNode):
+                    node.release_variables()
+                else:
+                    release_by_hand(node)
             for edge, g in zip(edges, grads, strict=True):
                 if edge is None:
                     continue

@@ -21,7 +21,7 @@ from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
 from fad.tape.saved import raise_released
 
-__all__ = ["level_of", "reach_leaf", "release", "step"]
+__all__ = ["level_of", "reach_leaf", "release_by_hand", "step"]
 
 
 def step(
@@ -64,13 +64,10 @@ def reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) 
     return call_post_hooks(node, (), cotangents, create_graph)
 
 
-def release(node: Node) -> None:
-    """Drop what the node saved, while no other thread runs it."""
-    if type(node) is PrimitiveNode or isinstance(node, RecordedNode):
+def release_by_hand(node: Node) -> None:
+    """Let a node that a user wrote drop what it saved, while no other thread runs it."""
+    with extra_of(node).lock:
         node.release_variables()
-    else:
-        with extra_of(node).lock:
-            node.release_variables()
 
 
 def _run_by_hand(node: Node, cotangents: Sequence[Any], create_graph: bool) -> Sequence[Any]:
