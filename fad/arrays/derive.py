@@ -21,7 +21,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.levels.batch import bind_collective
 from fad.levels.randomness import bind_random
-from fad.views.chains import ViewOp, Write
+from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view, stop_gradient, view_binder
 
 __all__ = ["derive"]
@@ -264,7 +264,7 @@ def _part(name: str, where: str, jax_function: Any) -> Function:
 
     def function(x: Any, /) -> Any:
         if isinstance(x, Tensor) and (name == "real" or x.dtype.kind == "c"):
-            return bind_view(parts, (x,))
+            return bind_view(x, Step(parts))
         return copy(x)
 
     function.op = copy.op  # type: ignore[attr-defined]

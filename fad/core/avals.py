@@ -27,7 +27,12 @@ def with_constants(values: Sequence[Any]) -> list[Any]:
 
     To make an array of a number takes JAX microseconds.
     """
-    return [constant(v) if type(v) in SCALARS else v for v in values]
+    found = []
+    for v in values:
+        if type(v) in SCALARS:
+            v = constant(v)
+        found.append(v)
+    return found
 
 
 def constant(x: Any) -> Any:
@@ -36,7 +41,8 @@ def constant(x: Any) -> Any:
     NaN, and a scalar that is not in the cache while JAX traces, is returned as it is.
     """
     # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
-    key = (type(x), str(x) if not x or type(x) is complex else x, jaxapi.x64_enabled())
+    kind = type(x)
+    key = (kind, x if x and kind is not complex else str(x), jaxapi.x64_enabled())
     found = _constants.get(key)
     if found is None:
         if x != x or jaxapi.is_tracing():

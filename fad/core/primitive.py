@@ -159,13 +159,15 @@ class Primitive:
 
     def execute(self, values: Sequence[Any]) -> Any:
         """Run on arrays: one array, or a tuple of them."""
+        scalars = False
         for v in values:
-            if type(v) is not array_type:
+            if type(v) in SCALARS:
+                scalars = True
+            elif type(v) is not array_type:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
                     return self._write_exact(values) if state.exact else self._write(values)
-                out = self.call(*with_constants(values))
-                return waited(out, values)
-        out = self.call(*values)
+                return waited(self.call(*with_constants(values)), values)
+        out = self.call(*(with_constants(values) if scalars else values))
         return waited(out, values) if borrowed else out
 
     def _write_exact(self, values: Sequence[Any]) -> Any:

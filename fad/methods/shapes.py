@@ -13,7 +13,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, describe
 from fad.views.aliases import link_of
-from fad.views.chains import ViewOp, Write
+from fad.views.chains import Step, ViewOp, Write
 from fad.views.copying import CLONE
 from fad.views.make_view import bind_view
 
@@ -46,7 +46,7 @@ def _view_fn(self: Tensor) -> Callable[[Any], Any]:
 
     def view_fn(base: Any) -> Any:
         for step in chain:
-            base = bind_view(step.op, (base, *step.numbers))
+            base = bind_view(base, step)
         return base
 
     return view_fn
@@ -144,7 +144,7 @@ def _view(self: Tensor, dtype: Any = None) -> Any:
             selects=False,
             whole=False,
         )
-    return bind_view(op, (self,))
+    return bind_view(self, Step(op))
 
 
 _VIEWS: dict[Any, ViewOp] = {}

@@ -20,7 +20,7 @@ from fad.errors import GradientError, describe
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import Link, snapshot
-from fad.views.chains import IDENTITY
+from fad.views.chains import IDENTITY, Step
 from fad.views.make_view import bind_view, detach
 
 __all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
@@ -35,7 +35,7 @@ def shallow_copy(t: Tensor) -> Tensor:
         leaf = detach(t)
         leaf._requires_grad = True
         return leaf
-    view: Tensor = bind_view(IDENTITY, (t,))
+    view: Tensor = bind_view(t, Step(IDENTITY))
     return view
 
 

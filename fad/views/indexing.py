@@ -22,10 +22,19 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError, describe
 from fad.tape.recorder import as_tensor
-from fad.views.chains import ViewOp, Write
+from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view
 
-__all__ = ["At", "get_item", "getter", "is_basic", "parse_index", "updater", "view_of"]
+__all__ = [
+    "At",
+    "get_item",
+    "getter",
+    "is_basic",
+    "parse_index",
+    "step_of",
+    "updater",
+    "view_of",
+]
 
 # Forms of one entry of an index
 _ARRAY = "array"
@@ -94,7 +103,9 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
         if isinstance(e, slice):
             start, stop, step = e.indices(size)
             length = len(range(start, stop, step))
-            if step != 1 or length == size or length == 0 or flagged:
+            if step == 1 and length == size:
+                form.append(_WHOLE)
+            elif step != 1 or length == 0 or flagged:
                 form.append((_SLICE, e.start, e.stop, e.step))
             else:
                 form.append((_WINDOW, length))
@@ -276,10 +287,60 @@ def get_item(x: Any, index: Any) -> Any:
     Raises:
         IndexError: see `parse_index`.
     """
-    form, values = parse_index(x, index)
-    if is_basic(form):
-        return bind_view(view_of(form), [x, *values])
+    step = step_of(x, index)
+    if isinstance(step, Step):
+        return bind_view(x, step)
+    form, values = step
     return bind(getter(form), [x, *values])
+
+
+_STEPS = 4096  # kept
+_steps: dict[Any, Step] = {}
+_BOUNDS = frozenset([int, type(None)])
+
+
+def step_of(x: Tensor, index: Any) -> Step | tuple[tuple[Any, ...], list[Any]]:
+    """The view that a basic index selects; for an index with arrays what `parse_index` returns.
+
+    Steps of indices without Tensors are remembered by the shape of ``x``.
+
+    Raises:
+        IndexError: see `parse_index`.
+    """
+    key = _key_of(index)
+    at = None if key is None else (x.shape, key)
+    found = _steps.get(at)
+    if found is not None:
+        return found
+    form, values = parse_index(x, index)
+    if not is_basic(form):
+        return form, values
+    step = Step(view_of(form), tuple(values))
+    if at is not None:
+        if len(_steps) >= _STEPS:
+            _steps.clear()
+        _steps[at] = step
+    return step
+
+
+def _key_of(index: Any) -> Any:
+    """A hashable key of an index of ints, slices between ints, None and ``...``; else None."""
+    if type(index) is int:
+        return index
+    key: list[Any] = []
+    for e in index if type(index) is tuple else (index,):
+        if type(e) is int or e is None or e is Ellipsis:
+            key.append(e)
+        elif (
+            type(e) is slice
+            and type(e.start) in _BOUNDS
+            and type(e.stop) in _BOUNDS
+            and type(e.step) in _BOUNDS
+        ):
+            key.append((e.start, e.stop, e.step))
+        else:
+            return None
+    return tuple(key)
 
 
 @functools.lru_cache(maxsize=4096)

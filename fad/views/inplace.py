@@ -29,11 +29,11 @@ from fad.core.level import bind, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, storage_of
 from fad.errors import GradientError, LevelError, describe
-from fad.tape.recorder import PrimitiveNode, as_tensor
+from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
 from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
 from fad.views.chains import Step, form_of, numbers_of, same_chain
 from fad.views.creation import Creation, check_creation
-from fad.views.indexing import is_basic, parse_index, view_of
+from fad.views.indexing import step_of
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
 from fad.views.write_back import overlaps
@@ -127,11 +127,11 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
         return
     if type(x) is TrackedTensor:
         x = x.origin
-    form, values = parse_index(x, index)
-    if not is_basic(form):
+    step = step_of(x, index)
+    if not isinstance(step, Step):
+        form, values = step
         write(index_put(form), [x, value, *values])
         return
-    step = Step(view_of(form), tuple(values))
     if isinstance(value, Tensor) and _same_view(x, step, value):
         return  # the last part of ``x[i] += v``: the view has been written to already
     replace(x, value, step, "x[i] = v")
@@ -259,6 +259,8 @@ def _commit(root: Tensor, new: Tensor) -> None:
 
 def _refuse_captured(root: Tensor, new: Any) -> None:
     """Refuse lanes of a vmap in a Tensor that was there before the vmap."""
+    if new.level is ROOT:
+        return
     own: list[Any] = []
     x: Any = root
     while isinstance(x, Tensor):

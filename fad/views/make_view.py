@@ -13,8 +13,8 @@ from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, storage_of
 from fad.tape.recorder import ROOT
-from fad.views.aliases import Link, link_of, snapshot
-from fad.views.chains import IDENTITY, Step, ViewOp, Write, same_chain, view_op
+from fad.views.aliases import Link, link_of
+from fad.views.chains import IDENTITY, Step, Write, same_chain, view_op
 from fad.views.creation import Creation
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
@@ -60,14 +60,9 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     return out
 
 
-def bind_view(op: ViewOp, args: Sequence[Any]) -> Any:
-    """`bind` for a view of ``args[0]``."""
-    out = bind(op.primitive, args)
-    x = args[0]
-    if not isinstance(x, Tensor):
-        return out
-    numbers = [snapshot(n) if isinstance(n, Tensor) else n for n in args[1:]]
-    return attach(out, x, Step(op, tuple(numbers)))
+def bind_view(x: Any, step: Step) -> Any:
+    """The view that ``step`` makes of ``x``; of an array, an array."""
+    return attach(bind(step.op.primitive, (x, *step.numbers)), x, step)
 
 
 def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:

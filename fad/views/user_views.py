@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.views.chains import ViewOp, Write
-from fad.views.make_view import bind_view
+from fad.core.tensor import Tensor
+from fad.views.aliases import snapshot
+from fad.views.chains import Step, ViewOp, Write
+from fad.views.make_view import attach
 
 __all__ = ["view_function"]
 
@@ -53,7 +56,8 @@ def view_function(
             raise TypeError(
                 f"{label}: a view function that takes numbers needs a write_back(x, view, *numbers)"
             )
-        return bind_view(op, (x, *numbers))
+        fixed = [snapshot(n) if isinstance(n, Tensor) else n for n in numbers]
+        return attach(bind(primitive, (x, *numbers)), x, Step(op, tuple(fixed)))
 
     function.__name__ = function.__qualname__ = label
     function.__doc__ = forward.__doc__

@@ -13,6 +13,7 @@ from helpers import leaf
 from values import assert_close
 
 import fad
+from fad.views import indexing
 from fad.views.indexing import parse_index
 
 
@@ -66,3 +67,41 @@ def test_positions_are_constants_in_traced_code() -> None:
     assert "gather" not in batched
     inside = names(jax.make_jaxpr(fad.to_jax(fad.vmap(f)))(jnp.zeros((2, 8))).jaxpr)
     assert "gather" not in inside and "dynamic_slice" not in inside
+
+
+SIMILAR = [
+    0,
+    (0,),
+    False,
+    True,
+    1,
+    -1,
+    slice(0, 1),
+    slice(None, 1),
+    slice(0, 1, 1),
+    slice(0, 1, -1),
+]
+SIMILAR += [None, ..., (slice(0, 2), 1), (slice(0, 2), True), ((0, 1),), ([0, 1],), (0, None, 1)]
+SIMILAR += [np.int32(1), (np.int64(1), slice(np.int32(0), 2)), (slice(None), slice(1, -1))]
+
+
+def test_what_is_remembered_of_an_index_tells_similar_ones_apart():
+    for shape in [(3, 4), (2, 2)]:
+        data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        for index in [*SIMILAR, *SIMILAR]:
+            assert np.array_equal(fad.tensor(data)[index], data[index]), (shape, index)
+            x, expected = fad.tensor(data), data.copy()
+            x[index] = expected[index] = 9.0
+            assert np.array_equal(x, expected), (shape, index)
+            x[index] += 1.0
+            expected[index] += 1.0
+            assert np.array_equal(x, expected), (shape, index)
+
+
+def test_no_more_is_remembered_of_indices_than_a_bound(monkeypatch):
+    monkeypatch.setattr(indexing, "_STEPS", 8)
+    indexing._steps.clear()
+    x = fad.tensor(np.arange(3, dtype=np.float32))
+    for stop in range(20):
+        assert x[:stop].shape == (min(stop, 3),)
+        assert len(indexing._steps) <= 8
