@@ -20,6 +20,7 @@ from fad.core.tensor import Tensor
 from fad.errors import RuleError, StructureError, describe
 from fad.functions.templates import HOLE, SCALARS, Template
 from fad.levels.batch import broadcast, move_axis
+from fad.tape.node_step import is_broadcast, sum_to
 from fad.tape.recorder import ROOT
 
 __all__ = ["batched_outputs", "check_value", "gradients", "lowered"]
@@ -48,7 +49,7 @@ def gradients(
             continue
         what = f"{who}: the gradient for argument {name!r}"
         for x in part.collect(g, what):
-            result.append(check_value(what, x, avals[len(result)]))
+            result.append(check_value(what, x, avals[len(result)], summed=True))
     return result
 
 
@@ -98,8 +99,11 @@ def _is_for_whole(grads: Sequence[Any], part: Template) -> bool:
     return False
 
 
-def check_value(what: str, x: Any, aval: Any) -> Any:
-    """A gradient or tangent that a rule returned, checked against its primal and cast to its dtype."""
+def check_value(what: str, x: Any, aval: Any, summed: bool = False) -> Any:
+    """A gradient or tangent that a rule returned, checked against its primal and cast to its dtype.
+
+    ``summed``: one whose shape the primal's can be broadcast to is summed to the primal's, as in PyTorch.
+    """
     if x is None or not is_inexact(aval.dtype):
         return None
     if type(x) is Tensor and x._level is ROOT and x.meta is None and not x._requires_grad:
@@ -116,10 +120,12 @@ def check_value(what: str, x: Any, aval: Any) -> Any:
             f"{what} must be an array of shape {tuple(aval.shape)} or None, got {describe(x)}"
         )
     if tuple(x.shape) != tuple(aval.shape):
-        raise RuleError(
-            f"{what} has shape {tuple(x.shape)}, expected {tuple(aval.shape)}. Where forward "
-            "broadcasts, sum the gradient over the broadcast dimensions."
-        )
+        if not summed or not is_broadcast(aval.shape, x.shape):
+            also = ", or a shape that it can be broadcast to" if summed else ""
+            raise RuleError(
+                f"{what} has shape {tuple(x.shape)}, expected {tuple(aval.shape)}{also}"
+            )
+        x = bind(sum_to(tuple(aval.shape), len(x.shape)), (x,))
     if x.dtype != aval.dtype:
         real = jnp.issubdtype(aval.dtype, np.floating)
         x = bind(_cast(aval.dtype, real and jnp.issubdtype(x.dtype, np.complexfloating)), (x,))

@@ -35,7 +35,8 @@ class Function:
     * ``setup_context(ctx, inputs, output)`` keeps what the rules need: ``ctx.save_for_backward``,
       ``ctx.save_for_forward``, ``ctx.saved_data``, marks.
     * ``vjp(ctx, g)``, or ``backward``: gradients of the inputs, one for each argument of forward,
-      None where there is none. For a tuple of outputs, one ``g`` for each.
+      None where there is none. One that is larger by broadcasting is summed to its argument's shape.
+      For a tuple of outputs, one ``g`` for each.
     * ``jvp(ctx, x_t, ...)``: the tangent of the output, from one tangent for each argument.
     * ``vmap(info, in_dims, x, ...)``: ``(output, out_dims)`` for batched inputs; ``info.batch_size``.
 

@@ -21,7 +21,7 @@ from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
 from fad.tape.saved import raise_released
 
-__all__ = ["level_of", "reach_leaf", "release_by_hand", "step"]
+__all__ = ["is_broadcast", "level_of", "reach_leaf", "release_by_hand", "step", "sum_to"]
 
 
 def step(
@@ -142,12 +142,12 @@ def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
         expected = known[nr]
         shape = tuple(g.shape)
         if shape != tuple(expected.shape):
-            if not _is_broadcast(expected.shape, shape):
+            if not is_broadcast(expected.shape, shape):
                 raise GradientError(
                     f"Function {node.name()} returned an invalid gradient at index {i} - got "
                     f"{list(shape)} but expected shape compatible with {list(expected.shape)}"
                 )
-            g = bind(_sum_to(tuple(expected.shape), len(shape)), (g,))
+            g = bind(sum_to(tuple(expected.shape), len(shape)), (g,))
         if g.dtype != expected.dtype:
             g = bind(_cast_to(jnp.dtype(expected.dtype)), (g,))
         if not isinstance(target, RecordedNode):
@@ -188,14 +188,17 @@ def _placed(node: Node, i: int, g: Any, expected: InputMetadata) -> Any:
     )
 
 
-def _is_broadcast(small: Sequence[int], large: Sequence[int]) -> bool:
+def is_broadcast(small: Sequence[int], large: Sequence[int]) -> bool:
+    """Whether the shape ``small`` can be broadcast to ``large``."""
     if len(small) > len(large):
         return False
     return all(a in (1, b) for a, b in zip(reversed(small), reversed(large), strict=False))
 
 
 @functools.lru_cache(maxsize=1024)
-def _sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
+def sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
+    """The sum of a gradient with ``ndim`` dimensions over those along which ``shape`` was broadcast."""
+
     def sum_to(x: Any) -> Any:
         x = jnp.sum(x, axis=tuple(range(ndim - len(shape))))
         axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])

@@ -16,6 +16,7 @@ from jax import tree_util
 
 from fad.core import trees
 from fad.core.jaxapi import is_inexact
+from fad.core.level import outlived
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, HostValueError, RuleError, describe
 from fad.functions.function import Function
@@ -25,7 +26,17 @@ from fad.testing.comparison import bare, difference
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
-__all__ = ["Call", "Case", "NotChecked", "Subject", "Violation", "like", "watched"]
+__all__ = [
+    "Call",
+    "Case",
+    "NotChecked",
+    "Subject",
+    "Violation",
+    "like",
+    "returned",
+    "watched",
+    "watched_calls",
+]
 
 HERE = "fad.testing"
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic)
@@ -403,6 +414,30 @@ def watched(cls: Any) -> tuple[Any, list[Call]]:
     members["__qualname__"] = cls.__qualname__
     members["__module__"] = cls.__module__
     return type(cls.__name__, (cls,), members), log
+
+
+def watched_calls(case: Case, rules: bool = True) -> list[Call]:
+    """One call of every body: forward and, with ``rules``, vjp and jvp."""
+    s = case.subject
+    if s.cls is None:
+        raise NotChecked("it is not a Function, so that there are no bodies to watch")
+    cls, log = watched(s.cls)
+    apply, s.apply = s.apply, cls.apply
+    try:
+        s.call([tensor(a) for a in case.arrays])
+        if rules and case.xs and case.ys:
+            case.pull(case.ws)
+            if s.has("jvp"):
+                case.push(case.vs)
+    finally:
+        s.apply = apply
+    return log
+
+
+def returned(call: Call) -> list[Any]:
+    """The arrays of floating or complex dtype that a body returned."""
+    leaves = map(outlived, trees.flatten(call.returned)[0])
+    return [x for x in leaves if hasattr(x, "dtype") and is_inexact(x.dtype)]
 
 
 def containers(args: Any, kwargs: Any) -> str:

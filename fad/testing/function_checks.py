@@ -80,12 +80,15 @@ class Report:
         passed: the names of the laws that hold.
         not_checked: for each law that was not checked, why.
         violations: each fault once, with the smallest case found.
+        remarks: what breaks no law, and could be better: a gradient that is larger than its argument
+            by broadcasting, which is summed for the rule.
     """
 
     function: str
     passed: list[str] = dataclasses.field(default_factory=list)
     not_checked: dict[str, str] = dataclasses.field(default_factory=dict)
     violations: list[Violation] = dataclasses.field(default_factory=list)
+    remarks: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -97,6 +100,7 @@ class Report:
         count = len(self.passed) + failed
         head = f"{self.function}: {failed or 'none'} of {count} laws broken"
         lines = [head + ("." if self.ok else ":"), *map(str, self.violations)]
+        lines += [f"Remark: {remark}" for remark in self.remarks]
         if self.not_checked:
             lines.append("Not checked:")
             reasons: dict[str, list[str]] = {}
@@ -194,6 +198,8 @@ def check_function(
         report = Report(subject.name)
         for law in _in_order(table, subject):
             _check_law(law, case, report)
+        if report.ok and any(law.name == "broadcasting" for law in table):
+            report.remarks = list(order_laws.missing_sums(case))
         report.violations = [_smallest(v, table, case) for v in report.violations]
     if not report.ok and raise_exception:
         raise LawError(report)

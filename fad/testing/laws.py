@@ -14,9 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
 from fad.core.jaxapi import is_inexact
-from fad.core.level import outlived
 from fad.methods.install import tensor
 from fad.tape.grad_mode import no_grad
 from fad.testing.cases import (
@@ -26,8 +24,9 @@ from fad.testing.cases import (
     Violation,
     containers,
     random_like,
+    returned,
     shown,
-    watched,
+    watched_calls,
 )
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import coordinates, directional, inner
@@ -108,28 +107,10 @@ def deterministic(case: Case) -> Violations:
     yield from found
 
 
-def _watched_calls(case: Case, rules: bool = True) -> list[Call]:
-    """One call of every body: forward and, with ``rules``, vjp and jvp."""
-    s = case.subject
-    if s.cls is None:
-        raise NotChecked("it is not a Function, so that there are no bodies to watch")
-    cls, log = watched(s.cls)
-    apply, s.apply = s.apply, cls.apply
-    try:
-        s.call([tensor(a) for a in case.arrays])
-        if rules and case.xs and case.ys:
-            case.pull(case.ws)
-            if s.has("jvp"):
-                case.push(case.vs)
-    finally:
-        s.apply = apply
-    return log
-
-
 def no_mutation(case: Case) -> Violations:
     """No body changes what it is given, except for inputs that it marks dirty."""
-    found = list(_mutations(case, _watched_calls(case, rules=False)))
-    yield from found or _mutations(case, _watched_calls(case))
+    found = list(_mutations(case, watched_calls(case, rules=False)))
+    yield from found or _mutations(case, watched_calls(case))
 
 
 def _mutations(case: Case, calls: Sequence[Call]) -> Violations:
@@ -205,7 +186,7 @@ def primal(case: Case) -> Violations:
 def dtype(case: Case) -> Violations:
     """Gradients have the precision of their inputs, tangents that of their outputs."""
     s = case.subject
-    for call in _watched_calls(case) if s.cls is not None else ():
+    for call in watched_calls(case) if s.cls is not None else ():
         if call.rule in ("vjp", "backward"):
             yield from _drift(case, call, case.xs, [case.argument(i) for i in range(len(case.xs))])
         elif call.rule == "jvp":
@@ -221,13 +202,13 @@ def dtype(case: Case) -> Violations:
 
 
 def _drift(case: Case, call: Call, primals: Sequence[np.ndarray], names: list[str]) -> Violations:
-    returned = _returned(call)
-    if len(returned) != len(primals):  # some are None: which is which is not known here
+    found = returned(call)
+    if len(found) != len(primals):  # some are None: which is which is not known here
         if len({p.dtype for p in primals}) != 1:
             return
-        primals = [primals[0]] * len(returned)
-        names = [""] * len(returned)
-    for x, p, name in zip(returned, primals, names, strict=True):
+        primals = [primals[0]] * len(found)
+        names = [""] * len(found)
+    for x, p, name in zip(found, primals, names, strict=True):
         if getattr(x, "weak_type", False):
             continue
         if jnp.finfo(x.dtype).bits != jnp.finfo(p.dtype).bits:
@@ -236,12 +217,6 @@ def _drift(case: Case, call: Call, primals: Sequence[np.ndarray], names: list[st
                 "or of time"
             )
             yield violation(case, "dtype", call.rule, name, what, str(x.dtype), str(p.dtype))
-
-
-def _returned(call: Call) -> list[Any]:
-    """The arrays of floating or complex dtype that a body returned."""
-    leaves = map(outlived, trees.flatten(call.returned)[0])
-    return [x for x in leaves if hasattr(x, "dtype") and is_inexact(x.dtype)]
 
 
 def linear(case: Case) -> Violations:
@@ -319,8 +294,8 @@ def none_gradients(case: Case) -> Violations:
     s = case.subject
     if not s.has("vjp"):
         raise NotChecked("there is no vjp rule")
-    calls = [c for c in _watched_calls(case) if c.rule in ("vjp", "backward")]
-    if all(len(_returned(c)) >= len(case.xs) for c in calls):
+    calls = [c for c in watched_calls(case) if c.rule in ("vjp", "backward")]
+    if all(len(returned(c)) >= len(case.xs) for c in calls):
         return
     for i, g in enumerate(case.pull(case.ws)):
         slope = inner(case.ws, _numerical(case, i))

@@ -17,7 +17,17 @@ from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError
-from fad.testing.cases import Call, Case, NotChecked, Violation, like, random_like, watched
+from fad.testing.cases import (
+    Call,
+    Case,
+    NotChecked,
+    Violation,
+    like,
+    random_like,
+    returned,
+    watched,
+    watched_calls,
+)
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import directional, inner
 from fad.testing.laws import none_gradients, pullback, pushforward, violation
@@ -25,7 +35,15 @@ from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
-__all__ = ["broadcasting", "compiled", "higher_orders", "native", "second_order", "shapes"]
+__all__ = [
+    "broadcasting",
+    "compiled",
+    "higher_orders",
+    "missing_sums",
+    "native",
+    "second_order",
+    "shapes",
+]
 
 Violations = Iterator[Violation]
 Fn = Callable[[list[Any]], list[Any]]
@@ -373,21 +391,52 @@ def _narrowed(case: Case) -> Iterator[tuple[str, list[np.ndarray]]]:
             yield f"shape {new.shape} for {case.subject.argument(k)}", arrays
 
 
+def missing_sums(case: Case) -> Iterator[str]:
+    """Where a vjp rule returns a gradient that is larger than its argument, which is summed for it."""
+    s = case.subject
+    if not s.has("vjp") or not case.xs or not case.ys:
+        return
+    variants: Iterator[tuple[str, Case]] = iter(())
+    if len(case.arrays) > 1:
+        variants = _accepted(case, _narrowed(case), [o.shape for o in case.outs])
+    for label, other in (("", case), *variants):
+        for call in watched_calls(other):
+            found = returned(call) if call.rule == s.rule("vjp") else []
+            if len(found) != len(other.xs):  # some are None: which is which is not known here
+                continue
+            for i, (g, x) in enumerate(zip(found, other.xs, strict=True)):
+                if tuple(g.shape) != x.shape:
+                    yield (
+                        f"{s.name}.{call.rule}, {other.argument(i)}: the gradient has shape "
+                        f"{tuple(g.shape)}, and is summed to {x.shape}"
+                        f"{' with ' + label if label else ''}. Where forward broadcasts, the rule may sum "
+                        "over the broadcast dimensions itself."
+                    )
+                    return
+
+
+def _accepted(
+    case: Case, variants: Iterator[tuple[str, list[np.ndarray]]], out_shapes: Any
+) -> Iterator[tuple[str, Case]]:
+    """Those of the variants that forward takes, and gives outputs of these shapes for."""
+    for label, arrays in variants:
+        try:
+            other = Case(case.subject, arrays, case.seed)
+        except Exception:  # forward, which may raise anything, does not take these
+            continue
+        if out_shapes is not None and [o.shape for o in other.outs] != out_shapes:
+            continue
+        if other.ys and all(np.all(np.isfinite(y)) for y in other.ys):
+            yield label, other
+
+
 def _in_variants(
     case: Case, law: str, variants: Iterator[tuple[str, list[np.ndarray]]], out_shapes: Any
 ) -> Violations:
     """The first-order laws on variants of the arrays which forward accepts."""
     case.need_derivative()
     s, checked = case.subject, 0
-    for label, arrays in variants:
-        try:
-            other = Case(s, arrays, case.seed)
-        except Exception:  # forward, which may raise anything, does not take these
-            continue
-        if out_shapes is not None and [o.shape for o in other.outs] != out_shapes:
-            continue
-        if not other.ys or any(not np.all(np.isfinite(y)) for y in other.ys):
-            continue
+    for label, other in _accepted(case, variants, out_shapes):
         checked += 1
         for check in (none_gradients, pullback, pushforward):
             try:

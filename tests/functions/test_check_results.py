@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import assert_close, leaf
 
@@ -171,15 +172,86 @@ def test_gradients_and_tangents_are_cast_to_the_dtype_of_their_primal():
         assert jvp(Casts.apply, (half,), (half,))[1].dtype == jnp.float16
 
 
-def test_a_gradient_that_is_not_summed_over_broadcast_dimensions_says_so():
-    class Broadcast(fad.Function):
+def widening(**members):
+    """x y, without a sum in its vjp."""
+
+    class Product(fad.Function):
         @staticmethod
         def forward(x, y):
-            return x + y
+            return x * y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
 
         @staticmethod
         def vjp(ctx, g):
-            return g, g
+            x, y = ctx.saved_tensors
+            return g * y, g * x
 
-    with pytest.raises(RuleError, match=r"argument 'y'.*sum the gradient over the broadcast"):
-        fad.grad(lambda y: Broadcast.apply(X, y).sum())(jnp.float32(1.0))
+    return type("Product", (Product,), members)
+
+
+@pytest.mark.parametrize(
+    "members", [{}, {"is_traceable": True}, {"jax_rules": True}], ids=["plain", "pure", "jax_rules"]
+)
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1), (1, 1)], ids=str)
+def test_a_gradient_that_is_larger_by_broadcasting_is_summed(members, shape):
+    F = widening(**members)
+    x = jnp.arange(1.0, 7.0).reshape(2, 3)
+    y = jnp.linspace(0.5, 2.0, max(1, np.prod(shape, dtype=int))).reshape(shape)
+    plain = lambda x, y: (x * y * x).sum()
+    ours = lambda x, y: (F.apply(x, y) * x).sum()
+    expected = jax.grad(plain, (0, 1))(x, y)
+    for _ in range(3):
+        a, b = leaf(x), leaf(y)
+        ours(a, b).backward()  # the fast path
+        assert_close((a.grad, b.grad), expected)
+    b = leaf(y)
+    (F.apply(x=x, y=b) * x).sum().backward()  # the general path
+    assert_close(b.grad, expected[1])
+    for lib in (fad, jax):
+        assert_close(lib.grad(ours, (0, 1))(x, y), expected)
+        assert_close(lib.jacfwd(ours, 1)(x, y), expected[1])
+        xs, ys = jnp.stack([x, 2 * x]), jnp.stack([y, y - 1])
+        found = lib.vmap(lib.grad(ours, (0, 1)))(xs, ys)
+        assert_close(found, jax.vmap(jax.grad(plain, (0, 1)))(xs, ys))
+        total = lambda x, ys: lib.vmap(ours, (None, 0))(x, ys).sum()
+        reference = lambda x, ys: jax.vmap(plain, (None, 0))(x, ys).sum()
+        assert_close(lib.grad(total, (0, 1))(x, ys), jax.grad(reference, (0, 1))(x, ys))
+        assert_close(lib.jit(lib.grad(ours, 1))(x, y), expected[1])
+        second = lib.grad(lambda y: (lib.grad(ours, 1)(x, y) ** 2).sum() + ours(x, y) ** 2)
+        want = jax.grad(lambda y: (jax.grad(plain, 1)(x, y) ** 2).sum() + plain(x, y) ** 2)(y)
+        assert_close(second(y), want)
+
+
+def test_a_broadcast_gradient_is_summed_as_in_pytorch(torch):
+    class Theirs(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            return g * y, g * x
+
+    found = []
+    for F, tensor in ((widening(), fad.tensor), (Theirs, torch.tensor)):
+        x, y = tensor([1.0, 2.0, 3.0], requires_grad=True), tensor([2.0], requires_grad=True)
+        F.apply(x, y).sum().backward()
+        found.append((x.grad.tolist(), y.grad.tolist()))
+    assert found[0] == found[1] == ([2.0, 2.0, 2.0], [6.0])
+
+
+def test_shapes_that_do_not_broadcast_are_an_error():
+    F = widening(vjp=staticmethod(lambda ctx, g: (g[:2], g)), jvp=staticmethod(lambda ctx, t, u: t))
+    message = (
+        r"argument 'x' has shape \(2,\), expected \(3,\), or a shape that it can be broadcast to"
+    )
+    for grad in (fad.grad, jax.grad):
+        with pytest.raises(RuleError, match=message):
+            grad(lambda x: F.apply(x, Y).sum())(X)
+    with pytest.raises(RuleError, match=r"tangent of output 0 has shape \(1,\), expected \(3,\)$"):
+        fad.jvp(F.apply, (X[:1], Y), (V[:1], V))

@@ -249,20 +249,29 @@ class NoneNotExpected(Pair):
         return 2.0 * x * g + 3.0 * h
 
 
-@wrong(X, X[0], law="well-formed", rule="vjp", argument="argument 'y'")
 class MissingReduction(Product):
+    """Right, since the gradient is summed for it; the report has a remark."""
+
     @staticmethod
     def vjp(ctx, g):
         x, y = ctx.saved_tensors
         return g * y, g * x
+
+
+@wrong(X, X[0], law="well-formed", rule="vjp", argument="argument 'x'")
+class WrongReduction(Product):
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        return (g * y).sum(), g * x
 
 
 @wrong(X, Y, law="broadcasting", rule="vjp", argument="argument 'x'")
-class MissingReductionElsewhere(Product):
+class WrongReductionElsewhere(Product):
     @staticmethod
     def vjp(ctx, g):
         x, y = ctx.saved_tensors
-        return g * y, g * x
+        return (g * y)[: x.size], g * x
 
 
 @wrong(X, Y, law="well-formed", rule="vjp")

@@ -11,6 +11,7 @@ import pytest
 from functions import Couple, Layer, Product, Sine, TakeAndCount, fit
 from wrong_rules import (
     WRONG,
+    MissingReduction,
     Modulus,
     Pair,
     RandomForward,
@@ -408,6 +409,20 @@ def test_what_was_not_checked_is_reported() -> None:
     assert "needs concrete values" in report.not_checked["jit"]
     assert "generate_vmap_rule" in check_function(NoBatching, X).not_checked["vmap"]
     assert set(report.passed) >= {"vjp", "linear", "deterministic", "shapes", "dtype"}
+
+
+def test_a_sum_that_is_done_for_the_rule_is_a_remark() -> None:
+    report = check_function(MissingReduction, X, X[0])
+    assert (report.ok and "broadcasting" in report.not_checked) or "broadcasting" in report.passed
+    (remark,) = report.remarks
+    assert (
+        "MissingReduction.vjp, argument 'y': the gradient has shape (2,), and is summed to ()"
+        in remark
+    )
+    assert f"Remark: {remark}" in str(report)
+    elsewhere = check_function(MissingReduction, X, Y).remarks
+    assert len(elsewhere) == 1 and "with shape (1,) for argument 'x'" in elsewhere[0]
+    assert check_function(Sine, X).remarks == check_function(Product, X, Y).remarks == []
 
 
 def test_there_are_no_finite_differences_where_values_change_the_shape() -> None:
