@@ -349,6 +349,12 @@ class UserRules(Rules):
         except HOST_ERRORS as error:
             raise self.host_error("jvp", error, [*given, *ctx.saved_tensors]) from error
         found = saved.template.collect(out_t, f"{who}: the tangent of the output")
+        for k in saved.template.non_differentiable:
+            if found[k] is not None:
+                raise RuleError(
+                    f"{who}: the tangent of output {k} is {describe(found[k])}, and the output is marked "
+                    "with ctx.mark_non_differentiable: return None in its place"
+                )
         return [
             check_value(f"{who}: the tangent of output {k}", t, a)
             for k, (t, a) in enumerate(zip(found, saved.out_avals, strict=True))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
+
+import jax
+import numpy as np
 
 from fad.core.jaxapi import is_inexact
 from fad.core.level import captured_by_jit, flush, state
 from fad.core.tensor import Tensor, meta_of, version_of
-from fad.errors import GradientError
+from fad.errors import GradientError, describe
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
 from fad.transforms import backward
@@ -28,13 +32,34 @@ def _grad_fn(self: Tensor) -> Any:
 
 
 def _get_grad(self: Tensor) -> Tensor | None:
-    """The gradient that ``backward`` accumulated, None if there is none."""
-    return None if self.meta is None else self.meta.grad
+    """The gradient that ``backward`` accumulated, None if there is none.
+
+    Warns (UserWarning) where there can be none: the Tensor is not a leaf, and does not retain it.
+    """
+    meta = self.meta
+    found = None if meta is None else meta.grad
+    if found is None and self.node is not None and not (meta is not None and meta.retains_grad):
+        warnings.warn(
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+            "attribute won't be populated during autograd.backward(): call .retain_grad() on it first, "
+            "or read .grad of the leaf.",
+            stacklevel=2,
+        )
+    return found
 
 
 def _set_grad(self: Tensor, value: Any) -> None:
-    """Take a gradient that fits; None takes it away."""
+    """Take a gradient that fits; None takes it away, as ``del x.grad`` does.
+
+    Raises:
+        TypeError: it is no Tensor and no array.
+        GradientError: it is the Tensor itself, or has another shape or dtype.
+    """
+    if value is self:
+        raise GradientError("can't assign a Tensor as its own grad: pass x.detach().clone()")
     if value is not None:
+        if not isinstance(value, (Tensor, jax.Array, np.ndarray, np.generic)):
+            raise TypeError(f"grad must be a Tensor, an array or None, got {describe(value)}")
         value = as_tensor(value)
         if value.shape != self.shape or value.dtype != self.dtype:
             raise GradientError(
@@ -42,6 +67,11 @@ def _set_grad(self: Tensor, value: Any) -> None:
                 f"got {value.dtype}{list(value.shape)}"
             )
     meta_of(self).grad = value
+
+
+def _del_grad(self: Tensor) -> None:
+    """Take the gradient away."""
+    _set_grad(self, None)
 
 
 def _retains_grad(self: Tensor) -> bool:
@@ -141,7 +171,7 @@ MEMBERS: dict[str, Any] = {
     "backward": _backward,
     "detach": _detach,
     "detach_": _detach_,
-    "grad": property(_get_grad, _set_grad, doc=_get_grad.__doc__),
+    "grad": property(_get_grad, _set_grad, _del_grad, doc=_get_grad.__doc__),
     "grad_fn": property(_grad_fn, doc=_grad_fn.__doc__),
     "is_inference": _is_inference,
     "is_leaf": property(_is_leaf, doc=_is_leaf.__doc__),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, meta_of
-from fad.errors import describe
+from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad
 from fad.tape.handles import refuse_in_traced_code
 
@@ -45,10 +45,11 @@ def accumulate(node: AccumulateGrad, gradient: Any) -> None:
     if meta is not None and meta.post_hooks:
         for hook in list(meta.post_hooks.values()):
             result = hook(variable)
-            if result is not None and not isinstance(result, Tensor):
-                raise TypeError(
-                    "a post accumulate grad hook must return None, but hook returned "
-                    f"'{type(result).__name__}' ({describe(result)})"
+            if result is not None:
+                error = GradientError if isinstance(result, Tensor) else TypeError
+                raise error(
+                    "Tensor post accumulate grad hooks should return None, but hook returned "
+                    f"'{type(result).__name__}' ({describe(result)}): what it returns is not used"
                 )
 
 

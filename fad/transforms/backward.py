@@ -133,7 +133,8 @@ def grad(
         allow_unused: give None for an input that the outputs do not depend on, rather than raise;
             default is the value of ``materialize_grads``.
         is_grads_batched: ``grad_outputs`` have a leading batch dimension, and so have the results.
-        materialize_grads: give zeros rather than None for unused inputs.
+        materialize_grads: give zeros rather than None for unused inputs; with ``create_graph``, zeros that
+            require grad.
 
     Returns:
         A tuple with one Tensor (or None) for each input, of its shape and dtype; a dict for a dict.
@@ -193,7 +194,7 @@ def _grad(
         check_levels(outputs, inputs)
         grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
     return [
-        _finish(k, x, g, allow_unused, materialize)
+        _finish(k, x, g, create_graph, allow_unused, materialize)
         for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
     ]
 
@@ -203,16 +204,20 @@ def _level(x: Any) -> Any:
     return x.level if isinstance(x, Tensor) else level_of(x.node)
 
 
-def _finish(k: int, x: Any, g: Any, allow_unused: bool, materialize: bool) -> Any:
+def _finish(
+    k: int, x: Any, g: Any, create_graph: bool, allow_unused: bool, materialize: bool
+) -> Any:
     """What `grad` returns for input ``k``, which got the value ``g`` of its level, None if nothing."""
     level = _level(x)
     if g is not None:
         return level.lift(g)
     if materialize:
         if isinstance(x, Tensor):
-            return level.lift(bind(ZEROS_LIKE, (level.detach(x),)))
-        m = x.node.input_metadata(x.output_nr)
-        return level.lift(jnp.zeros(m.shape, m.dtype))
+            zeros = level.lift(bind(ZEROS_LIKE, (level.detach(x),)))
+        else:
+            m = x.node.input_metadata(x.output_nr)
+            zeros = level.lift(jnp.zeros(m.shape, m.dtype))
+        return zeros.requires_grad_() if create_graph else zeros
     if not allow_unused:
         raise GradientError(
             f"autograd.grad(): The differentiated Tensor at index {k} appears to not have been used "

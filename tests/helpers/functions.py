@@ -149,7 +149,7 @@ class OneMethodGrowth(fad.Function):
 
 
 class Split(fad.Function):
-    """sin(x) and 10 x, which is marked; vjp and jvp would be wrong if the mark were not obeyed."""
+    """sin(x) and 10 x, which is marked; vjp would be wrong if the mark were not obeyed."""
 
     @staticmethod
     def forward(x):
@@ -166,7 +166,7 @@ class Split(fad.Function):
 
     @staticmethod
     def jvp(ctx, x_t):
-        return x_t * fnp.cos(ctx.saved_tensors[0]), x_t
+        return x_t * fnp.cos(ctx.saved_tensors[0]), None
 
 
 class SplitVjp(Split):
