@@ -47,4 +47,5 @@ from fad.tape.saved import save_on_cpu as save_on_cpu
 from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
 from fad.transforms.backward import backward as backward
 from fad.transforms.backward import grad as grad
+from fad.views.inplace import increment_version as increment_version
 from fad.views.user_views import view_function as view_function

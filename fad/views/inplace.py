@@ -18,7 +18,7 @@ Tensor lose nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -29,6 +29,7 @@ from fad.core.level import bind, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, storage_of
 from fad.errors import GradientError, LevelError, describe
+from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
 from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
 from fad.views.chains import Step, form_of, numbers_of, same_chain
@@ -39,7 +40,7 @@ from fad.views.stop_gradient import stopped
 from fad.views.write_back import overlaps
 from fad.views.write_ops import COPY, MASKED_FILL, copy_write, index_put, part_write, whole_write
 
-__all__ = ["check_writable", "overwrite_from", "replace", "set_item", "write"]
+__all__ = ["check_writable", "increment_version", "overwrite_from", "replace", "set_item", "write"]
 
 
 def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
@@ -223,6 +224,35 @@ _LEAF = (
 def _recorded(x: Any) -> bool:
     """Whether operations on ``x`` are recorded now."""
     return isinstance(x, Tensor) and x.level.id > state.watermark and x.requires_grad
+
+
+def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
+    """Count a change in place, for a Tensor or several whose values were changed behind fad's back.
+
+    A backward pass that needs a value which was saved before raises then, as after any write. Inference
+    Tensors have no version and are left as they are.
+
+    Raises:
+        TypeError: there is something else than Tensors.
+
+    Source: ``torch.autograd.graph.increment_version``.
+
+    >>> import fad
+    >>> x = fad.tensor([1.0, 2.0])
+    >>> fad.autograd.increment_version(x)
+    >>> x.version
+    1
+    """
+    tensors = [tensor] if isinstance(tensor, Tensor) else list(tensor)
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"increment_version: expected Tensors, got {describe(t)}")
+    for t in tensors:
+        if t.meta is None or not t.meta.inference:
+            link = _link(t)
+            root = t if link is None else _base_of(link)
+            with no_grad(), storage_of(t).lock:
+                _commit(root, root)  # a write of what is there
 
 
 # The write itself

@@ -130,6 +130,30 @@ def post_accumulate_hooks_return_nothing(lib: Any, log: Any) -> None:
         log(x.grad)
 
 
+@program
+def incrementing_versions(lib: Any, log: Any) -> None:
+    bump = lib.graph.increment_version
+    x, w = lib.var([1.0, 2.0]), lib.tensor([3.0, 4.0])
+    y = x * w
+    bump(w)
+    log(lib.version(w), w)
+    with log.raises("modified by an inplace operation"):
+        y.sum().backward()
+    z = lib.tensor([1.0, 2.0, 3.0])
+    v = z[1:]
+    bump([v, x])
+    log(lib.version(z), lib.version(v), lib.version(x), v, x.is_leaf)
+    u = lib.exp(x)
+    bump(u)
+    log(u.grad_fn is not None, u.requires_grad)
+    with log.raises("modified by an inplace operation"):
+        u.sum().backward()
+    with lib.inference_mode():
+        i = lib.tensor([1.0]) * 2.0
+    bump(i)
+    log(i)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_same_story(name: str) -> None:
     compare(PROGRAMS[name])
