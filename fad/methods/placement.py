@@ -11,7 +11,7 @@ import fad.numpy as fnp
 from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, bottom
 from fad.methods.values import unwrap
 
 __all__ = ["MEMBERS"]
@@ -22,14 +22,30 @@ def _astype(self: Tensor, dtype: Any, copy: bool = False, device: Any = None) ->
     return fnp.astype(self, dtype)
 
 
+def _device(self: Tensor) -> Any:
+    """Where the value is: a device, or the sharding where there are several.
+
+    Inside ``vmap`` that of the whole batch. None in compiled code, which runs where its arguments are;
+    and inside ``vmap`` where the batch has a sharding, which is none of one lane.
+    """
+    value = bottom(self)
+    if isinstance(value, jax.core.Tracer):
+        return None
+    device = value.device
+    return device if isinstance(device, jax.Device) or value.ndim == self.ndim else None
+
+
 def _to(self: Tensor, target: Any) -> Any:
     """The Tensor on another device or sharding, or in another dtype; derivatives are moved back.
 
     The Tensor itself if it has the dtype already. Its node is called CopyBackwards.
 
     Arguments:
-        target: a ``jax.Device``, a ``jax.sharding.Sharding``, or a dtype.
+        target: a ``jax.Device``, a ``jax.sharding.Sharding``, or a dtype; None, which is the ``device``
+            of Tensors in compiled code, changes nothing.
     """
+    if target is None:
+        return self
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
         op = _PUT.get(target)
         if op is None:
@@ -56,7 +72,7 @@ def _put(x: Any, target: Any) -> Any:
 
 MEMBERS: dict[str, Any] = {
     "astype": _astype,
-    "device": property(lambda self: unwrap(self).device, doc="Where the value lives."),
+    "device": property(_device, doc=_device.__doc__),
     "devices": lambda self: unwrap(self).devices(),
     "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),
     "nbytes": property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all."),

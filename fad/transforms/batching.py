@@ -50,7 +50,8 @@ def vmap(
         in_dims: where the batch dimension of each positional argument is: an int, None (all lanes
             share the argument), or a pytree prefix of the tuple of arguments. Negative dimensions
             count from the right. Keyword arguments are mapped over dimension 0, as in JAX.
-        out_dims: where it goes in each output: an int, None, or a pytree prefix of the output.
+        out_dims: where it goes in each output: an int, None, or a pytree prefix of the output; for a
+            single array also a tuple of one.
         randomness: what ``fad.random`` does with a key that all lanes share: "error", or the "same"
             numbers in all lanes. If it is "different", the number of the lane is folded into each key.
         chunk_size: run at most so many lanes at a time, to bound memory; not with ``axis_name``.
@@ -112,7 +113,9 @@ def vmap(
                 else:
                     out = f(*called)
                 outs, out_structure = trees.flatten(out)
-                targets = trees.broadcast_prefix(out_dims, out, "vmap: out_dims", "output")
+                single = isinstance(out, Tensor) and type(out_dims) is tuple and len(out_dims) == 1
+                places = out_dims[0] if single else out_dims
+                targets = trees.broadcast_prefix(places, out, "vmap: out_dims", "output")
                 del out
                 targets = [
                     out_dim_of(o, d, k) for k, (o, d) in enumerate(zip(outs, targets, strict=True))

@@ -42,6 +42,8 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     meta = out.meta
     if meta is None:
         meta = out.meta = Meta()
+    if x.meta.inference:  # type: ignore[union-attr]
+        meta.inference = True
     if creation is None:
         creation = Creation.DEFAULT
         if x.level.id <= state.watermark:

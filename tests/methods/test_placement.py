@@ -9,6 +9,7 @@ from helpers import assert_close
 from shards import BY_ROWS, lies_by_rows
 
 import fad
+import fad.numpy as fnp
 
 VALUES = jnp.linspace(-1.0, 1.0, 16).reshape(8, 2)
 
@@ -42,3 +43,45 @@ def test_to_a_sharding_in_compiled_code_and_under_transforms(transform):
     expected = transform(lambda x: x.to("float32"))(VALUES)
     assert lies_by_rows(out), out.sharding
     assert_close(out, expected)
+
+
+def like(x):
+    return fnp.zeros_like(x, device=x.device) + fnp.ones(x.shape, device=x.device) + x
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        fad.vmap,
+        fad.jit,
+        lambda f: fad.vmap(fad.vmap(f)),
+        lambda f: fad.vmap(fad.jit(f)),
+        lambda f: fad.jit(fad.vmap(f)),
+        lambda f: lambda x: fad.jvp(f, (x,), (x,))[0],
+        lambda f: jax.jit(fad.to_jax(f)),
+    ],
+)
+def test_arrays_are_made_where_another_one_is(transform):
+    assert_close(transform(like)(VALUES), VALUES + 1)
+
+
+def test_the_device_inside_of_transforms(torch):
+    seen = []
+
+    def f(x):
+        seen.append(x.device)
+        assert x.to(x.device) is not None
+        return x
+
+    x = fad.tensor(VALUES)
+    fad.vmap(f)(x)
+    fad.grad(lambda x: f(x).sum())(x)
+    fad.jit(f)(x)
+    assert seen == [x.device, x.device, None]
+    fad.vmap(f)(x.to(BY_ROWS))  # of one lane there is no sharding
+    assert seen[-1] is None
+
+    t = torch.ones(3, 2)
+    devices = []
+    torch.func.vmap(lambda x: devices.append(x.device) or torch.zeros_like(x, device=x.device))(t)
+    assert devices == [t.device]

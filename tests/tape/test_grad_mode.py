@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
@@ -401,3 +401,22 @@ def test_inference_mode_survives_exceptions_and_reentry() -> None:
     assert fad.is_grad_enabled() and not autograd.is_inference_mode_enabled()
     x = leaf(2.0)
     assert (x * x).requires_grad
+
+
+@pytest.mark.parametrize("view", [lambda x: x[1:], lambda x: x.T, lambda x: x[1:][0]])
+def test_a_view_of_an_inference_tensor_is_one(torch: Any, view: Callable[[Any], Any]) -> None:
+    value = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    for xp in (fad, torch):
+        with xp.inference_mode():
+            x = xp.tensor(value)
+            inside = view(x)
+        normal = xp.tensor(value)
+        with xp.inference_mode():
+            of_normal = view(normal)
+        assert inside.is_inference() and view(x).is_inference(), xp
+        assert not of_normal.is_inference() and not view(normal).is_inference(), xp
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside"):
+            view(x).mul_(2.0)
+        w = xp.tensor(value, requires_grad=True)
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            view(x) * view(w)

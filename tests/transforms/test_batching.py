@@ -14,6 +14,7 @@ from pytree_functions import PARAMS, W, f_layer, j_layer
 
 import fad
 import fad.numpy as fnp
+from fad.errors import StructureError
 
 X = jnp.array([0.3, -0.8, 1.2])
 
@@ -64,6 +65,22 @@ def test_out_dims_are_a_pytree_prefix(out_dims: Any) -> None:
     args = (W.T, X[:2])
     got = fad.vmap(f(fnp), (0, None), out_dims)(*args)
     assert_close(got, jax.vmap(f(jnp), (0, None), out_dims)(*args))
+
+
+@pytest.mark.parametrize("out_dims", [(1,), (-1,), (0,)])
+def test_out_dims_are_a_tuple_of_one_for_a_single_array(torch: Any, out_dims: Any) -> None:
+    expected = torch.func.vmap(lambda x: torch.outer(x, x), out_dims=out_dims)(
+        torch.tensor(np.array(W))
+    )
+    got = fad.vmap(lambda x: fnp.outer(x, x), out_dims=out_dims)(W)
+    assert_close(got, expected.numpy())
+    (one,) = fad.vmap(lambda x: (x * 2,), out_dims=out_dims)(W)  # its prefix, as before
+    assert_close(one, jax.vmap(lambda x: x * 2, out_axes=out_dims[0])(W))
+    for refused in ((1, 0), [1]):
+        with pytest.raises(ValueError, match="out_dims"):
+            torch.func.vmap(lambda x: x * 2, out_dims=refused)(torch.tensor(np.array(W)))
+        with pytest.raises(StructureError, match="out_dims"):
+            fad.vmap(lambda x: x * 2, out_dims=refused)(W)
 
 
 @pytest.mark.parametrize("out_dims", OUT_DIMS[:5])
