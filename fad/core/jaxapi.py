@@ -394,12 +394,10 @@ def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
-def map_equations(
-    eqns: Sequence[Any], env: dict[Any, Any], inline: Callable[[Any], bool] | None = None
-) -> None:
+def map_equations(eqns: Sequence[Any], env: dict[Any, Any], inline: bool = False) -> None:
     """Evaluate ``eqns`` in order, reading and writing variables in ``env``.
 
-    Calls (``jit`` equations) for which ``inline`` says so are opened up and evaluated in place.
+    With ``inline``, calls (see `called`) are opened up and evaluated in place.
     """
 
     def read(atom: Any) -> Any:
@@ -407,8 +405,9 @@ def map_equations(
 
     for eqn in eqns:
         inputs = [read(v) for v in eqn.invars]
-        if inline is not None and inline(eqn):
-            closed = eqn.params["jaxpr"]
+        closed = called(eqn) if inline else None
+        if closed is not None:
+            inputs = inputs[len(inputs) - len(closed.jaxpr.invars) :]
             inner: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
             inner.update(zip(closed.jaxpr.invars, inputs, strict=True))
             map_equations(closed.jaxpr.eqns, inner, inline)
@@ -460,11 +459,17 @@ def write_equations(trace: Any, closed: Any, values: Sequence[Any]) -> list[Any]
     return written
 
 
-def is_call(eqn: Any) -> bool:
-    """Whether an equation only calls a jaxpr, as a nested ``jax.jit`` does."""
-    return eqn.primitive.name in ("jit", "pjit") and isinstance(
-        eqn.params.get("jaxpr"), ClosedJaxpr
-    )
+def called(eqn: Any) -> Any:
+    """The jaxpr that an equation calls with its last operands, and does nothing else; None if there is none.
+
+    That of a nested ``jax.jit``; and that for everywhere else of a branch that is for Pallas kernels alone.
+    """
+    if eqn.primitive.name in ("jit", "pjit"):
+        closed = eqn.params.get("jaxpr")
+        return closed if isinstance(closed, ClosedJaxpr) else None
+    if eqn.params.get("branches_platforms") == (("mosaic",), None):
+        return eqn.params["branches"][-1]
+    return None
 
 
 _inexact: dict[Any, bool] = {}

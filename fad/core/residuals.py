@@ -133,7 +133,7 @@ def residuals_of(
 
     trace = without_collector(jax.make_jaxpr(forward, return_shape=True))
     closed, shapes = trace(*map(struct_of, avals))
-    if any(jaxapi.is_call(eqn) for eqn in closed.jaxpr.eqns):
+    if any(jaxapi.called(eqn) is not None for eqn in closed.jaxpr.eqns):
         closed = _inline(closed, avals)
     out_shapes, _ = shapes
     single = type(out_shapes) is not tuple
@@ -244,7 +244,7 @@ def _inline(closed: Any, avals: Sequence[Any]) -> Any:
     def run(*values: Any) -> list[Any]:
         env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
         env.update(zip(closed.jaxpr.invars, values, strict=True))
-        jaxapi.map_equations(closed.jaxpr.eqns, env, jaxapi.is_call)
+        jaxapi.map_equations(closed.jaxpr.eqns, env, inline=True)
         return [v.val if isinstance(v, Literal) else env[v] for v in closed.jaxpr.outvars]
 
     return without_collector(jax.make_jaxpr(run))(*map(struct_of, avals))

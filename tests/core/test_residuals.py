@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import pytest
 from namespace_cases import A, M, assert_same
 
 import fad
@@ -29,3 +31,37 @@ def test_what_does_not_depend_on_differentiated_inputs_is_not_differentiated() -
     check(lambda m: m.jvp(m.vmap(pulled(m)), (b[None],), (a[None],))[1])
     check(lambda m: m.jvp(lambda b: m.jvp(pulled(m), (b,), (a,))[1], (b,), (b,))[1])
     check(lambda m: m.vjp(lambda b: m.jvp(pulled(m), (b,), (a,))[1], b)[1]((a, b)))
+
+
+@pytest.mark.parametrize("k", [0, 1])
+@pytest.mark.parametrize("write", ["cos_", "sin_", "exp_", "square_"])
+def test_a_diagonal_saves_nothing(torch: Any, write: str, k: int) -> None:
+    """So its matrix may be written to, and the gradients differentiated again."""
+
+    def second(xp: Any, x: Any) -> Any:
+        b = x * x
+        getattr(b.diagonal(k)[1:], write)()
+        (g,) = xp.autograd.grad((b * b).sum(), x, create_graph=True)
+        return xp.autograd.grad((g * g).sum(), x)[0]
+
+    values = np.arange(1.0, 10.0, dtype=np.float32).reshape(3, 3) / 7
+    x = torch.tensor(values, requires_grad=True)
+    for _ in range(3):
+        assert_same(
+            second(fad, fad.tensor(values, requires_grad=True)), second(torch, x).detach().numpy()
+        )
+
+
+def test_a_diagonal_under_every_transform() -> None:
+    x = jnp.arange(9.0).reshape(3, 3) / 7
+    t = jnp.ones((3, 3))
+
+    def f(m: Any) -> Callable[[Any], Any]:
+        return lambda x: (m.numpy.diagonal(x * x) ** 2).sum()
+
+    assert_same(fad.grad(f(fad))(x), jax.grad(f(jax))(x))
+    assert_same(fad.hessian(f(fad))(x), jax.hessian(f(jax))(x))
+    assert_same(fad.jvp(fad.grad(f(fad)), (x,), (t,))[1], jax.jvp(jax.grad(f(jax)), (x,), (t,))[1])
+    both = jnp.stack([x, t])
+    assert_same(fad.vmap(fad.grad(f(fad)))(both), jax.vmap(jax.grad(f(jax)))(both))
+    assert_same(fad.jit(fad.grad(f(fad)))(x), jax.grad(f(jax))(x))
