@@ -27,6 +27,7 @@ from fad.transforms.boundary import (
     was_written,
     write_back,
 )
+from fad.views.batched_views import BatchedView, view_of_argument
 from fad.views.copying import handle
 from fad.views.make_view import shares
 
@@ -59,7 +60,9 @@ def vmap(
         axis_name: a name by which ``fad.lax.psum`` and other collectives refer to this dimension.
 
     Returns:
-        A function with f's arguments, each with a batch dimension added where ``in_dims`` says so.
+        A function with f's arguments, each with a batch dimension added where ``in_dims`` says so. What
+        f returns of a Tensor (itself, or a view of it) is that Tensor or a view of it outside too, but
+        where ``chunk_size`` splits the batch.
 
     Raises:
         StructureError: ``in_dims`` or ``out_dims`` do not fit, batch sizes differ, or a mapped
@@ -121,6 +124,14 @@ def vmap(
                     out_dim_of(o, d, k) for k, (o, d) in enumerate(zip(outs, targets, strict=True))
                 ]
                 result = [level.unwrap(o, d) for o, d in zip(outs, targets, strict=True)]
+                if tensors and count == size:
+                    views[:] = [
+                        view_of_argument(o, d, leaves, inside, dims, level)
+                        if isinstance(o, Tensor)
+                        and (o.meta is not None or any([o is x for x in inside]))
+                        else None
+                        for o, d in zip(outs, targets, strict=True)
+                    ]
                 for k, j in shared.items():
                     if was_written(inside[k]):
                         raise LevelError(
@@ -138,6 +149,7 @@ def vmap(
                 return result, targets, out_structure
 
         written: list[int] = []
+        views: list[BatchedView | None] = []
         if chunk_size is None or chunk_size >= size:
             outs, _, out_structure = run(values, size, 0)
         elif axis_name is not None:
@@ -152,6 +164,9 @@ def vmap(
             outs = outs[: -len(written)]
             check_written(leaves, written, "vmap")
             write_back([leaves[k] for k in written], changed, "vmap")
+        for n, view in enumerate(views):
+            if view is not None:
+                outs[n] = view.attached(outs[n])
         return leave(trees.unflatten(out_structure, outs), tensors)
 
     return mapped

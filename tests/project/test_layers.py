@@ -29,7 +29,7 @@ ROOMS = {
         builtin_nodes node_step engine endpoints""",
     "levels": "jvp batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases make_view
-        user_views indexing write_ops inplace copying""",
+        batched_views user_views indexing write_ops inplace copying""",
     "arrays": "arguments special_cases operations control_flow derive namespaces",
     "numpy": "*",
     "lax": "*",

@@ -1,0 +1,136 @@
+"""The views that a vmap returns: what is a view of an argument in each lane, as a view of the batch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from fad.core.level import outlived
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.tape.graph import alias
+from fad.tape.recorder import as_tensor
+from fad.views.aliases import link_of
+from fad.views.chains import (
+    IDENTITY,
+    Form,
+    Step,
+    ViewOp,
+    Write,
+    chain_forward,
+    form_of,
+    numbers_of,
+    split_numbers,
+)
+from fad.views.creation import Creation
+from fad.views.make_view import attach, chain_from, shares
+from fad.views.write_back import chain_put
+
+__all__ = ["BatchedView", "view_of_argument"]
+
+
+class BatchedView:
+    """An output of a mapped function that is ``source``, or the view of it that ``step`` makes."""
+
+    __slots__ = ("creation", "output_nr", "source", "step")
+
+    def __init__(
+        self, source: Tensor, step: Step | None, creation: Creation | None, output_nr: int = 0
+    ) -> None:
+        self.source = source
+        self.step = step
+        self.creation = creation
+        self.output_nr = output_nr
+
+    def attached(self, out: Any) -> Tensor:
+        """The output for the caller, whose value ``out`` is."""
+        if self.step is None:
+            return self.source
+        view: Tensor = attach(
+            alias(as_tensor(out)), self.source, self.step, self.creation, self.output_nr
+        )
+        return view
+
+
+def view_of_argument(
+    out: Tensor,
+    target: int | None,
+    arguments: Sequence[Any],
+    inside: Sequence[Any],
+    dims: Sequence[int | None],
+    level: Any,
+) -> BatchedView | None:
+    """How an output of a mapped function is a view of an argument; None if it is none.
+
+    Arguments:
+        out: the output, inside of ``level``, the BatchLevel.
+        target: where its batch dimension goes.
+        arguments: what the caller gave.
+        inside: the same as the function has seen it.
+        dims: the batch dimension of each; None where all lanes share it.
+    """
+    if out.level is not level:
+        if target is None or not any(
+            [shares(out, x) for x, d in zip(arguments, dims, strict=True) if d is None]
+        ):
+            return None
+        return BatchedView(out, _batched((Step(IDENTITY),), None, target, level), None)
+    found = chain_from(out, inside)
+    if found is None or target is None:
+        return None
+    k, chain = found
+    if not isinstance(arguments[k], Tensor):
+        return None
+    if out is inside[k] and target == dims[k]:
+        return BatchedView(arguments[k], None, None)
+    link = link_of(out)
+    step = _batched(chain, dims[k], target, level)
+    if link is None or link.creation is Creation.DEFAULT:
+        return BatchedView(arguments[k], step, None)
+    return BatchedView(arguments[k], step, link.creation, link.output_nr)
+
+
+def _batched(chain: Sequence[Step], dim: int | None, target: int, level: Any) -> Step:
+    """The steps of a chain, in each lane of a batch, as one step."""
+    numbers: list[Any] = []
+    axes: list[int | None] = []
+    for n in map(outlived, numbers_of(chain)):
+        of_lanes = isinstance(n, Tensor) and n.level is level
+        numbers.append(n.value if of_lanes else n)
+        axes.append(n.aux if of_lanes else None)
+    return Step(
+        _batched_op(form_of(chain), dim, target, tuple(axes), level.batch_size), tuple(numbers)
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _batched_op(
+    form: Form, dim: int | None, target: int, axes: tuple[int | None, ...], size: int
+) -> ViewOp:
+    ops = [op for op, _ in form]
+
+    def view(x: Any, *numbers: Any) -> Any:
+        return chain_forward(ops, x, split_numbers(form, numbers))
+
+    def put(x: Any, changed: Any, *numbers: Any) -> Any:
+        return chain_put(ops, x, changed, split_numbers(form, numbers))
+
+    repeats = dim is None or any([op.write is Write.BROADCAST for op in ops])
+    name = "broadcast" if dim is None else ops[-1].primitive.name
+    lazy = all([op.primitive.lazy for op in ops])
+    return ViewOp(
+        Primitive(
+            name,
+            jax.vmap(view, (dim, *axes), target, axis_size=size),
+            positions=True,
+            lazy=lazy,
+        ),
+        Write.BROADCAST if repeats else Write.FUNCTION,
+        None if repeats else jax.vmap(put, (dim, target, *axes), dim, axis_size=size),
+        selects=all([op.selects for op in ops]),
+        whole=all([op.whole for op in ops]),
+        pieces=max([op.pieces for op in ops]),
+    )
