@@ -35,6 +35,12 @@ def _device(self: Tensor) -> Any:
     return device if isinstance(device, jax.Device) or value.ndim == self.ndim else None
 
 
+def _devices(self: Tensor) -> set[jax.Device]:
+    """The devices that parts of the value are on."""
+    found: set[jax.Device] = unwrap(self).devices()
+    return found
+
+
 def _to(self: Tensor, target: Any) -> Any:
     """The Tensor on another device or sharding, or in another dtype; derivatives are moved back.
 
@@ -73,7 +79,7 @@ def _put(x: Any, target: Any) -> Any:
 MEMBERS: dict[str, Any] = {
     "astype": _astype,
     "device": property(_device, doc=_device.__doc__),
-    "devices": lambda self: unwrap(self).devices(),
+    "devices": _devices,
     "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),
     "nbytes": property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all."),
     "sharding": property(lambda self: unwrap(self).sharding, doc="How the value is laid out."),

@@ -11,37 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equal_numbers import ALIKE, COMPLEX, NAN, bits
 
 import fad
 import fad.numpy as fnp
-from fad.core.avals import constant
 from fad.core.keys import exact
 
 Pair = namedtuple("Pair", "a b")
-NAN = float("nan")
-# Each is equal to the first of its row, but for NaN, which is equal to nothing.
-ALIKE: list[list[Any]] = [
-    [
-        0.0,
-        -0.0,
-        0,
-        False,
-        0j,
-        complex(0.0, -0.0),
-        complex(-0.0, 0.0),
-        np.float32(0),
-        np.float32(-0.0),
-    ],
-    [1, True, 1.0, 1 + 0j, complex(1.0, -0.0), np.float32(1), np.float64(1), np.int32(1)],
-    [complex(-1, 0.0), complex(-1, -0.0), -1, -1.0],
-    [2j, complex(-0.0, 2), np.complex64(2j), np.complex64(complex(-0.0, 2))],
-]
-COMPLEX = [complex(a, b) for a in (1.0, -1.0, 0.0, -0.0) for b in (0.0, -0.0, 2.0)]
-
-
-def bits(x: Any) -> tuple[Any, bytes]:
-    x = np.asarray(x)
-    return x.dtype, x.tobytes()
 
 
 @pytest.mark.parametrize("row", ALIKE, ids=lambda row: repr(row[0]))
@@ -62,41 +38,6 @@ def test_keys_of_other_values() -> None:
     for unhashable in ([], ({},), (1, (jnp.ones(2),))):
         with pytest.raises(TypeError):
             exact(unhashable)
-
-
-@pytest.mark.parametrize("x64", [False, True])
-def test_constants(x64: bool) -> None:
-    with jax.enable_x64(x64):
-        numbers = [v for row in ALIKE for v in row if not isinstance(v, np.generic)]
-        for v in [*numbers, *COMPLEX, NAN, complex(NAN, -0.0), math.inf, complex(-0.0, NAN)] * 2:
-            assert bits(jnp.asarray(constant(v))) == bits(jnp.asarray(v)), v
-
-
-@pytest.mark.parametrize("x64", [False, True])
-@pytest.mark.parametrize("wrap", [lambda f: f, fad.vmap, fad.jit], ids=["plain", "vmap", "jit"])
-def test_numbers_among_operands(wrap: Any, x64: bool) -> None:
-    """One operation on numbers which differ in the sign of a zero, again and again."""
-    with jax.enable_x64(x64):
-        mask = np.array([True, False])
-        z = np.array([1 + 1j, 2 - 1j])
-        for _ in range(3):
-            for c in COMPLEX:
-                want = jnp.where(mask, c, jnp.asarray(z))
-                got = wrap(lambda m, z, c=c: fnp.where(m, c, z))(fad.tensor(mask), fad.tensor(z))
-                assert bits(got) == bits(want), c
-            for r in (0.0, -0.0, 0, False, True, 1, 1.0):
-                want = jnp.copysign(jnp.asarray([1.0, 2.0]), r)
-                got = wrap(lambda x, r=r: fnp.copysign(x, r))(fad.tensor([1.0, 2.0]))
-                assert bits(got) == bits(want), r
-
-
-def test_numbers_that_are_written() -> None:
-    for _ in range(3):
-        for c in COMPLEX:
-            x = fad.tensor(np.zeros(3, np.complex64))
-            x[0] = c
-            x[1:].fill_(c)
-            assert bits(x) == bits(np.full(3, c, np.complex64)), c
 
 
 def test_static_arguments_of_jit() -> None:
