@@ -1,12 +1,11 @@
-"""Checking derivatives and rules: ``gradcheck``, ``check_function``, comparisons of programs.
+"""Checking derivatives and rules: ``gradcheck``, ``check_function``, ``check_operation``.
 
-It is imported on its own, ``import fad.testing``. Hypothesis strategies are in
-``fad.testing.strategies``, a fuzzer in ``fad.testing.fuzz``; both need hypothesis.
+It is imported on its own, ``import fad.testing``. ``fad.testing.plugin`` makes pytest tests of a
+Function; ``fad.testing.strategies`` has hypothesis strategies.
 """
 
 from fad.testing.cases import Violation as Violation
 from fad.testing.comparison import assert_close as assert_close
-from fad.testing.comparison import assert_same_program as assert_same_program
 from fad.testing.comparison import difference as difference
 from fad.testing.function_checks import LAWS as LAWS
 from fad.testing.function_checks import Law as Law

@@ -1,26 +1,18 @@
-"""Hypothesis strategies: arrays, pytrees, shapes that broadcast, in_dims, programs, transform stacks."""
+"""Hypothesis strategies: arrays, pytrees, shapes that broadcast, in_dims and out_dims."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 from hypothesis import strategies as st
 
 from fad.core import trees
-from fad.core.jaxapi import is_inexact
-from fad.testing.programs import IN_PLACE, OPS, Program, Spec, Step, result_of
-from fad.testing.stacks import TRANSFORMS
-from fad.testing.steps import Op
 
-__all__ = ["arrays", "broadcasting_shapes", "in_dims", "out_dims", "programs", "pytrees", "shapes"]
+__all__ = ["arrays", "broadcasting_shapes", "in_dims", "out_dims", "pytrees", "shapes"]
 
 DTYPES = ("float64", "float32", "complex128", "int32", "bool")
-SHAPES = ((), (2,), (3,), (2, 2), (2, 3))
-FLOATS = ("float64", "float64", "float64", "float32", "complex128")
-OTHERS = ("int32", "bool")
 
 
 def shapes(max_dims: int = 3, max_side: int = 3, min_side: int = 0) -> st.SearchStrategy[Any]:
@@ -135,108 +127,3 @@ def out_dims(draw: Callable[..., Any], outs: Any) -> Any:
     return trees.unflatten(
         structure, [draw(st.sampled_from([0, -1, int(np.ndim(x))])) for x in leaves]
     )
-
-
-def stacks(
-    max_size: int = 3, names: Sequence[str] = tuple(sorted(TRANSFORMS))
-) -> st.SearchStrategy[Any]:
-    """Stacks of transforms, as names of `fad.testing.stacks.TRANSFORMS`, the innermost first.
-
-    >>> from hypothesis import find
-    >>> find(stacks(), lambda s: len(s) == 2)
-    ('autograd', 'autograd')
-    """
-    return st.lists(st.sampled_from(names), max_size=max_size).map(tuple)
-
-
-@st.composite
-def programs(
-    draw: Callable[..., Any], max_steps: int = 6, in_place: bool = False, names: Any = None
-) -> Program:
-    """Programs of a few steps: operations, Functions and, with ``in_place``, views and writes.
-
-    Arguments:
-        max_steps: how long they are at most.
-        in_place: whether there are views and writes among the steps.
-        names: of which operations; default are all.
-
-    >>> from hypothesis import find
-    >>> print(find(programs(), lambda p: True).listing())
-    v0 = input ...
-    v1 = ...
-    return v1
-    """
-    spec = lambda dtypes: st.tuples(st.sampled_from(SHAPES), st.sampled_from(dtypes))  # noqa: E731
-    floats: list[Spec] = draw(st.lists(spec(FLOATS), min_size=1, max_size=3))
-    others: list[Spec] = draw(st.lists(spec(OTHERS), max_size=1))
-    avals: list[Any] = [
-        jax.ShapeDtypeStruct(shape, np.dtype(dtype)) for shape, dtype in (*floats, *others)
-    ]
-    live = [True] * len(floats) + [False] * len(others)
-    fed = list(live)  # depends on a float, so that it has every batch
-    steps: list[Step] = []
-    table = [n for n in sorted(OPS) if names is None or n in names]
-    table = [n for n in table if in_place or OPS[n].kind == "pure"]
-    changing = [n for n in table if OPS[n].kind != "pure"]
-    for _ in range(draw(st.integers(1, max_steps))):
-        step = OPS[draw(st.sampled_from(table + 4 * changing))]
-        fits = operands_for(step, avals)
-        if step.kind == "write":
-            fits = [f for f in fits if fed[f[0]] and f[0] != f[1]]
-        if not fits:
-            continue
-        operands = draw(st.sampled_from(fits))
-        option = draw(st.integers(0, len(step.options) - 1))
-        if step.kind == "write":
-            steps.append((step.name, operands, option))
-            continue
-        try:
-            out = result_of(step.name, option, tuple([avals[i] for i in operands]))
-        except (TypeError, ValueError, IndexError):
-            continue
-        if out.size > 24 or out.ndim > 3:
-            continue
-        steps.append((step.name, operands, option))
-        avals.append(jax.ShapeDtypeStruct(out.shape, out.dtype))
-        is_live = step.differentiable and is_inexact(out.dtype) and any(live[i] for i in operands)
-        live.append(is_live)
-        fed.append(any(fed[i] for i in operands))
-    count = len(floats) + len(others)
-    first_of = 0 if any(OPS[name].kind == "write" for name, _, _ in steps) else count
-    candidates = [i for i in range(first_of, len(avals)) if live[i]]
-    if not candidates:  # a program that does nothing is a program too
-        steps.append(("negative", (0,), 0))
-        avals.append(avals[0])
-        candidates = [len(avals) - 1]
-    first = draw(st.sampled_from(candidates[::-1]))
-    rest = draw(st.lists(st.sampled_from(range(len(avals) - 1, first_of - 1, -1)), max_size=2))
-    seed = draw(st.integers(0, 1000))
-    return Program(tuple(floats), tuple(others), tuple(steps), (first, *rest), seed)
-
-
-def operands_for(step: Op, avals: Sequence[Any]) -> list[tuple[int, ...]]:
-    """The choices of operands that a step accepts, latest values first."""
-    indices = range(len(avals) - 1, -1, -1)
-    if step.arity == 1:
-        return [(i,) for i in indices if step.accepts(avals[i])]
-    if step.arity == 2:
-        return [(i, j) for i in indices for j in indices if step.accepts(avals[i], avals[j])]
-    return [
-        (i, j, k)
-        for i in indices
-        for j in indices
-        for k in indices
-        if step.accepts(avals[i], avals[j], avals[k])
-    ]
-
-
-def whole_programs(max_steps: int = 6) -> st.SearchStrategy[Any]:
-    """`programs`, with writes in place where this version of fad has them.
-
-    >>> from hypothesis import find
-    >>> isinstance(find(whole_programs(), lambda p: True), Program)
-    True
-    """
-    if not IN_PLACE:
-        return programs(max_steps)
-    return st.booleans().flatmap(lambda flag: programs(max_steps, in_place=flag))

@@ -15,8 +15,8 @@ from scaled_functions import SCALE, JvpOnly, OneMethod, Product, VjpOnly, cube, 
 
 import fad
 from fad.errors import RuleError
-from fad.testing import assert_same_program
-from fad.testing.stacks import TRANSFORMS
+from tests.fuzzing.comparison import assert_same_program
+from tests.fuzzing.stacks import TRANSFORMS
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 2.0, -1.0])

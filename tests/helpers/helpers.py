@@ -17,8 +17,8 @@ import fad
 import fad.numpy as fnp
 from fad.testing import assert_close as assert_close
 from fad.testing.comparison import bare as bare
-from fad.testing.stacks import IN_FAD as IN_FAD
-from fad.testing.stacks import IN_JAX as IN_JAX
+from tests.fuzzing.stacks import IN_FAD as IN_FAD
+from tests.fuzzing.stacks import IN_JAX as IN_JAX
 
 Fn = Callable[[Any], Any]
 

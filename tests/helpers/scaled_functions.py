@@ -8,7 +8,7 @@ from functions import Cube, cube_jvp, cube_vjp
 
 import fad
 import fad.numpy as fnp
-from fad.testing.functions import VjpWave
+from tests.fuzzing.functions import VjpWave
 
 SCALE = 3.0  # a rule scaled by this cannot be mistaken for a derivative taken by other means
 

@@ -26,7 +26,7 @@ from helpers import Fn, Transform, assert_close, is_idle, ramp, transforms
 
 import fad
 import fad.numpy as fnp
-from fad.testing.functions import (
+from tests.fuzzing.functions import (
     BothWave,
     FullWave,
     JvpWave,

@@ -26,9 +26,10 @@ import fad.nn
 import fad.scipy
 from fad.arrays import special_cases
 from fad.arrays.operations import Op
-from fad.testing import Report, assert_same_program, check_function, difference
-from fad.testing.functions import FUNCTIONS, Cube, Swish
-from fad.testing.stacks import IN_JAX, apply_stack
+from fad.testing import Report, check_function, difference
+from tests.fuzzing.comparison import assert_same_program
+from tests.fuzzing.functions import FUNCTIONS, Cube, Swish
+from tests.fuzzing.stacks import IN_JAX, apply_stack
 
 # Those in jax.random draw, and so do initializers: arrays/test_namespaces.py has them.
 DRAWING = ("jax.nn.initializers", "jax.random")

@@ -1,7 +1,7 @@
 """Random programs under random stacks of transforms, against JAX and PyTorch; and the fuzzer itself.
 
 Most runs in 64 bits, so that a wrong term is not taken for rounding; 32 and 16 bit steps widen the
-tolerance. What is called again and again runs in 32 bits. `python -m fad.testing.fuzz` runs more of the same.
+tolerance. What is called again and again runs in 32 bits. `python -m tests.fuzzing` runs more of the same.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from helpers import is_idle
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-import fad.testing.fuzz
-from fad.testing.programs import MODES, Program, check_program
-from fad.testing.repeats import check_again, check_training
-from fad.testing.strategies import stacks, whole_programs
+from tests.fuzzing import fuzz
+from tests.fuzzing.programs import MODES, Program, check_program
+from tests.fuzzing.repeats import check_again, check_training
+from tests.fuzzing.strategies import stacks, whole_programs
 
 EXAMPLES = {"ci": 24, "full": 2_000}
 FEW = {"ci": 12, "full": 1_000}
@@ -45,7 +45,7 @@ def test_random_programs_under_jit_and_native_transforms(
 @settings(max_examples=FEW[PROFILE], suppress_health_check=CHECKS, phases=PHASES)
 @given(whole_programs())
 def test_gradients_of_random_programs_agree_with_pytorch(torch: Any, program: Program) -> None:
-    fad.testing.fuzz.check_torch(program)
+    fuzz.check_torch(program)
 
 
 @pytest.mark.parametrize("x64", [False, True])

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 import fad
 import fad.numpy as fnp
 from fad.methods.install import asarray
-from fad.testing.programs import Program
-from fad.testing.repeats import check_bits, check_training, in_32_bits, inputs_of
-from fad.testing.stacks import IN_FAD, apply_stack, leaves_of, weigh
-from fad.testing.strategies import whole_programs
+from tests.fuzzing.programs import Program
+from tests.fuzzing.repeats import check_bits, check_training, in_32_bits, inputs_of
+from tests.fuzzing.stacks import IN_FAD, apply_stack, leaves_of, weigh
+from tests.fuzzing.strategies import whole_programs
 
 FULL = settings.get_current_profile_name() == "full"
 CHECKS = [HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -38,6 +38,7 @@ import fad.numpy as fnp
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = sorted((ROOT / "fad").rglob("*.py"))
+SOURCES += sorted(set((ROOT / "tests/fuzzing").glob("*.py")) - set(ROOT.rglob("test_*.py")))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 BRACKET = re.compile(r" ?([\[\](){},:=]) ?")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")

@@ -69,7 +69,6 @@ RUNTIME = {"jax", "numpy"}
 # What modules need that only tests import.
 IN_TESTS = {
     "testing.strategies": {"hypothesis"},
-    "testing.fuzz": {"hypothesis", "torch"},
     "testing.plugin": {"pytest"},
 }
 # The only module that may reach for what JAX does not publish.

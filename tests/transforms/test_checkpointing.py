@@ -14,7 +14,7 @@ from helpers import assert_close
 import fad
 import fad.numpy as fnp
 from fad.errors import LevelError
-from fad.testing.functions import OneMethodWave
+from tests.fuzzing.functions import OneMethodWave
 
 X = jnp.array([0.3, -0.8, 1.2])
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-import fad
 import fad.numpy as fnp
-import fad.testing.fuzz
-from fad.testing.programs import OPS, Program
-from fad.testing.stacks import IN_FAD, IN_JAX
+from tests.fuzzing import fuzz
+from tests.fuzzing.programs import OPS, Program
+from tests.fuzzing.stacks import IN_FAD, IN_JAX
 
 
 def test_the_fuzzer_finds_shrinks_and_prints_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +23,7 @@ def test_the_fuzzer_finds_shrinks_and_prints_a_fault(monkeypatch: pytest.MonkeyP
     for name in set(OPS) - {"sin", "add", "multiply", "sum", "scale"}:
         monkeypatch.delitem(OPS, name)
     said: list[str] = []
-    failures, counts = fad.testing.fuzz.fuzz(
+    failures, counts = fuzz.fuzz(
         0.0, seed=3, max_steps=3, max_stack=1, modes=("eager",), say=said.append
     )
     assert len(failures) == 1 and sum(counts.values()) > 0
@@ -33,7 +32,7 @@ def test_the_fuzzer_finds_shrinks_and_prints_a_fault(monkeypatch: pytest.MonkeyP
     with pytest.raises(AssertionError, match="expected"):
         exec(said[0], {})
     with pytest.raises(SystemExit):
-        fad.testing.fuzz.main(["--modes", "nonsense"])
+        fuzz.main(["--modes", "nonsense"])
 
 
 def test_a_difference_in_pytorch_is_reported(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +41,7 @@ def test_a_difference_in_pytorch_is_reported(torch: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setitem(OPS, "sin", dataclasses.replace(OPS["sin"], run=wrong))
     with pytest.raises(AssertionError, match="PyTorch's gradient"):
-        fad.testing.fuzz.check_torch(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,)))
+        fuzz.check_torch(Program((((2,), "float64"),), (), (("sin", (0,), 0),), (1,)))
 
 
 def test_the_fuzzer_compares_bits_and_says_how_to_do_it_again(
@@ -57,10 +56,10 @@ def test_the_fuzzer_compares_bits_and_says_how_to_do_it_again(
         given.append(exact)
         raise AssertionError("call 3: a bit")
 
-    monkeypatch.setattr(fad.testing.fuzz, "check_again", check)
-    failures, _ = fad.testing.fuzz.fuzz(
+    monkeypatch.setattr(fuzz, "check_again", check)
+    failures, _ = fuzz.fuzz(
         0.0, modes=("again",), max_steps=1, max_stack=0, say=lambda text: None, exact=True
     )
     assert given and all(given)
     assert "(), exact=True)" in str(failures[0])
-    assert "exact" not in str(fad.testing.fuzz.Failure(program, (), "eager", ValueError(), True))
+    assert "exact" not in str(fuzz.Failure(program, (), "eager", ValueError(), True))

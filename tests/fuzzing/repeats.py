@@ -26,10 +26,11 @@ from fad.core.tensor import Tensor
 from fad.errors import GradientError
 from fad.methods.install import asarray
 from fad.tape.grad_mode import no_grad
-from fad.testing.comparison import bare, difference, difference_in_bits
-from fad.testing.programs import OPS, Program
-from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, conjugated, leaves_of, weigh
+from fad.testing.comparison import bare, difference
 from fad.transforms.backward import grad
+from tests.fuzzing.comparison import difference_in_bits
+from tests.fuzzing.programs import OPS, Program
+from tests.fuzzing.stacks import IN_FAD, IN_JAX, Library, apply_stack, conjugated, leaves_of, weigh
 
 __all__ = ["check_again", "check_bits", "check_training", "in_32_bits", "inputs_of"]
 
@@ -204,7 +205,7 @@ def check_again(
 
     Arguments:
         program: what to run.
-        names: transforms of `fad.testing.stacks.TRANSFORMS`, the innermost first.
+        names: transforms of `tests.fuzzing.stacks.TRANSFORMS`, the innermost first.
         x64: whether 64-bit types are on for the process, and the program runs as it is, with what it has
             of 32 bits; if not, its numbers are narrowed to 32 bits.
         exact: whether the bits must also be those that the operations give one by one, see `check_bits`.

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from fad.testing.programs import IN_PLACE, OPS, Program, check_program
-from fad.testing.repeats import in_32_bits
-from fad.testing.strategies import operands_for
+from tests.fuzzing.programs import OPS, Program, check_program
+from tests.fuzzing.repeats import in_32_bits
+from tests.fuzzing.strategies import operands_for
 
 
 def test_every_kind_of_step_has_a_form_of_32_bits() -> None:
@@ -44,7 +44,6 @@ def test_each_kind_of_step_alone(name: str) -> None:
     assert check_program(alone(name), ("vmap", "grad") if OPS[name].differentiable else ("vmap",))
 
 
-@pytest.mark.skipif(not IN_PLACE, reason="this version has no writes in place")
 @pytest.mark.parametrize("name", [n for n in OPS if OPS[n].kind == "write"])
 def test_each_kind_of_write_alone(name: str) -> None:
     for option in range(len(OPS[name].options)):

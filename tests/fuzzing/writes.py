@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fad.testing.steps import Aval, Table, is_inexact, is_wide
+from tests.fuzzing.steps import Aval, Table, is_inexact, is_wide
 
 __all__ = ["VIEWS_AND_WRITES"]
 

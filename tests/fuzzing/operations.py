@@ -1,4 +1,4 @@
-"""The operations that random programs are made of; views and writes are in `fad.testing.writes`.
+"""The operations that random programs are made of; views and writes are in `tests.fuzzing.writes`.
 
 Each is written once, for the names of a `Library`: fad's, JAX's, PyTorch's where it has them.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from fad.testing.functions import FUNCTIONS, Cube, Swish
-from fad.testing.stacks import IN_FAD
-from fad.testing.steps import (
+from tests.fuzzing.functions import FUNCTIONS, Cube, Swish
+from tests.fuzzing.stacks import IN_FAD
+from tests.fuzzing.steps import (
     Table,
     array,
     broadcasts,

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-import fad.testing.fuzz
-from fad.testing.programs import Program
-from fad.testing.stacks import IN_JAX
+from tests.fuzzing import fuzz
+from tests.fuzzing.programs import Program
+from tests.fuzzing.stacks import IN_JAX
 
 
 def test_writes_mean_in_jax_what_they_mean_in_pytorch(torch: Any) -> None:
@@ -32,6 +32,6 @@ def test_writes_mean_in_jax_what_they_mean_in_pytorch(torch: Any) -> None:
         x, n = program.inputs()
         want = program.run(IN_JAX, x, n)
         values = [torch.tensor(np.asarray(v)) for v in (x["a"], *x["b"])]
-        got = program.run(fad.testing.fuzz._torch_library(), values, n)
+        got = program.run(fuzz._torch_library(), values, n)
     for a, b in zip((got["first"], *got["rest"]), (want["first"], *want["rest"]), strict=True):
         np.testing.assert_allclose(a.numpy(), b)

@@ -29,16 +29,13 @@ from fad.core.tensor import Tensor
 from fad.methods.install import asarray
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.testing.comparison import difference
-from fad.testing.operations import OPERATIONS
-from fad.testing.stacks import IN_FAD, IN_JAX, Library, apply_stack, leaves_of
-from fad.testing.steps import Op
-from fad.testing.writes import VIEWS_AND_WRITES
 from fad.views.make_view import stop_gradient
+from tests.fuzzing.operations import OPERATIONS
+from tests.fuzzing.stacks import IN_FAD, IN_JAX, Library, apply_stack, leaves_of
+from tests.fuzzing.steps import Op
+from tests.fuzzing.writes import VIEWS_AND_WRITES
 
-__all__ = ["IN_PLACE", "MODES", "OPS", "Program", "check_program", "result_of"]
-
-# Whether this version of fad has writes in place.
-IN_PLACE = hasattr(Tensor, "add_")
+__all__ = ["MODES", "OPS", "Program", "check_program", "result_of"]
 
 OPS: dict[str, Op] = {**OPERATIONS, **VIEWS_AND_WRITES}
 
@@ -222,7 +219,7 @@ def check_program(program: Program, names: Sequence[str] = (), mode: str = "eage
 
     Arguments:
         program: what to run.
-        names: transforms of `fad.testing.stacks.TRANSFORMS`, the innermost first.
+        names: transforms of `tests.fuzzing.stacks.TRANSFORMS`, the innermost first.
         mode: one of `MODES`: whose transforms they are, and under whose jit.
 
     Returns:

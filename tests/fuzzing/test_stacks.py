@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fad.testing.stacks import IN_FAD, IN_JAX, apply_stack
+from tests.fuzzing.stacks import IN_FAD, IN_JAX, apply_stack
 
 
 def test_stacks_are_those_of_the_libraries() -> None:

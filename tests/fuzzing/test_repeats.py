@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import fad.testing.fuzz
+import fad
 from fad.errors import GradientError
 from fad.replay import states, trace
-from fad.testing.comparison import difference_in_bits
-from fad.testing.programs import Program
-from fad.testing.repeats import (
+from tests.fuzzing import fuzz
+from tests.fuzzing.comparison import difference_in_bits
+from tests.fuzzing.programs import Program
+from tests.fuzzing.repeats import (
     UPDATES,
     check_again,
     check_bits,
@@ -22,7 +23,7 @@ from fad.testing.repeats import (
     in_32_bits,
     inputs_of,
 )
-from fad.testing.stacks import inexact_leaves
+from tests.fuzzing.stacks import inexact_leaves
 
 
 def test_what_rounding_changes_too_much_is_not_compared() -> None:
@@ -68,8 +69,8 @@ def test_what_goes_wrong_only_later_is_found(mode: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(trace.Trace, "_program", wrong)
     fad.autograd.compiled.clear_cache()
     with pytest.raises(AssertionError, match=r"call \d.*expected") as found:
-        fad.testing.fuzz._check(SMOOTH, ("grad",), mode)
-    said = str(fad.testing.fuzz.Failure(SMOOTH, ("grad",), mode, found.value))
+        fuzz._check(SMOOTH, ("grad",), mode)
+    said = str(fuzz.Failure(SMOOTH, ("grad",), mode, found.value))
     with pytest.raises(AssertionError, match=r"call \d.*expected"):
         exec(said, {})
     fad.autograd.compiled.clear_cache()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fad.testing.programs import Program
+from tests.fuzzing.programs import Program
 
 
 def test_the_listing_and_the_code_say_what_runs() -> None:

@@ -1,6 +1,6 @@
 """The fuzzer: random programs under random stacks of transforms, for as long as one likes.
 
-``python -m fad.testing.fuzz --minutes 10`` compares fad with JAX, eagerly, under ``fad.jit`` and
+``python -m tests.fuzzing --minutes 10`` compares fad with JAX, eagerly, under ``fad.jit`` and
 ``jax.jit``, and under native JAX transforms; where PyTorch is installed, gradients with PyTorch's too.
 That is in 64 bits, with data of 32 bits among it. Programs are called again and again, and trained by
 gradient descent, in 32 bits and in a process of 64 bits; with ``--exact``, what is compiled must have the
@@ -11,7 +11,6 @@ What fails is shrunk, and printed as code to paste. The exit code is the number 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import traceback
 from collections import Counter
@@ -27,10 +26,10 @@ from hypothesis import strategies as st
 from fad.autograd.compiled import compiled
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.testing.comparison import bare, difference
-from fad.testing.programs import MODES, Program, check_program
-from fad.testing.repeats import check_again, check_training
-from fad.testing.stacks import IN_FAD, Library, apply_stack, leaves_of
-from fad.testing.strategies import stacks, whole_programs
+from tests.fuzzing.programs import MODES, Program, check_program
+from tests.fuzzing.repeats import check_again, check_training
+from tests.fuzzing.stacks import IN_FAD, Library, apply_stack, leaves_of
+from tests.fuzzing.strategies import stacks, whole_programs
 
 try:
     import torch
@@ -80,8 +79,8 @@ class Failure:
             f"# {type(self.error).__name__}: {lines[0]}\n"
             f"# under {' of '.join(reversed(self.stack)) or 'no transform'} ({self.mode}):\n"
             f"{listing}\n"
-            f"from fad.testing.{module} import {check}\n"
-            "from fad.testing.programs import Program\n\n"
+            f"from tests.fuzzing.{module} import {check}\n"
+            "from tests.fuzzing.programs import Program\n\n"
             f"{check}({self.program!r}{stack}{mode}{option})\n"
         )
 
@@ -89,9 +88,9 @@ class Failure:
     def key(self) -> tuple[Any, ...]:
         """What makes two failures one."""
         frames = traceback.extract_tb(self.error.__traceback__)
-        own = [f"{f.filename}:{f.lineno}" for f in frames if "/fad/" in f.filename]
+        own = [f for f in frames if "/fad/" in f.filename or "/fuzzing/" in f.filename]
         steps = tuple(sorted({name for name, _, _ in self.program.steps}))
-        return type(self.error).__name__, own[-1:] and own[-1], steps
+        return type(self.error).__name__, *[(f.filename, f.lineno) for f in own[-1:]], steps
 
 
 def _torch_library() -> Library:
@@ -143,7 +142,7 @@ def check_torch(program: Program) -> bool:
     ):
         return False
     with jax.enable_x64(True), allow_mutation_on_saved_tensors():
-        f = lambda x, n: program.run(IN_FAD, x, n)  # noqa: E731
+        f = lambda x, n: program.run(IN_FAD, x, n)
         got = bare(apply_stack(IN_FAD, f, ("grad",))(x, n))
         if [v.dtype for v in bare(leaves_of(program.run(IN_FAD, x, n)))] != [
             v.detach().numpy().dtype for v in leaves_of(out)
@@ -170,7 +169,7 @@ def fuzz(
         seed: where to begin; the same seed gives the same programs.
         max_steps: the length of programs, at most.
         max_stack: how many transforms, at most.
-        modes: names of `fad.testing.programs.MODES`, and of `CHECKS`.
+        modes: names of `tests.fuzzing.programs.MODES`, and of `CHECKS`.
         say: what to call with each failure, as text.
         exact: whether "again" and "training" also compare bits: compiled, and operation by operation.
 
@@ -257,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 failures; compared ...
     0
     """
-    parser = argparse.ArgumentParser(prog="python -m fad.testing.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="for how long")
     parser.add_argument("--seed", type=int, default=0, help="where to begin")
     parser.add_argument("--max-steps", type=int, default=6, help="the length of programs")
@@ -276,7 +275,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     compared = ", ".join(f"{n} {mode}" for mode, n in sorted(counts.items()))
     print(f"{len(failures)} failures; compared {compared}")
     return len(failures)
-
-
-if __name__ == "__main__":
-    sys.exit(min(main(), 100))
