@@ -14,6 +14,7 @@ from benchmarks import (
     tape,
     traced,
     transforms,
+    untidy,
 )
 from benchmarks.scenarios import Scenario
 
@@ -25,6 +26,7 @@ TABLES: Mapping[str, Sequence[Scenario]] = {
     "traced code": [*traced.SCENARIOS, *bridge.SCENARIOS],
     "other work": models.SCENARIOS,
     "loops that change": loops.SCENARIOS,
+    "untidy programs": untidy.SCENARIOS,
     "fresh processes": processes.SCENARIOS,
     "the first minute": first_minute.SCENARIOS,
     "memory": memory.SCENARIOS,
