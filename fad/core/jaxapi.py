@@ -30,11 +30,11 @@ from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import ad, batching, mlir
 
 from fad.core.collector import without_collector
-from fad.core.keys import exact
 from fad.core.pace import pace
 
 __all__ = [
     "MINIMUM_JAX",
+    "ClosedJaxpr",
     "Jaxpr",
     "Literal",
     "ad",
@@ -42,13 +42,12 @@ __all__ = [
     "at_top_level",
     "batching",
     "call_table",
-    "calls_host",
+    "called",
+    "convert_constvars_jaxpr",
     "current_trace",
     "debug_infs",
     "debug_nans",
-    "evaluate_equation",
     "float0",
-    "inner_jaxprs",
     "is_committed",
     "is_inexact",
     "is_tracing",
@@ -95,6 +94,7 @@ Literal: Any = _core.Literal
 float0 = jax.dtypes.float0
 jaxpr_as_fun = _core.jaxpr_as_fun
 mapped_aval = _core.mapped_aval
+convert_constvars_jaxpr = _partial_eval.convert_constvars_jaxpr
 shaped_array = jax.core.ShapedArray
 set_current_trace = _core.set_current_trace
 
@@ -223,16 +223,6 @@ def _unread(jaxpr: Any) -> list[Any]:
     return found
 
 
-def calls_host(jaxpr: Any) -> bool:
-    """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
-    return bool(jaxpr.effects) or any(
-        [
-            "callback" in eqn.primitive.name or any(map(calls_host, inner_jaxprs(eqn.params)))
-            for eqn in jaxpr.eqns
-        ]
-    )
-
-
 def call_table(
     name: str,
     find: Callable[..., Any],
@@ -306,11 +296,6 @@ def is_tracing() -> bool:
     return False
 
 
-def is_concrete(x: Any) -> bool:
-    """Whether ``x`` is an array with numbers in it, not a tracer."""
-    return isinstance(x, (jax.Array, np.ndarray, np.generic)) and not isinstance(x, jax.core.Tracer)
-
-
 # The settings of JAX, and its current mesh and axes, that a trace depends on; hashable.
 trace_context: Callable[[], Any] = _config.trace_context
 
@@ -367,16 +352,6 @@ def new_primitive(name: str) -> Any:
     return p
 
 
-def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
-    """The jaxprs among an equation's parameters."""
-    for value in params.values():
-        for v in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(v, ClosedJaxpr):
-                yield v.jaxpr
-            elif isinstance(v, Jaxpr):
-                yield v
-
-
 def scan_operands(params: dict[str, Any]) -> tuple[int, int]:
     """How many of the operands of a ``scan`` equation are constants of its body, and how many are
     carried.
@@ -385,47 +360,6 @@ def scan_operands(params: dict[str, Any]) -> tuple[int, int]:
         return params["num_consts"], params["num_carry"]
     constants, carried, _ = map(len, params["ft_in"].unpack())
     return constants, carried
-
-
-def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Bind one equation of a jaxpr again, on ``inputs``."""
-    with eqn.ctx.manager:
-        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
-    return list(out) if eqn.primitive.multiple_results else [out]
-
-
-def map_equations(eqns: Sequence[Any], env: dict[Any, Any], inline: bool = False) -> None:
-    """Evaluate ``eqns`` in order, reading and writing variables in ``env``.
-
-    With ``inline``, calls (see `called`) are opened up and evaluated in place.
-    """
-
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else env[atom]
-
-    for eqn in eqns:
-        inputs = [read(v) for v in eqn.invars]
-        closed = called(eqn) if inline else None
-        if closed is not None:
-            inputs = inputs[len(inputs) - len(closed.jaxpr.invars) :]
-            inner: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-            inner.update(zip(closed.jaxpr.invars, inputs, strict=True))
-            map_equations(closed.jaxpr.eqns, inner, inline)
-            outputs = [v.val if isinstance(v, Literal) else inner[v] for v in closed.jaxpr.outvars]
-        else:
-            outputs = evaluate_equation(eqn, inputs)
-        env.update(zip(eqn.outvars, outputs, strict=True))
-
-
-def equations_of(f: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, bool]:
-    """The closed jaxpr of a function that returns an array or a tuple, and whether it returns one
-    array.
-
-    The jaxpr is None if it is valid for one call only, because the function closes over a tracer.
-    """
-    closed, shape = without_collector(jax.make_jaxpr(f, return_shape=True))(*operands)
-    again = not any([isinstance(c, jax.core.Tracer) for c in closed.consts])
-    return closed if again else None, type(shape) is not tuple
 
 
 def stand_in(aval: Any) -> Any:
@@ -481,61 +415,3 @@ def is_inexact(dtype: Any) -> bool:
     if known is None:
         known = _inexact[dtype] = bool(jax.numpy.issubdtype(dtype, np.inexact))
     return known
-
-
-def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
-    """A hashable form of a jaxpr: equal keys mean the same program.
-
-    Unhashable parameters count by identity, so the jaxpr must be kept alive as long as the key is.
-    """
-    numbers: dict[Any, int] = {}
-    params: dict[int, Any] = {}  # equations that were written often share their parameters
-
-    def atom(v: Any) -> Any:
-        if isinstance(v, Literal):
-            value = np.asarray(v.val)
-            return (str(value.dtype), value.shape, value.tobytes(), v.aval)
-        return numbers.setdefault(v, len(numbers))
-
-    def param(p: Any) -> Any:
-        if isinstance(p, ClosedJaxpr):
-            return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
-        if isinstance(p, Jaxpr):
-            return jaxpr_key(p)
-        if isinstance(p, (tuple, list)):
-            return (type(p), tuple([param(x) for x in p]))
-        try:
-            return exact(p)
-        except TypeError:
-            return (type(p), id(p))
-
-    key: list[Any] = []
-    for v in (*jaxpr.constvars, *jaxpr.invars):
-        key += (atom(v), v.aval)
-    for eqn in jaxpr.eqns:
-        known = params.get(id(eqn.params))
-        if known is None:
-            known = tuple([(k, param(v)) for k, v in sorted(eqn.params.items())])
-            params[id(eqn.params)] = known
-        key += (eqn.primitive, known, len(eqn.invars), len(eqn.outvars))
-        key += [atom(v) for v in eqn.invars]
-        for v in eqn.outvars:
-            key += (atom(v), v.aval)
-    key += [atom(v) for v in jaxpr.outvars]
-    return tuple(key)
-
-
-def bind_jaxpr(closed: Any) -> Any:
-    """A function of (consts, inputs) that evaluates a closed jaxpr with those consts."""
-    jaxpr = _partial_eval.convert_constvars_jaxpr(closed.jaxpr)
-    opened = ClosedJaxpr(jaxpr, ())
-
-    def run(*values: Any) -> Any:
-        trace = current_program()
-        if trace is not None:
-            return write_equations(trace, opened, values)
-        env: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
-        map_equations(jaxpr.eqns, env)
-        return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
-
-    return run

@@ -363,11 +363,13 @@ def batching(f: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def captured_by_jit(t: Tensor) -> bool:
-    """Whether ``t``, of level 0, is captured by the `jit` being traced, which then reads it at each
+def captured_by_jit(x: Any) -> bool:
+    """Whether ``x`` is a Tensor, of level 0, captured by the `jit` being traced, which reads it at each
     call.
     """
-    return bodies.traced > 0 and state.body is not None and t.born < state.body.id
+    if not bodies.traced or state.body is None:
+        return False
+    return isinstance(x, Tensor) and x.born < state.body.id
 
 
 def with_default_state(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

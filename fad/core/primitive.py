@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import weakref
@@ -10,30 +11,25 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fad.core import jaxapi, trees
-from fad.core.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
+from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import without_collector
-from fad.core.jaxapi import array_type, is_inexact, shaped_array
+from fad.core.jaxapi import array_type, is_inexact
+from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
+from fad.core.masked import jvp_in, run_pullback, vjp_in
 from fad.core.residuals import (
     Dependence,
     Residuals,
     dependence_of_jaxpr,
     dependence_of_jvp,
-    on_active,
     residuals_of,
 )
 from fad.core.rules import Rules
 
-__all__ = ["Primitive", "VjpPlan", "conjugate", "forget_shapes"]
-
-
-def conjugate(x: Any) -> Any:
-    """Complex conjugate; real values pass untouched."""
-    return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
+__all__ = ["Primitive", "VjpPlan", "derived_plan", "forget_shapes"]
 
 
 _all: weakref.WeakSet[Primitive] = weakref.WeakSet()
@@ -55,7 +51,7 @@ class Primitive:
             arrays. Static values are in its closure.
         jit: False for a function that needs concrete values, whose output shape depends on data.
         collective: the function uses a named vmap axis, so it cannot be traced outside of that vmap.
-        planner: makes the `VjpPlan` instead of the class `VjpPlan` itself.
+        planner: makes the `VjpPlan`, in place of `derived_plan`.
         lazy: the function is pure and cheap to trace, so replay may defer it.
         positions: some arguments are positions in an array. Eagerly they are arguments of the compiled
             function; in traced code, positions that are Python numbers become constants.
@@ -70,9 +66,6 @@ class Primitive:
     that are floating or complex. See NOTE [what a derived vjp saves].
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
-    ``splits``: in a jvp, by the number of its results, how many of the first ones are outputs (the rest
-    are tangents); -1: the function returns one array. In a jvp batched by `batch_tangents`, how many of
-    the first results are not batched.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     """
 
@@ -98,7 +91,6 @@ class Primitive:
         "positions",
         "primals",
         "rules",
-        "splits",
         "to_jvp",
         "to_vjp",
     )
@@ -127,7 +119,6 @@ class Primitive:
         self.collective = collective
         self._structures: dict[int, Any] = {} if rules is None else rules.structures
         self.primals = 0
-        self.splits: dict[int, int] = {}
         self.dependence: Dependence | None = None
         self._jvps: dict[Any, Primitive] = {}
         self._tangents: dict[Any, Primitive] = {}
@@ -152,7 +143,7 @@ class Primitive:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
         self.call = jax.jit(flat, inline=True) if jit else flat
         if positions:
-            self.call = _inlined_when_traced(flat, self.call)
+            self.call = inlined_when_traced(flat, self.call)
 
     def __repr__(self) -> str:
         return f"Primitive({self.name})"
@@ -183,26 +174,13 @@ class Primitive:
         return tuple(jaxapi.barrier(out)) if type(out) is tuple else out
 
     def _write(self, values: Sequence[Any]) -> Any:
-        """Run on tracers: add the equations of ``flat`` for these avals to the program being traced.
-
-        ``self.call`` does the same, but slower, through the caches of `jax.jit`. Here the jaxpr for the
-        avals is cached in ``_jaxprs``.
+        """Run on tracers: `write_call` does what ``call`` does, but not through the caches of `jax.jit`,
+        which are slower.
         """
-        trace = jaxapi.current_program()
-        if trace is not None and self.jit and not self.collective and not self.positions:
-            kinds = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
-            key = (jaxapi.trace_context(), *kinds)
-            known = self._jaxprs.get(key)
-            if known is None:
-                operands = [
-                    v if type(v) in SCALARS else struct_of(k)
-                    for v, k in zip(values, kinds, strict=True)
-                ]
-                known = self._jaxprs[key] = jaxapi.equations_of(self.flat, operands)
-            closed, single = known
-            if closed is not None:
-                outs = jaxapi.write_equations(trace, closed, values)
-                return outs[0] if single else tuple(outs)
+        if self.jit and not self.collective and not self.positions:
+            out = write_call(self._jaxprs, self.flat, values)
+            if out is not None:
+                return out
         return self.call(*values)
 
     def unflatten(self, out: Any) -> Any:
@@ -232,15 +210,13 @@ class Primitive:
         derived = self._jvps.get(mask)
         if derived is None:
             derived = self._jvps[mask] = self._derive_jvp(mask, outputs=True)
-        out = bind(derived, [*primals, *[t for t in tangents if t is not None]])
-        count = derived.splits[len(out)]
-        if count < 0:
-            return out[0], (out[1] if len(out) == 2 else None)
-        given = iter(out[count:])
-        outs = out[:count]
-        return outs, tuple(
-            [next(given) if m else None for m in self.differentiable_outputs(mask, outs)]
-        )
+        operands = [*primals, *[t for t in tangents if t is not None]]
+        out, out_t = derived.unflatten(bind(derived, operands))
+        if type(out) is not tuple:
+            return out, (out_t[0] if out_t else None)
+        given = iter(out_t)
+        differentiable = self.differentiable_outputs(mask, out)
+        return out, tuple([next(given) if m else None for m in differentiable])
 
     def differentiable_outputs(
         self, mask: tuple[bool, ...], outs: Sequence[Any]
@@ -272,17 +248,11 @@ class Primitive:
         flat = self.to_jvp
 
         def jvp(*values: Any) -> tuple[Any, ...]:
-            active = [v for v, m in zip(values[:n], mask, strict=True) if m]
-            out, out_t = jax.jvp(
-                on_active(flat, values[:n], mask), active, _cast_tangents(active, values[n:])
-            )
-            single = type(out) is not tuple
-            outs, outs_t = ((out,), (out_t,)) if single else (out, out_t)
+            out, out_t = jvp_in(mask, flat, values[:n], values[n:])
+            outs, outs_t = (out, out_t) if type(out) is tuple else ((out,), (out_t,))
             differentiable = self.differentiable_outputs(mask, outs)
-            kept = [t for t, m in zip(outs_t, differentiable, strict=True) if m]
-            result = (*outs, *kept) if outputs else tuple(kept)
-            derived.splits[len(result)] = -1 if single else len(outs)
-            return result
+            kept = tuple([t for t, m in zip(outs_t, differentiable, strict=True) if m])
+            return (out, kept) if outputs else kept
 
         derived = Primitive(f"{self.name}_jvp", jvp, **self._options())
         derived.primals = n if outputs else 0
@@ -329,30 +299,25 @@ class Primitive:
         if derived is None:
             derived = self._batched[key] = self._derive_batched_tangents(*key)
         out = bind(derived, values)
-        return out, derived.splits[len(out)]
+        shared, _ = derived.unflatten(out)
+        return out, len(trees.flatten(shared)[0])
 
     def _derive_batched_tangents(
         self, dims: tuple[int | None, ...], size: int, axis_name: Any
     ) -> Primitive:
         options = {"in_axes": dims, "axis_size": size, "axis_name": axis_name}
 
-        def split(*values: Any) -> tuple[Any, Any]:
-            out = self.flat(*values)
-            count = max(1, self.splits[len(out)])
-            return out[:count], out[count:]
+        def jvp(*values: Any) -> Any:
+            return self.unflatten(self.flat(*values))
 
-        def mapped(*values: Any) -> tuple[Any, ...]:
+        def mapped(*values: Any) -> Any:
+            """What is not batched, then what is."""
             try:
-                outs, tangents = jax.vmap(split, out_axes=(None, 0), **options)(*values)
-                shared = len(outs)
+                return jax.vmap(jvp, out_axes=(None, 0), **options)(*values)
             except ValueError:  # JAX batches the outputs of some operations as a whole
-                outs, tangents = jax.vmap(split, out_axes=0, **options)(*values)
-                shared = 0
-            derived.splits[len(outs) + len(tangents)] = shared
-            return (*outs, *tangents)
+                return (), jax.vmap(jvp, out_axes=0, **options)(*values)
 
-        derived = Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
-        return derived
+        return Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
 
     # Reverse mode
 
@@ -371,15 +336,11 @@ class Primitive:
             by_aval = (mask, tuple(map(aval_of, values)))
             plan = self._plans.get(by_aval)
             if plan is None:
-                make = VjpPlan if self.planner is None else self.planner
+                make = self.planner or derived_plan
                 plan = self._plans[by_aval] = make(self, mask, list(by_aval[1]))
                 plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
             self._plans[key] = plan
         return plan
-
-    def known_plan(self, mask: tuple[bool, ...], avals: tuple[Any, ...]) -> VjpPlan | None:
-        """The plan for values with this `aval_key`, if it has been made."""
-        return self._plans.get((mask, avals))
 
     def full_vjp(
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
@@ -398,75 +359,10 @@ class Primitive:
         flat = self.to_vjp
 
         def vjp(*values: Any) -> tuple[Any, ...]:
-            active = [v for v, m in zip(values[:n], mask, strict=True) if m]
-            out, pullback = jax.vjp(on_active(flat, values[:n], mask), *active)
-            return _run_pullback(pullback, out, values[n:], given, need)
+            out, pullback = vjp_in(mask, flat, values[:n])
+            return run_pullback(pullback, out, values[n:], given, need)
 
         return Primitive(f"{self.name}_vjp", vjp, **self._options())
-
-
-def _inlined_when_traced(
-    flat: Callable[..., Any], compiled: Callable[..., Any]
-) -> Callable[..., Any]:
-    """``compiled``; where JAX traces, ``flat`` instead, so that positions which are numbers become
-    constants.
-
-    XLA compiles a slice at a constant position to faster code. JAX's vmap of a slice at a variable
-    position is a gather.
-    """
-
-    def call(*values: Any) -> Any:
-        for v in values:
-            if isinstance(v, jax.core.Tracer):
-                return flat(*values) if jaxapi.is_tracing() else compiled(*values)
-        return compiled(*values)
-
-    return call
-
-
-def _cast_tangents(primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """The tangents, cast to the dtypes of their primals."""
-    return [
-        t if t.dtype == p.dtype else t.astype(p.dtype)
-        for p, t in zip(primals, tangents, strict=True)
-    ]
-
-
-def _run_pullback(
-    pullback: Callable[..., Any],
-    out: Any,
-    cotangents: Sequence[Any],
-    given: tuple[bool, ...] | None,
-    need: tuple[bool, ...],
-    sparse: bool = False,
-) -> tuple[Any, ...]:
-    """Run a JAX pullback with PyTorch's convention for complex values.
-
-    Arguments:
-        out: the outputs or their avals.
-        cotangents: those of the outputs that have one.
-        given: which outputs have a cotangent; None: the function has one output, which has one.
-        need: which of the gradients to return.
-        sparse: the pullback accepts symbolic zeros. They are used for missing cotangents, so that
-            nothing is computed from these (an array of zeros times infinity would be NaN).
-    """
-    outs = out if type(out) is tuple else (out,)
-    if given is None:
-        given = (True,) * len(outs)
-    it = iter(cotangents)
-    cts: list[Any] = []
-    for o, g in zip(outs, given, strict=True):
-        ct = next(it) if g else None
-        if not is_inexact(o.dtype):
-            ct = np.zeros(o.shape, jaxapi.float0)
-        elif ct is None:
-            aval = o if isinstance(o, shaped_array) else jax.typeof(o)
-            ct = jaxapi.no_cotangent(aval) if sparse else jaxapi.zeros(aval)
-        else:
-            ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
-        cts.append(ct)
-    grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
-    return tuple([conjugate(g) for g, wanted in zip(grads, need, strict=True) if wanted])
 
 
 _plan_ids = itertools.count()
@@ -475,6 +371,9 @@ _plan_ids = itertools.count()
 class VjpPlan:
     """How one Primitive is differentiated in reverse, for one mask and one choice of input avals.
 
+    This class keeps all inputs, and the vjp runs the function again: nothing is known of residuals, or
+    the function has no reverse mode (a while loop), and then the vjp raises if it is used.
+
     ``id``: a number of its own.
     ``mask``: which inputs are differentiated.
     ``forward``: the operation to run in the forward pass: the Primitive itself, or one that returns
@@ -482,7 +381,7 @@ class VjpPlan:
     ``extras``: the number of these residuals.
     ``kept_inputs``, ``kept_outputs``: the positions of the inputs and outputs that are saved by
     reference.
-    ``from_inputs``: nothing is known of residuals: the vjp gets all inputs and runs the function again.
+    ``from_inputs``: it is of this class.
     ``differentiable``: for each output, whether it has a derivative; None if that is not known.
     ``out_avals``: the avals of the outputs; None if they are not known.
     ``single``: the Primitive is known to return one array, not a tuple.
@@ -491,12 +390,10 @@ class VjpPlan:
     """
 
     __slots__ = (
-        "_residuals",
         "_vjps",
         "differentiable",
         "extras",
         "forward",
-        "from_inputs",
         "id",
         "kept_inputs",
         "kept_outputs",
@@ -508,48 +405,21 @@ class VjpPlan:
         "single",
     )
 
-    differentiable: tuple[bool, ...] | None
+    from_inputs = True
 
-    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> None:
-        self._start(primitive, mask, len(avals))
-        if primitive.jit and not primitive.collective:
-            try:
-                found = residuals_of(
-                    primitive.to_vjp, mask, avals, primitive.differentiable_outputs
-                )
-                self._use_residuals(found)
-            except (TypeError, ValueError, NotImplementedError):
-                # The function has no reverse mode (a while loop). The vjp raises if it is used.
-                self.from_inputs, self.differentiable = True, None
-
-    def _start(self, primitive: Primitive, mask: tuple[bool, ...], count: int) -> None:
-        """Set all attributes, for a plan whose vjp starts from all inputs."""
+    def __init__(self, primitive: Primitive, mask: tuple[bool, ...]) -> None:
         self.id = next(_plan_ids)
         self.primitive = primitive
         self.mask = mask
         self.routed = mask
-        self.simple = False
-        self.forward: Primitive = primitive
+        self.forward = primitive
         self.extras = 0
-        self.kept_inputs: tuple[int, ...] = tuple(range(count))
+        self.kept_inputs: tuple[int, ...] = tuple(range(len(mask)))
         self.kept_outputs: tuple[int, ...] = ()
+        self.differentiable: tuple[bool, ...] | None = None
         self.out_avals: tuple[Any, ...] | None = None
-        self.differentiable = None
-        self.single = False
-        self.from_inputs = True
+        self.single = self.simple = False
         self._vjps: dict[Any, Primitive] = {}
-
-    def _use_residuals(self, found: Residuals) -> None:
-        """Save what ``found`` says, instead of all inputs."""
-        self.single = found.single
-        self.out_avals = found.out_avals
-        self.differentiable = found.differentiable
-        self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
-        self.extras = len(found.extras)
-        self.from_inputs = False
-        self._residuals = found
-        if found.extras:
-            self.forward = _with_residuals(self.primitive, found)
 
     def vjp(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
         """The vjp as a Primitive of (kept inputs, kept outputs, extras, given cotangents).
@@ -558,8 +428,6 @@ class VjpPlan:
             given: which outputs have a cotangent; None if the one output has.
             need: which of the masked inputs need a gradient.
         """
-        if self.from_inputs:
-            return self.primitive.full_vjp(self.mask, given, need)
         key = (given, need)
         derived = self._vjps.get(key)
         if derived is None:
@@ -567,16 +435,46 @@ class VjpPlan:
         return derived
 
     def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        found, out_avals = self._residuals, self.out_avals
-        assert out_avals is not None
-        out = out_avals[0] if self.single else out_avals
+        return self.primitive.full_vjp(self.mask, given, need)
+
+
+class ResidualPlan(VjpPlan):
+    """A plan that saves what ``found`` says; see NOTE [what a derived vjp saves]."""
+
+    __slots__ = ("_residuals",)
+
+    from_inputs = False
+
+    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], found: Residuals) -> None:
+        super().__init__(primitive, mask)
+        self.single = found.single
+        self.out_avals = found.out_avals
+        self.differentiable = found.differentiable
+        self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
+        self.extras = len(found.extras)
+        self._residuals = found
+        if found.extras:
+            self.forward = _with_residuals(primitive, found)
+
+    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        found = self._residuals
+        out = found.out_avals[0] if found.single else found.out_avals
         count = len(found.sources)
 
         def vjp(*values: Any) -> tuple[Any, ...]:
             pullback = found.pullback(values[:count])
-            return _run_pullback(pullback, out, values[count:], given, need, found.sparse)
+            return run_pullback(pullback, out, values[count:], given, need, found.sparse)
 
         return Primitive(f"{self.primitive.name}_vjp", vjp, **self.primitive.weight())
+
+
+def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> VjpPlan:
+    """The plan that follows from the function of ``primitive``."""
+    if primitive.jit and not primitive.collective:
+        with contextlib.suppress(TypeError, ValueError, NotImplementedError):
+            found = residuals_of(primitive.to_vjp, mask, avals, primitive.differentiable_outputs)
+            return ResidualPlan(primitive, mask, found)
+    return VjpPlan(primitive, mask)
 
 
 def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:

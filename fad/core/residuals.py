@@ -27,17 +27,17 @@ from typing import Any
 
 import jax
 
-from fad.core import jaxapi
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
-from fad.core.jaxapi import Literal, is_inexact
+from fad.core.jaxapi import Literal, called, is_inexact
+from fad.core.jaxprs import inner_jaxprs, map_equations
+from fad.core.masked import vjp_in
 
 __all__ = [
     "Dependence",
     "Residuals",
     "dependence_of_jaxpr",
     "dependence_of_jvp",
-    "on_active",
     "residuals_of",
 ]
 
@@ -51,18 +51,6 @@ EXPENSIVE = frozenset(
 )
 
 Dependence = Callable[[tuple[bool, ...]], tuple[bool, ...]]
-
-
-def on_active(
-    flat: Callable[..., Any], values: Sequence[Any], mask: tuple[bool, ...]
-) -> Callable[..., Any]:
-    """``flat`` as a function of its masked arguments; the others are fixed to their ``values``."""
-
-    def on_active(*active: Any) -> Any:
-        it = iter(active)
-        return flat(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
-
-    return on_active
 
 
 @dataclass(slots=True)
@@ -104,7 +92,7 @@ class Residuals:
         """JAX's pullback, rebuilt from the values of ``sources``."""
         env = dict(self.consts)
         env.update(zip(self.sources, kept, strict=True))
-        jaxapi.map_equations(self.eqns, env)
+        map_equations(self.eqns, env)
         leaves = [r.val if isinstance(r, Literal) else env[r] for r in self.leaves]
         pullback: Callable[..., Any] = jax.tree_util.tree_unflatten(self.structure, leaves)
         return pullback
@@ -127,13 +115,11 @@ def residuals_of(
     """
 
     def forward(*values: Any) -> Any:
-        active = [v for v, m in zip(values, mask, strict=True) if m]
-        out, pullback = jax.vjp(on_active(flat, values, mask), *active)
-        return out, pullback
+        return vjp_in(mask, flat, values)
 
     trace = without_collector(jax.make_jaxpr(forward, return_shape=True))
     closed, shapes = trace(*map(struct_of, avals))
-    if any(jaxapi.called(eqn) is not None for eqn in closed.jaxpr.eqns):
+    if any(called(eqn) is not None for eqn in closed.jaxpr.eqns):
         closed = _inline(closed, avals)
     out_shapes, _ = shapes
     single = type(out_shapes) is not tuple
@@ -230,12 +216,12 @@ class _Slicer:
 def _is_expensive(eqn: Any) -> bool:
     if eqn.primitive.name in EXPENSIVE:
         return True
-    return any(_is_expensive(inner) for j in jaxapi.inner_jaxprs(eqn.params) for inner in j.eqns)
+    return any(_is_expensive(inner) for j in inner_jaxprs(eqn.params) for inner in j.eqns)
 
 
 def _has_body(eqn: Any) -> bool:
     """Whether an equation contains a jaxpr or a custom rule: a loop, a branch, a custom_vjp."""
-    return any(True for _ in jaxapi.inner_jaxprs(eqn.params)) or "custom" in eqn.primitive.name
+    return any(True for _ in inner_jaxprs(eqn.params)) or "custom" in eqn.primitive.name
 
 
 def _inline(closed: Any, avals: Sequence[Any]) -> Any:
@@ -244,7 +230,7 @@ def _inline(closed: Any, avals: Sequence[Any]) -> Any:
     def run(*values: Any) -> list[Any]:
         env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
         env.update(zip(closed.jaxpr.invars, values, strict=True))
-        jaxapi.map_equations(closed.jaxpr.eqns, env, inline=True)
+        map_equations(closed.jaxpr.eqns, env, inline=True)
         return [v.val if isinstance(v, Literal) else env[v] for v in closed.jaxpr.outvars]
 
     return without_collector(jax.make_jaxpr(run))(*map(struct_of, avals))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fad.core.level import Level
+    from fad.core.tensor_members import TensorMembers
     from fad.tape.graph import Node
+else:
+    TensorMembers = object
 
 __all__ = [
     "Lazy",
@@ -77,7 +79,7 @@ class _TensorType(type):
         )
 
 
-class Tensor(metaclass=_TensorType):
+class Tensor(TensorMembers, metaclass=_TensorType):
     """An array with a level and, where it requires grad, a place in a graph.
 
     A Tensor of level 0 holds a JAX array (or a JAX tracer). A Tensor of a running transform's level
@@ -86,6 +88,8 @@ class Tensor(metaclass=_TensorType):
 
     Tensors are made with `fad.tensor` or `fad.asarray`, or by calling fad functions with Tensors.
     """
+
+    # Operators and methods are installed by `fad.methods`; type checkers know them as `TensorMembers`.
 
     # Slots with an underscore hold the state. The properties of the same names (without the underscore)
     # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots.
@@ -111,125 +115,6 @@ class Tensor(metaclass=_TensorType):
     _output_nr: int
     born: int  # the id of the newest level at the time that this Tensor was made
     meta: Meta | None
-
-    if TYPE_CHECKING:  # what `fad.methods` installs, for type checkers
-
-        def __add__(self, other: Any) -> Any: ...
-        def __radd__(self, other: Any) -> Any: ...
-        def __sub__(self, other: Any) -> Any: ...
-        def __rsub__(self, other: Any) -> Any: ...
-        def __mul__(self, other: Any) -> Any: ...
-        def __rmul__(self, other: Any) -> Any: ...
-        def __truediv__(self, other: Any) -> Any: ...
-        def __rtruediv__(self, other: Any) -> Any: ...
-        def __floordiv__(self, other: Any) -> Any: ...
-        def __rfloordiv__(self, other: Any) -> Any: ...
-        def __mod__(self, other: Any) -> Any: ...
-        def __rmod__(self, other: Any) -> Any: ...
-        def __divmod__(self, other: Any) -> Any: ...
-        def __rdivmod__(self, other: Any) -> Any: ...
-        def __pow__(self, other: Any) -> Any: ...
-        def __rpow__(self, other: Any) -> Any: ...
-        def __matmul__(self, other: Any) -> Any: ...
-        def __rmatmul__(self, other: Any) -> Any: ...
-        def __and__(self, other: Any) -> Any: ...
-        def __rand__(self, other: Any) -> Any: ...
-        def __or__(self, other: Any) -> Any: ...
-        def __ror__(self, other: Any) -> Any: ...
-        def __xor__(self, other: Any) -> Any: ...
-        def __rxor__(self, other: Any) -> Any: ...
-        def __lshift__(self, other: Any) -> Any: ...
-        def __rlshift__(self, other: Any) -> Any: ...
-        def __rshift__(self, other: Any) -> Any: ...
-        def __rrshift__(self, other: Any) -> Any: ...
-        def __lt__(self, other: Any) -> Any: ...
-        def __le__(self, other: Any) -> Any: ...
-        def __gt__(self, other: Any) -> Any: ...
-        def __ge__(self, other: Any) -> Any: ...
-        def __neg__(self) -> Any: ...
-        def __pos__(self) -> Any: ...
-        def __abs__(self) -> Any: ...
-        def __invert__(self) -> Any: ...
-        def __iter__(self) -> Any: ...
-        def __bool__(self) -> bool: ...
-        def __float__(self) -> float: ...
-        def __int__(self) -> int: ...
-        def __complex__(self) -> complex: ...
-        def __index__(self) -> int: ...
-        def __len__(self) -> int: ...
-        def __getitem__(self, index: Any) -> Any: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
-        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
-
-        all: Callable[..., Any]
-        any: Callable[..., Any]
-        argmax: Callable[..., Any]
-        argmin: Callable[..., Any]
-        argpartition: Callable[..., Any]
-        argsort: Callable[..., Any]
-        astype: Callable[..., Any]
-        backward: Callable[..., Any]
-        block_until_ready: Callable[..., Any]
-        choose: Callable[..., Any]
-        clip: Callable[..., Any]
-        clone: Callable[..., Any]
-        compress: Callable[..., Any]
-        conj: Callable[..., Any]
-        conjugate: Callable[..., Any]
-        copy: Callable[..., Any]
-        cumprod: Callable[..., Any]
-        cumsum: Callable[..., Any]
-        detach: Callable[..., Any]
-        detach_: Callable[..., Any]
-        devices: Callable[..., Any]
-        diagonal: Callable[..., Any]
-        dot: Callable[..., Any]
-        flatten: Callable[..., Any]
-        item: Callable[..., Any]
-        max: Callable[..., Any]
-        mean: Callable[..., Any]
-        min: Callable[..., Any]
-        nonzero: Callable[..., Any]
-        numpy: Callable[..., Any]
-        prod: Callable[..., Any]
-        ptp: Callable[..., Any]
-        ravel: Callable[..., Any]
-        register_hook: Callable[..., Any]
-        register_post_accumulate_grad_hook: Callable[..., Any]
-        repeat: Callable[..., Any]
-        requires_grad_: Callable[..., Any]
-        reshape: Callable[..., Any]
-        retain_grad: Callable[..., Any]
-        round: Callable[..., Any]
-        searchsorted: Callable[..., Any]
-        sort: Callable[..., Any]
-        squeeze: Callable[..., Any]
-        std: Callable[..., Any]
-        sum: Callable[..., Any]
-        swapaxes: Callable[..., Any]
-        take: Callable[..., Any]
-        to: Callable[..., Any]
-        tolist: Callable[..., Any]
-        trace: Callable[..., Any]
-        transpose: Callable[..., Any]
-        var: Callable[..., Any]
-        view: Callable[..., Any]
-        T: Any
-        array: Any
-        at: Any
-        device: Any
-        grad: Any
-        grad_fn: Any
-        imag: Any
-        is_leaf: Any
-        itemsize: Any
-        mT: Any
-        nbytes: Any
-        real: Any
-        retains_grad: Any
-        sharding: Any
-        version: Any
-        weak_type: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(

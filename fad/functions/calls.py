@@ -37,8 +37,10 @@ from fad.levels.batch import BatchLevel
 from fad.levels.randomness import draws
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tape.graph import InputMetadata, Node, alias, gradient_edge
-from fad.tape.recorder import RecordedNode, detached
+from fad.tape.edges import InputMetadata
+from fad.tape.graph import Node, alias, gradient_edge
+from fad.tape.recorded_node import RecordedNode
+from fad.tape.recorder import detached
 from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
 
 __all__ = ["FunctionNode", "FunctionOp", "check_unchanged", "is_plain"]

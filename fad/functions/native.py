@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from fad.core.avals import aval_of
 from fad.core.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
 from fad.core.level import state, traced_by_jax
-from fad.core.primitive import conjugate
+from fad.core.masked import conjugate
 from fad.errors import RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer
 from fad.functions.derived_rules import BatchedRules, LinearRules

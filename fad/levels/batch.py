@@ -74,11 +74,6 @@ class BatchLevel(RecordingLevel):
         out = op.batch(values, tuple(dims), self)
         return map_tensors(lambda o: new_tensor(o, self, 0), out)
 
-    def detach(self, x: Any) -> Any:
-        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self, x.aux)
-        return x
-
     def layout(self, t: Tensor) -> Hashable:
         return t._aux
 

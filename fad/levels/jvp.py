@@ -38,11 +38,6 @@ class JvpLevel(RecordingLevel):
             return tuple([new_tensor(o, self, t) for o, t in zip(out, out_t, strict=True)])
         return new_tensor(out, self, out_t)
 
-    def detach(self, x: Any) -> Any:
-        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self, x.aux)
-        return x
-
     def tangent(self, t: Tensor) -> Any:
         return t.aux
 

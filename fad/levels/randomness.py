@@ -20,7 +20,8 @@ from typing import Any, NoReturn
 
 import jax
 
-from fad.core.jaxapi import Literal, ad, batching, inner_jaxprs, mlir, new_primitive, scan_operands
+from fad.core.jaxapi import Literal, ad, batching, mlir, new_primitive, scan_operands
+from fad.core.jaxprs import inner_jaxprs
 from fad.core.level import Level, bind, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor

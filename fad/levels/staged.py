@@ -39,6 +39,7 @@ import numpy as np
 
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_of, struct_of
+from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
@@ -83,11 +84,6 @@ class StagedLevel(RecordingLevel):
         with jaxapi.set_current_trace(self.jax_trace):
             out = op.execute([self.lower(a) for a in args])
         return map_tensors(lambda o: new_tensor(o, self), out)
-
-    def detach(self, x: Any) -> Any:
-        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self)
-        return x
 
     def outlive(self, t: Tensor) -> Any:
         if not isinstance(t.value, jax.core.Tracer):
@@ -187,15 +183,15 @@ _lock = threading.Lock()
 
 def _primitive_for(closed: Any, name: str, collective: bool) -> Primitive:
     """The Primitive for a jaxpr; the same one for equal programs."""
-    key = (name, collective, jaxapi.jaxpr_key(closed.jaxpr))
+    key = (name, collective, jaxpr_key(closed.jaxpr))
     with _lock:
         known = _primitives.get(key)
         if known is not None:
             _primitives.move_to_end(key)
             return known
-        run = jaxapi.bind_jaxpr(closed)
+        run = bind_jaxpr(closed)
         primitive = Primitive(name, lambda *values: tuple(run(*values)), collective=collective)
-        primitive.calls_host = jaxapi.calls_host(closed.jaxpr)
+        primitive.calls_host = calls_host(closed.jaxpr)
         _primitives[key] = primitive
         if len(_primitives) > _CACHED:
             _primitives.popitem(last=False)

@@ -33,7 +33,8 @@ from fad.replay.settings import is_default_placement, is_small, settings_number
 from fad.replay.states import RUNS, SHORT
 from fad.tape.accumulate import ADD
 from fad.tape.graph import Node
-from fad.tape.recorder import PrimitiveNode, spread
+from fad.tape.recorded_node import spread
+from fad.tape.recorder import PrimitiveNode
 from fad.tape.saved import SavedView
 
 __all__ = ["Structures", "backward", "structures"]

@@ -16,7 +16,8 @@ from typing import Any
 
 from fad.core.replay_protocol import Part
 from fad.tape.graph import AccumulateGrad, Node
-from fad.tape.recorder import PrimitiveNode, RecordedNode
+from fad.tape.recorded_node import RecordedNode
+from fad.tape.recorder import PrimitiveNode
 from fad.tape.saved import SavedView, versions_of
 
 __all__ = ["Layout", "layout_of"]

@@ -14,7 +14,8 @@ from fad.core.jaxapi import is_inexact
 from fad.core.level import flush
 from fad.core.tensor import Tensor
 from fad.errors import GradientError
-from fad.tape.graph import Node, running
+from fad.tape.graph import Node
+from fad.tape.running import running
 
 __all__ = [
     "detect_anomaly",

@@ -14,8 +14,9 @@ from fad.core.borrowed import as_array
 from fad.core.level import bind, outlived
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, describe
+from fad.tape.edges import Edge, GradientEdge
 from fad.tape.engine import ONES_LIKE
-from fad.tape.graph import Edge, GradientEdge, Node, gradient_edge
+from fad.tape.graph import Node, gradient_edge
 from fad.tape.node_step import level_of
 
 __all__ = ["as_list", "check_levels", "edges_of", "roots_of"]

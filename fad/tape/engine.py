@@ -17,10 +17,12 @@ from fad.errors import GradientError
 from fad.tape.accumulate import ADD, accumulate
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import watched_node
-from fad.tape.graph import AccumulateGrad, Node, gradient_edge, running
+from fad.tape.graph import AccumulateGrad, Node, gradient_edge
 from fad.tape.hooks import call_tensor_hooks
 from fad.tape.node_step import level_of, reach_leaf, release_by_hand, step
-from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, spread
+from fad.tape.recorded_node import RecordedNode, spread
+from fad.tape.recorder import ROOT, PrimitiveNode
+from fad.tape.running import running
 
 __all__ = ["ONES_LIKE", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
 

@@ -1,95 +1,30 @@
-"""The graph: Node, Edge, and what belongs to them. Data only; `fad.tape.engine` runs it."""
+"""The graph: nodes, and where gradients go. Data only; `fad.tape.engine` runs it."""
 
 from __future__ import annotations
 
 import collections
-import itertools
 import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import jax
 
 from fad.core.level import outlived
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
 from fad.errors import GradientError, describe
+from fad.tape.edges import Edge, InputMetadata, pair
 from fad.tape.handles import RemovableHandle, refuse_in_traced_code
+from fad.tape.running import running
 
 __all__ = [
     "AccumulateGrad",
-    "Edge",
-    "GradientEdge",
-    "InputMetadata",
     "Node",
     "accumulator_of",
     "alias",
     "gradient_edge",
-    "running",
 ]
-
-
-class Edge(NamedTuple):
-    """Where a gradient goes: number ``input_nr`` of the gradients that ``node`` takes.
-
-    An edge without a node is invalid: no gradient is wanted there.
-    """
-
-    node: Node | None = None
-    input_nr: int = 0
-
-    @property
-    def function(self) -> Node | None:
-        """The node, under its name in PyTorch's C++ API."""
-        return self.node
-
-    def is_valid(self) -> bool:
-        """Whether there is a node."""
-        return self.node is not None
-
-
-class GradientEdge(NamedTuple):
-    """A place in a graph that can be the root or an input of a backward pass, as a Tensor can.
-
-    Source: ``torch.autograd.graph.GradientEdge``.
-    """
-
-    node: Node
-    output_nr: int
-
-
-class InputMetadata(NamedTuple):
-    """The form of a gradient that a node takes: that of one output of its forward operation."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    sharding: Any = None
-    is_undefined: bool = False
-
-
-class _Thread(threading.local):
-    """What a thread keeps of graphs.
-
-    ``sequence``, ``id``: the numbers of the nodes that it records, and its own.
-    ``current``: the node that it is evaluating.
-    ``need``: which gradients are wanted of that node.
-    ``task``: the backward pass that it runs.
-    ``watched``: the call that is being watched, True if calls inside of it are not; see
-    `fad.tape.anomaly.watched_call`.
-    """
-
-    def __init__(self) -> None:
-        self.sequence = itertools.count()
-        self.id = next(_thread_ids)
-        self.current: Node | None = None
-        self.need: Sequence[bool] | None = None
-        self.task: Any = None
-        self.watched: Any = None
-
-
-_thread_ids = itertools.count(1)
-running = _Thread()
 
 
 class NodeExtra:
@@ -163,7 +98,7 @@ class Node:
     thread_id: int
 
     def __init__(self, next_edges: Iterable[Any] = (), *, sequence_nr: int | None = None) -> None:
-        self._start(None, [_pair(e) for e in next_edges])
+        self._start(None, [pair(e) for e in next_edges])
         if sequence_nr is not None:
             self.sequence_nr = sequence_nr
         for edge in self.edges:
@@ -253,16 +188,16 @@ class Node:
     def set_next_edge(self, index: int, edge: Any) -> None:
         """Replace one of `next_edges`."""
         edges = list(self.edges)
-        edges[index] = _pair(edge)
+        edges[index] = pair(edge)
         self._set_edges(edges)
 
     def set_next_edges(self, edges: Iterable[Any]) -> None:
         """Replace all of `next_edges`."""
-        self._set_edges([_pair(e) for e in edges])
+        self._set_edges([pair(e) for e in edges])
 
     def add_next_edge(self, edge: Any) -> None:
         """Append to `next_edges`."""
-        self._set_edges([*self.edges, _pair(edge)])
+        self._set_edges([*self.edges, pair(edge)])
 
     def _set_edges(self, edges: Sequence[tuple[Node, int] | None]) -> None:
         if self.has_parent:
@@ -457,14 +392,6 @@ def _indices(node: Node, index: Any) -> list[int]:
                 f"{node.name()}: Index out of range: {i}, of {len(node.edges)} next edges"
             )
     return result
-
-
-def _pair(edge: Any) -> tuple[Node, int] | None:
-    """An edge in the form that nodes keep."""
-    if edge is None:
-        return None
-    node, nr = edge
-    return None if node is None else (node, nr)
 
 
 _making = threading.Lock()

@@ -13,7 +13,9 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tape.graph import Edge, GradientEdge, Node, gradient_edge, running
+from fad.tape.edges import Edge, GradientEdge
+from fad.tape.graph import Node, gradient_edge
+from fad.tape.running import running
 
 __all__ = [
     "any_variable_requires_grad",

@@ -28,9 +28,10 @@ import numpy as np
 from fad.core.tensor import Tensor, meta_of
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
-from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, running
+from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge
 from fad.tape.handles import RemovableHandle, refuse_in_traced_code
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.running import running
 
 __all__ = [
     "call_post_hooks",

@@ -16,9 +16,11 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import accumulate
-from fad.tape.graph import AccumulateGrad, InputMetadata, Node, extra_of
+from fad.tape.edges import InputMetadata
+from fad.tape.graph import AccumulateGrad, Node, extra_of
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
-from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, as_tensor, spread
+from fad.tape.recorded_node import RecordedNode, spread
+from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
 from fad.tape.saved import raise_released
 
 __all__ = ["is_broadcast", "level_of", "reach_leaf", "release_by_hand", "step", "sum_to"]

@@ -21,19 +21,19 @@ from fad.core.level import (
     bodies,
     captured_by_jit,
     map_tensors,
-    outlived,
     state,
 )
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import seam
-from fad.core.tensor import Tensor, bottom, new_tensor
-from fad.errors import GradientError
+from fad.core.tensor import Tensor, new_tensor
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
+from fad.tape.edges import InputMetadata
 from fad.tape.grad_mode import mark_inference
-from fad.tape.graph import InputMetadata, Node, alias, current_edge, gradient_edge, running
+from fad.tape.graph import Node, alias, current_edge, gradient_edge
+from fad.tape.recorded_node import RecordedNode, node_name
+from fad.tape.running import running
 from fad.tape.saved import (
-    UNCHANGED,
     PackedValue,
     SavedView,
     check_versions,
@@ -45,56 +45,9 @@ from fad.tape.saved import (
     unpack,
     versions_of,
 )
+from fad.tape.saved_attributes import saved_attribute
 
-__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor", "node_name"]
-
-
-class RecordedNode(Node):
-    """The node of a recorded operation: `run` does the work, `apply` is for the user's calls."""
-
-    __slots__ = ()
-
-    def apply(self, *gradients: Any) -> Any:
-        level = self.level
-        if len(gradients) != self.num_inputs:
-            raise TypeError(
-                f"{self.name()}: expected {self.num_inputs} arguments, got {len(gradients)} instead: "
-                "one gradient for each output of the operation, None for zero"
-            )
-        create_graph = level.id > state.watermark
-        cotangents: list[Any] = [None] * len(gradients)
-        for i, g in enumerate(gradients):
-            if g is not None:
-                t = as_tensor(g)
-                cotangents[i] = level.lift(t) if create_graph else level.detach(t)
-        need = tuple([e is not None for e in self.edges])
-        grads = spread(self.run(cotangents, need, create_graph), need)
-        result = tuple([None if g is None else level.lift(g) for g in grads])
-        return result[0] if len(result) == 1 else result
-
-    def _own_sharding(self) -> Any:
-        for value in self.saved_values():
-            value = outlived(bottom(value))
-            found = getattr(value, "sharding", None)
-            if found is not None and not isinstance(value, jax.core.Tracer):
-                return found
-        return None
-
-    def saved_values(self) -> Sequence[Any]:
-        """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
-        return ()
-
-    def part(self) -> Any:
-        """A `fad.core.replay_protocol.Part`, used for `run` in a compiled pass; None if there is none."""
-        return None
-
-
-def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
-    """Gradients for every edge, from gradients for those that are needed alone."""
-    if len(grads) == len(need):
-        return grads
-    it = iter(grads)
-    return [next(it) if n else None for n in need]
+__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor"]
 
 
 class PrimitiveNode(RecordedNode):
@@ -137,9 +90,9 @@ class PrimitiveNode(RecordedNode):
                 break
         if state.saved_hooks:
             level = self.level
-            self.pack([pack(level, v, e) for v, e in zip(values, self._places(), strict=True)])
+            self.pack([pack(level, v, e) for v, e in zip(values, self.places(), strict=True)])
 
-    def _places(self) -> list[tuple[Node, int] | None]:
+    def places(self) -> list[tuple[Node, int] | None]:
         """Where each saved value has its place in the graph of this level, if it has one."""
         assert self.values is not None
         places: list[tuple[Node, int] | None] = [
@@ -195,7 +148,7 @@ class PrimitiveNode(RecordedNode):
             if self.written is not None:
                 raise_written(self, self.written)
             if create_graph:
-                saved = self._tracked(tensors, values)
+                saved = self.tracked(tensors, values)
             else:
                 saved = opened(values) if self.has_views else values
         if plan.single:
@@ -211,7 +164,7 @@ class PrimitiveNode(RecordedNode):
             return bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
         return bind(plan.vjp(given, wanted), [*saved, *cts])
 
-    def _tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    def tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Kept inputs and outputs as Tensors with their history."""
         saved = self._handles(tensors, values)
         for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
@@ -249,87 +202,7 @@ class PrimitiveNode(RecordedNode):
             self.versions = None
 
     def __getattr__(self, name: str) -> Any:
-        """``_saved_0``, ``_saved_self``, ``_saved_other``: kept inputs; ``_saved_result``: the output."""
-        if not name.startswith(("_saved_", "_raw_saved_")):
-            raise AttributeError(f"{self.name()} has no attribute {name!r}")
-        raw = name.startswith("_raw")
-        which = name.split("saved_", 1)[1]
-        plan = self.plan
-        places = {f"{i}": k for k, i in enumerate(plan.kept_inputs)}
-        for other, position in (("self", "0"), ("other", "1")):
-            if position in places:
-                places[other] = places[position]
-        for k, i in enumerate(plan.kept_outputs):
-            places["result" if plan.single else f"result{i}"] = len(plan.kept_inputs) + k
-        if which not in places:
-            known = ", ".join(f"_saved_{p}" for p in places) or "nothing"
-            raise AttributeError(f"{self.name()} has no {name}: it saved {known}")
-        if self.values is None:
-            raise_released(self)
-        if raw:
-            return SavedTensor(self, places[which])
-        return self._read(places[which])
-
-    def _read(self, place: int) -> Any:
-        assert self.values is not None
-        if self.packed:
-            return unpack(self.values[place], True)
-        check_versions(self, self.tensors, self.versions, self.values)
-        if self.written is not None:
-            raise_written(self, self.written)
-        x = self._tracked(self.tensors, self.values)[place]
-        return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
-
-
-class SavedTensor:
-    """One saved value of a recorded node, for hooks of its own; from ``node._raw_saved_*``.
-
-    Source: ``torch._C._autograd.SavedTensor``.
-    """
-
-    __slots__ = ("node", "place")
-
-    def __init__(self, node: PrimitiveNode, place: int) -> None:
-        self.node = node
-        self.place = place
-
-    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
-        """Pack this value now, and unpack it when it is needed.
-
-        Raises:
-            GradientError: it has hooks already, or was freed.
-        """
-        node = self.node
-        if node.values is None:
-            raise GradientError(
-                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate "
-                "values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-                "retain_graph=True to keep them."
-            )
-        if not node.packed:
-            node.pack(
-                [
-                    PackedValue(node.level, v, place, UNCHANGED)
-                    if isinstance(v, (Tensor, jax.Array))
-                    else v
-                    for v, place in zip(opened(node.values), node._places(), strict=True)
-                ]
-            )
-        value = node.values[self.place]
-        if not isinstance(value, PackedValue):
-            raise TypeError(f"{node.name()} saved the number {value!r} here, which has no hooks")
-        value.repack(pack_hook, unpack_hook)
-
-
-_NAMES = {"to": "CopyBackwards", "CopySlices": "CopySlices"}
-
-
-def node_name(primitive: str) -> str:
-    """The name of the nodes of a Primitive."""
-    if primitive in _NAMES:
-        return _NAMES[primitive]
-    words = primitive.replace(".", "_").strip("_").split("_")
-    return "".join(w[:1].upper() + w[1:] for w in words) + "Backward"
+        return saved_attribute(self, name)
 
 
 class RecordingLevel(Level):
@@ -356,7 +229,7 @@ class RecordingLevel(Level):
             return op.expand(args)
         if anomaly.watch and running.watched is not True and running.watched is not op:
             return watched_call(self, op, args, type(op) is Primitive)
-        if bodies.traced and self is ROOT and any([_is_captured_by_jit(a) for a in args]):
+        if bodies.traced and self is ROOT and any(map(captured_by_jit, args)):
             return state.body.process(op, args)
         if self.id > state.watermark:
             for a in args:
@@ -384,6 +257,11 @@ class RecordingLevel(Level):
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         """Run ``op`` without recording; outputs are Tensors of this level."""
         raise NotImplementedError
+
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self, x.aux)
+        return x
 
     def outlive(self, t: Tensor) -> Any:
         return as_tensor(t.value)
@@ -421,10 +299,6 @@ class GradLevel(RecordingLevel):
             else:
                 break
         return x
-
-    def aval(self, t: Tensor) -> Any:
-        lazy = t._lazy
-        return t._value.aval if lazy is None else lazy.aval
 
     def layout(self, t: Tensor) -> Hashable:
         return t._requires_grad
@@ -484,10 +358,6 @@ class RootLevel(GradLevel):
 
 
 ROOT = RootLevel()
-
-
-def _is_captured_by_jit(x: Any) -> bool:
-    return isinstance(x, Tensor) and captured_by_jit(x)
 
 
 def as_tensor(x: Any) -> Tensor:

@@ -62,11 +62,6 @@ class WatchLevel(RecordingLevel):
         out = bind(op, [self.lower(a) for a in args])
         return map_tensors(lambda o: new_tensor(o, self), out)
 
-    def detach(self, x: Any) -> Any:
-        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self)
-        return x
-
     def lower(self, x: Any) -> Any:
         """``x`` one level down; Tensors from outside are noted, and replaced."""
         try:

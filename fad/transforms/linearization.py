@@ -70,11 +70,6 @@ class LinearizeLevel(RecordingLevel):
             self.tape.append((tangent, operands, [n for n in numbers if n is not None], produced))
         return tuple(results) if type(out) is tuple else results[0]
 
-    def detach(self, x: Any) -> Any:
-        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self, x.aux)
-        return x
-
     def push(self, tangents: Sequence[Any]) -> dict[int, Any]:
         """Tangents of everything on the tape, from those of the inputs."""
         known: dict[int, Any] = dict(enumerate(tangents))

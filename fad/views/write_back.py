@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core import jaxapi
+from fad.core.jaxprs import inner_jaxprs
 from fad.core.primitive import Primitive
 from fad.views.chains import Step, ViewOp, Write, bottom, chain_forward
 
@@ -97,7 +97,7 @@ def _keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bo
 
     def orderly(jaxpr: Any) -> bool:
         for eqn in jaxpr.eqns:
-            inner = list(jaxapi.inner_jaxprs(eqn.params))
+            inner = list(inner_jaxprs(eqn.params))
             if inner:
                 if not all([orderly(j) for j in inner]):
                     return False

@@ -11,7 +11,7 @@ import numpy as np
 
 from fad.core.avals import struct_of
 from fad.core.jaxapi import is_inexact
-from fad.core.primitive import Primitive, VjpPlan
+from fad.core.primitive import Primitive, VjpPlan, derived_plan
 from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
 from fad.views.indexing import getter, updater
 from fad.views.write_back import chain_put
@@ -64,7 +64,7 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
                 return summed
         return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
 
-    planner: Any = functools.partial(CopySlicesPlan, inner, form)
+    planner: Any = functools.partial(copy_slices_plan, inner, form)
     selects = all([op.selects for op in ops])
     chosen = planner if selects else None
     lazy = primitive.lazy and all([op.primitive.lazy for op in ops])
@@ -86,10 +86,25 @@ def _same_kind(v: Any, view: Any) -> Any:
 ADDITIVE = frozenset(["add", "subtract"])
 
 
+def copy_slices_plan(
+    inner: Primitive,
+    form: Form,
+    primitive: Primitive,
+    mask: tuple[bool, ...],
+    avals: list[Any],
+) -> VjpPlan:
+    """How `part_write` is differentiated."""
+    if mask[0] and not mask[1]:
+        return derived_plan(primitive, mask, avals)
+    return CopySlicesPlan(inner, form, primitive, mask, avals)
+
+
 class CopySlicesPlan(VjpPlan):
-    """How `part_write` is differentiated; see NOTE [a write is an operation on the base]."""
+    """See NOTE [a write is an operation on the base]."""
 
     __slots__ = ("_form", "_inner", "_kept", "_whole")
+
+    from_inputs = False
 
     def __init__(
         self,
@@ -99,22 +114,17 @@ class CopySlicesPlan(VjpPlan):
         mask: tuple[bool, ...],
         avals: list[Any],
     ) -> None:
-        if mask[0] and not mask[1]:
-            super().__init__(primitive, mask, avals)
-            self._inner: VjpPlan | None = None
-            return
+        super().__init__(primitive, mask)
         count = sum([n for _, n in form])
-        self._start(primitive, mask, len(avals))
         self._form = form
         self._whole = inner
         own = (1, *range(2 + count, len(avals)))  # the arguments of the inner operation
-        self._inner = VjpPlan(inner, tuple([mask[i] for i in own]), [avals[i] for i in own])
+        self._inner = derived_plan(inner, tuple([mask[i] for i in own]), [avals[i] for i in own])
         plan = self._inner
         from_inputs = plan.from_inputs or plan.extras > 0 or bool(plan.kept_outputs)
         self._kept = tuple(range(len(own))) if from_inputs else plan.kept_inputs
         self.routed = (mask[0], False, *mask[2:])
         self.kept_inputs = (*range(2, 2 + count), *[own[i] for i in self._kept])
-        self.from_inputs = False
         self.out_avals = (struct_of(avals[0]),)
         self.differentiable = (is_inexact(avals[0].dtype),)
         self.single = True
@@ -122,8 +132,6 @@ class CopySlicesPlan(VjpPlan):
     def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
         """The vjp: that of the inner operation, on this view of the gradient of the base."""
         plan = self._inner
-        if plan is None:
-            return super()._derive(given, need)
         form, whole, name = self._form, self._whole, self._whole.name
         ops = [op for op, _ in form]
         count = sum([n for _, n in form])

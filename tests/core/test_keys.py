@@ -15,6 +15,7 @@ from equal_numbers import ALIKE, COMPLEX, NAN, bits
 
 import fad
 import fad.numpy as fnp
+from fad.core.jaxprs import jaxpr_key
 from fad.core.keys import exact
 
 Pair = namedtuple("Pair", "a b")
@@ -141,4 +142,4 @@ def test_numbers_in_the_parameters_of_staged_programs() -> None:
         return jax.lax.gather(x, jnp.array([[0], [9]]), numbers, (1,), mode="fill", fill_value=fill)
 
     closed = [jax.make_jaxpr(lambda x, k=k: gather(x, k))(jnp.ones(2)) for k in (0.0, -0.0)]
-    assert len({fad.core.jaxapi.jaxpr_key(c.jaxpr) for c in closed}) == 2
+    assert len({jaxpr_key(c.jaxpr) for c in closed}) == 2

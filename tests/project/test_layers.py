@@ -23,10 +23,10 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "",
-    "core": """keys collector pace jaxapi avals borrowed residuals tensor trees level rules primitive
-        replay_protocol""",
-    "tape": """handles graph captures grad_mode anomaly saved recorder accumulate hooks graphs_by_hand
-        builtin_nodes node_step engine endpoints""",
+    "core": """keys collector pace jaxapi avals jaxprs borrowed masked residuals tensor trees level rules
+        primitive replay_protocol""",
+    "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
+        recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases make_view
         batched_views user_views indexing write_ops inplace copying""",

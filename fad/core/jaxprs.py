@@ -1,0 +1,191 @@
+"""Programs of JAX (jaxprs): looked through, evaluated, compared, and written into others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.core.avals import SCALARS, aval_of, struct_of
+from fad.core.collector import without_collector
+from fad.core.jaxapi import (
+    ClosedJaxpr,
+    Jaxpr,
+    Literal,
+    called,
+    convert_constvars_jaxpr,
+    current_program,
+    is_tracing,
+    trace_context,
+    write_equations,
+)
+from fad.core.keys import exact
+
+__all__ = [
+    "bind_jaxpr",
+    "calls_host",
+    "evaluate_equation",
+    "inlined_when_traced",
+    "inner_jaxprs",
+    "jaxpr_key",
+    "map_equations",
+    "write_call",
+]
+
+
+def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
+    """The jaxprs among an equation's parameters."""
+    for value in params.values():
+        for v in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(v, ClosedJaxpr):
+                yield v.jaxpr
+            elif isinstance(v, Jaxpr):
+                yield v
+
+
+def calls_host(jaxpr: Any) -> bool:
+    """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
+    return bool(jaxpr.effects) or any(
+        [
+            "callback" in eqn.primitive.name or any(map(calls_host, inner_jaxprs(eqn.params)))
+            for eqn in jaxpr.eqns
+        ]
+    )
+
+
+def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Bind one equation of a jaxpr again, on ``inputs``."""
+    with eqn.ctx.manager:
+        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def map_equations(eqns: Sequence[Any], env: dict[Any, Any], inline: bool = False) -> None:
+    """Evaluate ``eqns`` in order, reading and writing variables in ``env``.
+
+    With ``inline``, calls (see `fad.core.jaxapi.called`) are opened up and evaluated in place.
+    """
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else env[atom]
+
+    for eqn in eqns:
+        inputs = [read(v) for v in eqn.invars]
+        closed = called(eqn) if inline else None
+        if closed is not None:
+            inputs = inputs[len(inputs) - len(closed.jaxpr.invars) :]
+            inner: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+            inner.update(zip(closed.jaxpr.invars, inputs, strict=True))
+            map_equations(closed.jaxpr.eqns, inner, inline)
+            outputs = [v.val if isinstance(v, Literal) else inner[v] for v in closed.jaxpr.outvars]
+        else:
+            outputs = evaluate_equation(eqn, inputs)
+        env.update(zip(eqn.outvars, outputs, strict=True))
+
+
+def write_call(known: dict[Any, Any], f: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """Write a call of ``f`` into the program being traced: what it returns, an array or a tuple.
+
+    None if no program is being traced, or if ``f`` closes over a tracer, so that its equations are valid
+    for one call only.
+
+    Arguments:
+        known: a cache of the equations of ``f``, by the avals of ``values``.
+    """
+    trace = current_program()
+    if trace is None:
+        return None
+    kinds = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
+    key = (trace_context(), *kinds)
+    found = known.get(key)
+    if found is None:
+        operands = [
+            v if type(v) in SCALARS else struct_of(k) for v, k in zip(values, kinds, strict=True)
+        ]
+        closed, shape = without_collector(jax.make_jaxpr(f, return_shape=True))(*operands)
+        once = any([isinstance(c, jax.core.Tracer) for c in closed.consts])
+        found = known[key] = (None if once else closed, type(shape) is not tuple)
+    equations, single = found
+    if equations is None:
+        return None
+    outs = write_equations(trace, equations, values)
+    return outs[0] if single else tuple(outs)
+
+
+def inlined_when_traced(
+    flat: Callable[..., Any], compiled: Callable[..., Any]
+) -> Callable[..., Any]:
+    """``compiled``; where JAX traces, ``flat`` instead, so that positions which are numbers become
+    constants.
+
+    XLA compiles a slice at a constant position to faster code. JAX's vmap of a slice at a variable
+    position is a gather.
+    """
+
+    def call(*values: Any) -> Any:
+        for v in values:
+            if isinstance(v, jax.core.Tracer):
+                return flat(*values) if is_tracing() else compiled(*values)
+        return compiled(*values)
+
+    return call
+
+
+def bind_jaxpr(closed: Any) -> Any:
+    """A function of (consts, inputs) that evaluates a closed jaxpr with those consts."""
+    jaxpr = convert_constvars_jaxpr(closed.jaxpr)
+    opened = ClosedJaxpr(jaxpr, ())
+
+    def run(*values: Any) -> Any:
+        trace = current_program()
+        if trace is not None:
+            return write_equations(trace, opened, values)
+        env: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
+        map_equations(jaxpr.eqns, env)
+        return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
+
+    return run
+
+
+def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
+    """A hashable form of a jaxpr: equal keys mean the same program.
+
+    Unhashable parameters count by identity, so the jaxpr must be kept alive as long as the key is.
+    """
+    numbers: dict[Any, int] = {}
+    params: dict[int, Any] = {}  # equations that were written often share their parameters
+
+    def atom(v: Any) -> Any:
+        if isinstance(v, Literal):
+            value = np.asarray(v.val)
+            return (str(value.dtype), value.shape, value.tobytes(), v.aval)
+        return numbers.setdefault(v, len(numbers))
+
+    def param(p: Any) -> Any:
+        if isinstance(p, ClosedJaxpr):
+            return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
+        if isinstance(p, Jaxpr):
+            return jaxpr_key(p)
+        if isinstance(p, (tuple, list)):
+            return (type(p), tuple([param(x) for x in p]))
+        try:
+            return exact(p)
+        except TypeError:
+            return (type(p), id(p))
+
+    key: list[Any] = []
+    for v in (*jaxpr.constvars, *jaxpr.invars):
+        key += (atom(v), v.aval)
+    for eqn in jaxpr.eqns:
+        known = params.get(id(eqn.params))
+        if known is None:
+            known = tuple([(k, param(v)) for k, v in sorted(eqn.params.items())])
+            params[id(eqn.params)] = known
+        key += (eqn.primitive, known, len(eqn.invars), len(eqn.outvars))
+        key += [atom(v) for v in eqn.invars]
+        for v in eqn.outvars:
+            key += (atom(v), v.aval)
+    key += [atom(v) for v in jaxpr.outvars]
+    return tuple(key)

@@ -1,0 +1,97 @@
+"""``jax.jvp`` and ``jax.vjp`` of a function in some of its arguments.
+
+A *mask* is a tuple of bools, one for each argument: whether the function is differentiated in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core import jaxapi
+from fad.core.jaxapi import is_inexact, shaped_array
+
+__all__ = ["conjugate", "jvp_in", "run_pullback", "vjp_in"]
+
+
+def conjugate(x: Any) -> Any:
+    """Complex conjugate; real values pass untouched."""
+    return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
+
+
+def _active(
+    flat: Callable[..., Any], mask: tuple[bool, ...], values: Sequence[Any]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """``flat`` as a function of its masked arguments, and these; the others are fixed."""
+
+    def on_active(*active: Any) -> Any:
+        it = iter(active)
+        return flat(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
+
+    return on_active, [v for v, m in zip(values, mask, strict=True) if m]
+
+
+def jvp_in(
+    mask: tuple[bool, ...],
+    flat: Callable[..., Any],
+    values: Sequence[Any],
+    tangents: Sequence[Any],
+) -> tuple[Any, Any]:
+    """The outputs, and their tangents for the tangents of the masked arguments."""
+    on_active, active = _active(flat, mask, values)
+    cast = [
+        t if t.dtype == p.dtype else t.astype(p.dtype)
+        for p, t in zip(active, tangents, strict=True)
+    ]
+    out, out_t = jax.jvp(on_active, active, cast)
+    return out, out_t
+
+
+def vjp_in(
+    mask: tuple[bool, ...], flat: Callable[..., Any], values: Sequence[Any]
+) -> tuple[Any, Callable[..., Any]]:
+    """The outputs, and the pullback from their cotangents to those of the masked arguments."""
+    on_active, active = _active(flat, mask, values)
+    out, pullback = jax.vjp(on_active, *active)
+    return out, pullback
+
+
+def run_pullback(
+    pullback: Callable[..., Any],
+    out: Any,
+    cotangents: Sequence[Any],
+    given: tuple[bool, ...] | None,
+    need: tuple[bool, ...],
+    sparse: bool = False,
+) -> tuple[Any, ...]:
+    """Run a JAX pullback with PyTorch's convention for complex values.
+
+    Arguments:
+        out: the outputs or their avals.
+        cotangents: those of the outputs that have one.
+        given: which outputs have a cotangent; None: the function has one output, which has one.
+        need: which of the gradients to return.
+        sparse: the pullback accepts symbolic zeros. They are used for missing cotangents, so that
+            nothing is computed from these (an array of zeros times infinity would be NaN).
+    """
+    outs = out if type(out) is tuple else (out,)
+    if given is None:
+        given = (True,) * len(outs)
+    it = iter(cotangents)
+    cts: list[Any] = []
+    for o, g in zip(outs, given, strict=True):
+        ct = next(it) if g else None
+        if not is_inexact(o.dtype):
+            ct = np.zeros(o.shape, jaxapi.float0)
+        elif ct is None:
+            aval = o if isinstance(o, shaped_array) else jax.typeof(o)
+            ct = jaxapi.no_cotangent(aval) if sparse else jaxapi.zeros(aval)
+        else:
+            ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
+        cts.append(ct)
+    grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
+    return tuple([conjugate(g) for g, wanted in zip(grads, need, strict=True) if wanted])

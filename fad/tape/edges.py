@@ -1,0 +1,56 @@
+"""Edges of a graph, and the form of the gradients that go along them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from fad.tape.graph import Node
+
+__all__ = ["Edge", "GradientEdge", "InputMetadata", "pair"]
+
+
+class Edge(NamedTuple):
+    """Where a gradient goes: number ``input_nr`` of the gradients that ``node`` takes.
+
+    An edge without a node is invalid: no gradient is wanted there.
+    """
+
+    node: Node | None = None
+    input_nr: int = 0
+
+    @property
+    def function(self) -> Node | None:
+        """The node, under its name in PyTorch's C++ API."""
+        return self.node
+
+    def is_valid(self) -> bool:
+        """Whether there is a node."""
+        return self.node is not None
+
+
+class GradientEdge(NamedTuple):
+    """A place in a graph that can be the root or an input of a backward pass, as a Tensor can.
+
+    Source: ``torch.autograd.graph.GradientEdge``.
+    """
+
+    node: Node
+    output_nr: int
+
+
+class InputMetadata(NamedTuple):
+    """The form of a gradient that a node takes: that of one output of its forward operation."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    sharding: Any = None
+    is_undefined: bool = False
+
+
+def pair(edge: Any) -> tuple[Node, int] | None:
+    """An edge, in any form, in the one that nodes keep."""
+    if edge is None:
+        return None
+    node, nr = edge
+    return None if node is None else (node, nr)

@@ -1,0 +1,74 @@
+"""What the nodes of all recorded operations have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from fad.core.borrowed import as_array
+from fad.core.level import outlived, state
+from fad.core.tensor import Tensor, bottom
+from fad.tape.graph import Node
+
+__all__ = ["RecordedNode", "node_name", "spread"]
+
+
+class RecordedNode(Node):
+    """The node of a recorded operation: `run` does the work, `apply` is for the user's calls."""
+
+    __slots__ = ()
+
+    def apply(self, *gradients: Any) -> Any:
+        level = self.level
+        if len(gradients) != self.num_inputs:
+            raise TypeError(
+                f"{self.name()}: expected {self.num_inputs} arguments, got {len(gradients)} instead: "
+                "one gradient for each output of the operation, None for zero"
+            )
+        create_graph = level.id > state.watermark
+        cotangents: list[Any] = [None] * len(gradients)
+        for i, g in enumerate(gradients):
+            if g is not None:
+                x = g if isinstance(g, (Tensor, jax.Array)) else as_array(g)
+                cotangents[i] = level.lift(x) if create_graph else level.detach(x)
+        need = tuple([e is not None for e in self.edges])
+        grads = spread(self.run(cotangents, need, create_graph), need)
+        result = tuple([None if g is None else level.lift(g) for g in grads])
+        return result[0] if len(result) == 1 else result
+
+    def _own_sharding(self) -> Any:
+        for value in self.saved_values():
+            value = outlived(bottom(value))
+            found = getattr(value, "sharding", None)
+            if found is not None and not isinstance(value, jax.core.Tracer):
+                return found
+        return None
+
+    def saved_values(self) -> Sequence[Any]:
+        """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
+        return ()
+
+    def part(self) -> Any:
+        """A `fad.core.replay_protocol.Part`, used for `run` in a compiled pass; None if there is none."""
+        return None
+
+
+def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
+    """Gradients for every edge, from gradients for those that are needed alone."""
+    if len(grads) == len(need):
+        return grads
+    it = iter(grads)
+    return [next(it) if n else None for n in need]
+
+
+_NAMES = {"to": "CopyBackwards", "CopySlices": "CopySlices"}
+
+
+def node_name(primitive: str) -> str:
+    """The name of the nodes of a Primitive."""
+    if primitive in _NAMES:
+        return _NAMES[primitive]
+    words = primitive.replace(".", "_").strip("_").split("_")
+    return "".join(w[:1].upper() + w[1:] for w in words) + "Backward"

@@ -1,0 +1,37 @@
+"""What each thread keeps of the graphs that it records and of the backward passes that it runs."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fad.tape.graph import Node
+
+__all__ = ["running"]
+
+
+class _Thread(threading.local):
+    """What a thread keeps of graphs.
+
+    ``sequence``, ``id``: the numbers of the nodes that it records, and its own.
+    ``current``: the node that it is evaluating.
+    ``need``: which gradients are wanted of that node.
+    ``task``: the backward pass that it runs.
+    ``watched``: the call that is being watched, True if calls inside of it are not; see
+    `fad.tape.anomaly.watched_call`.
+    """
+
+    def __init__(self) -> None:
+        self.sequence = itertools.count()
+        self.id = next(_thread_ids)
+        self.current: Node | None = None
+        self.need: Sequence[bool] | None = None
+        self.task: Any = None
+        self.watched: Any = None
+
+
+_thread_ids = itertools.count(1)
+running = _Thread()
