@@ -23,6 +23,7 @@ from fad.functions.function import Function
 from fad.functions.user_rules import HOST_ERRORS
 from fad.methods.install import tensor
 from fad.testing.comparison import bare, difference
+from fad.testing.finite_differences import random_like
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
@@ -350,14 +351,6 @@ def like(shapes: Sequence[Any], found: list[Any]) -> list[Any]:
     if [x.shape for x in found] != [x.shape for x in shapes]:
         raise NotChecked("the shapes of the outputs change with the values of the arguments")
     return found
-
-
-def random_like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A direction without symmetry, whose entries are not small."""
-    v = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
-    if np.iscomplexobj(x):
-        v = v + 1j * rng.uniform(0.5, 1.5, x.shape)
-    return np.asarray(v).astype(x.dtype)
 
 
 # Watching the calls of rules

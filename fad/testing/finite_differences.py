@@ -10,10 +10,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["coordinates", "directional", "inner", "jacobian"]
+__all__ = ["coordinates", "directional", "inner", "jacobian", "random_like"]
 
 Values = list[np.ndarray]
 Fn = Callable[[Values], Values]
+
+
+def random_like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A direction without symmetry, whose entries are not small."""
+    v = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
+    if np.iscomplexobj(x):
+        v = v + 1j * rng.uniform(0.5, 1.5, x.shape)
+    return np.asarray(v).astype(x.dtype)
 
 
 def directional(

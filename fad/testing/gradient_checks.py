@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from fad.testing.finite_differences import (
     directional,
     inner,
     jacobian,
+    random_like,
     real_coordinates,
 )
 from fad.transforms.backward import grad
@@ -53,8 +55,8 @@ class _Problem:
             leaves[k] = x
         inputs = trees.unflatten(self.structure, leaves)
         out = self.func(*inputs) if self.spread else self.func(inputs)
-        found = [o for o in trees.flatten(out)[0] if isinstance(o, (Tensor, jax.Array, np.ndarray))]
-        return [o for o in found if is_inexact(o.dtype)]
+        kinds = (Tensor, jax.Array, np.ndarray)
+        return [o for o in trees.flatten(out)[0] if isinstance(o, kinds) and is_inexact(o.dtype)]
 
     def numbers(self, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """`call` from arrays to arrays."""
@@ -93,6 +95,11 @@ def _problem(func: Callable[..., Any], inputs: Any, who: str) -> _Problem:
             f"{', '.join(map(describe, leaves)) or 'no input'}"
         )
     return _Problem(func, leaves, structure, checked, names, spread)
+
+
+def _recorded(outs: Sequence[Any]) -> list[int]:
+    """Which outputs require grad."""
+    return [k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad]
 
 
 def gradcheck(
@@ -157,8 +164,7 @@ def gradcheck(
         problem = _problem(func, inputs, "gradcheck")
         if not check_backward_ad and not check_forward_ad:
             raise ValueError(
-                "gradcheck: check_backward_ad and check_forward_ad are both False, so that there is "
-                "nothing to check"
+                "gradcheck: nothing to check: check_backward_ad and check_forward_ad are both False"
             )
         tolerance = _Tolerance(eps, atol, rtol, nondet_tol, fast_mode)
         try:
@@ -188,62 +194,77 @@ class _Tolerance:
     fast: bool
 
     def agree(self, numerical: Any, analytical: Any) -> np.ndarray:
-        difference = np.abs(numerical - analytical)
-        agree: np.ndarray = difference <= self.atol + self.rtol * np.abs(numerical)
-        return agree
+        tolerance = self.atol + self.rtol * np.abs(numerical)
+        return np.asarray(np.abs(numerical - analytical) <= tolerance)
+
+
+COMPLEX = "\n(a complex entry is two rows or columns: its real and its imaginary part)"
+IN_FAST_MODE = (
+    "These are <u, J v> for random u and v; without fast_mode there are the whole Jacobians."
+)
 
 
 def _mismatch(
-    problem: _Problem,
-    k: int,
-    i: int,
-    mode: str,
-    n: np.ndarray,
-    a: np.ndarray,
-    t: _Tolerance,
-    is_complex: bool,
+    problem: _Problem, mode: str, k: int, i: int, numerical: str, analytical: str, note: str
 ) -> GradcheckError:
-    wrong = np.argwhere(~t.agree(n, a))
-    row, column = (int(v) for v in wrong[0])
-    note = "\n(a complex entry is two rows or columns: its real and its imaginary part)"
     return GradcheckError(
         f"Jacobian {mode}mismatch for output {k} with respect to input {i}, "
         f"argument {problem.names[problem.checked[i]] or 'itself'},\n"
-        f"numerical: {np.array2string(n, precision=6)}\n"
-        f"analytical: {np.array2string(a, precision=6)}\n"
-        f"The entry at [{row}, {column}] (coordinate {row} of the input, {column} of the output) is "
-        f"{a[row, column]:.6g}, and {n[row, column]:.6g} by finite differences; {len(wrong)} of "
-        f"{n.size} entries differ.{note if is_complex else ''}"
+        f"numerical: {numerical}\nanalytical: {analytical}\n{note}"
     )
 
 
-def _fast_mismatch(
-    problem: _Problem, k: int, i: int, mode: str, n: float, a: float
-) -> GradcheckError:
-    return GradcheckError(
-        f"Jacobian {mode}mismatch for output {k} with respect to input {i}, argument "
-        f"{problem.names[problem.checked[i]] or 'itself'},\nnumerical: {n:.8g}\nanalytical: {a:.8g}\n"
-        "These are <u, J v> for random u and v (fast_mode); call gradcheck without fast_mode for the "
-        "whole Jacobians."
-    )
+def _compare(
+    problem: _Problem,
+    t: _Tolerance,
+    mode: str,
+    outputs: Sequence[int],
+    fill: Callable[[int, int, np.ndarray], None],
+    slope: Callable[[int, np.ndarray, int, np.ndarray], float],
+) -> None:
+    """Compare derivatives of these outputs with finite differences.
 
+    Arguments:
+        mode: which derivatives they are, for the message.
+        fill: for an input and an output (by its place in ``outputs``), writes the Jacobian.
+        slope: <w, J v> for an input, ``v``, an output, and ``w``.
+    """
+    values, rng = problem.values(), np.random.default_rng(0)
 
-def _random_like(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    v = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
-    if np.iscomplexobj(x):
-        v = v + 1j * rng.uniform(0.5, 1.5, x.shape)
-    return np.asarray(v, x.dtype)
+    for i, x in enumerate(values):
+        if t.fast:
+            v = random_like(x, rng)
+            direction = [v if j == i else None for j in range(len(values))]
+            pushed = directional(problem.numbers, values, direction, t.eps)
+            for place, k in enumerate(outputs):
+                w = random_like(pushed[k], rng)
+                numerical, analytical = inner([w], [pushed[k]]), slope(i, v, place, w)
+                if not t.agree(numerical, analytical):
+                    raise _mismatch(
+                        problem, mode, k, i, f"{numerical:.8g}", f"{analytical:.8g}", IN_FAST_MODE
+                    )
+            continue
+        matrices = jacobian(problem.numbers, values, i, t.eps)
+        for place, k in enumerate(outputs):
+            n = matrices[k]
+            a = np.zeros_like(n)
+            fill(i, place, a)
+            wrong = np.argwhere(~t.agree(n, a))
+            if len(wrong):
+                row, column = (int(v) for v in wrong[0])
+                note = (
+                    f"The entry at [{row}, {column}] (coordinate {row} of the input, {column} of the "
+                    f"output) is {a[row, column]:.6g}, and {n[row, column]:.6g} by finite differences; "
+                    f"{len(wrong)} of {n.size} entries differ.{COMPLEX if np.iscomplexobj(x) else ''}"
+                )
+                shown = np.array2string(n, precision=6), np.array2string(a, precision=6)
+                raise _mismatch(problem, mode, k, i, *shown, note)
 
 
 def _check_backward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
     variables, values = problem.variables(), problem.values()
     outs = problem.call(variables)
-    differentiable = [k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad]
-
-    def numbers(xs: list[np.ndarray]) -> list[np.ndarray]:
-        found = problem.numbers(xs)
-        return [found[k] for k in differentiable]
-
+    differentiable = _recorded(outs)
     if not differentiable:
         for i in range(len(values)):
             for k, n in enumerate(jacobian(problem.numbers, values, i, t.eps)):
@@ -256,23 +277,20 @@ def _check_backward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
         return
 
     def pull(k: int, w: np.ndarray) -> list[np.ndarray]:
-        given = jnp.asarray(w)
-        grads = grad(outs[k], variables, given, retain_graph=True, allow_unused=True)
+        grads = grad(outs[k], variables, jnp.asarray(w), retain_graph=True, allow_unused=True)
         for i, (x, g) in enumerate(zip(variables, grads, strict=True)):
             if dtypes and g is not None and g.dtype != x.dtype:
                 raise GradcheckError(
                     f"the gradient of output {k} with respect to input {i} has dtype {g.dtype}, "
                     f"expected that of the input: {x.dtype}"
                 )
-        return [
-            np.zeros(x.shape, x.dtype) if g is None else np.asarray(g.detach().array)
-            for x, g in zip(values, grads, strict=True)
-        ]
+        found = zip(values, grads, strict=True)
+        return [np.zeros_like(x) if g is None else bare(g.detach()) for x, g in found]
 
     rng = np.random.default_rng(0)
-    bare_outs = [np.asarray(outs[k].detach().array) for k in differentiable]
+    bare_outs = [bare(outs[k].detach()) for k in differentiable]
     for k, o in zip(differentiable, bare_outs, strict=True):
-        w = _random_like(o, rng)
+        w = random_like(o, rng)
         first, second = pull(k, w), pull(k, w)
         for i, (a, b) in enumerate(zip(first, second, strict=True)):
             if not np.all(np.abs(a - b) <= t.nondet):
@@ -282,34 +300,23 @@ def _check_backward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
                     f"by up to {np.max(np.abs(a - b)):.3g}. The tolerance for nondeterminism "
                     f"(nondet_tol) is {t.nondet}."
                 )
-    if t.fast:
-        for i, x in enumerate(values):
-            v = _random_like(x, rng)
-            direction = [v if j == i else None for j in range(len(values))]
-            pushed = directional(numbers, values, direction, t.eps)
-            for place, (k, o) in enumerate(zip(differentiable, bare_outs, strict=True)):
-                w = _random_like(o, rng)
-                slope, found = inner([w], [pushed[place]]), inner([pull(k, w)[i]], [v])
-                if not t.agree(slope, found):
-                    raise _fast_mismatch(problem, k, i, "", slope, found)
-        return
-    columns = [
-        [pull(k, w) for w in coordinates(o)] for k, o in zip(differentiable, bare_outs, strict=True)
+    pulled = [  # by output, by coordinate of it, by input
+        [pull(k, w) for w in ([] if t.fast else coordinates(o))]
+        for k, o in zip(differentiable, bare_outs, strict=True)
     ]
-    for i, x in enumerate(values):
-        numerical = jacobian(numbers, values, i, t.eps)
-        for place, k in enumerate(differentiable):
-            n = numerical[place]
-            a = np.zeros_like(n)
-            for c, grads in enumerate(columns[place]):
-                a[:, c] = real_coordinates(grads[i])
-            if not t.agree(n, a).all():
-                raise _mismatch(problem, k, i, "", n, a, t, np.iscomplexobj(x))
+
+    def fill(i: int, place: int, a: np.ndarray) -> None:
+        for c, grads in enumerate(pulled[place]):
+            a[:, c] = real_coordinates(grads[i])
+
+    def slope(i: int, v: np.ndarray, place: int, w: np.ndarray) -> float:
+        return inner([pull(differentiable[place], w)[i]], [v])
+
+    _compare(problem, t, "", differentiable, fill, slope)
 
 
 def _check_forward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
     values = problem.values()
-    mode = "computed with forward mode "
 
     def push(i: int, v: np.ndarray) -> list[np.ndarray]:
         tangents = [jnp.asarray(v) if j == i else None for j in range(len(values))]
@@ -323,26 +330,20 @@ def _check_forward(problem: _Problem, t: _Tolerance, dtypes: bool) -> None:
                 )
         return [bare(d) for d in out_t]
 
-    rng = np.random.default_rng(0)
-    for i, x in enumerate(values):
-        if t.fast:
-            v = _random_like(x, rng)
-            direction = [v if j == i else None for j in range(len(values))]
-            numerical = directional(problem.numbers, values, direction, t.eps)
-            for k, (nv, av) in enumerate(zip(numerical, push(i, v), strict=True)):
-                w = _random_like(nv, rng)
-                slope, found = inner([w], [nv]), inner([w], [av])
-                if not t.agree(slope, found):
-                    raise _fast_mismatch(problem, k, i, mode, slope, found)
-            continue
-        matrices = jacobian(problem.numbers, values, i, t.eps)
-        rows = [push(i, v) for v in coordinates(x)]
-        for k, matrix in enumerate(matrices):
-            analytical = np.zeros_like(matrix)
-            for r, pushed in enumerate(rows):
-                analytical[r] = real_coordinates(pushed[k])
-            if not t.agree(matrix, analytical).all():
-                raise _mismatch(problem, k, i, mode, matrix, analytical, t, np.iscomplexobj(x))
+    count = len(problem.numbers(values))
+
+    @functools.cache
+    def rows(i: int) -> list[list[np.ndarray]]:
+        return [push(i, v) for v in coordinates(values[i])]
+
+    def fill(i: int, place: int, a: np.ndarray) -> None:
+        for r, pushed in enumerate(rows(i)):
+            a[r] = real_coordinates(pushed[place])
+
+    def slope(i: int, v: np.ndarray, place: int, w: np.ndarray) -> float:
+        return inner([w], [push(i, v)[place]])
+
+    _compare(problem, t, "computed with forward mode ", range(count), fill, slope)
 
 
 def _check_undefined(problem: _Problem) -> None:
@@ -352,21 +353,22 @@ def _check_undefined(problem: _Problem) -> None:
         return
     rng = np.random.default_rng(0)
     for k in range(len(outs)):
-        w = jnp.asarray(_random_like(np.asarray(outs[k]), rng))
+        expected = (
+            "Expected backward to handle undefined cotangents (None) as zeros: with one for output "
+            f"{k} alone"
+        )
+        w = jnp.asarray(random_like(np.asarray(outs[k]), rng))
         try:
             undefined = pull([w if j == k else None for j in range(len(outs))])
         except (TypeError, AttributeError, FadError) as error:
-            raise GradcheckError(
-                f"Expected backward to handle undefined cotangents (None) as zeros: with one for "
-                f"output {k} alone it raised {type(error).__name__}: {error}"
-            ) from error
+            raised = f"{type(error).__name__}: {error}"
+            raise GradcheckError(f"{expected} it raised {raised}") from error
         zeros = pull([w if j == k else jnp.zeros_like(o) for j, o in enumerate(outs)])
         for i, (a, b) in enumerate(zip(undefined, zeros, strict=True)):
             if not np.allclose(a, b):
                 raise GradcheckError(
-                    f"Expected backward to handle undefined cotangents (None) as zeros: with one "
-                    f"for output {k} alone, the gradient with respect to input {i} is {a}, and {b} "
-                    "with zeros for the others"
+                    f"{expected}, the gradient with respect to input {i} is {a}, and {b} with zeros "
+                    "for the others"
                 )
 
 
@@ -375,10 +377,7 @@ def _check_batched(problem: _Problem, t: _Tolerance, reverse: bool) -> None:
     rng = np.random.default_rng(0)
 
     def draw(like: Sequence[Any]) -> list[jax.Array]:
-        return [
-            jnp.stack([jnp.asarray(_random_like(np.asarray(x), rng)) for _ in range(2)])
-            for x in like
-        ]
+        return [jnp.stack([random_like(np.asarray(x), rng) for _ in range(2)]) for x in like]
 
     if reverse:
         outs, pull = vjp(lambda *xs: problem.call(xs), *values)
@@ -451,22 +450,14 @@ def gradgradcheck(
         values = problem.values()
         variables = problem.variables()
         outs = problem.call(variables)
-        differentiable = [
-            k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad
-        ]
+        differentiable = _recorded(outs)
         if not differentiable:
             raise ValueError("gradgradcheck: no output requires grad")
         if grad_outputs is None:
             rng = np.random.default_rng(0)
-            weights = [
-                _random_like(np.asarray(outs[k].detach().array), rng) for k in differentiable
-            ]
+            weights = [random_like(bare(outs[k].detach()), rng) for k in differentiable]
         else:
-            given = trees.flatten(grad_outputs)[0]
-            weights = [np.asarray(bare(w)) for w in given]
-            weights = [
-                np.asarray(w, np.complex128 if np.iscomplexobj(w) else np.float64) for w in weights
-            ]
+            weights = [1.0 * bare(w) for w in trees.flatten(grad_outputs)[0]]
             if len(weights) != len(differentiable):
                 raise ValueError(
                     f"gradgradcheck: got {len(weights)} grad_outputs for {len(differentiable)} outputs that "

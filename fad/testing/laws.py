@@ -23,13 +23,12 @@ from fad.testing.cases import (
     NotChecked,
     Violation,
     containers,
-    random_like,
     returned,
     shown,
     watched_calls,
 )
 from fad.testing.comparison import bare
-from fad.testing.finite_differences import coordinates, directional, inner
+from fad.testing.finite_differences import coordinates, directional, inner, random_like
 from fad.transforms.backward import grad as tape_grad
 from fad.transforms.checkpointing import checkpoint
 from fad.transforms.forward import jvp

@@ -14,6 +14,7 @@ from fad.core.jaxapi import is_inexact
 from fad.errors import FadError
 from fad.extend import operation
 from fad.testing.comparison import bare, difference
+from fad.testing.finite_differences import random_like
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
@@ -123,14 +124,7 @@ def _of(chosen: list[int], args: tuple[Any, ...]) -> str:
 
 def _like(tree: Any, draw: np.random.Generator) -> Any:
     """Random values in the place of arrays."""
-
-    def one(x: Any) -> Any:
-        found = draw.normal(size=x.shape)
-        if x.dtype.kind == "c":
-            found = found + 1j * draw.normal(size=x.shape)
-        return jax.numpy.asarray(found.astype(x.dtype))
-
-    return jax.tree.map(one, bare(tree))
+    return jax.tree.map(lambda x: jax.numpy.asarray(random_like(x, draw)), bare(tree))
 
 
 def _in(f: Callable[..., Any], args: tuple[Any, ...], chosen: list[int]) -> Callable[..., Any]:

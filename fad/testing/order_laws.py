@@ -23,13 +23,12 @@ from fad.testing.cases import (
     NotChecked,
     Violation,
     like,
-    random_like,
     returned,
     watched,
     watched_calls,
 )
 from fad.testing.comparison import bare
-from fad.testing.finite_differences import directional, inner
+from fad.testing.finite_differences import directional, inner, random_like
 from fad.testing.laws import none_gradients, pullback, pushforward, violation
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
