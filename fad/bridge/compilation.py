@@ -1,17 +1,8 @@
-"""``jit``: a function of Tensors compiled by XLA.
-
-NOTE [what compiled code depends on]
-
-A compiled program is found again by everything that its trace could see: the arguments' structure,
-shapes, dtypes and static values; the named axes of running vmaps; the grad mode and the hooks on
-saved values; JAX's configuration; and if the function draws random numbers, by the randomness of running
-vmaps, and which arguments differ between their lanes. It refers to no Tensor of a level and to nothing
-tracked (a closure over such is an error), and a program that closes over a tracer of an outer JAX transform
-is not kept at all. So no call can use a level, a tape or a tracer of an earlier one.
-"""
+"""``jit``: a function of Tensors compiled by XLA."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import types
@@ -22,27 +13,18 @@ from typing import Any
 import jax
 
 from fad.bridge.outer_values import Lanes, captured, is_traced, values_now
-from fad.bridge.signatures import Arguments, Cache, Fixed, is_dynamic
+from fad.bridge.program_keys import differences, in_words, key_of, lanes
+from fad.bridge.signatures import Arguments, Cache, is_dynamic
 from fad.core import jaxapi, trees
-from fad.core.avals import aval_key, aval_of
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, has_trace, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import describe
-from fad.levels.batch import batch_levels
-from fad.levels.randomness import differs, note_draw
+from fad.levels.randomness import note_draw
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.tape.recorder import ROOT
-from fad.transforms.boundary import (
-    argument_names,
-    check_written,
-    leave,
-    was_written,
-    write_back,
-)
+from fad.transforms.boundary import check_written, leave, was_written, write_back
 from fad.views.aliases import snapshot
 
 __all__ = ["Compiled", "jit"]
@@ -50,6 +32,7 @@ __all__ = ["Compiled", "jit"]
 _log = logging.getLogger("fad.jit")
 
 
+@dataclasses.dataclass(slots=True)
 class _Entry:
     """One compiled program.
 
@@ -59,26 +42,12 @@ class _Entry:
     none are donated.
     """
 
-    __slots__ = ("changed", "donating", "fixed", "primitive", "seen", "structure")
-
-    def __init__(
-        self,
-        primitive: Primitive,
-        fixed: list[Any],
-        structure: trees.PyTreeDef,
-        seen: dict[str, str],
-        donated: Sequence[int],
-        changed: Sequence[int],
-    ) -> None:
-        self.changed = tuple(changed)
-        self.primitive = primitive
-        self.fixed = fixed
-        self.structure = structure
-        self.seen = seen
-        self.donating: Callable[..., Any] | None = None
-        if donated and not any([isinstance(x, Lanes) for x in fixed]):
-            at = tuple([len(fixed) + k for k in donated])
-            self.donating = jax.jit(primitive.flat, donate_argnums=at)
+    primitive: Primitive
+    fixed: list[Any]
+    structure: trees.PyTreeDef
+    seen: dict[str, str]
+    changed: list[int]
+    donating: Callable[..., Any] | None = None
 
 
 class _NotQuick(Exception):
@@ -125,7 +94,7 @@ class Compiled:
         modes = state.__dict__.get
         if tables is None or anomaly.watch:
             return self._run(args, kwargs)
-        key = _key_of(modes)
+        key = _mode_key(modes)
         if key < 0:
             return self._run(args, kwargs)
         given: Sequence[Any] = args
@@ -219,7 +188,7 @@ class Compiled:
             raise _NotQuick(tracked=True)
         if count != len(leaves):  # some are static unasked: functions, texts
             raise _NotQuick(always=True)
-        entry = self._entries.get(self._key_for(leaves, rest))
+        entry = self._entries.get(self._drawn(key_of(leaves, rest), leaves))
         if entry is None:  # the first such call; what is traced may call this function again
             raise _NotQuick
         simple = entry.primitive.jit and not entry.changed and not entry.primitive.calls_host
@@ -240,29 +209,17 @@ class Compiled:
 
         return call, entry.fixed, values, result
 
-    def _entry(
-        self,
-        leaves: list[Any],
-        rest: Any,
-        join: Callable[[Sequence[Any]], tuple[Any, Any]],
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-    ) -> _Entry:
-        """The program for these arguments, whose `Arguments.split` is given too."""
-        entry = self._entries.get(self._key_for(leaves, rest))
-        return self._trace(leaves, rest, join, args, kwargs) if entry is None else entry
-
-    def _key_for(self, leaves: list[Any], rest: Any) -> tuple[Any, ...]:
-        return (rest, aval_key(leaves), _surroundings(), *self._drawing(leaves))
-
-    def _drawing(self, leaves: list[Any]) -> tuple[Any, ...]:
-        """What else is in the key of a function that draws random numbers."""
-        return (_lanes(leaves),) if self._draws else ()
+    def _drawn(self, key: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, ...]:
+        """The key of a call, with what else is in it if the function draws random numbers."""
+        return (*key, lanes(leaves)) if self._draws else key
 
     def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Any call."""
         leaves, rest, join = self._arguments.split(args, kwargs)
-        entry = self._entry(leaves, rest, join, args, kwargs)
+        key = key_of(leaves, rest)
+        entry = self._entries.get(self._drawn(key, leaves))
+        if entry is None:
+            entry = self._trace(key, leaves, join, args, kwargs)
         if self._draws:
             note_draw()
         if entry.changed:
@@ -292,14 +249,14 @@ class Compiled:
 
     def _trace(
         self,
+        key: tuple[Any, ...],
         leaves: list[Any],
-        rest: Any,
         join: Callable[[Sequence[Any]], tuple[Any, Any]],
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> _Entry:
+        """The program for these arguments."""
         f = self.__wrapped__
-        key = (rest, aval_key(leaves), _surroundings())
         found: dict[str, Any] = {}
 
         def body(*args: Any, **kwargs: Any) -> list[Any]:
@@ -320,11 +277,13 @@ class Compiled:
         self._draws = self._draws or found["level"].draws
         captures = values[: len(values) - len(leaves)]
         fixed = [captured(x) for x in captures]
-        donated = self._arguments.donated(args, kwargs) if self._arguments.donates else ()
-        seen = self._describe(args, kwargs)
-        entry = _Entry(primitive, fixed, found["structure"], seen, donated, found["changed"])
+        seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
+        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"])
+        donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
+        if donated and not any([isinstance(x, Lanes) for x in fixed]):
+            entry.donating = jax.jit(primitive.flat, donate_argnums=tuple(donated))
         if not any([is_traced(x) for x in captures]):
-            self._entries.put((*key, *self._drawing(leaves)), entry)
+            self._entries.put(self._drawn(key, leaves), entry)
         return entry
 
     # Why a call traces again
@@ -342,32 +301,10 @@ class Compiled:
         fad.jit of <lambda> traces anew, not as in 1 earlier call:
           argument 0 is float32[4], was float32[3]
         """
-        now = self._describe(args, kwargs)
-        earlier = [entry.seen for entry in self._entries.values()]
-        who = f"fad.jit of {self._name}"
-        if not earlier:
-            return f"{who} has compiled nothing yet"
-        differences = min([_differences(now, old) for old in reversed(earlier)], key=len)
-        if not differences:
-            return f"{who} is compiled for these arguments"
-        calls = "1 earlier call" if len(earlier) == 1 else f"{len(earlier)} earlier calls"
-        return "\n  ".join([f"{who} traces anew, not as in {calls}:", *differences])
-
-    def _describe(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, str]:
-        """What a trace depends on, in words."""
-        marked = self._arguments.mark(args, kwargs)
-        leaves, structure = trees.flatten(marked)
-        seen = dict(zip(argument_names(*marked), map(_describe_leaf, leaves), strict=True))
-        names = [f"{level}" for level in _named_axes()]
-        return {
-            **seen,
-            "the structure of the arguments": str(structure),
-            "the named axes around the call": ", ".join(names) or "none",
-            "the vmaps around the call, for random draws": f"{_lanes(leaves) if self._draws else ()}",
-            "the grad mode": f"{_modes()[:2]}",
-            "hooks on saved values": f"{_modes()[2]}",
-            "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
-        }
+        now = in_words(*self._arguments.mark(args, kwargs), self._draws)
+        return differences(
+            f"fad.jit of {self._name}", now, [e.seen for e in self._entries.values()]
+        )
 
     # What jax.jit offers too
 
@@ -477,7 +414,7 @@ _TABLES = 256  # kept for each function
 _REFUSALS = 16  # by which time it is plain that calls with pytrees do not belong there
 
 
-def _key_of(modes: Callable[..., Any]) -> int:
+def _mode_key(modes: Callable[..., Any]) -> int:
     """What a trace can see of the modes of this thread; -1 where calls cannot take the fast path.
 
     ``modes`` is a lookup: a name that is not there has its default.
@@ -496,58 +433,6 @@ def _may_take(t: Tensor, key: int) -> bool:
     if meta is not None and meta.link is not None:
         meta.link.enter(t)
     return t._level is ROOT and not (t._requires_grad and not key & _NO_GRAD)
-
-
-def _surroundings() -> tuple[Any, ...]:
-    """What a trace can see beside its arguments."""
-    return (_named_axes(), _modes(), state.outside_jax_trace >= 0, jaxapi.trace_context())
-
-
-def _named_axes() -> tuple[Any, ...]:
-    return tuple([(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None])
-
-
-def _lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """What decides how a function draws random numbers: for each running vmap its randomness, and if that
-    matters, which arguments differ between lanes.
-    """
-    found: list[Any] = []
-    for level in batch_levels():
-        randomness = level.randomness if level.id > state.outside_jax_trace else "traced apart"
-        strict = randomness == "error"
-        found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
-    return tuple(found)
-
-
-def _modes() -> tuple[Any, ...]:
-    return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks))
-
-
-def _differences(now: dict[str, str], old: dict[str, str]) -> list[str]:
-    lines = []
-    for name in [*now, *[n for n in old if n not in now]]:
-        new, was = now.get(name), old.get(name)
-        if new == was:
-            continue
-        if was is None:
-            lines.append(f"{name} is {new}, and was not there")
-        elif new is None:
-            lines.append(f"{name} is not there, and was {was}")
-        else:
-            lines.append(f"{name} is {new}, was {was}" if len(new) < 200 else f"{name} has changed")
-    return lines
-
-
-def _describe_leaf(x: Any) -> str:
-    if isinstance(x, Fixed):
-        return f"static {describe(x.value)}"
-    if not is_dynamic(x):
-        return f"static {describe(x)}"
-    if isinstance(x, (bool, int, float, complex)):
-        return f"a Python {type(x).__name__}"
-    aval = x if isinstance(x, jax.ShapeDtypeStruct) else aval_of(x)
-    weak = " (weakly typed)" if getattr(aval, "weak_type", False) else ""
-    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}"
 
 
 def _is_bare(x: Any, unrecorded: bool = False) -> bool:

@@ -1,0 +1,109 @@
+"""What a compiled program depends on: as a key, and in words.
+
+NOTE [what compiled code depends on]
+
+A compiled program is found again by everything that its trace could see: the arguments' structure,
+shapes, dtypes and static values; the named axes of running vmaps; the grad mode and the hooks on
+saved values; JAX's configuration; and if the function draws random numbers, by the randomness of running
+vmaps, and which arguments differ between their lanes. It refers to no Tensor of a level and to nothing
+tracked (a closure over such is an error), and a program that closes over a tracer of an outer JAX transform
+is not kept at all. So no call can use a level, a tape or a tracer of an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from fad.bridge.signatures import Fixed, is_dynamic
+from fad.core import jaxapi, trees
+from fad.core.avals import aval_key, aval_of
+from fad.core.level import state
+from fad.errors import describe
+from fad.levels.batch import batch_levels
+from fad.levels.randomness import differs
+from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from fad.transforms.boundary import argument_names
+
+__all__ = ["differences", "in_words", "key_of", "lanes"]
+
+
+def key_of(leaves: list[Any], rest: Any) -> tuple[Any, ...]:
+    """The key of a call: its array leaves, the ``rest`` of its arguments, and what else a trace can see."""
+    outside = state.outside_jax_trace >= 0
+    return (rest, aval_key(leaves), _named_axes(), _modes(), outside, jaxapi.trace_context())
+
+
+def _named_axes() -> tuple[Any, ...]:
+    return tuple([(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None])
+
+
+def lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """What decides how a function draws random numbers: for each running vmap its randomness, and if that
+    matters, which arguments differ between lanes.
+    """
+    found: list[Any] = []
+    for level in batch_levels():
+        randomness = level.randomness if level.id > state.outside_jax_trace else "traced apart"
+        strict = randomness == "error"
+        found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
+    return tuple(found)
+
+
+def _modes() -> tuple[Any, ...]:
+    return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks))
+
+
+def in_words(args: Any, kwargs: Any, draws: bool) -> dict[str, str]:
+    """What a program for these arguments depends on; ``draws``: it draws random numbers."""
+    leaves, structure = trees.flatten((args, kwargs))
+    grads, inference, hooks = _modes()
+    return {
+        **dict(zip(argument_names(args, kwargs), map(_leaf_in_words, leaves), strict=True)),
+        "the structure of the arguments": str(structure),
+        "the named axes around the call": ", ".join(map(str, _named_axes())) or "none",
+        "the vmaps around the call, for random draws": f"{lanes(leaves) if draws else ()}",
+        "the grad mode": f"{(grads, inference)}",
+        "hooks on saved values": f"{hooks}",
+        "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
+    }
+
+
+def differences(who: str, now: dict[str, str], earlier: Sequence[dict[str, str]]) -> str:
+    """How a call differs from the nearest of those for which ``who`` has programs."""
+    if not earlier:
+        return f"{who} has compiled nothing yet"
+    lines = min([_changes(now, old) for old in reversed(earlier)], key=len)
+    if not lines:
+        return f"{who} is compiled for these arguments"
+    calls = "1 earlier call" if len(earlier) == 1 else f"{len(earlier)} earlier calls"
+    return "\n  ".join([f"{who} traces anew, not as in {calls}:", *lines])
+
+
+def _changes(now: dict[str, str], old: dict[str, str]) -> list[str]:
+    lines = []
+    for name in [*now, *[n for n in old if n not in now]]:
+        new, was = now.get(name), old.get(name)
+        if new == was:
+            continue
+        if was is None:
+            lines.append(f"{name} is {new}, and was not there")
+        elif new is None:
+            lines.append(f"{name} is not there, and was {was}")
+        else:
+            lines.append(f"{name} is {new}, was {was}" if len(new) < 200 else f"{name} has changed")
+    return lines
+
+
+def _leaf_in_words(x: Any) -> str:
+    if isinstance(x, Fixed):
+        return f"static {describe(x.value)}"
+    if not is_dynamic(x):
+        return f"static {describe(x)}"
+    if isinstance(x, (bool, int, float, complex)):
+        return f"a Python {type(x).__name__}"
+    aval = x if isinstance(x, jax.ShapeDtypeStruct) else aval_of(x)
+    weak = " (weakly typed)" if getattr(aval, "weak_type", False) else ""
+    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}"
