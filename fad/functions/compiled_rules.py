@@ -25,7 +25,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.functions.closures import closure_error
 from fad.functions.context import INERT, INPUT, OUTPUT, Notes, Ref, VmapInfo
-from fad.functions.rules import Rules, Saved
+from fad.functions.rules import Needs, Rules, Saved, Values
 from fad.functions.templates import Template
 from fad.functions.user_rules import UserRules
 
@@ -45,13 +45,11 @@ class JaxRules(UserRules):
     def wrap(self, x: Any) -> Any:
         return x
 
-    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+    def forward(self, values: Values) -> tuple[list[Any], Template]:
         plan = _plan_for(self, values, None)
         return _listed(bind(plan.forward, values)), plan.template
 
-    def run(
-        self, values: Sequence[Any], needs: Sequence[bool] | None = None
-    ) -> tuple[list[Any], Template, Saved | None]:
+    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
         plan = _plan_for(self, values, needs)
         if plan.extras and needs is None:
             return _listed(bind(plan.forward, values)), plan.template, None
@@ -59,18 +57,12 @@ class JaxRules(UserRules):
         outs, extras = results[: plan.count], results[plan.count :]
         return outs, plan.template, plan.saved(values, outs, extras)
 
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
         plan = _plan_for(self, values, needs)
         extras = _listed(bind(plan.setup, [*values, *outs])) if plan.extras else []
         return plan.saved(values, outs, extras)
 
-    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         plan: _Plan = saved.notes
         if not saved.closed:  # the body may have to run again
             return saved.at(values, outs, saved.extras)
@@ -114,7 +106,7 @@ class JaxRules(UserRules):
         return plan.call("jvp", mask, jvp, saved, tangents)
 
     def batch(
-        self, values: Sequence[Any], dims: tuple[int | None, ...], info: VmapInfo
+        self, values: Values, dims: tuple[int | None, ...], info: VmapInfo
     ) -> tuple[list[Any], Template] | None:
         if not self.signature.vmap:
             return UserRules.batch(self, values, dims, info)
@@ -135,7 +127,7 @@ class JaxRules(UserRules):
         primitive, out_template = found
         return _listed(bind(primitive, values)), out_template
 
-    def bare(self, values: Sequence[Any]) -> list[Any]:
+    def bare(self, values: Values) -> list[Any]:
         """What a body returned, checked to be JAX arrays."""
         for x in values:
             if isinstance(x, Tensor):
@@ -217,10 +209,10 @@ class _Plan:
             self._setup_again(operands[: -self.count], operands[-self.count :]).extras
         )
 
-    def _setup_again(self, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+    def _setup_again(self, values: Values, outs: Values) -> Saved:
         return UserRules.setup(self.rules, values, outs, self.template, self.needs)
 
-    def saved(self, values: Sequence[Any], outs: Sequence[Any], extras: Sequence[Any]) -> Saved:
+    def saved(self, values: Values, outs: Values, extras: Sequence[Any]) -> Saved:
         """What a call leaves for the rules."""
         avals = self._in_avals, self._out_avals
         return Saved(values, outs, self.template, *avals, self, extras, not self.extras)
@@ -278,7 +270,7 @@ _PLANS = 1024
 _lock = threading.Lock()
 
 
-def _plan_for(rules: JaxRules, values: Sequence[Any], needs: Sequence[bool] | None) -> _Plan:
+def _plan_for(rules: JaxRules, values: Values, needs: Needs) -> _Plan:
     flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
     key = (rules, _avals(values), tuple(flags))
     plan: _Plan | None = rules.cls._plans.get(key)
@@ -288,7 +280,7 @@ def _plan_for(rules: JaxRules, values: Sequence[Any], needs: Sequence[bool] | No
     return plan
 
 
-def _avals(values: Sequence[Any]) -> tuple[Any, ...]:
+def _avals(values: Values) -> tuple[Any, ...]:
     return (x64_enabled(), *[aval_of(v) for v in values])
 
 

@@ -14,7 +14,7 @@ from fad.core.level import bind, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.functions.context import VmapInfo
-from fad.functions.rules import Rules, Saved, pull_through, push_through
+from fad.functions.rules import Needs, Rules, Saved, Values, pull_through, push_through
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel
 
@@ -50,9 +50,7 @@ class LinearRules(Rules):
         """How many operands come before the tangents."""
         return len(self.mask) + len(self.outputs)
 
-    def forward(
-        self, values: Sequence[Any], given: Saved | None = None
-    ) -> tuple[list[Any], Template]:
+    def forward(self, values: Values, given: Saved | None = None) -> tuple[list[Any], Template]:
         """Evaluate; ``given`` is what the call saved for its rules, if that is available."""
         if given is None:
             saved = self._saved(values)
@@ -69,18 +67,12 @@ class LinearRules(Rules):
         ]
         return Template.split(tuple(result))
 
-    def _saved(self, values: Sequence[Any]) -> Saved:
+    def _saved(self, values: Values) -> Saved:
         """What the call saves for its rules."""
         n = len(self.mask)
         return self.base.setup(values[:n], values[n : self.known], self.out_template)
 
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
         return Saved(values, outs, template, _avals(values), _avals(outs))
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
@@ -145,11 +137,11 @@ class BatchedRules(Rules):
         """A fresh level to run the base's bodies in."""
         return BatchLevel(self.batch_size, self.axis_name, self.randomness, self.first)
 
-    def _inside(self, level: BatchLevel, values: Sequence[Any]) -> list[Any]:
+    def _inside(self, level: BatchLevel, values: Values) -> list[Any]:
         return [_batched(level, v, d) for v, d in zip(values, self.dims, strict=True)]
 
     @restores_modes
-    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+    def forward(self, values: Values) -> tuple[list[Any], Template]:
         batched = self.base.batch(values, self.dims, self.info)
         if batched is not None:
             return batched
@@ -158,9 +150,7 @@ class BatchedRules(Rules):
             return [level.unwrap(o, 0) for o in outs], template
 
     @restores_modes
-    def run(
-        self, values: Sequence[Any], needs: Sequence[bool] | None = None
-    ) -> tuple[list[Any], Template, Saved | None]:
+    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
         batched = self.base.batch(values, self.dims, self.info)
         if batched is not None:
             return (*batched, None)
@@ -171,21 +161,13 @@ class BatchedRules(Rules):
             return lowered, template, saved
 
     @restores_modes
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
         with self.level() as level:
             inner_outs = [_batched(level, o, 0) for o in outs]
             inner = self.base.setup(self._inside(level, values), inner_outs, template, needs)
             return self._outside(level, values, outs, inner)
 
-    def _outside(
-        self, level: BatchLevel, values: Sequence[Any], outs: Sequence[Any], inner: Saved
-    ) -> Saved:
+    def _outside(self, level: BatchLevel, values: Values, outs: Values, inner: Saved) -> Saved:
         """What this call saves, from what the base saved inside of ``level``."""
         extras: list[Any] = []
         dims: list[int | None] = []
@@ -209,7 +191,7 @@ class BatchedRules(Rules):
         outs = [_batched(level, o, 0) for o in saved.outs]
         return inner.at(self._inside(level, saved.values), outs, inner.extras)
 
-    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         notes: _BatchedNotes = saved.notes
         inner = self.base.for_pullback(notes.inner.at((), (), saved.extras), values, outs)
         return dataclasses.replace(
@@ -250,6 +232,6 @@ def _batched(level: BatchLevel, x: Any, dim: int | None) -> Any:
     return x if x is None or dim is None else new_tensor(x, level, dim)
 
 
-def _avals(values: Sequence[Any]) -> list[Any]:
+def _avals(values: Values) -> list[Any]:
     """The avals of ``values``, None for None."""
     return [None if v is None else aval_of(v) for v in values]

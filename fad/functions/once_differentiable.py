@@ -17,7 +17,7 @@ from fad.core.tensor import Tensor
 from fad.errors import GradientError
 from fad.functions.calls import FunctionOp, is_plain
 from fad.functions.context import Context, Notes
-from fad.functions.rules import Rules, Saved
+from fad.functions.rules import Needs, Rules, Saved, Values
 from fad.functions.templates import Template, flat_template
 from fad.views.make_view import stop_gradient
 
@@ -78,16 +78,10 @@ class _Once(Rules):
     rule: str
     name = "once_differentiable"
 
-    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+    def forward(self, values: Values) -> tuple[list[Any], Template]:
         return list(values[: self.count]), flat_template(self.count)
 
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
         return Saved(values, outs, template, (), list(map(aval_of, outs)))
 
     def _refuse(self) -> NoReturn:

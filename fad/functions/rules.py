@@ -37,13 +37,19 @@ from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel
 
 __all__ = [
+    "Needs",
     "Rules",
     "Saved",
+    "Values",
     "pull_through",
     "push_through",
     "transpose_pullback",
     "transpose_pushforward",
 ]
+
+
+Values = Sequence[Any]  # inputs or outputs of a call, of any level
+Needs = Sequence[bool] | None  # of which inputs a gradient may be wanted
 
 
 @dataclasses.dataclass(slots=True)
@@ -57,8 +63,8 @@ class Saved:
     notes are valid at any level of the call.
     """
 
-    values: Sequence[Any]
-    outs: Sequence[Any]
+    values: Values
+    outs: Values
     template: Template
     in_avals: Sequence[Any]
     out_avals: Sequence[Any]
@@ -66,7 +72,7 @@ class Saved:
     extras: Sequence[Any] = ()
     closed: bool = True
 
-    def at(self, values: Sequence[Any], outs: Sequence[Any], extras: Sequence[Any]) -> Saved:
+    def at(self, values: Values, outs: Values, extras: Sequence[Any]) -> Saved:
         """The same for the call at another level."""
         return Saved(
             values,
@@ -93,30 +99,22 @@ class Rules:
         """Whether the pullback may be part of a compiled backward pass."""
         return False
 
-    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+    def forward(self, values: Values) -> tuple[list[Any], Template]:
         """Evaluate: the array outputs, and the structure around them."""
         raise NotImplementedError
 
-    def run(
-        self, values: Sequence[Any], needs: Sequence[bool] | None = None
-    ) -> tuple[list[Any], Template, Saved | None]:
+    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
         """`forward` and, where it costs little to have both, `setup`."""
         return (*self.forward(values), None)
 
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
         """What the rules need, from inputs and outputs.
 
         ``needs`` says of which inputs a gradient may be wanted; None is all that can have one.
         """
         raise NotImplementedError
 
-    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         """``saved`` for the call with these inputs and outputs, without what `pullback` does not read."""
         return saved.at(values, [None] * len(outs), saved.extras)
 
@@ -133,7 +131,7 @@ class Rules:
         raise NotImplementedError
 
     def batch(
-        self, values: Sequence[Any], dims: tuple[int | None, ...], info: VmapInfo
+        self, values: Values, dims: tuple[int | None, ...], info: VmapInfo
     ) -> tuple[list[Any], Template] | None:
         """Outputs batched along dimension 0, by a vmap rule of the user's; None if there is none."""
         return None
@@ -169,7 +167,7 @@ class DerivingJvpLevel(JvpLevel):
 @restores_modes
 def pull_through(
     f: Callable[[Sequence[Any]], tuple[list[Any], Any]],
-    values: Sequence[Any],
+    values: Values,
     cotangents: Sequence[Any],
     need: Sequence[bool],
     kind: type[GradLevel] = DerivingGradLevel,
@@ -191,7 +189,7 @@ def pull_through(
 @restores_modes
 def push_through(
     f: Callable[[Sequence[Any]], tuple[list[Any], Any]],
-    values: Sequence[Any],
+    values: Values,
     tangents: Sequence[Any],
     kind: type[JvpLevel] = DerivingJvpLevel,
 ) -> list[Any]:

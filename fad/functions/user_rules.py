@@ -18,8 +18,10 @@ from fad.functions.closures import is_tracer
 from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
 from fad.functions.definitions import RULES, Signature, defines
 from fad.functions.rules import (
+    Needs,
     Rules,
     Saved,
+    Values,
     pull_through,
     push_through,
     transpose_pullback,
@@ -90,17 +92,15 @@ class UserRules(Rules):
         except HOST_ERRORS as error:
             raise self.host_error("forward", error, handles) from error
 
-    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+    def forward(self, values: Values) -> tuple[list[Any], Template]:
         outs, template, _ = self._run(values, None, self.signature.combined)
         return outs, template
 
-    def run(
-        self, values: Sequence[Any], needs: Sequence[bool] | None = None
-    ) -> tuple[list[Any], Template, Saved | None]:
+    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
         return self._run(values, needs, True)
 
     def _run(
-        self, values: Sequence[Any], needs: Sequence[bool] | None, with_setup: bool
+        self, values: Values, needs: Needs, with_setup: bool
     ) -> tuple[list[Any], Template, Saved | None]:
         """Run forward on handles of its own; then `collect`."""
         handles = [
@@ -114,7 +114,7 @@ class UserRules(Rules):
     def collect(
         self,
         ctx: Context,
-        values: Sequence[Any],
+        values: Values,
         handles: list[Any],
         before: Sequence[Any],
         output: Any,
@@ -135,13 +135,7 @@ class UserRules(Rules):
         saved = self.save(ctx, handles, kept, (outs, tensors), values, arrays, template)
         return arrays, saved.template, saved
 
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
         handles = [self.wrap(alias(v)) for v in values]
         tensors = [self.wrap(alias(o)) for o in outs]
         ctx = self._context(values, needs)
@@ -157,7 +151,7 @@ class UserRules(Rules):
         self._call_setup(ctx, handles, template.join(tensors))
         return self.save(ctx, handles, kept, (again, tensors), values, outs, template)
 
-    def _context(self, values: Sequence[Any], needs: Sequence[bool] | None) -> Context:
+    def _context(self, values: Values, needs: Needs) -> Context:
         flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
         return Context(self.inputs.any_of(flags))
 
@@ -175,8 +169,8 @@ class UserRules(Rules):
         handles: Sequence[Any],
         kept: dict[int, Any],
         outputs: Sequence[Sequence[Any]],
-        values: Sequence[Any],
-        outs: Sequence[Any],
+        values: Values,
+        outs: Values,
         template: Template,
     ) -> Saved:
         """What a body left on ``ctx``.
@@ -227,7 +221,7 @@ class UserRules(Rules):
 
     # Differentiating
 
-    def for_pullback(self, saved: Saved, values: Sequence[Any], outs: Sequence[Any]) -> Saved:
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         notes: Notes | None = saved.notes
         if notes is None:
             return saved.at(values, [None] * len(outs), ())
@@ -363,7 +357,7 @@ class UserRules(Rules):
     # Batching
 
     def batch(
-        self, values: Sequence[Any], dims: tuple[int | None, ...], info: VmapInfo
+        self, values: Values, dims: tuple[int | None, ...], info: VmapInfo
     ) -> tuple[list[Any], Template] | None:
         if not self.signature.vmap:
             if not self.cls.generate_vmap_rule:
@@ -392,7 +386,7 @@ class UserRules(Rules):
 
     # Errors
 
-    def host_error(self, rule: str, error: Exception, values: Sequence[Any]) -> RuleError:
+    def host_error(self, rule: str, error: Exception, values: Values) -> RuleError:
         """The error for a body that needs numbers where its arguments have none."""
         batched, traced = any(map(_is_batched, values)), any(map(is_tracer, values))
         if batched:
@@ -422,7 +416,7 @@ class UserRules(Rules):
         )
 
 
-def _views(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
+def _views(outs: Values, handles: Sequence[Any]) -> tuple[Any, ...]:
     """Which outputs of a body are views of its inputs, or inputs as they are."""
     found = []
     for k, o in enumerate(outs):

@@ -13,6 +13,7 @@ any code that JAX traces (`fad.functions.native`).
 from __future__ import annotations
 
 import collections
+import dataclasses
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -45,6 +46,7 @@ CAPACITY = 256  # structures remembered
 REPEATS = 4
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Structure:
     """The structure of a backward pass: how often it was run, and the program made of it, or why
     there is none.
@@ -53,15 +55,12 @@ class Structure:
     dtypes of its large results, and ``donating`` the programs to which operands are donated for them.
     """
 
-    __slots__ = ("count", "donating", "large", "program", "refused", "wanted")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.program: Program | None = None
-        self.wanted: tuple[int | None, ...] = ()
-        self.large: tuple[Large, ...] = ()
-        self.donating: list[Any] = []
-        self.refused = ""
+    count: int = 0
+    program: Program | None = None
+    wanted: tuple[int | None, ...] = ()
+    large: tuple[Large, ...] = ()
+    donating: list[Any] = dataclasses.field(default_factory=list)
+    refused: str = ""
 
 
 class Structures:

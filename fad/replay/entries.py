@@ -1,4 +1,4 @@
-"""The entries of a trace, and what is computed from them."""
+"""The operations of a trace as a function of its inputs, and as a program."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad.core.level import bind
+from fad.core.replay_protocol import Pull
 from fad.core.tensor import Tensor
 from fad.replay.inputs import FOREIGN, Input
+from fad.replay.program import Known, Program
 from fad.replay.states import State
 
-__all__ = ["Entry", "computation_of", "origin_of", "outputs_of"]
+__all__ = ["Entry", "Operations", "computation_of", "known_of", "origin_of", "outputs_of"]
 
 # The state after an operation; its output, or a list of outputs; how many inputs there are by then.
 Entry = tuple[State, Any, int]
@@ -38,6 +40,46 @@ def computation_of(
     return compute
 
 
+class Operations:
+    """What a trace has appended by now: entries, the states after them, inputs, and outputs."""
+
+    __slots__ = ("entries", "inputs", "outputs", "path")
+
+    def __init__(self, trace: Any) -> None:
+        self.entries: list[Entry] = trace.entries[:]
+        self.path = [e[0] for e in self.entries[1:]]
+        self.inputs: list[Input] = trace.inputs[: self.entries[-1][2]]
+        self.outputs = outputs_of(self.entries)
+
+    def program(
+        self,
+        name: str,
+        maker: Callable[[], Any],
+        kept: Sequence[int],
+        ends: Sequence[int] = (),
+        variables: Sequence[int] = (),
+        pull: Pull | None = None,
+    ) -> Program:
+        """These operations, and ``pull``, as a function of the parts of the inputs.
+
+        It returns the result of ``pull``, and then the parts of the outputs that are kept.
+        """
+        compute = computation_of(self.path, self.inputs)
+
+        def run(*parts: Any) -> Any:
+            with maker() as own:
+                given, cells = compute(own, parts)
+                found: Any = ()
+                if pull is not None:
+                    inside = [given[k] for k in variables]
+                    values = [x._value for x in inside]
+                    found = tuple(pull(own, [cells[k] for k in ends], inside, values))
+                values = [p for k in kept for p in own.parts(cells[k])]
+                return values if pull is None else (found, tuple(values))
+
+        return Program(name, run, self.path[-1].work)
+
+
 def outputs_of(entries: Sequence[Entry]) -> list[Tensor]:
     """All outputs, by their numbers."""
     found: list[Tensor] = []
@@ -60,3 +102,12 @@ def origin_of(entries: Sequence[Entry], place: int) -> tuple[State, int]:
             low = middle + 1
     step = entries[low][0]
     return step, place - (step.size - len(step.avals))
+
+
+def known_of(entries: Sequence[Entry], inputs: Sequence[Input], ref: int) -> Known:
+    """What is known of an argument: of output ``ref``, or of input ``~ref``."""
+    if ref < 0:
+        given = inputs[~ref]
+        return given.layout, given.aval
+    step, k = origin_of(entries, ref)
+    return step.layouts[k], step.avals[k]

@@ -11,6 +11,7 @@ anyway, and not to the root: there is no reference cycle.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ LARGEST = 1500  # nodes in one compiled pass
 Edges = Sequence[tuple[Node, int]]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Layout:
     """The nodes of a pass in their order, latest first, where its gradients go, and a key for its
     program.
@@ -34,19 +36,10 @@ class Layout:
     ``parts`` are those of nodes that are not of Primitives.
     """
 
-    __slots__ = ("captures", "key", "order", "parts")
-
-    def __init__(
-        self,
-        order: list[Node],
-        captures: Edges,
-        key: tuple[Any, ...],
-        parts: dict[Node, Part] | None = None,
-    ) -> None:
-        self.order = order
-        self.captures = captures
-        self.key = key
-        self.parts = parts or {}
+    order: list[Node]
+    captures: Edges
+    key: tuple[Any, ...]
+    parts: dict[Node, Part] = dataclasses.field(default_factory=dict)
 
     def index(self) -> dict[Node, int]:
         """The number of each node."""

@@ -7,14 +7,14 @@ from typing import Any
 
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.errors import LevelError
-from fad.replay.entries import outputs_of
+from fad.replay.entries import Operations, origin_of, outputs_of
 from fad.replay.inputs import as_captured
 from fad.replay.log import note
 from fad.replay.program import Program
 from fad.replay.states import State
 from fad.tape.recorder import PrimitiveNode
 
-__all__ = ["record", "record_again", "record_kept", "take_over"]
+__all__ = ["fill", "record", "record_again", "record_kept"]
 
 
 class Failed:
@@ -123,6 +123,20 @@ def record_kept(trace: Any) -> list[Any]:
                 t._lazy = o._lazy
             cells.append(o if t is None else t)
     return cells
+
+
+def fill(level: Any, operations: Operations, kept: Sequence[int], values: Any) -> None:
+    """Give outputs the ``values`` that a program has computed; where they require grad, no nodes."""
+    rest = iter(values)
+    for k in kept:
+        step, nr = origin_of(operations.entries, k)
+        layout, t = step.layouts[nr], operations.outputs[k]
+        count = len(level.part_avals(step.avals[nr], layout))
+        o = level.from_parts([next(rest) for _ in range(count)], layout)
+        if step.tracked[nr]:
+            t._value, t._aux = o._value, o._aux
+        else:
+            take_over(t, o)
 
 
 def take_over(t: Tensor, o: Tensor) -> None:

@@ -22,12 +22,15 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from fad.core.level import bind
+from fad.core.tensor import Tensor
+from fad.replay.entries import computation_of
 from fad.replay.inputs import FOREIGN, Input
 from fad.replay.program import Program
-from fad.replay.states import RUNS, SHORT, State
+from fad.replay.states import RUNS, SHORT, End, State
 from fad.tape.engine import pull_back
 
-__all__ = ["Chain", "pull_through"]
+__all__ = ["Chain", "pull_through", "run_program"]
 
 
 class Chain:
@@ -83,12 +86,44 @@ class Chain:
         for s in segments:
             s._forget()
 
+    def is_alive(self) -> bool:
+        """Whether outputs of segments without nodes are still alive."""
+        return any([r() is not None for s in self.segments for r in s.kept.values()])
+
+    def leaves(self, trace: Any) -> list[Tensor]:
+        """The inputs of the segments, and of the ``trace`` after them, that require grad at its level."""
+        found: dict[int, Tensor] = {}
+        for segment in (*self.segments, trace):
+            for given in segment.inputs:
+                if given.layout is True and not self._has(given.argument):
+                    found[id(given.argument)] = given.argument
+        return list(found.values())
+
+    def _has(self, t: Tensor) -> bool:
+        """Whether a Tensor is an output of a segment, which has not been recorded."""
+        lazy = t._lazy
+        return lazy is not None and lazy.trace.chain is self
+
     def _keep(self, segments: list[Any]) -> None:
         self._segments = [weakref.ref(s) for s in segments]
         latest = self.latest()
         for before, s in itertools.pairwise([None, *segments, latest]):
             if s is not None:
                 s.before = before
+
+
+def run_program(
+    chain: Chain, end: End, program: Program, inputs: Sequence[Input], more: Sequence[Any] = ()
+) -> Any:
+    """Run a program of the inputs, and ``more``, one level down; None if it fails."""
+    try:
+        found = bind(program, [*[p for given in inputs for p in given.parts], *more])
+    except Exception as error:  # of any kind: recording raises it again, or succeeds
+        end.fail(error)
+        return None
+    if program.is_pending:
+        chain.root.pending = program
+    return found
 
 
 def pull_through(chain: Chain, arrived: dict[int, Any]) -> bool:
@@ -111,11 +146,11 @@ def pull_through(chain: Chain, arrived: dict[int, Any]) -> bool:
         variables = [k for k, given in enumerate(inputs) if given.layout is True]
         arguments = [inputs[k].argument for k in variables]
         begun = [j for j, a in enumerate(arguments) if id(a) in arrived]
-        end = segment.last.end(("pull", tuple(outs), tuple(begun), tuple(variables)))
+        end = segment.entries[-1][0].end(("pull", tuple(outs), tuple(begun), tuple(variables)))
         make = functools.partial(_pulling, segment, outs, begun, variables)
         program = end.always(make, chain.root.is_due)
         sums = [arrived[id(arguments[j])] for j in begun]
-        found = segment.run(end, program, [*cotangents, *sums])
+        found = run_program(chain, end, program, inputs, [*cotangents, *sums])
         if found is None:
             return False
         for a, g in zip(arguments, program.unflatten(found), strict=True):
@@ -130,7 +165,8 @@ def _pulling(
     """The backward pass of a segment: gradients of its inputs, from cotangents of its outputs and
     what has arrived at some of the inputs before.
     """
-    compute = segment.computation()
+    path = [e[0] for e in segment.entries[1:]]
+    compute = computation_of(path, segment.inputs)
     layouts = [(given.layout, len(given.parts)) for given in segment.inputs]
     count = sum([n for _, n in layouts])
     assert all([n == 1 or layout is FOREIGN for layout, n in layouts])
@@ -144,4 +180,4 @@ def _pulling(
             ends = [*[cells[k] for k in outs], *[inside[j] for j in begun]]
             return tuple(pull_back(ends, values[count:], inside))
 
-    return Program(segment.root.name, run, segment.last.work)
+    return Program(segment.root.name, run, path[-1].work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +20,6 @@ __all__ = [
     "clear_cache",
     "ends",
     "ends_segment",
-    "passed_of",
     "root_of",
     "tree",
 ]
@@ -58,6 +58,7 @@ def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
     return False
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class State:
     """What was appended up to here: an operation, after those of the state before.
 
@@ -70,54 +71,21 @@ class State:
     the last time.
     """
 
-    __slots__ = (
-        "avals",
-        "codes",
-        "content",
-        "cuts",
-        "ends",
-        "layouts",
-        "next",
-        "op",
-        "predicted_next",
-        "refs",
-        "routed",
-        "single",
-        "size",
-        "tracked",
-        "work",
-    )
-
-    def __init__(
-        self,
-        op: Any,
-        refs: tuple[int, ...],
-        codes: tuple[int, ...],
-        avals: Sequence[Any],
-        layouts: Sequence[Any],
-        tracked: Sequence[bool],
-        routed: Sequence[bool],
-        single: bool,
-        size: int,
-        work: int = 0,
-        content: int = 0,
-        cuts: bool = False,
-    ) -> None:
-        self.op = op
-        self.refs = refs
-        self.codes = codes
-        self.avals = avals
-        self.layouts = layouts
-        self.tracked = tracked
-        self.routed = routed
-        self.single = single
-        self.size = size
-        self.work = work
-        self.content = content
-        self.cuts = cuts
-        self.next: dict[Any, State] = {}
-        self.predicted_next: State | None = None
-        self.ends: dict[Any, End] = {}
+    op: Any
+    refs: tuple[int, ...]
+    codes: tuple[int, ...]
+    avals: Sequence[Any]
+    layouts: Sequence[Any]
+    tracked: Sequence[bool]
+    routed: Sequence[bool]
+    single: bool
+    size: int
+    work: int = 0
+    content: int = 0
+    cuts: bool = False
+    next: dict[Any, State] = dataclasses.field(default_factory=dict)
+    predicted_next: State | None = None
+    ends: dict[Any, End] = dataclasses.field(default_factory=dict)
 
     def end(self, key: Any) -> End:
         """The End of traces that end here in the way that ``key`` says."""
@@ -198,20 +166,15 @@ class Root(State):
         return False
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class End:
-    """How often traces have ended in the same way, and the program made of them.
+    """How often traces have ended in the same way, and the program made of them."""
 
-    ``passed``: the outputs of operations that its backward pass goes through.
-    """
-
-    __slots__ = ("count", "failures", "passed", "program", "refused")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.failures = 0
-        self.passed: frozenset[int] = frozenset()
-        self.program: Program | None = None
-        self.refused = ""
+    count: int = 0
+    failures: int = 0
+    program: Program | None = None
+    refused: str = ""
+    _passed: frozenset[int] | None = None
 
     @property
     def reason(self) -> str:
@@ -240,6 +203,19 @@ class End:
         repeated = self.count >= (REPEATS if is_due else RUNS)
         self.program.compiles = repeated or at_once.count > 0
         return self.program
+
+    def passed(self, path: Sequence[State], ends: Sequence[int]) -> frozenset[int]:
+        """The outputs of all operations that the backward pass from ``ends`` goes through."""
+        if self._passed is None:
+            passed = set(ends)
+            for step in reversed(path):
+                own = range(step.size - len(step.avals), step.size)
+                if not passed.isdisjoint(own):
+                    passed.update(own)
+                    routes = zip(step.refs, step.routed, strict=False)
+                    passed.update([r for r, m in routes if m and r >= 0])
+            self._passed = frozenset(passed)
+        return self._passed
 
     def fail(self, error: Exception) -> None:
         """Note that the program has raised; after `FAILURES` times it is not run any more."""
@@ -295,14 +271,3 @@ def ends() -> list[End]:
         found += at.ends.values()
         todo += at.next.values()
     return found
-
-
-def passed_of(path: Sequence[State], ends: Sequence[int]) -> frozenset[int]:
-    """The outputs of all operations that a backward pass from ``ends`` goes through."""
-    passed = set(ends)
-    for step in reversed(path):
-        own = range(step.size - len(step.avals), step.size)
-        if not passed.isdisjoint(own):
-            passed.update(own)
-            passed.update([r for r, m in zip(step.refs, step.routed, strict=False) if m and r >= 0])
-    return frozenset(passed)

@@ -41,7 +41,6 @@ entry twice gives the same as to record it once.
 
 from __future__ import annotations
 
-import collections
 import functools
 import threading
 import weakref
@@ -49,38 +48,35 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fad.core import jaxapi
-from fad.core.avals import SCALARS, constant
-from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import debug_infs, debug_nans, trace_context
-from fad.core.level import bind, bodies, state, with_default_state
+from fad.core.level import bodies, state, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.replay import states
-from fad.replay.entries import Entry, computation_of, origin_of, outputs_of
-from fad.replay.inputs import FOREIGN, Input, is_untouched, look
+from fad.replay.arguments import Arguments
+from fad.replay.entries import Entry, Operations, known_of, outputs_of
+from fad.replay.inputs import is_untouched
 from fad.replay.log import note
 from fad.replay.modes import is_unobserved, referenced
 from fad.replay.outcomes import outcome_of
-from fad.replay.program import Known, Program
-from fad.replay.recording import record, record_again, record_kept, take_over
-from fad.replay.segments import Chain, pull_through
-from fad.replay.settings import is_small, on_new_thread
-from fad.replay.states import End, Root, State, ends_segment, passed_of, root_of, tree
+from fad.replay.program import Program
+from fad.replay.recording import fill, record, record_again, record_kept
+from fad.replay.segments import Chain, pull_through, run_program
+from fad.replay.settings import on_new_thread
+from fad.replay.states import End, Root, State, ends_segment, root_of, tree
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
 __all__ = ["Trace"]
 
 
-class Trace:
+class Trace(Arguments):
     """The operations of the function of a transform, or of a step of the eager tape, so far.
 
     ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the
-    inputs of the transform, or leaves of the tape; ``places`` finds inputs by their `id`.
+    inputs of the transform, or leaves of the tape.
     ``watermark`` and ``base_watermark`` are the grad mode in which it is made, ``modes`` all modes of the
     thread that makes it. ``done``: nothing more is appended. ``recorded``: how many entries have
     been recorded since. ``ran``: it has run as one program; with the numbers of the outputs at which
@@ -95,23 +91,18 @@ class Trace:
         "base_watermark",
         "before",
         "busy",
-        "chain",
         "context",
         "done",
         "entries",
-        "inputs",
         "is_known",
         "kept",
         "key",
-        "level",
         "lock",
         "maker",
         "modes",
-        "places",
         "ran",
         "recorded",
         "root",
-        "scalars",
         "watermark",
         "why",
     )
@@ -119,16 +110,13 @@ class Trace:
     def __init__(
         self, level: Any, root: Root, context: Any, settings: int, before: Trace | None = None
     ) -> None:
-        if before is None:
-            self.chain = Chain(root)
-            self.lock = threading.RLock()
-        else:
-            self.chain, self.lock = before.chain, before.lock
+        super().__init__(level, Chain(root) if before is None else before.chain)
+        self.lock: Any = threading.RLock() if before is None else before.lock
+        if before is not None:
             root = root_of((settings, "a segment", level.key()), None, root.name)
             root.is_cut = True
         self.before: Trace | None = None
         self.chain.latest = weakref.ref(self)
-        self.level = level
         self.maker: Callable[[], Any] = level.maker()
         self.key = (settings, level.key())
         self.modes = state.__dict__
@@ -137,9 +125,6 @@ class Trace:
         self.base_watermark = state.base_watermark
         self.root = root
         self.entries: list[Entry] = [(root, None, 0)]
-        self.inputs: list[Input] = []
-        self.places: dict[int, int] = {}
-        self.scalars: list[Any] = []  # so that their ids stay their own
         self.busy = False
         self.done = False
         self.is_known = False
@@ -167,11 +152,11 @@ class Trace:
             self.materialize()
             return None
         step = before.predicted_next
-        if step is None or step.op is not op or not self._is_predicted(step, args, count):
+        if step is None or step.op is not op or not self.is_predicted(step, args, count):
             step = self._step(entries, op, args)
             if step is None:
                 self.busy = False
-                self.why = self.why or f"{op.name}: {self._refusal(op, args)}"
+                self.why = self.why or f"{op.name}: {self.refusal(op, args)}"
                 self.materialize()
                 return None
         level = self.level
@@ -183,9 +168,7 @@ class Trace:
         else:
             pairs = enumerate(zip(step.avals, step.tracked))
             entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
-            out = tuple(
-                entry
-            )  # not `entry`: so outputs that the caller's tuple refers to are referenced
+            out = tuple(entry)  # not `entry`: what the caller's tuple refers to is referenced
         if self.done:  # a finalizer or another thread has read an output
             return None
         entries.append((step, entry, len(self.inputs)))
@@ -195,17 +178,6 @@ class Trace:
             if (out if step.single else out[0])._lazy is not None:
                 return None  # it was materialized without this entry
         return out
-
-    def _refusal(self, op: Any, args: Sequence[Any]) -> str:
-        """Why an operation was not appended."""
-        if type(op) is not Primitive and type(op) is not Program:
-            return "it runs rules in Python"
-        if type(op) is Primitive and (not op.lazy or op.collective):
-            return "it is not a pure operation that can be deferred"
-        for k, a in enumerate(args):
-            if self._place(a) is None:
-                return f"argument {k} is large, traced by JAX, on other devices, or in the middle of a graph"
-        return "its outputs are not known from abstract evaluation"
 
     def _goes_on(self) -> bool:
         """Whether its thread can still append to it, in the modes and settings at its beginning."""
@@ -225,50 +197,6 @@ class Trace:
             and not (debug_nans.value or debug_infs.value)
         )
 
-    def _is_predicted(self, step: State, args: Sequence[Any], count: int) -> bool:
-        """Whether these are the arguments of the predicted next operation."""
-        refs = step.refs
-        if len(args) != len(refs):
-            return False
-        places = self.places
-        for a, ref, code in zip(args, refs, step.codes):
-            if type(a) is Tensor:
-                lazy = a._lazy
-                if lazy is not None and lazy.trace is self:
-                    if lazy.place != ref:
-                        return False
-                    continue
-            place = places.get(id(a))
-            if place is None:
-                if not code:
-                    return False
-                given = self._look(a)
-                if given is None or given.code != code:
-                    return False
-                place = self.add(given)
-            elif code and ~place < count:
-                return False
-            if place != ref:
-                return False
-        return True
-
-    def _look(self, a: Any) -> Input | None:
-        value = a
-        if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
-            value = a if a._requires_grad else a._value
-        if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
-            a = copied(value)  # the memory may be written to before it is used again
-        return look(a, self.level, self.chain)
-
-    def add(self, given: Input) -> int:
-        """The place of an input that is new."""
-        place = ~len(self.inputs)
-        self.inputs.append(given)
-        self.places[id(given.argument)] = place
-        if given.layout is FOREIGN:
-            self.places[id(given.parts[0])] = place
-        return place
-
     def _step(self, entries: Sequence[Entry], op: Any, args: Sequence[Any]) -> State | None:
         """The state after an operation; None if it cannot be deferred."""
         before, count = entries[-1][0], entries[-1][2]
@@ -282,7 +210,7 @@ class Trace:
         codes: list[int] = []
         latest = count
         for a in args:
-            place = self._place(a)
+            place = self.place(a)
             if place is None:
                 return None
             code = 0
@@ -296,7 +224,7 @@ class Trace:
         at = tuple(key)
         step = before.next.get(at)
         if step is None:
-            args_known = [self._argument(entries, r) for r in refs]
+            args_known = [known_of(entries, self.inputs, r) for r in refs]
             outcome = outcome_of(self.level, self.maker, op, args_known, self.key)
             if outcome is None:
                 return None
@@ -321,90 +249,38 @@ class Trace:
         before.predicted_next = step
         return step
 
-    def _place(self, a: Any) -> int | None:
-        """The place of an argument; None if it cannot be an input."""
-        if type(a) is Tensor:
-            lazy = a._lazy
-            if lazy is not None and lazy.trace is self:
-                return int(lazy.place)
-        place = self.places.get(id(a))
-        if place is not None:
-            return place
-        if type(a) in SCALARS:
-            place = self.places.get(id(constant(a)))
-            if place is not None:
-                self.scalars.append(a)
-                self.places[id(a)] = place
-                return place
-        given = self._look(a)
-        return None if given is None else self.add(given)
-
-    def _argument(self, entries: Sequence[Entry], ref: int) -> Known:
-        """What is known of an argument, for `outcome_of`."""
-        if ref < 0:
-            given = self.inputs[~ref]
-            return given.layout, given.aval
-        step, k = origin_of(entries, ref)
-        return step.layouts[k], step.avals[k]
+    # Segments
 
     def leaves(self) -> list[Tensor]:
         """The inputs that require grad at the level of the trace."""
-        found: dict[int, Tensor] = {}
-        for segment in (*self.chain.segments, self):
-            for given in segment.inputs:
-                if given.layout is True and not self._is_of_chain(given.argument):
-                    found[id(given.argument)] = given.argument
-        return list(found.values())
-
-    def _is_of_chain(self, a: Any) -> bool:
-        """Whether a Tensor is an output of an earlier segment, which has not been recorded."""
-        lazy = a._lazy
-        return lazy is not None and lazy.trace.chain is self.chain
-
-    # Segments
-
-    @property
-    def last(self) -> State:
-        """The state after the last operation."""
-        return self.entries[-1][0]
-
-    def computation(self) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
-        """A function of a level and the parts of the inputs that binds all operations."""
-        return computation_of([e[0] for e in self.entries[1:]], self.inputs)
-
-    def run(self, end: End, program: Program, more: Sequence[Any] = ()) -> Any:
-        """Run a program of the inputs, and ``more``, one level down; None if it fails."""
-        return self._bind(end, program, self.inputs, more)
+        return self.chain.leaves(self)
 
     def _end_segment(self) -> Trace | None:
         """The trace of the next segment, after what was appended has run as a program; None if that fails."""
         with self.lock:
-            entries, level = self.entries[:], self.level
+            level = self.level
             if self.done or not self._is_as_it_was():
                 return None
             if not self.root.is_cut:
                 self.root.cut()  # the next one, from its beginning
-            inputs = self.inputs[: entries[-1][2]]
-            if not all(
-                [is_untouched(g.argument) for g in inputs if level.wraps and g.layout is True]
+            operations = Operations(self)
+            inputs, last = operations.inputs, operations.path[-1]
+            if level.wraps and not all(
+                [is_untouched(g.argument) for g in inputs if g.layout is True]
             ):
                 return None
-            cells = outputs_of(entries)
-            kept = referenced(cells, 2)
-            path = [e[0] for e in entries[1:]]
-            end = path[-1].end(("segment", *kept))
-            make = functools.partial(self._program, path, inputs, [], kept, [], None)
-            program = end.always(make, self.chain.root.is_due)
-            found = self._bind(end, program, inputs)
-            if found is None or self.done or len(self.entries) != len(entries):
+            kept = referenced(operations.outputs, 2)
+            ran = self._run(operations, last.end(("segment", *kept)), True, kept)
+            if ran is None or self.done or len(self.entries) != len(operations.entries):
                 return None
-            self._fill(entries, cells, kept, found)
-            self.chain.ended.append(path[-1])
+            fill(level, operations, kept, ran[1])
+            self.chain.ended.append(last)
             next_segment = Trace(level, self.chain.root, self.context, self.key[0], self)
             if level.wraps:
+                cells = operations.outputs
                 self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
                 self.inputs = inputs
-                self.entries = [(e[0], None, e[2]) for e in entries]
+                self.entries = [(e[0], None, e[2]) for e in operations.entries]
                 self.chain.add(self)
             self.done = True
             if level is ROOT:
@@ -413,22 +289,6 @@ class Trace:
                 level.trace = next_segment
             tree.hits += 1
             return next_segment
-
-    def _fill(
-        self, entries: Sequence[Entry], cells: Sequence[Tensor], kept: Sequence[int], found: Any
-    ) -> None:
-        """Give outputs the values that a program has computed; where they require grad, no nodes."""
-        rest = iter(found)
-        level = self.level
-        for k in kept:
-            step, nr = origin_of(entries, k)
-            layout = step.layouts[nr]
-            count = len(level.part_avals(step.avals[nr], layout))
-            o = level.from_parts([next(rest) for _ in range(count)], layout)
-            if step.tracked[nr]:
-                cells[k]._value, cells[k]._aux = o._value, o._aux
-            else:
-                take_over(cells[k], o)
 
     # Materializing
 
@@ -452,7 +312,7 @@ class Trace:
     def _detach(self) -> None:
         """Nothing more is appended."""
         self.done = True
-        self.chain.root.decide(self.chain.runs(self.last))
+        self.chain.root.decide(self.chain.runs(self.entries[-1][0]))
         if self.level is ROOT:
             if self.modes.get("trace") is self:
                 self.modes["trace"] = None
@@ -485,7 +345,7 @@ class Trace:
         self.recorded = 1
         self.kept, self.ran = {}, None
         if not self.busy:  # else a call of `append` still uses them
-            self.inputs, self.scalars, self.places = [], [], {}
+            self.forget_inputs()
 
     def close(self) -> None:
         """Called at the exit of the level: what is referenced gets its value, all else is dropped."""
@@ -494,50 +354,25 @@ class Trace:
             self._detach()
             if done:
                 return
-            if (
-                self.busy
-                or referenced(outputs_of(self.entries), 2)
-                or self._has_referenced_segments()
-            ):
+            if self.busy or referenced(outputs_of(self.entries), 2) or self.chain.is_alive():
                 self.materialize()
             else:
                 self._forget()
-                self._forget_segments()
-
-    def _has_referenced_segments(self) -> bool:
-        """Whether something but this trace refers to outputs of its segments."""
-        cells = [
-            t for s in self.chain.segments for t in [r() for r in s.kept.values()] if t is not None
-        ]
-        used = collections.Counter(
-            [id(g.argument) for s in (*self.chain.segments, self) for g in s.inputs]
-        )
-        return any([referenced([c], 2 + used[id(c)]) for c in cells])
-
-    def _forget_segments(self) -> None:
-        self.chain.drop(self.chain.segments)
+                self.chain.drop(self.chain.segments)
 
     # Running as one program
 
     def _replay(self) -> bool:
         """Give the outputs that are referenced their values by one program; False if there is none."""
-        entries = self.entries[:]
-        if len(entries) == 2 and type(entries[1][0].op) is Primitive:
+        operations = Operations(self)
+        path = operations.path
+        if len(path) == 1 and type(path[0].op) is Primitive:
             return False  # one operation is one program in any case
-        cells = outputs_of(entries)
-        kept = referenced(cells, 2)
-        path = [e[0] for e in entries[1:]]
-        end = path[-1].end(tuple(kept))
-        inputs = self.inputs[: entries[-1][2]]
-        make = functools.partial(self._program, path, inputs, [], kept, [], None)
-        program = end.due(make, self.is_known)
-        if program is None:
-            self.why = end.reason
+        kept = referenced(operations.outputs, 2)
+        ran = self._run(operations, path[-1].end(tuple(kept)), False, kept)
+        if ran is None:
             return False
-        found = self._bind(end, program, inputs)
-        if found is None:
-            return False
-        self._fill(entries, cells, kept, found)
+        fill(self.level, operations, kept, ran[1])
         self._succeeded()
         return True
 
@@ -556,47 +391,23 @@ class Trace:
             what += f"; long, compiled from call {root.due} on"
         note(self.root.name, len(self.entries) - 1, what)
 
-    def _bind(
-        self, end: End, program: Program, inputs: Sequence[Input], more: Sequence[Any] = ()
-    ) -> Any:
-        """Run a program of the inputs, and ``more``, one level down; None if it fails."""
-        try:
-            found = bind(program, [*[p for given in inputs for p in given.parts], *more])
-        except Exception as error:  # of any kind: recording raises it again, or succeeds
-            end.fail(error)
-            return None
-        if program.is_pending:
-            self.chain.root.pending = program
-        return found
+    def _run(
+        self, operations: Operations, end: End, long: bool, kept: Sequence[int], *pulled: Any
+    ) -> tuple[Program, Any] | None:
+        """Run operations as one program, one level down: it, and its results; None if there is none.
 
-    def _program(
-        self,
-        path: Sequence[State],
-        inputs: Sequence[Input],
-        ends: Sequence[int],
-        kept: Sequence[int],
-        variables: Sequence[int],
-        pull: Pull | None,
-    ) -> Program:
-        """The operations of a trace, and ``pull``, as a function of the parts of its inputs.
-
-        It returns the result of ``pull``, and then the parts of the outputs that are kept.
+        Arguments:
+            long: they are a segment, or what comes after one.
+            kept, pulled: of `Operations.program`.
         """
-        compute = computation_of(path, inputs)
-        maker = self.maker
-
-        def run(*parts: Any) -> Any:
-            with maker() as own:
-                given, cells = compute(own, parts)
-                found: Any = ()
-                if pull is not None:
-                    inside = [given[k] for k in variables]
-                    values = [x._value for x in inside]
-                    found = tuple(pull(own, [cells[k] for k in ends], inside, values))
-                values = [p for k in kept for p in own.parts(cells[k])]
-                return values if pull is None else (found, tuple(values))
-
-        return Program(self.root.name, run, path[-1].work)
+        make = functools.partial(operations.program, self.root.name, self.maker, kept, *pulled)
+        is_due = self.chain.root.is_due
+        program = end.always(make, is_due) if long else end.due(make, self.is_known)
+        if program is None:
+            self.why = end.reason
+            return None
+        found = run_program(self.chain, end, program, operations.inputs)
+        return None if found is None else (program, found)
 
     def finish(
         self,
@@ -611,11 +422,10 @@ class Trace:
         with self.lock:
             if self.busy or self.done or not outs or not self._is_as_it_was():
                 return None
-            entries = self.entries[:]
-            if len(entries) == 1:
+            operations = Operations(self)
+            entries, inputs, cells = operations.entries, operations.inputs, operations.outputs
+            if not cells:
                 return None
-            last = entries[-1][0]
-            inputs = self.inputs[: entries[-1][2]]
             ends = []
             for o in outs:
                 lazy = o._lazy if type(o) is Tensor else None
@@ -630,28 +440,17 @@ class Trace:
                 return None
             if not all(map(is_untouched, arguments)) or (long and static):
                 return None
-            cells = outputs_of(entries)
             outs.clear()
             o = lazy = None
             kept = referenced(cells, 2)
             outs += [cells[k] for k in ends]
             if values:
                 kept = sorted({*kept, *ends})
-            path = [e[0] for e in entries[1:]]
-            end = last.end((tuple(kept), tuple(ends), tuple(variables), *static))
-            fresh = end.program is None
-            make = functools.partial(self._program, path, inputs, ends, kept, variables, pull)
-            root = self.chain.root
-            program = end.always(make, root.is_due) if long else end.due(make, self.is_known)
-            if program is None:
-                self.why = end.reason
+            end = entries[-1][0].end((tuple(kept), tuple(ends), tuple(variables), *static))
+            ran = self._run(operations, end, long, kept, ends, variables, pull)
+            if ran is None:
                 return None
-            if fresh:
-                end.passed = passed_of(path, ends)
-            found = self._bind(end, program, inputs)
-            if found is None:
-                return None
-            grads, rest = program.unflatten(found)
+            grads, rest = ran[0].unflatten(ran[1])
             if long:
                 arrived = {id(a): g for a, g in zip(arguments, grads, strict=True) if g is not None}
                 if not pull_through(self.chain, arrived):
@@ -659,10 +458,9 @@ class Trace:
                 grads = [arrived.get(id(a)) for a in ends_at]
             done = self.done
             self._detach()
+            # A finalizer may have read or appended something: then the whole trace is recorded.
             if done or len(self.entries) != len(entries):
-                return (
-                    None  # a finalizer has read or appended something: the whole trace is recorded
-                )
+                return None
             tracked: dict[int, weakref.ref[Tensor]] = {}
             for k, value in zip(kept, rest, strict=True):
                 t = cells[k]
@@ -676,10 +474,10 @@ class Trace:
             self.scalars, self.places = [], {}
             # The outputs that are not kept are freed now, and the others when nothing refers to them.
             self.entries = [(e[0], None, e[2]) for e in entries]
-            if not tracked and not (long and self._has_referenced_segments()):
+            if not tracked and not (long and self.chain.is_alive()):
                 self._forget()
-                self._forget_segments()
-            elif frees and not long and end.passed.issuperset(tracked):
+                self.chain.drop(self.chain.segments)
+            elif frees and not long and end.passed(operations.path, ends).issuperset(tracked):
                 # Their nodes are freed, or have saved nothing: no value of an input is read any more.
                 self.inputs = [
                     given._replace(argument=given.argument if k in variables else None, parts=())

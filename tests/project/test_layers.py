@@ -40,11 +40,11 @@ ROOMS = {
         definitions check_results user_rules compiled_rules fast_calls function""",
     "transforms": "backward *",
     "methods": "in_place * install",
-    "bridge": "protocols signatures jax_functions outer_values compilation",
+    "bridge": "protocols signatures jax_functions outer_values program_keys compilation",
     "extend": "operations",
     "autograd": "*",
     "testing": "*",
-    "replay": """settings log modes inputs program outcomes states segments entries recording trace
+    "replay": """settings log modes inputs program outcomes states arguments entries segments recording trace
         opening donation layouts compiled_backward""",
 }
 IN_FRONT = {
