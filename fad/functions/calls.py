@@ -357,7 +357,7 @@ class FunctionNode(RecordedNode):
             else old
             for old, new in zip(saved.extras, again.extras, strict=True)
         ]
-        return again.at(args, outs, extras)
+        return saved.at(args, outs, extras)
 
     def _with_history(self, value: Any, node: Node, output_nr: int) -> Tensor:
         t: Tensor = alias(self.level.lift(value))
