@@ -480,10 +480,28 @@ class OtherWithoutGrad(Sine):
 
 
 @wrong(X, law="jit", rule="forward")
+@wrong(X, law="native JAX", rule="forward", laws=("native JAX",))
 class OtherUnderJit(Sine):
     @staticmethod
     def forward(x):
         return x if is_tracing() else fnp.sin(x)
+
+
+@wrong(X, law="eager tape", rule="vjp", argument="argument 'x'", laws=("eager tape",))
+class RunsAreCounted(Sine):
+    """It keeps on the class what belongs on ctx: how often forward ran, twice under checkpoint."""
+
+    runs = 0
+
+    @staticmethod
+    def forward(x):
+        RunsAreCounted.runs += 1
+        return fnp.sin(x)
+
+    @staticmethod
+    def vjp(ctx, g):
+        k, RunsAreCounted.runs = RunsAreCounted.runs, 0
+        return k * g * fnp.cos(ctx.saved_tensors[0])
 
 
 # vmap
@@ -560,6 +578,24 @@ class WrongWhenNested(Sine):
     def vmap(info, in_dims, x):
         k = 2.0 if isinstance(x.level, BatchLevel) else 1.0
         return k * fnp.sin(front(x, in_dims[0], 0)), 0
+
+
+@wrong(X, law="vmap of vjp", rule="vjp", argument="argument 'x'")
+@wrong(X, law="vjp of vmap", rule="vjp", argument="argument 'x'", laws=("vjp of vmap",))
+class DoubledInBatches(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        k = 2.0 if isinstance(g.level, BatchLevel) else 1.0
+        return k * g * fnp.cos(ctx.saved_tensors[0])
+
+
+@wrong(X, law="vmap of jvp", rule="jvp", argument="output 0")
+@wrong(X, law="jvp of vmap", rule="jvp", argument="output 0", laws=("jvp of vmap",))
+class PushedTwiceInBatches(Sine):
+    @staticmethod
+    def jvp(ctx, x_t):
+        k = 2.0 if isinstance(x_t.level, BatchLevel) else 1.0
+        return k * x_t * fnp.cos(ctx.saved_tensors[0])
 
 
 # Second derivatives and beyond
