@@ -19,6 +19,7 @@ from fad.functions.calls import FunctionOp, is_plain
 from fad.functions.context import Context, Notes
 from fad.functions.rules import Needs, Rules, Saved, Values
 from fad.functions.templates import Template, flat_template
+from fad.tape.grad_mode import no_grad
 from fad.views.make_view import stop_gradient
 
 __all__ = ["once_differentiable"]
@@ -27,8 +28,8 @@ __all__ = ["once_differentiable"]
 def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for a vjp (backward) rule whose result must not be differentiated again.
 
-    The rule gets values that nothing tracks, so it may leave JAX. To differentiate its result, in
-    reverse or in forward mode, raises GradientError instead of being silently wrong.
+    The rule runs without recording, on values that nothing tracks, so it may leave JAX. To
+    differentiate its result, in reverse or in forward mode, raises GradientError instead of being silently wrong.
 
     Source: ``torch.autograd.function.once_differentiable``.
 
@@ -52,12 +53,14 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
         leaves, structure = trees.flatten(cotangents)
         operands = [*kept, *[x for x in leaves if isinstance(x, _ARRAYS)]]
         if all(map(is_plain, operands)):
-            return vjp(ctx, *cotangents)
+            with no_grad():
+                return vjp(ctx, *cotangents)
         stopped = {id(x): stop_gradient(x) for x in operands}
         inner = notes.context(
             lambda ref: stopped[id(kept[ref.at])], lambda x: x, ctx.needs_input_grad, False
         )
-        grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
+        with no_grad():
+            grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
         arrays, template = Template.split(grads)
         arrays = [x if isinstance(x, _ARRAYS) else as_array(x) for x in arrays]
         once = FunctionOp(_Once(len(arrays), vjp.__qualname__))

@@ -61,6 +61,7 @@ class _Task:
 
 
 _THREAD_DEPTH = 12  # reentrant passes nested deeper than this continue on a stack of their own
+_MOST_NESTED = 3_000  # more than this is a hook or a rule that starts passes without end
 
 
 def queue_callback(callback: Callable[[], Any]) -> None:
@@ -112,6 +113,12 @@ def run(
             return []
     outer = running.task
     task = _Task(0 if outer is None else outer.depth + 1)
+    if task.depth > _MOST_NESTED:
+        raise RecursionError(
+            f"{_MOST_NESTED} backward passes are nested, each started by a hook or a rule that runs in the "
+            "one before. A hook that starts a pass must not be met in it without end: start it from a "
+            "detached Tensor, or take the hook away before (handle.remove())."
+        )
     if task.depth and task.depth % _THREAD_DEPTH == 0:
         return _in_thread(task, roots, captures, targets, create_graph, keep_graph)
     return _run_task(task, roots, captures, targets, create_graph, keep_graph)
@@ -155,7 +162,10 @@ def _in_thread(task: _Task, *args: Any) -> list[Any]:
     thread.start()
     thread.join()
     if failure:
-        raise failure[0]
+        error = failure[0]
+        if isinstance(error, RecursionError):  # the frames of the outermost passes will do
+            error.__traceback__ = None
+        raise error
     found: list[Any] = result[0]
     return found
 

@@ -78,6 +78,33 @@ def a_tangent_of_an_output_without_derivative(lib: Any, log: Any) -> None:
         log(ad.unpack_dual(y).tangent, ad.unpack_dual(z).tangent)
 
 
+@program
+def a_rule_that_is_once_differentiable_does_not_record(lib: Any, log: Any) -> None:
+    weight = lib.var([2.0, 3.0])
+
+    class Square(lib.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @lib.once_differentiable
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            log((x * g * weight).requires_grad, lib.is_grad_enabled())
+            return 2.0 * x * g * weight
+
+    for create_graph in (False, True):
+        x = lib.var([1.0, 2.0])
+        (g,) = lib.grad(Square.apply(x).sum(), [x], create_graph=create_graph)
+        log(g)
+    gradient = lib.var([1.0, 1.0])
+    (g,) = lib.grad(Square.apply(x), [x], [gradient], create_graph=True)
+    with log.raises("once_differentiable"):
+        lib.grad(g.sum(), [gradient])
+
+
 # .grad
 
 

@@ -11,13 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_close, leaf
+from helpers import assert_close, is_idle, leaf
 
 import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.autograd import GradientEdge, Node
 from fad.errors import GradientError
+from fad.tape import engine
 
 # Sums
 
@@ -235,3 +236,29 @@ def test_a_wide_fan_in() -> None:
     y = x * 1.0
     autograd.backward([y * float(k) for k in range(1_000)])
     assert float(x.grad) == 999 * 500
+
+
+# Passes inside of passes
+
+
+@pytest.mark.parametrize("most", [5, 40])
+def test_passes_that_nest_without_end_are_an_error(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_MOST_NESTED", most)
+    x = leaf([1.0, 2.0])
+    total = (x * x).sum()
+    calls: list[Any] = []
+
+    def hook(g: Any) -> None:
+        calls.append(g)
+        total.backward(retain_graph=True)
+
+    handle = x.register_hook(hook)
+    with pytest.raises(RecursionError, match=f"{most} backward passes are nested") as caught:
+        total.backward(retain_graph=True)
+    assert len(calls) == most + 1 and len(caught.traceback) < 200
+    assert x.grad is None and is_idle()
+    handle.remove()
+    total.backward()
+    assert x.grad.tolist() == [2.0, 4.0]
