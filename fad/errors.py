@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 __all__ = [
+    "ArgumentError",
     "FadError",
     "GradientError",
     "HostValueError",
@@ -12,19 +15,29 @@ __all__ = [
     "RuleError",
     "StructureError",
     "TrackedValueError",
+    "attribute",
     "describe",
+    "reader",
 ]
 
 
-class FadError(Exception):
-    """Base of every exception that fad raises of its own."""
+class FadError(RuntimeError):
+    """Base of every exception that fad raises of its own; a RuntimeError, as PyTorch's are."""
 
 
-class LevelError(FadError, RuntimeError):
+class ArgumentError(FadError, TypeError, ValueError):
+    """An argument is not of the kind, dtype or shape that is needed.
+
+    For the same misuse PyTorch raises RuntimeError in one place, TypeError or ValueError in another: it is
+    each of them.
+    """
+
+
+class LevelError(FadError):
     """A value was used outside the transform that it belongs to."""
 
 
-class GradientError(FadError, RuntimeError):
+class GradientError(FadError):
     """A derivative cannot be computed from the graph or the arguments."""
 
 
@@ -42,6 +55,44 @@ class TrackedValueError(GradientError, HostValueError):
 
 class StructureError(FadError, ValueError):
     """Pytrees, shapes or sizes that must match do not."""
+
+
+def attribute(get: Callable[[Any], Any], put: Callable[[Any, Any], None] | None = None) -> property:
+    """A property that is read by a `reader`."""
+    return property(reader(get), put, doc=get.__doc__)
+
+
+def reader(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``get``, its errors AttributeErrors as well as what they are: ``hasattr`` is False then.
+
+    >>> def part(x): raise LevelError("used outside of its transform")
+    >>> class Example: part = attribute(part)
+    >>> hasattr(Example(), "part")
+    False
+    >>> Example().part
+    Traceback (most recent call last):
+    fad.errors.LevelError: used outside of its transform
+    """
+
+    @functools.wraps(get)
+    def read(self: Any) -> Any:
+        try:
+            return get(self)
+        except Exception as error:
+            if isinstance(error, AttributeError):
+                raise
+            kind = _attribute_error(type(error))
+            again = kind.__new__(kind, *error.args)  # not every __init__ takes `args` again
+            again.args = error.args
+            raise again.with_traceback(error.__traceback__) from None
+
+    return read
+
+
+@functools.cache
+def _attribute_error(kind: Any) -> type[Exception]:
+    members = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind, AttributeError), members)
 
 
 def describe(value: Any) -> str:

@@ -22,7 +22,7 @@ import fad.numpy as fnp
 from fad import scipy
 from fad.core.borrowed import borrow
 from fad.core.tensor import Tensor
-from fad.errors import HostValueError, TrackedValueError, describe
+from fad.errors import HostValueError, TrackedValueError, attribute, describe
 from fad.methods.values import is_tracked, unwrap
 from fad.tape.recorder import as_tensor
 
@@ -180,12 +180,12 @@ _METHODS_OF_THE_VALUE = "addressable_data copy_to_host_async is_deleted is_ready
 
 
 def _attribute(name: str) -> property:
-    def attribute(self: Tensor) -> Any:
+    def read(self: Tensor) -> Any:
         return getattr(unwrap(self), name)
 
-    attribute.__name__ = name
-    attribute.__doc__ = f"``jax.Array.{name}`` of the array with the value."
-    return property(attribute, doc=attribute.__doc__)
+    read.__name__ = name
+    read.__doc__ = f"``jax.Array.{name}`` of the array with the value."
+    return attribute(read)
 
 
 def _method(name: str) -> Callable[..., Any]:

@@ -80,7 +80,7 @@ class Function:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         name = type(self).__name__
-        raise TypeError(f"{name} is not instantiated: call {name}.apply(...)")
+        raise RuleError(f"{name} is not instantiated: call {name}.apply(...)")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

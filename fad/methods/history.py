@@ -11,7 +11,7 @@ import numpy as np
 from fad.core.jaxapi import is_inexact
 from fad.core.level import captured_by_jit, flush, state
 from fad.core.tensor import Tensor, meta_of, version_of
-from fad.errors import GradientError, describe
+from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
 from fad.transforms import backward
@@ -52,14 +52,14 @@ def _set_grad(self: Tensor, value: Any) -> None:
     """Take a gradient that fits; None takes it away, as ``del x.grad`` does.
 
     Raises:
-        TypeError: it is no Tensor and no array.
+        ArgumentError: it is no Tensor and no array.
         GradientError: it is the Tensor itself, or has another shape or dtype.
     """
     if value is self:
         raise GradientError("can't assign a Tensor as its own grad: pass x.detach().clone()")
     if value is not None:
         if not isinstance(value, (Tensor, jax.Array, np.ndarray, np.generic)):
-            raise TypeError(f"grad must be a Tensor, an array or None, got {describe(value)}")
+            raise ArgumentError(f"grad must be a Tensor, an array or None, got {describe(value)}")
         value = as_tensor(value)
         if value.shape != self.shape or value.dtype != self.dtype:
             raise GradientError(
@@ -83,7 +83,7 @@ def _version(self: Tensor) -> int:
     """How often it was changed in place.
 
     Raises:
-        GradientError: it is an inference Tensor, which keeps no count.
+        GradientError: it is an inference Tensor, which keeps no count; an AttributeError too.
     """
     if self.meta is not None and self.meta.inference:
         raise GradientError("Inference tensors do not track version counter.")
@@ -99,21 +99,20 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Switch recording of what is computed from this leaf on or off; returns the Tensor.
 
     Raises:
-        TypeError: its dtype has no derivatives.
+        ArgumentError: its dtype has no derivatives, or ``requires_grad`` is not a bool.
         GradientError: it is not a leaf.
     """
+    if not isinstance(requires_grad, (bool, np.bool_)):
+        raise ArgumentError(f"requires_grad must be a bool, got {describe(requires_grad)}")
     if requires_grad and not is_inexact(self.dtype):
-        raise TypeError(
+        raise ArgumentError(
             f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}: "
             "convert it with x.astype(float)"
         )
     if self.node is not None:
         if requires_grad:
             return self
-        raise GradientError(
-            "you can only change requires_grad of leaf Tensors: use x.detach() for a Tensor without "
-            "history"
-        )
+        raise GradientError(_ONLY_LEAVES)
     if requires_grad and state.inference is None and _is_inference(self):
         raise GradientError(
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed. "
@@ -128,9 +127,16 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     return self
 
 
+_ONLY_LEAVES = (
+    "you can only change requires_grad of leaf Tensors: use x.detach() for a Tensor without history"
+)
+
+
 def _set_requires_grad(self: Tensor, requires_grad: bool) -> None:
-    flush()
-    self._requires_grad = bool(requires_grad)
+    """`_requires_grad_`, which refuses every result of a recorded operation, as PyTorch does."""
+    if self.node is not None:
+        raise GradientError(_ONLY_LEAVES)
+    _requires_grad_(self, requires_grad)
 
 
 def _backward(
@@ -181,5 +187,5 @@ MEMBERS: dict[str, Any] = {
     "requires_grad_": _requires_grad_,
     "retain_grad": retain_grad,
     "retains_grad": property(_retains_grad, doc=_retains_grad.__doc__),
-    "version": property(_version, doc=_version.__doc__),
+    "version": attribute(_version),
 }

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import fad.numpy as fnp
 from fad.core.level import state
 from fad.core.tensor import Tensor
+from fad.errors import ArgumentError
 from fad.methods import container, history, operators, placement, shapes, values
 from fad.methods.in_place import IN_PLACE
 from fad.tape.grad_mode import mark_inference
@@ -28,7 +29,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         requires_grad: record what is computed from it; needs a floating or complex dtype.
 
     Raises:
-        TypeError: ``requires_grad`` for an integer or bool dtype.
+        ArgumentError: it is no such data; or ``requires_grad`` for an integer or bool dtype.
 
     Source: ``torch.tensor``.
 
@@ -40,7 +41,10 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         data = data.detach()
         t = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
     else:
-        out = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+        try:
+            out = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"tensor: {error}") from error
         if isinstance(data, jax.Array):  # another library may share its memory
             jax.block_until_ready(out)
         t = as_tensor(out)

@@ -11,7 +11,7 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad.core.tensor import Tensor
-from fad.errors import describe
+from fad.errors import attribute, describe
 from fad.methods.in_place import OPERATORS, in_place
 from fad.views.inplace import replace
 from fad.views.make_view import same_view
@@ -120,7 +120,7 @@ def _table() -> dict[str, Any]:
         found[name] = _method(getattr(fnp, name), name)
     for name in _PARTS:
         part = _method(getattr(fnp, name), name)
-        found[name] = property(part, _set_part(name), doc=part.__doc__)
+        found[name] = attribute(part, _set_part(name))
     return found
 
 

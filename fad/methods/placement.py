@@ -12,6 +12,7 @@ from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.errors import attribute
 from fad.methods.values import unwrap
 
 __all__ = ["MEMBERS"]
@@ -76,13 +77,18 @@ def _put(x: Any, target: Any) -> Any:
     return jax.device_put(x, target)
 
 
+def _sharding(self: Tensor) -> Any:
+    """How the value is laid out."""
+    return unwrap(self).sharding
+
+
 MEMBERS: dict[str, Any] = {
     "astype": _astype,
-    "device": property(_device, doc=_device.__doc__),
+    "device": attribute(_device),
     "devices": _devices,
     "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),
     "nbytes": property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all."),
-    "sharding": property(lambda self: unwrap(self).sharding, doc="How the value is laid out."),
+    "sharding": attribute(_sharding),
     "to": _to,
     "weak_type": property(lambda self: bool(self.aval.weak_type), doc="As in JAX."),
 }

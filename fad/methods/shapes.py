@@ -11,7 +11,7 @@ import fad.numpy as fnp
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.errors import GradientError, describe
+from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.views.aliases import link_of
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.copying import CLONE
@@ -38,7 +38,7 @@ def _view_fn(self: Tensor) -> Callable[[Any], Any]:
     """The function that makes this view of its base; of anything with the base's shape.
 
     Raises:
-        GradientError: it is not a view.
+        GradientError: it is not a view; an AttributeError too.
     """
     if not _is_view(self):
         raise GradientError(f"view_fn: {describe(self)} is not a view")
@@ -123,7 +123,13 @@ def _reversed(self: Tensor) -> Any:
 
 
 def _swapped(self: Tensor) -> Any:
-    """Last two dimensions swapped."""
+    """Last two dimensions swapped.
+
+    Raises:
+        ArgumentError: it has fewer than two dimensions; an AttributeError too.
+    """
+    if self.ndim < 2:
+        raise ArgumentError(f"mT needs at least two dimensions, got {describe(self)}")
     return fnp.matrix_transpose(self)
 
 
@@ -149,8 +155,8 @@ def _view(self: Tensor, dtype: Any = None) -> Any:
 
 _VIEWS: dict[Any, ViewOp] = {}
 MEMBERS: dict[str, Any] = {
-    "T": property(_reversed, doc=_reversed.__doc__),
-    "mT": property(_swapped, doc=_swapped.__doc__),
+    "T": attribute(_reversed),
+    "mT": attribute(_swapped),
     "base": property(_base, doc=_base.__doc__),
     "expand": _expand,
     "flatten": _flatten,
@@ -161,5 +167,5 @@ MEMBERS: dict[str, Any] = {
     "transpose": _transpose,
     "unbind": _unbind,
     "view": _view,
-    "view_fn": property(_view_fn, doc=_view_fn.__doc__),
+    "view_fn": attribute(_view_fn),
 }

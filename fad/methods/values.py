@@ -11,7 +11,14 @@ import numpy as np
 from fad.core.jaxapi import array_type
 from fad.core.level import flush, outlived
 from fad.core.tensor import Tensor
-from fad.errors import HostValueError, LevelError, TrackedValueError, describe
+from fad.errors import (
+    ArgumentError,
+    HostValueError,
+    LevelError,
+    TrackedValueError,
+    describe,
+    reader,
+)
 from fad.tape.recorder import ROOT
 
 __all__ = ["MEMBERS", "is_tracked", "unwrap"]
@@ -69,26 +76,44 @@ def _array(self: Tensor) -> Any:
         if type(value) is array_type:  # mostly: nothing is around it
             flush()  # the caller may donate it
             return value
+    return _array_below(self)
+
+
+@reader
+def _array_below(self: Tensor) -> Any:
+    """`_array`, where something is around it."""
     _constant(self, "array")
     value = unwrap(self)
     flush()
     return value
 
 
-def _numpy(self: Tensor) -> np.ndarray:
-    """The value as a NumPy array.
+def _numpy(self: Tensor, *, force: bool = False, copy: bool = False) -> np.ndarray:
+    """The value as a NumPy array; read-only, because it may share the memory of the JAX array.
+
+    Arguments:
+        force: also where the Tensor requires grad or has a tangent: as ``x.detach().numpy()``.
+        copy: a copy, which can be written to. (In PyTorch a write to ``x.numpy()`` changes the Tensor. Here
+            NumPy refuses it, "assignment destination is read-only": to change the Tensor, write to the
+            Tensor, ``x[0] = 1``.)
 
     Raises:
-        GradientError: the Tensor requires grad: write ``x.detach().numpy()``.
+        TrackedValueError: the Tensor requires grad or has a tangent: write ``x.detach().numpy()``.
         HostValueError: it is batched or being traced.
+
+    >>> import fad
+    >>> a = fad.tensor([1.0, 2.0]).numpy(copy=True)
+    >>> a[0] = 5.0
+    >>> a.tolist()
+    [5.0, 2.0]
     """
     value = _concrete(self, "numpy()")
-    if is_tracked(self):
+    if not force and is_tracked(self):
         raise TrackedValueError(
             "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
             "write x.detach().numpy()"
         )
-    return np.asarray(value)
+    return np.array(value) if copy else np.asarray(value)
 
 
 def _dunder_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -100,7 +125,11 @@ def _dunder_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> 
 def _item(self: Tensor, *args: Any) -> Any:
     """The element of a Tensor with one element, or that at ``args``, as a Python scalar."""
     _constant(self, "item()")
-    return _concrete(self, "item()").item(*args)
+    value = _concrete(self, "item()")
+    try:
+        return value.item(*args)
+    except ValueError as error:
+        raise ArgumentError(f"item() of {describe(self)}: {error}") from None
 
 
 def _tolist(self: Tensor) -> Any:
@@ -115,7 +144,13 @@ def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]
     def scalar(self: Tensor) -> Any:
         if convert in (float, complex):
             _constant(self, what)
-        return convert(_concrete(self, what))
+        value = _concrete(self, what)
+        if value.size == 1 and value.ndim:
+            value = value.reshape(())
+        try:
+            return convert(value)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{what} of {describe(self)}: {error}") from None
 
     scalar.__name__ = what
     return scalar
@@ -133,10 +168,21 @@ def _block_until_ready(self: Tensor) -> Tensor:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    """A Tensor with one element is formatted as its number, where there is a format for it."""
-    if not spec:
+    """A Tensor with one element is formatted as its number; one without dimensions also if no format is
+    given, where it has a value.
+    """
+    if not spec and self.shape:
         return str(self)
-    return format(_concrete(self, "format()").item(), spec)
+    try:
+        return format(_concrete(self, "format()").item(), spec)
+    except (RuntimeError, TypeError):  # there is no value, or one that is no number
+        if spec:
+            raise
+        return str(self)
+    except ValueError as error:
+        raise ArgumentError(
+            f"the format {spec!r} is for one number, got {describe(self)}: {error}"
+        ) from None
 
 
 def _repr(self: Tensor) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from fad.core.borrowed import as_array
 from fad.core.level import bind, outlived
 from fad.core.tensor import Tensor
-from fad.errors import GradientError, describe
+from fad.errors import ArgumentError, GradientError, describe
 from fad.tape.edges import Edge, GradientEdge
 from fad.tape.engine import ONES_LIKE
 from fad.tape.graph import Node, gradient_edge
@@ -22,16 +22,25 @@ from fad.tape.node_step import level_of
 __all__ = ["as_list", "check_levels", "edges_of", "roots_of"]
 
 
+_SINGLE = (
+    GradientEdge,
+    Edge,
+    jax.Array,
+    np.ndarray,
+    str,
+)  # one item, though it can be iterated over
+
+
 def as_list(x: Any) -> list[Any]:
-    """One Tensor or edge, a sequence or a dict of them, as a list; edges as gradient edges."""
-    if x is None:
-        return []
-    if isinstance(x, (GradientEdge, Edge)):
-        items = [x]
-    elif isinstance(x, dict):
+    """One Tensor or edge, an iterable or a dict of them, as a list; edges as gradient edges."""
+    if isinstance(x, Tensor):
+        return [x]
+    if isinstance(x, dict):
         items = list(x.values())
+    elif isinstance(x, _SINGLE) or not isinstance(x, Iterable):
+        items = [x]
     else:
-        items = list(x) if isinstance(x, (tuple, list)) else [x]
+        items = list(x)
     return [
         GradientEdge(i.node, i.input_nr) if isinstance(i, Edge) and i.node is not None else i
         for i in items
@@ -67,7 +76,7 @@ def roots_of(
                 raise GradientError(_untracked(t, k, who))
             level, edge, expected = t.level, gradient_edge(t), t.aval
         else:
-            raise TypeError(f"{who}: output {k} must be a Tensor, got {describe(t)}")
+            raise ArgumentError(f"{who}: output {k} must be a Tensor, got {describe(t)}")
         if c is None:
             c = _implicit(t, expected, who)
         else:
@@ -147,7 +156,7 @@ def edges_of(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
             edges.append((x.node, x.output_nr))
             continue
         if not isinstance(x, Tensor):
-            raise TypeError(f"{who}: input {k} must be a Tensor, got {describe(x)}")
+            raise ArgumentError(f"{who}: input {k} must be a Tensor, got {describe(x)}")
         if not x.requires_grad:
             raise GradientError(
                 f"{who}: One of the differentiated Tensors does not require grad: input {k}. "

@@ -25,9 +25,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from fad.core.level import Level, last_level_id, map_tensors, state
 from fad.core.tensor import Tensor, meta_of, storage_of
-from fad.errors import describe
+from fad.errors import ArgumentError, describe
 
 __all__ = [
     "enable_grad",
@@ -226,11 +228,16 @@ class set_grad_enabled(_GradMode):
 
     Arguments:
         mode: whether to record.
+
+    Raises:
+        ArgumentError: ``mode`` is not a bool.
     """
 
     __slots__ = ()
 
     def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, (bool, np.bool_)):
+            raise ArgumentError(f"set_grad_enabled: mode must be a bool, got {describe(mode)}")
         super().__init__(bool(mode))
         super().__enter__()
 

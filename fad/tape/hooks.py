@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -247,7 +247,7 @@ class _MultiHandle:
 
 
 def register_multi_grad_hook(
-    tensors: Sequence[Tensor], fn: Callable[..., None], *, mode: str = "all"
+    tensors: Iterable[Tensor], fn: Callable[..., None], *, mode: str = "all"
 ) -> _MultiHandle:
     """Call ``fn`` when the gradients of several Tensors have been computed in one backward pass.
 
@@ -273,6 +273,7 @@ def register_multi_grad_hook(
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     if not callable(fn):
         raise TypeError(f"register_multi_grad_hook: fn must be a function, got {describe(fn)}")
+    tensors = list(tensors)
     lock = threading.Lock()
     if mode == "any":
         done: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -33,7 +33,7 @@ from fad.transforms.reverse import vjp
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
-class GradcheckError(FadError, RuntimeError):
+class GradcheckError(FadError):
     """A derivative is not what finite differences say."""
 
 

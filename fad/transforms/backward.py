@@ -32,12 +32,12 @@ def backward(
     """Accumulate gradients of ``tensors`` into the ``.grad`` of the leaves they depend on.
 
     Arguments:
-        tensors: a Tensor or `GradientEdge`, or a sequence of them, each part of a graph.
+        tensors: a Tensor or `GradientEdge`, or an iterable of them, each part of a graph.
         grad_tensors: the cotangent of each, of its shape; None is 1 for a scalar.
         retain_graph: keep saved values for another pass; default ``create_graph``.
         create_graph: record the pass, so that the gradients can be differentiated.
-        inputs: the Tensors (or edges, or a dict of them) to accumulate into; default all leaves. One that
-            is not a leaf is made to retain its gradient (`Tensor.retain_grad`).
+        inputs: the Tensors (or edges; an iterable or a dict of them) to accumulate into;
+            default all leaves. One that is not a leaf is made to retain its gradient (`Tensor.retain_grad`).
 
     Raises:
         GradientError: an output does not require grad, is not scalar and has no cotangent, or the
@@ -125,8 +125,9 @@ def grad(
     """Gradients of ``outputs`` with respect to ``inputs``, returned rather than accumulated.
 
     Arguments:
-        outputs: a Tensor or `GradientEdge`, or a sequence of them.
-        inputs: a Tensor or `GradientEdge`, a sequence, or a dict of them; leaves or not.
+        outputs: a Tensor or `GradientEdge`, or an iterable of them.
+        inputs: a Tensor or `GradientEdge`, an iterable (``model.parameters()``), or a dict of them; leaves
+            or not.
         grad_outputs: the cotangent of each output, of its shape; None is 1 for a scalar.
         retain_graph: keep saved values for another pass; default ``create_graph``.
         create_graph: record the pass, so that the results can be differentiated again.

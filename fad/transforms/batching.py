@@ -15,7 +15,7 @@ from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import LevelError, StructureError, describe
+from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.transforms.boundary import (
     argument_names,
@@ -77,11 +77,11 @@ def vmap(
     """
     check_callable(f, "vmap")
     if randomness not in ("error", "same", "different"):
-        raise ValueError(
+        raise ArgumentError(
             f"vmap: randomness must be 'error', 'same' or 'different', got {randomness!r}"
         )
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ValueError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
+        raise ArgumentError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
 
     @restores_modes
     @functools.wraps(f)

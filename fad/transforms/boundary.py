@@ -14,7 +14,7 @@ from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type, is_inexact
 from fad.core.level import captured_by_jit, outlived
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import LevelError, StructureError, describe
+from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.inplace import check_writable, overwrite_from
 from fad.views.make_view import shares
@@ -116,13 +116,13 @@ def differentiable_leaves(
 def _differentiable(leaf: Any, who: str, where: str) -> Any:
     """`lower` of a value to be differentiated, after a check that it can be."""
     if not isinstance(leaf, (Tensor, jax.Array, np.ndarray, np.generic, float, complex, int)):
-        raise TypeError(
+        raise ArgumentError(
             f"{who}: {where} must be an array, got {describe(leaf)}. Only arrays can be "
             "differentiated: pass what is not an array as another argument."
         )
     value = lower(leaf)
     if not is_inexact(value.dtype):
-        raise TypeError(
+        raise ArgumentError(
             f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
             f"{describe(leaf)}. Convert it (x.astype(float)), or leave it out of what is "
             "differentiated."
@@ -139,7 +139,7 @@ def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
     if not isinstance(nums, (tuple, list)) or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in nums
     ):
-        raise TypeError(f"{who}: argnums must be an int or a tuple of ints, got {argnums!r}")
+        raise ArgumentError(f"{who}: argnums must be an int or a tuple of ints, got {argnums!r}")
     if not nums:
         raise StructureError(f"{who}: argnums is empty: name at least one argument")
     for n in nums:
@@ -216,7 +216,7 @@ def with_aux(out: Any, has_aux: bool, who: str) -> tuple[Any, Any]:
     if not has_aux:
         return out, None
     if not isinstance(out, tuple) or len(out) != 2:
-        raise TypeError(
+        raise ArgumentError(
             f"{who}: with has_aux=True the function must return a pair (output, aux), "
             f"got {describe(out)}"
         )

@@ -16,7 +16,7 @@ from fad.core.jaxapi import is_inexact
 from fad.core.level import bind, outlived, restores_modes, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
-from fad.errors import LevelError, StructureError, describe
+from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE
 from fad.transforms.boundary import (
@@ -96,6 +96,8 @@ def push_forward(
 
 def zeros_like(x: Any) -> Any:
     """Zeros with the shape and dtype of ``x``, at its levels."""
+    if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+        raise ArgumentError(f"an output must be an array to have a tangent, got {describe(x)}")
     return bind(ZEROS_LIKE, (x if isinstance(x, Tensor) else jnp.asarray(x),))
 
 
@@ -104,7 +106,7 @@ def tangent_leaves(
 ) -> tuple[list[Any], list[Any], trees.PyTreeDef]:
     """Leaves of primals and tangents, checked against each other, and their structure."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
-        raise TypeError(
+        raise ArgumentError(
             f"{who}: primals and tangents must be tuples, one entry for each argument, got "
             f"{describe(primals)} and {describe(tangents)}. Write {who}(f, (x,), (t,))."
         )
@@ -119,7 +121,7 @@ def tangent_leaves(
     values, directions = [], []
     for x, t, name in zip(leaves, given, names, strict=True):
         if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
-            raise TypeError(f"{who}: {name} must be an array, got {describe(x)}")
+            raise ArgumentError(f"{who}: {name} must be an array, got {describe(x)}")
         value = lower(x)
         values.append(value)
         directions.append(tangent_of(value, t, who, name))
@@ -273,11 +275,11 @@ def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
     """
     dual = _level(level, "make_dual")
     if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
-        raise TypeError(f"make_dual: the primal must be an array, got {describe(x)}")
+        raise ArgumentError(f"make_dual: the primal must be an array, got {describe(x)}")
     primal = outlived(x)
     primal = primal if isinstance(primal, Tensor) else lower(primal)
     if not is_inexact(primal.dtype):
-        raise TypeError(
+        raise ArgumentError(
             f"make_dual: the primal must have a floating or complex dtype, got {describe(x)}. Convert "
             "it: x.astype(float)."
         )

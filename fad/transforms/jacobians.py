@@ -18,7 +18,7 @@ from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import GradientError, StructureError, describe
+from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE, pull_back
@@ -219,7 +219,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     ([3.0, 12.0], [6.0, 0.0])
     """
     if not isinstance(primals, (tuple, list)):
-        raise TypeError(f"hvp: primals must be a tuple of arguments, got {describe(primals)}")
+        raise ArgumentError(f"hvp: primals must be a tuple of arguments, got {describe(primals)}")
     gradient = gradient_function(f, tuple(range(len(primals))), False, "hvp", False)
     result: tuple[Any, Any] = push_forward(gradient, primals, tangents, False, "hvp")
     return result
@@ -228,7 +228,7 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 def _check(f: Any, chunk_size: Any, who: str) -> None:
     check_callable(f, who)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ValueError(f"{who}: chunk_size must be a positive int or None, got {chunk_size!r}")
+        raise ArgumentError(f"{who}: chunk_size must be a positive int or None, got {chunk_size!r}")
 
 
 def _inputs(args: Any, argnums: Any, who: str) -> tuple[tuple[int, ...], list[Any], Any]:

@@ -56,11 +56,22 @@ class _Flag:
         self.value = value
 
 
+class _Mask:
+    """A bool mask as an entry of an index: its shape, and the indices that it selects."""
+
+    __slots__ = ("indices", "shape")
+
+    def __init__(self, shape: tuple[int, ...], indices: list[Any]) -> None:
+        self.shape = shape
+        self.indices = indices
+
+
 def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
     """The static form of an index into ``x``, one entry for each dimension, and its array arguments.
 
     Raises:
-        IndexError: too many indices, an integer out of bounds, or a type that cannot index.
+        IndexError: too many indices, an integer out of bounds, a bool mask of another shape than what
+            it selects from, or a type that cannot index.
     """
     if type(index) is int:  # mostly
         shape = x.shape
@@ -70,8 +81,8 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
     entries = [_entry(e, x) for e in entries]
     expanded: list[Any] = []
     for e in entries:
-        if isinstance(e, list):
-            expanded.extend(e)
+        if isinstance(e, _Mask):
+            expanded.extend(e.indices)
         else:
             expanded.append(e)
     used = sum(_consumes(e) for e in expanded)
@@ -80,6 +91,8 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
         raise IndexError(
             f"too many indices: {describe(x)} has {ndim} dimensions, but {used} were indexed"
         )
+    if any([isinstance(e, _Mask) for e in entries]):
+        _check_masks(entries, ndim - used, x)
     dots = [k for k, e in enumerate(expanded) if e is Ellipsis]
     if len(dots) > 1:
         raise IndexError("an index can have only one ellipsis ('...')")
@@ -124,6 +137,22 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
     return tuple(form), values
 
 
+def _check_masks(entries: Sequence[Any], unnamed: int, x: Any) -> None:
+    """Refuse a mask that does not have the shape of the dimensions of ``x`` that it selects from."""
+    dim = 0
+    for e in entries:
+        if isinstance(e, _Mask):
+            selected = tuple(x.shape[dim : dim + len(e.shape)])
+            if selected != e.shape:
+                raise IndexError(
+                    f"the shape of the mask {e.shape} does not match the shape {selected} of the "
+                    f"dimensions of {describe(x)} that it selects from"
+                )
+            dim += len(e.shape)
+        else:
+            dim += unnamed if e is Ellipsis else _consumes(e)
+
+
 def _consumes(entry: Any) -> int:
     return 0 if entry is None or entry is Ellipsis or isinstance(entry, _Flag) else 1
 
@@ -137,7 +166,7 @@ def _bound(value: Any) -> int | None:
 
 
 def _entry(e: Any, x: Any) -> Any:
-    """One entry of an index: a slice, int, None, Ellipsis or array; a list of arrays for a mask."""
+    """One entry of an index: a slice, int, None, Ellipsis, array or mask."""
     if e is None or e is Ellipsis:
         return e
     if isinstance(e, slice):
@@ -170,7 +199,7 @@ def _from_sequence(e: Sequence[Any]) -> Any:
     return array.astype(np.int32) if array.size == 0 else array
 
 
-def _mask_indices(mask: Any) -> list[Any]:
+def _mask_indices(mask: Any) -> _Mask | _Flag:
     """The integer indices that a bool mask selects; it must have concrete values."""
     try:
         concrete = np.asarray(mask.__array__() if isinstance(mask, Tensor) else mask)
@@ -181,8 +210,8 @@ def _mask_indices(mask: Any) -> list[Any]:
             "fad.numpy.nonzero(mask, size=n) for a known count"
         ) from error
     if concrete.ndim == 0:
-        return [_Flag(bool(concrete))]
-    return [jnp.asarray(i) for i in concrete.nonzero()]
+        return _Flag(bool(concrete))
+    return _Mask(concrete.shape, [jnp.asarray(i) for i in concrete.nonzero()])
 
 
 def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:

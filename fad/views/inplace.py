@@ -28,7 +28,7 @@ from fad.core.borrowed import as_array
 from fad.core.level import bind, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, storage_of
-from fad.errors import GradientError, LevelError, describe
+from fad.errors import ArgumentError, GradientError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
 from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
@@ -178,7 +178,7 @@ def check_writable(t: Tensor, who: str) -> None:
 def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
     """Raise where the Tensor must not be written to."""
     if not isinstance(t, Tensor):
-        raise TypeError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
+        raise ArgumentError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
     root = t if link is None else link.base
     assert root is not None
     for owner in (t, root):
@@ -202,7 +202,7 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
                 f"{_LEAF}"
             )
     if link is not None and overlaps(link.chain, root):
-        raise ValueError(
+        raise ArgumentError(
             f"{who}: unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location, because it was broadcast. Please clone() the tensor before performing "
             "the operation."

@@ -12,6 +12,7 @@ import numpy as np
 from fad.core.avals import struct_of
 from fad.core.jaxapi import is_inexact
 from fad.core.primitive import Primitive, VjpPlan, derived_plan
+from fad.errors import ArgumentError
 from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
 from fad.views.indexing import getter, updater
 from fad.views.write_back import chain_put
@@ -177,12 +178,12 @@ def index_put(form: tuple[Any, ...]) -> Primitive:
 def _fitted(out: Any, x: Any, name: str) -> Any:
     """The result of an operation in the shape and dtype of the Tensor it is written to."""
     if out.shape != x.shape:
-        raise ValueError(
+        raise ArgumentError(
             f"{name}_: output with shape {list(x.shape)} doesn't match the broadcast shape "
             f"{list(out.shape)}: an in-place operation cannot change the shape"
         )
     if _rank(out.dtype) > _rank(x.dtype):
-        raise TypeError(
+        raise ArgumentError(
             f"{name}_: result type {out.dtype} can't be cast to the desired output type {x.dtype}: "
             f"write x = fad.numpy.{name}(x, ...), or convert first with x.astype({out.dtype})"
         )
@@ -206,9 +207,11 @@ def _rank(dtype: Any) -> int:
 
 def _copied(view: Any, v: Any) -> Any:
     """``v`` broadcast to the shape, and converted to the dtype, of ``view``."""
+    if v is None:
+        raise ArgumentError("None was written into a Tensor: write a number or an array")
     v = jnp.asarray(v)
     if v.dtype.kind == "c" and view.dtype.kind != "c":
-        raise TypeError(
+        raise ArgumentError(
             f"a value of dtype {v.dtype} was written into a Tensor of dtype {view.dtype}, which would "
             "drop the imaginary part: write v.real"
         )
@@ -219,7 +222,7 @@ def _copied(view: Any, v: Any) -> Any:
     except ValueError:
         fits = False
     if not fits:
-        raise ValueError(
+        raise ArgumentError(
             f"could not broadcast a value of shape {v.shape} into the shape {tuple(view.shape)} that "
             "is written to"
         )

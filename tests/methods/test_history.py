@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from helpers import assert_close, leaf
@@ -33,3 +35,22 @@ def test_clone_keeps_history() -> None:
     assert y is not x and y.requires_grad and not y.is_leaf
     y.sum().backward()
     assert_close(x.grad, np.ones(2, np.float32))
+
+
+def test_requires_grad_is_set_as_by_requires_grad_(torch: Any) -> None:
+    for lib in (fad, torch):
+        x = lib.tensor([1.0, 2.0])
+        x.requires_grad = True
+        assert x.requires_grad
+        y = x * 2.0
+        for bad in ("text", None, 1):
+            with pytest.raises(RuntimeError, match="must be a bool"):
+                x.requires_grad = bad
+        for value in (True, False):
+            with pytest.raises(RuntimeError, match="only change requires_grad"):
+                y.requires_grad = value
+        n = lib.tensor([1, 2])
+        with pytest.raises(RuntimeError, match="floating"):
+            n.requires_grad = True
+        n.requires_grad = False
+        assert (x.requires_grad, y.requires_grad, n.requires_grad) == (True, True, False)

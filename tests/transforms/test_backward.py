@@ -361,3 +361,27 @@ def test_batched_gradients_with_edges_and_create_graph() -> None:
     assert np.allclose(g.detach().numpy(), np.diag([3.0, 12.0]))
     (h,) = autograd.grad(g, x, fnp.ones((3, 2, 2)), is_grads_batched=True)
     assert np.allclose(h.numpy(), [[6.0, 12.0]] * 3)
+
+
+def test_iterables_are_taken_for_sequences(torch: Any) -> None:
+    """As ``model.parameters()``, a generator; PyTorch's `backward` asks for its length, fad's does not."""
+    for lib in (fad, torch):
+        xs = [lib.tensor(v, requires_grad=True) for v in (2.0, 3.0)]
+
+        def some() -> Any:
+            yield from xs
+
+        product = lambda: xs[0] * xs[1]
+        assert [float(g) for g in lib.autograd.grad(product(), some())] == [3.0, 2.0]
+        ones = (lib.tensor(1.0) for _ in range(2))
+        grads = lib.autograd.grad((product() for _ in range(2)), some(), ones)
+        assert [float(g) for g in grads] == [6.0, 4.0]
+        lib.autograd.backward((product() for _ in range(2)), inputs=xs)
+        assert float(xs[0].grad) == 6.0
+    x = leaf([1.0])
+    (x * 3.0).sum().backward(inputs=(t for t in [x]))
+    assert float(x.grad[0]) == 3.0
+    seen: list[Any] = []
+    fad.autograd.register_multi_grad_hook((t for t in [x]), seen.append)
+    (x * 3.0).sum().backward()
+    assert len(seen) == 1

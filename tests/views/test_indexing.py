@@ -105,3 +105,31 @@ def test_no_more_is_remembered_of_indices_than_a_bound(monkeypatch):
     for stop in range(20):
         assert x[:stop].shape == (min(stop, 3),)
         assert len(indexing._steps) <= 8
+
+
+def test_a_mask_has_the_shape_of_what_it_selects_from(torch: Any) -> None:
+    """A mask that is too short selected silently; JAX and PyTorch refuse it."""
+    x, mask = fad.tensor(np.arange(6.0).reshape(2, 3)), np.array([True, False])
+    for index in [
+        (mask,),
+        (slice(None), np.array([True, False, True])),
+        (..., np.array([True, False, True])),
+        (None, mask, 1),
+        (np.ones((2, 3), bool),),
+        (0, np.ones(3, bool)),
+    ]:
+        assert_close(x[index], x.numpy()[index])
+    for index in [
+        (slice(None), mask),
+        (..., mask),
+        (0, mask),
+        (np.ones(3, bool),),
+        (np.ones((3, 2), bool),),
+    ]:
+        with pytest.raises(IndexError, match="does not match"):
+            x[index]
+        with pytest.raises(IndexError, match=r"does not (match|fit)"):
+            x[index] = 0.0
+        tensors = [torch.tensor(i) if isinstance(i, np.ndarray) else i for i in index]
+        with pytest.raises(IndexError):
+            torch.tensor(x.tolist())[tuple(tensors)]
