@@ -11,7 +11,7 @@ from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, meta_of
 from fad.errors import GradientError, describe
-from fad.tape.graph import AccumulateGrad
+from fad.tape.graph import AccumulateGrad, alias
 from fad.tape.handles import refuse_in_traced_code
 
 __all__ = ["ADD", "accumulate", "add_to_grad"]
@@ -20,19 +20,27 @@ ADD = Primitive("add", jnp.add, lazy=True)
 _adding = threading.RLock()
 
 
-def add_to_grad(t: Tensor, gradient: Any) -> None:
-    """Add a gradient, a Tensor of t's level or its detached value, to ``t.grad``."""
+def add_to_grad(t: Tensor, gradient: Any, create_graph: bool = False) -> None:
+    """Add a gradient, a Tensor of t's level or its detached value, to ``t.grad``.
+
+    ``t.grad`` is changed in place, unless ``create_graph``: then it becomes another Tensor, with history.
+    """
     meta, level = meta_of(t), t.level
     with _adding:
-        if meta.grad is None:
-            meta.grad = level.lift(gradient)
+        old = meta.grad
+        if create_graph:
+            new = gradient if old is None else bind(ADD, (old, gradient))
+            new = level.lift(new)
+            meta.grad = alias(new) if new is gradient else new
+        elif old is None:
+            value = level.detach(gradient)
+            new = level.lift(value)
+            meta.grad = alias(new) if new is value else new
         else:
-            tracked = isinstance(gradient, Tensor) and gradient.requires_grad
-            old = meta.grad if tracked else level.detach(meta.grad)
-            meta.grad = level.lift(bind(ADD, (old, gradient)))
+            AccumulateGrad.write(old, level, bind(ADD, (level.detach(old), level.detach(gradient))))
 
 
-def accumulate(node: AccumulateGrad, gradient: Any) -> None:
+def accumulate(node: AccumulateGrad, gradient: Any, create_graph: bool = False) -> None:
     """The work of an accumulator: ``.grad``, and the hooks that run after it."""
     variable = node.variable
     if gradient is None or not variable.requires_grad:
@@ -40,7 +48,7 @@ def accumulate(node: AccumulateGrad, gradient: Any) -> None:
     meta = variable.meta
     if meta is not None and meta.post_hooks:
         refuse_in_traced_code("a post accumulate grad hook", running=True)
-    add_to_grad(variable, gradient)
+    add_to_grad(variable, gradient, create_graph)
     meta = variable.meta
     if meta is not None and meta.post_hooks:
         for hook in list(meta.post_hooks.values()):

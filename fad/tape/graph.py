@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn
 
 import jax
 
-from fad.core.level import outlived
+from fad.core.level import outlived, state
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
 from fad.errors import GradientError, describe
 from fad.tape.edges import Edge, InputMetadata, pair
@@ -416,8 +416,10 @@ class AccumulateGrad(Node):
     topology: int = 0
     num_inputs = 1
 
-    # What it does needs operations, which come later in the order of imports: `fad.tape.accumulate`.
+    # What it does needs operations and writes in place, which come later in the order of imports:
+    # `fad.tape.accumulate`, and `fad.views.inplace` for ``write(grad, level, value)``.
     work: ClassVar[Callable[..., None]]
+    write: ClassVar[Callable[[Tensor, Any, Any], None]]
 
     def __init__(self, variable: Tensor) -> None:
         self.level = variable._level
@@ -434,7 +436,7 @@ class AccumulateGrad(Node):
             raise GradientError(
                 f"AccumulateGrad: got a gradient {describe(gradient)} for a variable of shape {shape}"
             )
-        self.work(gradient)
+        self.work(gradient, self.level.id > state.watermark)
         return ()
 
     def _set_edges(self, edges: Sequence[tuple[Node, int] | None]) -> NoReturn:

@@ -164,7 +164,7 @@ def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> 
     for nr, ref in list(extra.retains.items()):
         t = ref()
         if t is not None and nr < len(values) and values[nr] is not None:
-            add_to_grad(t, values[nr])
+            add_to_grad(t, values[nr], True)  # in another Tensor, as in PyTorch
     return values
 
 

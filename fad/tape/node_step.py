@@ -62,7 +62,7 @@ def reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) 
     """Everything that happens at a leaf: hooks of the Tensor, of the node, and accumulation."""
     cotangents = call_tensor_hooks(node, cotangents, create_graph)
     cotangents = call_pre_hooks(node, cotangents, create_graph)
-    accumulate(node, cotangents[0])
+    accumulate(node, cotangents[0], create_graph)
     return call_post_hooks(node, (), cotangents, create_graph)
 
 

@@ -25,11 +25,13 @@ import jax
 import numpy as np
 
 from fad.core.borrowed import as_array
+from fad.core.jaxapi import array_type
 from fad.core.level import bind, outlived, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, storage_of
+from fad.core.tensor import Tensor, new_tensor, storage_of
 from fad.errors import ArgumentError, GradientError, LevelError, describe
 from fad.tape.grad_mode import no_grad
+from fad.tape.graph import AccumulateGrad
 from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
 from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
 from fad.views.chains import Step, form_of, numbers_of, same_chain
@@ -40,7 +42,15 @@ from fad.views.stop_gradient import stopped
 from fad.views.write_back import overlaps
 from fad.views.write_ops import COPY, MASKED_FILL, copy_write, index_put, part_write, whole_write
 
-__all__ = ["check_writable", "increment_version", "overwrite_from", "replace", "set_item", "write"]
+__all__ = [
+    "check_writable",
+    "increment_version",
+    "overwrite_from",
+    "replace",
+    "set_item",
+    "write",
+    "write_value",
+]
 
 
 def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
@@ -101,6 +111,28 @@ def overwrite_from(t: Tensor, new: Tensor, who: str) -> Tensor:
     _check(t, None, (new,), who)
     _commit(t, new)
     return t
+
+
+def write_value(t: Tensor, level: Any, value: Any) -> None:
+    """Change ``t`` in place to a detached value of ``level``, unrecorded, as `no_grad` would."""
+    meta = t.meta
+    usual = t._level is ROOT and t._node is None and not t._requires_grad and not state.levels
+    if usual and (meta is None or not (meta.link or meta.inference)) and type(value) is array_type:
+        storage = storage_of(t)  # what follows, where it has nothing to look for
+        with storage.lock:
+            set_value(t, new_tensor(value, ROOT))
+            storage.version += 1
+        return
+    watermark = state.watermark
+    if level is ROOT:  # elsewhere the levels below record what is written
+        state.watermark = max(watermark, ROOT.id)
+    try:
+        overwrite_from(t, level.lift(value), "accumulating into .grad")
+    finally:
+        state.watermark = watermark
+
+
+AccumulateGrad.write = staticmethod(write_value)  # type: ignore[assignment]
 
 
 def set_item(x: Tensor, index: Any, value: Any) -> None:
