@@ -26,7 +26,7 @@ from fad.core.borrowed import as_array
 from fad.core.jaxapi import is_inexact
 from fad.core.level import Level, bind, bodies, constants, outlived, state, traced_by_jax
 from fad.core.replay_protocol import Part
-from fad.core.tensor import Tensor, version_of
+from fad.core.tensor import Tensor, bottom, version_of
 from fad.errors import RuleError, describe
 from fad.functions import native
 from fad.functions.closures import checked_arrays, is_tracer
@@ -51,11 +51,12 @@ class FunctionOp:
 
     ``needs``: of which inputs a gradient or tangent may be needed; None if no level has set it.
     ``given``: what was saved by the call of which this one is the derivative, if that is available.
+    ``known``: its array outputs, where the body has run already, and ``template``; else None.
     Running it sets ``template``, the structure of the outputs, and ``saved``, what the call saved for
     its rules (at the level of its arguments), or None where that is not known.
     """
 
-    __slots__ = ("given", "needs", "rules", "saved", "template")
+    __slots__ = ("given", "known", "needs", "rules", "saved", "template")
 
     expands = False
     template: Template
@@ -63,6 +64,7 @@ class FunctionOp:
     def __init__(self, rules: Rules, given: Saved | None = None) -> None:
         self.rules = rules
         self.given = given
+        self.known: Sequence[Any] | None = None
         self.needs: list[bool] | None = None
         self.saved: Saved | None = None
 
@@ -81,6 +83,8 @@ class FunctionOp:
         if native.is_traced(values):
             outs, self.template = native.call(rules, values)
             return tuple(outs)
+        if self.known is not None:
+            return tuple(map(bottom, self.known))
         if self.given is not None and isinstance(rules, LinearRules):
             outs, self.template = rules.forward(values, self.given)
         else:
@@ -129,6 +133,9 @@ class FunctionOp:
         )
         inner = FunctionOp(rules)
         inner.needs = self.needs
+        if self.known is not None:
+            inner.known = [level.unwrap(_at_level(x, level), 0) for x in self.known]
+            inner.template = self.template
         before = state.levels
         # The bodies run below this level, in one of their own: they draw random numbers and name
         # axes there.
@@ -179,6 +186,13 @@ class FunctionOp:
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
                 if m:
                     o._requires_grad, o._node, o._output_nr = True, node, k
+
+
+def _at_level(x: Any, level: Level) -> Any:
+    """``x`` with the wrappers of the levels above ``level`` removed."""
+    while isinstance(x, Tensor) and x.level.id > level.id:
+        x = x.value
+    return x
 
 
 def _version(x: Any) -> int:

@@ -353,7 +353,8 @@ class saved_tensors_hooks:
 
     Raises:
         GradientError: it is used inside `disable_saved_tensors_hooks`; or something is saved in
-            traced code (inside ``fad.jit``), where hooks would run once per trace.
+            traced code (inside ``fad.jit``), where hooks would run once per trace; or the block is
+            left more often than it was entered.
 
     Source: ``torch.autograd.graph.saved_tensors_hooks``.
 
@@ -365,7 +366,7 @@ class saved_tensors_hooks:
     4.0
     """
 
-    __slots__ = ("_saved", "hooks")
+    __slots__ = ("__weakref__", "_saved", "hooks")
 
     def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         for hook in (pack_hook, unpack_hook):
@@ -383,6 +384,11 @@ class saved_tensors_hooks:
         state.saved_hooks = (*state.saved_hooks, self.hooks)
 
     def __exit__(self, *exc: object) -> None:
+        if not self._saved:
+            raise GradientError(
+                f"{type(self).__name__}: the block was left more often than it was entered: write it as "
+                "`with`, or call __exit__ once for each __enter__"
+            )
         state.saved_hooks = self._saved.pop()
 
 

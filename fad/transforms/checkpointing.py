@@ -5,7 +5,8 @@ NOTE [checkpoint is a Function without rules]
 The checkpointed call is one operation whose rules are derived from its body: the pullback runs the
 body again in a grad level of its own, the pushforward in a jvp level, and vmap batches it; so it
 nests with everything, and the Functions inside keep their rules. What the body closes over are further
-inputs: a first run in a `WatchLevel` finds the Tensors of outer levels among operands.
+inputs: a first run in a `WatchLevel`, on constants, finds the Tensors of outer levels among operands. What it
+gives is the output of the call, so the body runs once in the forward pass (twice where JAX traces it).
 
 The body may run again when a vmap that it was called in is over. What it closes over still has its
 lanes then, and may be computed with alone (``s[0]``) before it is an operand, and replaced; so the vmap's
@@ -24,7 +25,7 @@ import jax
 
 from fad.core import trees
 from fad.core.avals import aval_of
-from fad.core.level import bind, map_tensors, outlived, restores_modes
+from fad.core.level import bind, captured_by_jit, map_tensors, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import LevelError, StructureError, describe
@@ -36,6 +37,7 @@ from fad.levels.jvp import JvpLevel
 from fad.tape.captures import Captures
 from fad.tape.recorder import GradLevel, RecordingLevel
 from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
+from fad.views.stop_gradient import stopped
 
 __all__ = ["checkpoint"]
 
@@ -75,7 +77,7 @@ class WatchLevel(RecordingLevel):
             return x.value
         at = self.captures.position(x)
         if self.replacements is None:
-            return x
+            return _constant(x)
         if at >= len(self.replacements):
             raise StructureError(
                 "checkpoint: the function used more Tensors from outside when it ran again than the "
@@ -110,7 +112,7 @@ def alive_again(levels: Sequence[BatchLevel]) -> Iterator[None]:
 class CheckpointRules(Rules):
     """The rules of a checkpointed call on (captures, operands)."""
 
-    def __init__(self, body: Callable[..., tuple[list[Any], Any]], count: int) -> None:
+    def __init__(self, body: Callable[..., Any], count: int) -> None:
         self.body = body
         self.count = count
         self.name = "checkpoint"
@@ -119,8 +121,7 @@ class CheckpointRules(Rules):
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
         level = WatchLevel(values[: self.count])
         with alive_again(self.batches):
-            outs, structure = self.body(level, values[self.count :])
-        return outs, Template.split(trees.unflatten(structure, outs))[1]
+            return Template.split(self.body(level, values[self.count :]))
 
     def setup(
         self,
@@ -179,7 +180,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         dynamic = [isinstance(x, Tensor) for x in leaves]
         operands = [lower(x) for x, d in zip(leaves, dynamic, strict=True) if d]
 
-        def run(level: WatchLevel, values: Sequence[Any]) -> tuple[list[Any], Any]:
+        def run(level: WatchLevel, values: Sequence[Any]) -> Any:
             it = iter(values)
             with level:
                 inside = [
@@ -187,25 +188,29 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
                     for x, d in zip(leaves, dynamic, strict=True)
                 ]
                 new_args, new_kwargs = trees.unflatten(structure, inside)
-                outs, out_structure = trees.flatten(f(*new_args, **new_kwargs))
+                out = f(*new_args, **new_kwargs)
                 if any([was_written(x) for x in inside]):
                     raise LevelError(
                         "checkpoint: the function changes an argument in place, and it runs more than "
                         "once: write to a copy (x.clone()) and return it"
                     )
-                return [level.lower(o) for o in outs], out_structure
+                return trees.map_leaves(level.lower, out)
 
         level = WatchLevel(None)
-        outs, out_structure = run(level, operands)
+        out = run(level, [_constant(x) for x in operands])
         captures = level.captures.tensors
         if any(_is_tracked(x) for x in (*operands, *captures)):
-            rules = CheckpointRules(run, len(captures))
-            op = FunctionOp(rules)
-            arrays = list(bind(op, [*captures, *operands]))
-            outs = trees.flatten(op.template.join(arrays))[0]
-        return leave(trees.unflatten(out_structure, outs), tensors)
+            op = FunctionOp(CheckpointRules(run, len(captures)))
+            op.known, op.template = Template.split(out)
+            out = op.template.join(list(bind(op, [*captures, *operands])))
+        return leave(out, tensors)
 
     return wrapped
+
+
+def _constant(x: Any) -> Any:
+    """``x`` for the first run; what compiled code captures is found when that reads it."""
+    return x if isinstance(x, Tensor) and captured_by_jit(x) else stopped(x)
 
 
 def _is_tracked(x: Any) -> bool:

@@ -146,6 +146,22 @@ def test_one_hook_object_entered_twice() -> None:
     assert len(count) == 2
 
 
+def test_an_exit_too_many_says_so_and_changes_nothing() -> None:
+    outer = autograd.saved_tensors_hooks(lambda t: t, lambda t: t)
+    for block in (autograd.saved_tensors_hooks(lambda t: t, lambda t: t), autograd.save_on_cpu()):
+        with outer:
+            before = fad.core.level.state.saved_hooks
+            with pytest.raises(GradientError, match="left more often than it was entered"):
+                block.__exit__(None, None, None)
+            assert fad.core.level.state.saved_hooks == before
+
+
+def test_hooks_are_weakly_referenceable(torch: Any) -> None:
+    for library in (torch, fad):
+        block = library.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+        assert weakref.ref(block)() is block
+
+
 def test_hooks_of_single_values() -> None:
     x, w = leaf(2.0), leaf(3.0)
     y = x * w

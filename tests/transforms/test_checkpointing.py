@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import jax
@@ -75,3 +76,111 @@ def test_checkpoint_in_a_vmap_that_is_over_computes_with_what_it_closes_over() -
     fad.grad(lambda lanes: fad.vmap(leaking)(lanes).sum())(lanes)
     with pytest.raises(LevelError, match="vmap had finished"):
         kept[0] + 1.0
+
+
+# As in PyTorch: `torch.utils.checkpoint.checkpoint(f, *args, use_reentrant=False)`.
+
+
+def _checkpointed(library: Any, f: Any) -> Any:
+    if library is fad:
+        return fad.checkpoint(f)
+    again = importlib.import_module("torch.utils.checkpoint").checkpoint
+    return lambda *args, **kwargs: again(f, *args, use_reentrant=False, **kwargs)
+
+
+class _Options:
+    factor = 3.0
+
+
+def _arguments_that_are_no_arrays(library: Any) -> list[Any]:
+    def f(x: Any, how: str, nothing: None, options: _Options, *, power: int) -> Any:
+        assert (how, nothing) == ("square", None)
+        return (x**power * options.factor).sum()
+
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    _checkpointed(library, f)(x, "square", None, _Options(), power=2).backward()
+    return [x.grad.tolist()]
+
+
+def _results_that_are_no_arrays(library: Any) -> list[Any]:
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    out = _checkpointed(library, lambda x: ((x * x).sum(), "text", None, [_Options, 3]))(x)
+    out[0].backward()
+    return [x.grad.tolist(), *out[1:]]
+
+
+def _how_often_the_body_runs(library: Any) -> list[Any]:
+    runs = []
+
+    def f(x: Any) -> Any:
+        runs.append(1)
+        return (x * x).sum()
+
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    y = _checkpointed(library, f)(x)
+    forward = len(runs)
+    y.backward()
+    return [forward, len(runs), x.grad.tolist()]
+
+
+def _gradient_of_a_leaf_of_its_own(library: Any) -> list[Any]:
+    def f(x: Any) -> Any:
+        t = x.detach().requires_grad_()
+        (g,) = library.autograd.grad((t**3).sum(), t)
+        return (g * x).sum()
+
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    _checkpointed(library, f)(x).backward()
+    return [x.grad.tolist()]
+
+
+PROGRAMS = [
+    _arguments_that_are_no_arrays,
+    _results_that_are_no_arrays,
+    _how_often_the_body_runs,
+    _gradient_of_a_leaf_of_its_own,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_as_in_torch(program: Any, torch: Any) -> None:
+    assert program(fad) == program(torch)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: f,
+        fad.grad,
+        fad.vmap,
+        lambda f: fad.vmap(fad.grad(f)),
+        lambda f: fad.grad(lambda x: fad.vmap(f)(x).sum()),
+        lambda f: fad.vmap(fad.grad(fad.grad(f))),
+    ],
+)
+def test_the_body_runs_once_in_the_forward_pass(transform: Any) -> None:
+    runs: list[int] = []
+    forward: list[int] = []
+
+    def f(x: Any) -> Any:
+        runs.append(1)
+        return (fnp.sin(x) * x).sum()
+
+    def g(x: Any) -> Any:
+        out = fad.checkpoint(f)(x)
+        forward.append(len(runs))
+        return out
+
+    with fad.autograd.compiled(False):
+        transform(g)(X)
+    assert forward[0] == 1
+
+
+def test_compiled_code_reads_what_a_checkpointed_body_closes_over() -> None:
+    s = fad.tensor(2.0)
+    for f in (lambda: fad.checkpoint(lambda: s * 3.0)(), lambda: fad.checkpoint(lambda x: x * 3.0)(s)):
+        compiled = fad.jit(f)
+        s.fill_(2.0)
+        assert float(compiled()) == 6.0
+        s.fill_(5.0)
+        assert float(compiled()) == 15.0
