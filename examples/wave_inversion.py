@@ -91,15 +91,15 @@ def record(velocity, source, pulses, eager=False):
         state = tuple([x.clone() for x in state])  # it runs twice, so it leaves its arguments alone
         return loop(step, state, pulses, eager)
 
-    u = fad.asarray(fnp.zeros((SIZE, SIZE)))
-    change = fad.asarray(fnp.zeros((SIZE - 2, SIZE - 2)))
+    u = fnp.zeros((SIZE, SIZE))
+    change = fnp.zeros((SIZE - 2, SIZE - 2))
     _, heard = loop(segment, (u, change), pulses, eager)
     return heard.reshape(pulses.size, -1)
 
 
 def survey(inside, sources, pulses, eager=False):
     """What is heard of all sources, if ``inside`` is the velocity away from the rim."""
-    velocity = fad.asarray(fnp.full((SIZE, SIZE), BACKGROUND))
+    velocity = fnp.full((SIZE, SIZE), BACKGROUND)
     velocity[RIM:-RIM, RIM:-RIM] = inside
     return fad.vmap(lambda source: record(velocity, source, pulses, eager))(sources)
 

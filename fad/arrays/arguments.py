@@ -30,6 +30,7 @@ __all__ = [
     "ARRAY",
     "EXPONENT",
     "LEAF",
+    "NUMPY_TYPES",
     "OPERAND",
     "STATIC",
     "STRUCTURE",
@@ -115,6 +116,8 @@ _KINDS: dict[type, int] = {
     type(None): _OTHER,
 }
 
+NUMPY_TYPES: set[type] = {np.ndarray}  # and its subclasses, of which values have been seen
+
 
 def _kind_of(value: Any) -> int:
     kind = _KINDS.get(type(value))
@@ -128,6 +131,7 @@ def _learn(value: Any) -> int:
         kind = _TENSOR
     elif isinstance(value, np.ndarray):
         kind = _NDARRAY
+        NUMPY_TYPES.add(cls)
     elif isinstance(value, np.generic):
         kind = _NUMPY_SCALAR
     elif isinstance(value, tuple) and hasattr(cls, "_fields"):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fad.arrays import special_cases
 from fad.arrays.operations import Op, copy_signature
+from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
 from fad.core.level import bind
 from fad.core.tensor import Tensor
@@ -21,16 +22,27 @@ __all__ = ["maker", "with_bodies"]
 Function = Callable[..., Any]
 
 
-def with_bodies(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
+def _staged(jax_function: Any, args: Any, kwargs: Any, results: int = FOLLOWS) -> Any:
+    """A call with the user's functions, as one operation; see NOTE [what makes a Tensor]."""
+    out = call_with_bodies(jax_function, args, kwargs)
+    tensors = results == TENSORS or numpy_alone(trees.flatten((args, kwargs))[0])
+    return as_tensors(out) if tensors else out
+
+
+def with_bodies(
+    name: str, where: str, jax_function: Any, roles: dict[str, int], results: int
+) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
-    ordinary = Op(name, where, jax_function, roles).function
+    ordinary = Op(name, where, jax_function, roles, results=results).function
 
     def function(*args: Any, **kwargs: Any) -> Any:
         staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
         f = _to_fad if staged else _jax_function_of  # JAX recognizes some of its own functions
         args = tuple([_replace(f, a) for a in args])
         kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
-        return call_with_bodies(jax_function, args, kwargs) if staged else ordinary(*args, **kwargs)
+        if staged:
+            return _staged(jax_function, args, kwargs, results)
+        return ordinary(*args, **kwargs)
 
     function.op = ordinary.op  # type: ignore[attr-defined]
     result: Function = copy_signature(function, jax_function, name, where)
@@ -104,7 +116,7 @@ def maker(name: str, where: str, jax_function: Any) -> Function:
             run.__name__ = name  # type: ignore[attr-defined]
 
             def made(*args: Any, **kwargs: Any) -> Any:
-                return call_with_bodies(run, (body, options, named, args, kwargs), {})
+                return _staged(run, (body, options, named, args, kwargs), {})
 
             functools.update_wrapper(made, body, updated=())
             return made

@@ -14,6 +14,7 @@ from fad.arrays import special_cases
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
 from fad.arrays.operations import Op, copy_signature
+from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
 from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.level import bind
@@ -21,6 +22,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.levels.batch import bind_collective
 from fad.levels.randomness import bind_random
+from fad.tape.recorder import as_tensor
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view, stop_gradient, view_binder
 
@@ -42,28 +44,33 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
     def listed(table: dict[str, frozenset[str]]) -> bool:
         return name in table.get(module, ())
 
+    results = FOLLOWS
+    if module == "jax.random":
+        results = KEYS if name in special_cases.NOT_DRAWING else TENSORS
+    if listed(special_cases.CREATION):
+        results = TENSORS
     if listed(special_cases.INDEXERS):
-        return _Indexer(name, where, value)
+        return _Indexer(name, where, value, results)
     if listed(special_cases.CLASSES):
         return _class(name, where, value)
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
     if listed(special_cases.HOST):
         replace = _REPLACED.get(name, _stand_in)
-        return _on_host(name, where, value, replace)
+        return _on_host(name, where, value, replace, listed(special_cases.CREATION))
     if listed(special_cases.ON_VALUES):
-        return _on_host(name, where, value, _value)
+        return _on_host(name, where, value, _value, creates=False)
     if listed(special_cases.MAKERS):
         return maker(name, where, value)
     if listed(special_cases.FACTORIES):
         return _factory(name, where, value)
     roles = special_cases.ROLES.get(module, {}).get(name, {})
     if listed(special_cases.BODIES):
-        return with_bodies(name, where, value, roles)
+        return with_bodies(name, where, value, roles, results)
     if listed(special_cases.COLLECTIVES):
         return _collective(name, where, value, roles)
     if module == "jax.lax" and name == "stop_gradient":
-        return copy_signature(lambda x: stop_gradient(x), value, name, where)
+        return copy_signature(_stop_gradient, value, name, where)
     if module == "jax.numpy" and name == "asarray":
         return _same_tensor(name, where, value, roles)
     if module == "jax.numpy" and name == "from_dlpack":
@@ -72,8 +79,9 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return Op(name, where, value, roles, view_binder(special_cases.VIEWS[name])).function
     if module == "jax.numpy" and name in ("real", "imag"):
         return _part(name, where, value)
-    draws = module == "jax.random" and name not in special_cases.NOT_DRAWING
-    function = Op(name, where, value, roles, bind_random if draws else bind).function
+    draws = module == "jax.random" and results == TENSORS
+    binder = bind_random if draws else bind
+    function = Op(name, where, value, roles, binder, results=results).function
     return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
 
 
@@ -85,7 +93,9 @@ def _is_typing(value: Any) -> bool:
 # Evaluated on the host
 
 
-def _on_host(name: str, where: str, jax_function: Any, replace: Function) -> Function:
+def _on_host(
+    name: str, where: str, jax_function: Any, replace: Function, creates: bool
+) -> Function:
     """A function that is evaluated on the host, with ``replace`` applied to Tensors."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -94,7 +104,8 @@ def _on_host(name: str, where: str, jax_function: Any, replace: Function) -> Fun
             jax_function(*args, **kwargs)
         )  # a buffer may be filled again then
 
-    result: Function = copy_signature(function, jax_function, name, where)
+    made = making_tensors(function) if creates else function
+    result: Function = copy_signature(made, jax_function, name, where)
     return result
 
 
@@ -129,6 +140,14 @@ def _value(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, Tensor) else x
 
 
+def _stop_gradient(x: Any) -> Any:
+    return stop_gradient(trees.map_leaves(_of_numpy, x))
+
+
+def _of_numpy(x: Any) -> Any:
+    return as_tensor(x) if isinstance(x, np.ndarray) else x
+
+
 # One function for each table
 
 
@@ -155,7 +174,8 @@ def _factory(name: str, where: str, jax_function: Any) -> Function:
         return jax_function(*options, **named)(key, *args, **kwargs)
 
     roles = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
-    op = Op(name, where, draw, roles, bind if name == "constant" else bind_random)
+    binder = bind if name == "constant" else bind_random
+    op = Op(name, where, draw, roles, binder, results=TENSORS)
 
     def function(*options: Any, **named: Any) -> Function:
         def initializer(key: Any, *args: Any, **kwargs: Any) -> Any:
@@ -221,12 +241,12 @@ def _class(name: str, where: str, jax_class: Any) -> type:
 class _Indexer:
     """An object such as ``r_``, which computes when it is indexed."""
 
-    def __init__(self, name: str, where: str, jax_object: Any) -> None:
+    def __init__(self, name: str, where: str, jax_object: Any, results: int) -> None:
         def index(key: Any) -> Any:
             return jax_object[key]
 
         self.__doc__ = jax_object.__doc__
-        self._function = Op(name, where, index, {"key": STRUCTURE}).function
+        self._function = Op(name, where, index, {"key": STRUCTURE}, results=results).function
 
     def __getitem__(self, key: Any) -> Any:
         return self._function(key)
@@ -244,12 +264,12 @@ def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
 
 
 def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
-    """``asarray``: a Tensor that needs no change is returned as it is, as JAX does with arrays."""
-    convert = Op(name, where, jax_function, roles).function
+    """``asarray``: no copy of a Tensor that needs no change, as in JAX, nor of a JAX array."""
+    convert = Op(name, where, jax_function, roles, results=TENSORS).function
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
-            return args[0]
+        if len(args) == 1 and not kwargs and isinstance(args[0], (Tensor, jax.Array)):
+            return as_tensors(args[0])
         return convert(*args, **kwargs)
 
     function.op = convert.op  # type: ignore[attr-defined]
@@ -287,5 +307,5 @@ def _from_dlpack(name: str, where: str, jax_function: Any) -> Function:
         array = jax_function(x, device=device, copy=copy)
         return array if copy else borrow(array, x)
 
-    result: Function = copy_signature(function, jax_function, name, where)
+    result: Function = copy_signature(making_tensors(function), jax_function, name, where)
     return result

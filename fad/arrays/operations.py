@@ -12,7 +12,8 @@ types of its arguments and on its keywords. That pair is looked up in ``routes``
 either the Primitive itself (all arguments are leaves), or a `Route` that picks leaves and static
 values by position and finds the Primitive in one more lookup.
 
-A call without any array (``zeros((3,))``) calls the JAX function directly.
+A call without any array (``zeros((3,))``) calls the JAX function directly. Whether it returns Tensors
+or JAX arrays is said in NOTE [what makes a Tensor].
 
 A function whose result's shape depends on data cannot be compiled. JAX says so when it is traced;
 `Op.call` then runs it without compilation, and remembers that under the key.
@@ -42,6 +43,7 @@ from fad.arrays.arguments import (
     thaw_all,
     unhashable_message,
 )
+from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, making_tensors, numpy_alone
 from fad.core.borrowed import is_foreign
 from fad.core.level import bind
 from fad.core.primitive import Primitive
@@ -180,6 +182,7 @@ class Route:
         "known",
         "labels",
         "leaves",
+        "numpy",
         "plain",
         "simple",
         "statics",
@@ -206,7 +209,8 @@ class Route:
                 self.tuple = position
             else:
                 self.simple = False
-        self.simple = self.simple and self.arrays
+        self.numpy = numpy_alone(values)
+        self.simple = self.simple and self.arrays and not self.numpy
         self.plain = self.simple and leaves == list(range(len(values)))
         self.leaves = _picker(leaves)
         self.statics = _picker(statics) if len(statics) != 1 else operator.itemgetter(*statics)
@@ -241,6 +245,7 @@ class Op:
         roles: roles that replace those read off the signature, by parameter name.
         binder: `bind`, or what stands in for it.
         collective: whether the function names a mapped axis.
+        results: its role in NOTE [what makes a Tensor].
 
     ``function`` is what users call; it has the signature and docstring of the JAX function.
     """
@@ -253,6 +258,7 @@ class Op:
         "jax_function",
         "name",
         "primitives",
+        "results",
         "roles",
         "routes",
         "where",
@@ -266,6 +272,7 @@ class Op:
         roles: dict[str, int] | None = None,
         binder: Callable[[Any, Sequence[Any]], Any] = bind,
         collective: bool = False,
+        results: int = FOLLOWS,
     ) -> None:
         self.name = name
         self.where = where
@@ -273,10 +280,14 @@ class Op:
         self.roles = roles or {}
         self.binder = binder
         self.collective = collective
+        self.results = results
         self.primitives: dict[Any, Primitive] = {}
         self.routes: dict[Any, Any] = {}
         self._plan: Plan | None = None
-        self.function = copy_signature(fast_function(self, binder), jax_function, name, where)
+        function = fast_function(self, binder)
+        if results == TENSORS:
+            function = making_tensors(function)
+        self.function = copy_signature(function, jax_function, name, where)
         self.function.op = self
 
     def __repr__(self) -> str:
@@ -307,7 +318,7 @@ class Op:
         key = (route.labels, keys)
         if not (route.arrays or self.collective or any(map(is_array, leaves))):
             if any(map(_holds_tensor, values)):  # as a static argument: it has been read
-                return self._function(keys, len(args), tuple(kwargs), route)(*leaves)
+                return as_tensors(self._function(keys, len(args), tuple(kwargs), route)(*leaves))
             out = self.jax_function(*args, **kwargs)
             return jax.block_until_ready(out) if any(map(is_foreign, values)) else out
         primitive = self.primitives.get(key)
@@ -330,7 +341,10 @@ class Op:
         if new:
             _remember(self.primitives, key, primitive, PRIMITIVES)
         self._remember_route(kinds, route, keys, values, primitive)
-        return primitive.unflatten(out) if type(out) is tuple else out
+        if type(out) is tuple:
+            out = primitive.unflatten(out)
+        follows_numpy = self.results == FOLLOWS and (route.numpy or numpy_alone(leaves))
+        return as_tensors(out) if follows_numpy else out
 
     def _needs_values(self, leaves: Sequence[Any], error: Exception) -> Exception:
         """What to raise where values are needed that a transform hides; JAX's own for arrays."""
@@ -344,10 +358,15 @@ class Op:
         )
 
     def find(self, route: Route, values: tuple[Any, ...]) -> tuple[Primitive | None, list[Any]]:
-        """The Primitive and the leaves of a call with containers; None if it is new."""
+        """The Primitive and the leaves of a call with containers.
+
+        The Primitive is None if it is new, or if NumPy arrays decide what is returned.
+        """
         leaves: list[Any] = []
+        if route.numpy:
+            return None, leaves
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
-        if route.arrays or any(map(is_array, leaves)):
+        if not numpy_alone(leaves) and (route.arrays or any(map(is_array, leaves))):
             return self.primitives.get((route.labels, keys)), leaves
         return None, leaves
 

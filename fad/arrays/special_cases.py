@@ -14,6 +14,7 @@ __all__ = [
     "BODIES",
     "CLASSES",
     "COLLECTIVES",
+    "CREATION",
     "FACTORIES",
     "HOST",
     "INDEXERS",
@@ -129,6 +130,23 @@ COLLECTIVES: dict[str, frozenset[str]] = {
     ),
 }
 
+# Make an array from a shape, numbers, lists or a random key: their results are Tensors. All draws
+# of jax.random, and what jax.nn.initializers returns, do so too.
+CREATION: dict[str, frozenset[str]] = {
+    "jax.numpy": _names(
+        """arange array asarray bartlett blackman c_ diag_indices diag_indices_from empty empty_like
+        eye from_dlpack frombuffer fromfile fromfunction fromiter fromstring full full_like
+        geomspace hamming hanning identity indices kaiser linspace load logspace mask_indices
+        meshgrid mgrid ogrid ones ones_like r_ tri tril_indices tril_indices_from triu_indices
+        triu_indices_from zeros zeros_like"""
+    ),
+    "jax.numpy.fft": _names("fftfreq rfftfreq"),
+    "jax.lax": _names("broadcasted_iota empty full full_like iota rng_uniform"),
+    "jax.nn.initializers": _names("ones zeros"),
+    "jax.scipy.linalg": _names("dft hadamard helmert hilbert invhilbert invpascal pascal"),
+    "jax.scipy.special": _names("bernoulli"),
+}
+
 # In jax.random: handle keys, and do not draw.
 NOT_DRAWING = _names("PRNGKey clone fold_in key key_data split wrap_key_data")
 
@@ -148,7 +166,7 @@ CLASSES: dict[str, frozenset[str]] = {
 }
 
 # Objects that compute when they are indexed.
-INDEXERS: dict[str, frozenset[str]] = {"jax.numpy": _names("c_ r_")}
+INDEXERS: dict[str, frozenset[str]] = {"jax.numpy": _names("c_ mgrid ogrid r_")}
 
 # What a ufunc has besides its call.
 UFUNC_ATTRIBUTES = ("nin", "nout", "nargs", "identity")

@@ -8,13 +8,11 @@ import jax
 import jax.numpy as jnp
 
 import fad.numpy as fnp
-from fad.core.level import state
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError
 from fad.methods import container, history, operators, placement, shapes, values
 from fad.methods.in_place import IN_PLACE
-from fad.tape.grad_mode import mark_inference
-from fad.tape.recorder import as_tensor
+from fad.tape.recorder import ROOT
 from fad.views.make_view import stop_gradient
 
 __all__ = ["asarray", "stop_gradient", "tensor"]
@@ -39,19 +37,14 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """
     if isinstance(data, Tensor):
         data = data.detach()
-        t = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
-    else:
-        try:
-            out = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"tensor: {error}") from error
-        if isinstance(data, jax.Array):  # another library may share its memory
-            jax.block_until_ready(out)
-        t = as_tensor(out)
-        if isinstance(out, Tensor):
-            t = t.detach()
-    if state.inference is not None:
-        mark_inference(t)
+    try:
+        t: Tensor = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"tensor: {error}") from error
+    if isinstance(data, jax.Array):  # another library may share its memory
+        jax.block_until_ready(t.value)
+    elif t.level is not ROOT or t.requires_grad:  # there are Tensors in it
+        t = t.detach()
     return t.requires_grad_() if requires_grad else t
 
 
@@ -64,8 +57,8 @@ def asarray(x: Any, dtype: Any = None) -> Tensor:
     """
     if isinstance(x, Tensor):
         return x if dtype is None or x.dtype == jnp.dtype(dtype) else x.astype(dtype)
-    t = as_tensor(fnp.asarray(x, dtype=dtype))
-    return t if state.inference is None else mark_inference(t)  # type: ignore[no-any-return]
+    t: Tensor = fnp.asarray(x) if dtype is None else fnp.asarray(x, dtype=dtype)
+    return t
 
 
 def _install() -> None:

@@ -18,7 +18,8 @@ import jax.scipy
 import numpy as np
 import pytest
 from helpers import MODULES
-from namespace_cases import BITS, IMAGE, KERNEL, A, B, H, I, M, V, assert_same, public, tensors
+from namespace_cases import BITS, IMAGE, KERNEL, A, B, H, I, M, V
+from namespace_cases import assert_same, makes_tensors, of_numpy, public, tensors
 
 import fad
 import fad.lax
@@ -370,26 +371,25 @@ def find(root: Any, name: str) -> Any:
     return root
 
 
-# A Tensor given as a shape has been read: what is made of it is a new array.
-FROM_SHAPES = frozenset(
-    "numpy.empty numpy.full numpy.indices numpy.ones numpy.zeros lax.empty lax.full".split()
-)
+def arrays_in(tree: Any) -> list[Any]:
+    return [x for x in trees.flatten(tree)[0] if hasattr(x, "shape")]
 
 
 def check(case: Case) -> None:
+    """Called with JAX arrays, with Tensors, and with NumPy arrays."""
     jax_function, function = find(jax, case.name), find(fad, case.name)
     expected = jax_function(*case.args, **case.kwargs)
-    out = function(*case.args, **case.kwargs)
-    assert_same(out, expected)
-    assert not any(isinstance(x, fad.Tensor) for x in trees.flatten(out)[0])
-    args, kwargs = tensors((case.args, case.kwargs))
-    if not any(isinstance(x, fad.Tensor) for x in trees.flatten((args, kwargs))[0]):
-        return
-    out = function(*args, **kwargs)
-    assert_same(out, expected)
-    if case.name not in FROM_SHAPES:
-        arrays = [x for x in trees.flatten(out)[0] if hasattr(x, "shape")]
-        assert all(isinstance(x, fad.Tensor) for x in arrays)
+    given = (case.args, case.kwargs)
+    args, kwargs = tensors(given)
+    forms = [given, (args, kwargs)]
+    if makes_tensors(case.name) is not None:
+        forms.append(of_numpy(given))
+    for args, kwargs in forms:
+        out = function(*args, **kwargs)
+        assert_same(out, expected)
+        kinds = set(map(type, arrays_in((args, kwargs))))
+        gives_tensors = makes_tensors(case.name) or not kinds.isdisjoint({fad.Tensor, np.ndarray})
+        assert all(isinstance(x, fad.Tensor) == gives_tensors for x in arrays_in(out))
 
 
 @pytest.mark.sweep("case", CASES, sample=40, ids=str)

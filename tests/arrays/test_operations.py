@@ -158,11 +158,9 @@ def test_threads_share_an_operation() -> None:
 
 
 def test_results_are_arrays_for_arrays_and_tensors_for_tensors() -> None:
-    for value in (V, np.asarray(V)):
-        assert isinstance(fnp.sin(value), jax.Array)
-        assert isinstance(fnp.concatenate([value, value]), jax.Array)
+    assert isinstance(fnp.sin(V), jax.Array)
+    assert isinstance(fnp.concatenate([V, V]), jax.Array)
     assert isinstance(fnp.sin(0.5), jax.Array)
-    assert isinstance(fnp.zeros((2,)), jax.Array)
     assert isinstance(fnp.sin(fad.asarray(V)), fad.Tensor)
     assert isinstance(fnp.add(V, fad.asarray(V)), fad.Tensor)
     assert isinstance(fnp.linalg.svd(fad.asarray(M)), type(jnp.linalg.svd(M)))

@@ -29,6 +29,40 @@ def tensors(tree: Any) -> Any:
     return trees.map_leaves(lambda x: fad.asarray(x) if isinstance(x, jax.Array) else x, tree)
 
 
+def of_numpy(tree: Any) -> Any:
+    """The JAX arrays of a pytree, other than random keys, as NumPy arrays."""
+
+    def one(x: Any) -> Any:
+        is_key = isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.extended)
+        return np.asarray(x) if isinstance(x, jax.Array) and not is_key else x
+
+    return trees.map_leaves(one, tree)
+
+
+# What makes an array from a shape, numbers or lists, by the contract. All of `random` but the functions
+# that handle keys does so too.
+MAKERS_OF_ARRAYS: dict[str, str] = {
+    "numpy": """arange array asarray bartlett blackman diag_indices diag_indices_from empty empty_like eye
+        from_dlpack frombuffer fromfile fromfunction fromiter fromstring full full_like geomspace
+        hamming hanning identity indices kaiser linspace load logspace mask_indices meshgrid ones
+        ones_like tri tril_indices tril_indices_from triu_indices triu_indices_from zeros zeros_like""",
+    "numpy.fft": "fftfreq rfftfreq",
+    "lax": "broadcasted_iota empty full full_like iota rng_uniform",
+    "nn.initializers": "ones zeros",
+    "scipy.linalg": "dft hadamard helmert hilbert invhilbert invpascal pascal",
+    "scipy.special": "bernoulli",
+}
+KEYS = "PRNGKey clone fold_in key key_data split wrap_key_data".split()
+
+
+def makes_tensors(name: str) -> bool | None:
+    """Whether a function makes Tensors of whatever it is given; None if it handles random keys."""
+    module, _, function = name.rpartition(".")
+    if module == "random":
+        return None if function in KEYS else True
+    return function in MAKERS_OF_ARRAYS.get(module, "").split()
+
+
 def assert_same(out: Any, expected: Any) -> None:
     """Same structure, types of containers, shapes, dtypes, weak types and values."""
     leaves, structure = trees.flatten(out)

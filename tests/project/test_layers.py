@@ -30,7 +30,7 @@ ROOMS = {
     "levels": "jvp batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases make_view
         batched_views user_views indexing write_ops inplace copying""",
-    "arrays": "arguments special_cases operations control_flow derive namespaces",
+    "arrays": "arguments special_cases results operations control_flow derive namespaces",
     "numpy": "*",
     "lax": "*",
     "nn": "*",

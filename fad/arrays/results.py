@@ -1,0 +1,63 @@
+"""What the functions of a namespace return: Tensors, or JAX arrays.
+
+NOTE [what makes a Tensor]
+
+A function has one of three roles, by the tables of `fad.arrays.special_cases`:
+
+``TENSORS``: it makes an array from a shape, numbers, lists or a random key (``zeros``, ``array``,
+``zeros_like``, a draw). Its results are Tensors, whatever it is given: they can be written to.
+``FOLLOWS``: all others. A Tensor or a NumPy array among the arguments gives Tensors; JAX arrays alone,
+and Python numbers alone, give JAX arrays.
+``KEYS``: it handles random keys. Its results are JAX arrays, unless an argument is a Tensor.
+
+The role is applied at the edge. A function that makes arrays has it around its call. NumPy arrays are
+seen in the types of the arguments, by which `fad.arrays.operations` finds the Primitive anyway: calls with
+them do not take the fast path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad.arrays.arguments import NUMPY_TYPES
+from fad.core import trees
+from fad.core.level import state
+from fad.core.tensor import Tensor, new_tensor
+from fad.tape.grad_mode import mark_inference
+from fad.tape.recorder import ROOT
+
+__all__ = ["FOLLOWS", "KEYS", "TENSORS", "as_tensors", "making_tensors", "numpy_alone"]
+
+FOLLOWS, TENSORS, KEYS = range(3)
+
+
+def _as_tensor(x: Any) -> Any:
+    if not isinstance(x, jax.Array):
+        return x
+    t = new_tensor(x, ROOT)
+    return t if state.inference is None else mark_inference(t)
+
+
+def as_tensors(out: Any) -> Any:
+    """A result with its JAX arrays as Tensors of level 0."""
+    if isinstance(out, (Tensor, jax.Array)):
+        return _as_tensor(out)
+    return trees.map_leaves(_as_tensor, out)
+
+
+def making_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, with Tensors as results."""
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return as_tensors(function(*args, **kwargs))
+
+    return made
+
+
+def numpy_alone(values: Sequence[Any]) -> bool:
+    """Whether there is a NumPy array and no Tensor among ``values``."""
+    types = set(map(type, values))
+    return not NUMPY_TYPES.isdisjoint(types) and Tensor not in types
