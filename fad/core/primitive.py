@@ -212,7 +212,9 @@ class Primitive:
             derived = self._jvps[mask] = self._derive_jvp(mask, outputs=True)
         operands = [*primals, *[t for t in tangents if t is not None]]
         results = bind(derived, operands)
-        out, out_t = derived._structures[len(results)].unflatten(results)  # never flat: it is a pair
+        out, out_t = derived._structures[len(results)].unflatten(
+            results
+        )  # never flat: it is a pair
         if type(out) is not tuple:
             return out, (out_t[0] if out_t else None)
         given = iter(out_t)

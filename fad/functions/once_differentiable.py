@@ -29,7 +29,7 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for a vjp (backward) rule whose result must not be differentiated again.
 
     The rule runs without recording, on values that nothing tracks, so it may leave JAX. To
-    differentiate its result, in reverse or in forward mode, raises GradientError instead of being silently wrong.
+    differentiate its result, in reverse or in forward mode, raises GradientError.
 
     Source: ``torch.autograd.function.once_differentiable``.
 

@@ -18,8 +18,22 @@ import jax.scipy
 import numpy as np
 import pytest
 from helpers import MODULES
-from namespace_cases import BITS, IMAGE, KERNEL, A, B, H, I, M, V
-from namespace_cases import assert_same, makes_tensors, of_numpy, public, tensors
+from namespace_cases import (
+    BITS,
+    IMAGE,
+    KERNEL,
+    A,
+    B,
+    H,
+    I,
+    M,
+    V,
+    assert_same,
+    makes_tensors,
+    of_numpy,
+    public,
+    tensors,
+)
 
 import fad
 import fad.lax

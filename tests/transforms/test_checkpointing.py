@@ -178,7 +178,10 @@ def test_the_body_runs_once_in_the_forward_pass(transform: Any) -> None:
 
 def test_compiled_code_reads_what_a_checkpointed_body_closes_over() -> None:
     s = fad.tensor(2.0)
-    for f in (lambda: fad.checkpoint(lambda: s * 3.0)(), lambda: fad.checkpoint(lambda x: x * 3.0)(s)):
+    for f in (
+        lambda: fad.checkpoint(lambda: s * 3.0)(),
+        lambda: fad.checkpoint(lambda x: x * 3.0)(s),
+    ):
         compiled = fad.jit(f)
         s.fill_(2.0)
         assert float(compiled()) == 6.0
