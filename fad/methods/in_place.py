@@ -18,7 +18,8 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import describe
 from fad.tape.recorder import as_tensor
-from fad.views.indexing import parse_index, updater
+from fad.views.index_forms import parse_index
+from fad.views.indexing import updater
 from fad.views.inplace import replace, set_item, write
 
 __all__ = ["IN_PLACE", "OPERATORS"]

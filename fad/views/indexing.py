@@ -8,210 +8,38 @@ long, where None and ``...`` stand) is static.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.errors import HostValueError, describe
-from fad.tape.recorder import as_tensor
 from fad.views.chains import Step, ViewOp, Write
+from fad.views.index_forms import (
+    ARRAY,
+    FLAGS,
+    INT,
+    NEW,
+    SLICE,
+    TRUE,
+    WINDOW,
+    is_basic,
+    parse_index,
+)
 from fad.views.make_view import bind_view
 
 __all__ = [
     "At",
     "get_item",
     "getter",
-    "is_basic",
-    "parse_index",
     "step_of",
     "updater",
     "view_of",
 ]
-
-# Forms of one entry of an index
-_ARRAY = "array"
-_INT = "int"
-_NEW = "newaxis"
-_TRUE, _FALSE = "true", "false"  # one bool: a new dimension of length 1 or 0, as an array makes it
-_SLICE = "slice"  # ("slice", start, stop, step)
-_WINDOW = "window"  # ("window", length): start is an argument
-_FLAGS = (_TRUE, _FALSE)
-_WHOLE = (_SLICE, None, None, None)  # a dimension that the index does not name
-
-
-class _Flag:
-    """One bool as an entry of an index."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: bool) -> None:
-        self.value = value
-
-
-class _Mask:
-    """A bool mask as an entry of an index: its shape, and the indices that it selects."""
-
-    __slots__ = ("indices", "shape")
-
-    def __init__(self, shape: tuple[int, ...], indices: list[Any]) -> None:
-        self.shape = shape
-        self.indices = indices
-
-
-def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """The static form of an index into ``x``, one entry for each dimension, and its array arguments.
-
-    Raises:
-        IndexError: too many indices, an integer out of bounds, a bool mask of another shape than what
-            it selects from, or a type that cannot index.
-    """
-    if type(index) is int:  # mostly
-        shape = x.shape
-        if shape and -shape[0] <= index < shape[0]:
-            return (_INT, *(_WHOLE,) * (len(shape) - 1)), [index % shape[0]]
-    entries = list(index) if isinstance(index, tuple) else [index]
-    entries = [_entry(e, x) for e in entries]
-    expanded: list[Any] = []
-    for e in entries:
-        if isinstance(e, _Mask):
-            expanded.extend(e.indices)
-        else:
-            expanded.append(e)
-    used = sum(_consumes(e) for e in expanded)
-    ndim = len(x.shape)
-    if used > ndim:
-        raise IndexError(
-            f"too many indices: {describe(x)} has {ndim} dimensions, but {used} were indexed"
-        )
-    if any([isinstance(e, _Mask) for e in entries]):
-        _check_masks(entries, ndim - used, x)
-    dots = [k for k, e in enumerate(expanded) if e is Ellipsis]
-    if len(dots) > 1:
-        raise IndexError("an index can have only one ellipsis ('...')")
-    fill = [slice(None)] * (ndim - used)
-    if dots:
-        expanded[dots[0] : dots[0] + 1] = fill
-    else:
-        expanded.extend(fill)
-    form: list[Any] = []
-    values: list[Any] = []
-    dim = 0
-    flagged = any([isinstance(e, _Flag) for e in expanded])
-    for e in expanded:
-        if e is None:
-            form.append(_NEW)
-            continue
-        if isinstance(e, _Flag):
-            form.append(_TRUE if e.value else _FALSE)
-            continue
-        size = x.shape[dim]
-        if isinstance(e, slice):
-            start, stop, step = e.indices(size)
-            length = len(range(start, stop, step))
-            if step == 1 and length == size:
-                form.append(_WHOLE)
-            elif step != 1 or length == 0 or flagged:
-                form.append((_SLICE, e.start, e.stop, e.step))
-            else:
-                form.append((_WINDOW, length))
-                values.append(start)
-        elif isinstance(e, int):
-            if not -size <= e < size:
-                raise IndexError(
-                    f"index {e} is out of bounds for dimension {dim} with size {size} of {describe(x)}"
-                )
-            form.append(_INT)
-            values.append(e % size)
-        else:
-            form.append(_ARRAY)
-            values.append(e)
-        dim += 1
-    return tuple(form), values
-
-
-def _check_masks(entries: Sequence[Any], unnamed: int, x: Any) -> None:
-    """Refuse a mask that does not have the shape of the dimensions of ``x`` that it selects from."""
-    dim = 0
-    for e in entries:
-        if isinstance(e, _Mask):
-            selected = tuple(x.shape[dim : dim + len(e.shape)])
-            if selected != e.shape:
-                raise IndexError(
-                    f"the shape of the mask {e.shape} does not match the shape {selected} of the "
-                    f"dimensions of {describe(x)} that it selects from"
-                )
-            dim += len(e.shape)
-        else:
-            dim += unnamed if e is Ellipsis else _consumes(e)
-
-
-def _consumes(entry: Any) -> int:
-    return 0 if entry is None or entry is Ellipsis or isinstance(entry, _Flag) else 1
-
-
-def _bound(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, Tensor):
-        return int(value)
-    return operator.index(value)
-
-
-def _entry(e: Any, x: Any) -> Any:
-    """One entry of an index: a slice, int, None, Ellipsis, array or mask."""
-    if e is None or e is Ellipsis:
-        return e
-    if isinstance(e, slice):
-        return slice(_bound(e.start), _bound(e.stop), _bound(e.step))
-    if isinstance(e, (bool, np.bool_)):
-        return _Flag(bool(e))
-    if isinstance(e, (int, np.integer)):
-        return int(e)
-    if isinstance(e, (list, tuple)):
-        e = _from_sequence(e)
-    if not isinstance(e, (Tensor, jax.Array, np.ndarray)):
-        raise IndexError(
-            f"a Tensor can be indexed by integers, slices, None, ... and arrays of integers or bools, "
-            f"got {describe(e)}"
-        )
-    if e.dtype == bool:
-        return _mask_indices(e)
-    if not jnp.issubdtype(e.dtype, np.integer):
-        raise IndexError(
-            f"arrays used as indices must be of integer or bool dtype, got {describe(e)}"
-        )
-    return e
-
-
-def _from_sequence(e: Sequence[Any]) -> Any:
-    if any(isinstance(v, Tensor) for v in e):
-        stack = Primitive("stack", lambda *vs: jnp.stack(vs), lazy=True)
-        return bind(stack, [as_tensor(v) for v in e])
-    array = np.asarray(e)
-    return array.astype(np.int32) if array.size == 0 else array
-
-
-def _mask_indices(mask: Any) -> _Mask | _Flag:
-    """The integer indices that a bool mask selects; it must have concrete values."""
-    try:
-        concrete = np.asarray(mask.__array__() if isinstance(mask, Tensor) else mask)
-    except (HostValueError, jax.errors.TracerArrayConversionError) as error:
-        raise HostValueError(
-            "a bool mask selects a number of elements that depends on data, so it cannot be used as "
-            "an index inside vmap or jit: write fad.numpy.where(mask, x, y), or "
-            "fad.numpy.nonzero(mask, size=n) for a known count"
-        ) from error
-    if concrete.ndim == 0:
-        return _Flag(bool(concrete))
-    return _Mask(concrete.shape, [jnp.asarray(i) for i in concrete.nonzero()])
 
 
 def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
@@ -219,13 +47,13 @@ def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     it = iter(values)
     index: list[Any] = []
     for f in form:
-        if f == _NEW:
+        if f == NEW:
             index.append(None)
-        elif f in _FLAGS:
-            index.append(f == _TRUE)
-        elif f in (_ARRAY, _INT):
+        elif f in FLAGS:
+            index.append(f == TRUE)
+        elif f in (ARRAY, INT):
             index.append(next(it))
-        elif f[0] == _SLICE:
+        elif f[0] == SLICE:
             index.append(slice(*f[1:]))
         else:
             index.append((next(it), f[1]))
@@ -262,13 +90,13 @@ def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any
     left: Any
     dim = 0
     for f, i in zip(form, index, strict=True):
-        if f == _NEW:
+        if f == NEW:
             rest.append(None)
             continue
-        if f in _FLAGS:
+        if f in FLAGS:
             rest.append(i)
             continue
-        if f == _INT and basic:
+        if f == INT and basic:
             start, size, left = i, 1, 0
         elif isinstance(i, tuple):
             start, size, left = *i, slice(None)
@@ -377,7 +205,7 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
     """``x.at[index].method(v)`` as a Primitive of (x, v, *values)."""
 
     def update(x: Any, v: Any, *values: Any) -> Any:
-        windows = [k for k, f in enumerate(form) if isinstance(f, tuple) and f[0] == _WINDOW]
+        windows = [k for k, f in enumerate(form) if isinstance(f, tuple) and f[0] == WINDOW]
         if not windows:
             index = _rebuild(form, values)
             return getattr(x.at[index], method)(v, **dict(options))
@@ -389,22 +217,17 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
     return Primitive(f"at_{method}", update, positions=True, lazy=True)
 
 
-def is_basic(form: tuple[Any, ...]) -> bool:
-    """Whether an index has no arrays, so that what it selects is a view."""
-    return _ARRAY not in form and _TRUE not in form and _FALSE not in form
-
-
 def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -> Any:
     """``x`` with ``view`` in the place of ``x[index]``, for a basic index, in plain JAX."""
     index = _rebuild(form, values)
-    per_dim = [(f, i) for f, i in zip(form, index, strict=True) if f != _NEW]
+    per_dim = [(f, i) for f, i in zip(form, index, strict=True) if f != NEW]
     starts: list[Any] = []
     sizes: list[int] = []
     inside: list[Any] = []  # what is left of the index within the window
     lengths: list[int] = []
     for (f, i), size in zip(per_dim, x.shape, strict=True):
-        whole = f != _INT and f[0] == _SLICE
-        start, length = (0, size) if whole else (i, 1) if f == _INT else i
+        whole = f != INT and f[0] == SLICE
+        start, length = (0, size) if whole else (i, 1) if f == INT else i
         starts.append(start)
         sizes.append(length)
         inside.append(i if whole else slice(None))
@@ -424,10 +247,10 @@ def add_basic(form: tuple[Any, ...], x: Any, v: Any, values: Sequence[Any]) -> A
     lengths: list[int] = []
     sizes = iter(x.shape)
     for f, i in zip(form, _rebuild(form, values), strict=True):
-        if f == _NEW:
+        if f == NEW:
             continue
         size = next(sizes)
-        if f == _INT:
+        if f == INT:
             start, length = i, 1
         elif isinstance(i, tuple):
             start, length = i
@@ -457,7 +280,7 @@ def _reverses(entry: slice) -> bool:
 
 
 def _starts(form: tuple[Any, ...], values: Sequence[Any]) -> list[Any]:
-    index = [i for f, i in zip(form, _rebuild(form, values), strict=True) if f != _NEW]
+    index = [i for f, i in zip(form, _rebuild(form, values), strict=True) if f != NEW]
     return [i[0] if isinstance(i, tuple) else 0 for i in index]
 
 
@@ -465,7 +288,7 @@ def _windows_only(
     x: Any, form: tuple[Any, ...], values: Sequence[Any]
 ) -> tuple[Any, tuple[Any, ...]]:
     index = _rebuild(form, values)
-    per_dim = [i for f, i in zip(form, index, strict=True) if f != _NEW]
+    per_dim = [i for f, i in zip(form, index, strict=True) if f != NEW]
     sizes = [i[1] if isinstance(i, tuple) else n for i, n in zip(per_dim, x.shape, strict=True)]
     cut = _cut(x, _starts(form, values), sizes)
     return cut, tuple([slice(None) if isinstance(i, tuple) else i for i in index])

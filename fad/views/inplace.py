@@ -143,7 +143,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
     (``x[x < 0] = 0``) works where the mask has no concrete value, inside vmap and jit.
 
     Raises:
-        IndexError: see `fad.views.indexing.parse_index`.
+        IndexError: see `fad.views.index_forms.parse_index`.
         ValueError: the value cannot be broadcast to what is selected.
         TypeError: the value cannot be converted to the dtype.
         GradientError, LevelError: see `write`.

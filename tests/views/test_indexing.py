@@ -14,7 +14,7 @@ from values import assert_close
 
 import fad
 from fad.views import indexing
-from fad.views.indexing import parse_index
+from fad.views.index_forms import parse_index
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3), (1,) * 5])

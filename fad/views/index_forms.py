@@ -1,0 +1,212 @@
+"""The forms of indices: what is static in an index, and the numbers and arrays that are not."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.errors import HostValueError, describe
+from fad.tape.recorder import as_tensor
+
+__all__ = [
+    "ARRAY",
+    "FLAGS",
+    "INT",
+    "NEW",
+    "SLICE",
+    "TRUE",
+    "WHOLE",
+    "WINDOW",
+    "is_basic",
+    "parse_index",
+]
+
+# Forms of one entry of an index
+ARRAY = "array"
+INT = "int"
+NEW = "newaxis"
+TRUE, FALSE = "true", "false"  # one bool: a new dimension of length 1 or 0, as an array makes it
+SLICE = "slice"  # ("slice", start, stop, step)
+WINDOW = "window"  # ("window", length): start is an argument
+FLAGS = (TRUE, FALSE)
+WHOLE = (SLICE, None, None, None)  # a dimension that the index does not name
+
+
+class _Flag:
+    """One bool as an entry of an index."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+
+class _Mask:
+    """A bool mask as an entry of an index: its shape, and the indices that it selects."""
+
+    __slots__ = ("indices", "shape")
+
+    def __init__(self, shape: tuple[int, ...], indices: list[Any]) -> None:
+        self.shape = shape
+        self.indices = indices
+
+
+def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """The static form of an index into ``x``, one entry for each dimension, and its array arguments.
+
+    Raises:
+        IndexError: too many indices, an integer out of bounds, a bool mask of another shape than what
+            it selects from, or a type that cannot index.
+    """
+    if type(index) is int:  # mostly
+        shape = x.shape
+        if shape and -shape[0] <= index < shape[0]:
+            return (INT, *(WHOLE,) * (len(shape) - 1)), [index % shape[0]]
+    entries = list(index) if isinstance(index, tuple) else [index]
+    entries = [_entry(e, x) for e in entries]
+    expanded: list[Any] = []
+    for e in entries:
+        if isinstance(e, _Mask):
+            expanded.extend(e.indices)
+        else:
+            expanded.append(e)
+    used = sum(_consumes(e) for e in expanded)
+    ndim = len(x.shape)
+    if used > ndim:
+        raise IndexError(
+            f"too many indices: {describe(x)} has {ndim} dimensions, but {used} were indexed"
+        )
+    if any([isinstance(e, _Mask) for e in entries]):
+        _check_masks(entries, ndim - used, x)
+    dots = [k for k, e in enumerate(expanded) if e is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can have only one ellipsis ('...')")
+    fill = [slice(None)] * (ndim - used)
+    if dots:
+        expanded[dots[0] : dots[0] + 1] = fill
+    else:
+        expanded.extend(fill)
+    form: list[Any] = []
+    values: list[Any] = []
+    dim = 0
+    flagged = any([isinstance(e, _Flag) for e in expanded])
+    for e in expanded:
+        if e is None:
+            form.append(NEW)
+            continue
+        if isinstance(e, _Flag):
+            form.append(TRUE if e.value else FALSE)
+            continue
+        size = x.shape[dim]
+        if isinstance(e, slice):
+            start, stop, step = e.indices(size)
+            length = len(range(start, stop, step))
+            if step == 1 and length == size:
+                form.append(WHOLE)
+            elif step != 1 or length == 0 or flagged:
+                form.append((SLICE, e.start, e.stop, e.step))
+            else:
+                form.append((WINDOW, length))
+                values.append(start)
+        elif isinstance(e, int):
+            if not -size <= e < size:
+                raise IndexError(
+                    f"index {e} is out of bounds for dimension {dim} with size {size} of {describe(x)}"
+                )
+            form.append(INT)
+            values.append(e % size)
+        else:
+            form.append(ARRAY)
+            values.append(e)
+        dim += 1
+    return tuple(form), values
+
+
+def _check_masks(entries: Sequence[Any], unnamed: int, x: Any) -> None:
+    """Refuse a mask that does not have the shape of the dimensions of ``x`` that it selects from."""
+    dim = 0
+    for e in entries:
+        if isinstance(e, _Mask):
+            selected = tuple(x.shape[dim : dim + len(e.shape)])
+            if selected != e.shape:
+                raise IndexError(
+                    f"the shape of the mask {e.shape} does not match the shape {selected} of the "
+                    f"dimensions of {describe(x)} that it selects from"
+                )
+            dim += len(e.shape)
+        else:
+            dim += unnamed if e is Ellipsis else _consumes(e)
+
+
+def _consumes(entry: Any) -> int:
+    return 0 if entry is None or entry is Ellipsis or isinstance(entry, _Flag) else 1
+
+
+def _bound(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        return int(value)
+    return operator.index(value)
+
+
+def _entry(e: Any, x: Any) -> Any:
+    """One entry of an index: a slice, int, None, Ellipsis, array or mask."""
+    if e is None or e is Ellipsis:
+        return e
+    if isinstance(e, slice):
+        return slice(_bound(e.start), _bound(e.stop), _bound(e.step))
+    if isinstance(e, (bool, np.bool_)):
+        return _Flag(bool(e))
+    if isinstance(e, (int, np.integer)):
+        return int(e)
+    if isinstance(e, (list, tuple)):
+        e = _from_sequence(e)
+    if not isinstance(e, (Tensor, jax.Array, np.ndarray)):
+        raise IndexError(
+            f"a Tensor can be indexed by integers, slices, None, ... and arrays of integers or bools, "
+            f"got {describe(e)}"
+        )
+    if e.dtype == bool:
+        return _mask_indices(e)
+    if not jnp.issubdtype(e.dtype, np.integer):
+        raise IndexError(
+            f"arrays used as indices must be of integer or bool dtype, got {describe(e)}"
+        )
+    return e
+
+
+def _from_sequence(e: Sequence[Any]) -> Any:
+    if any(isinstance(v, Tensor) for v in e):
+        stack = Primitive("stack", lambda *vs: jnp.stack(vs), lazy=True)
+        return bind(stack, [as_tensor(v) for v in e])
+    array = np.asarray(e)
+    return array.astype(np.int32) if array.size == 0 else array
+
+
+def _mask_indices(mask: Any) -> _Mask | _Flag:
+    """The integer indices that a bool mask selects; it must have concrete values."""
+    try:
+        concrete = np.asarray(mask.__array__() if isinstance(mask, Tensor) else mask)
+    except (HostValueError, jax.errors.TracerArrayConversionError) as error:
+        raise HostValueError(
+            "a bool mask selects a number of elements that depends on data, so it cannot be used as "
+            "an index inside vmap or jit: write fad.numpy.where(mask, x, y), or "
+            "fad.numpy.nonzero(mask, size=n) for a known count"
+        ) from error
+    if concrete.ndim == 0:
+        return _Flag(bool(concrete))
+    return _Mask(concrete.shape, [jnp.asarray(i) for i in concrete.nonzero()])
+
+
+def is_basic(form: tuple[Any, ...]) -> bool:
+    """Whether an index has no arrays, so that what it selects is a view."""
+    return ARRAY not in form and TRUE not in form and FALSE not in form
