@@ -195,12 +195,8 @@ class Primitive:
             "jit": self.jit,
             "collective": self.collective,
             "positions": self.positions,
-            **self.weight(),
+            "lazy": self.lazy,
         }
-
-    def weight(self) -> dict[str, Any]:
-        """The options that concern cost, which any Primitive derived from this one has."""
-        return {"lazy": self.lazy}
 
     # Forward mode
 
@@ -468,7 +464,7 @@ class ResidualPlan(VjpPlan):
             pullback = found.pullback(values[:count])
             return run_pullback(pullback, out, values[count:], given, need, found.sparse)
 
-        return Primitive(f"{self.primitive.name}_vjp", vjp, **self.primitive.weight())
+        return Primitive(f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy)
 
 
 def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> VjpPlan:
@@ -489,7 +485,7 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         leaves = run(*values)
         return (*leaves[:count], *[leaves[i] for i in found.extras])
 
-    saving = Primitive(f"{primitive.name}_saving", forward, **primitive.weight())
+    saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy)
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
     saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)

@@ -99,25 +99,22 @@ def check_versions(
         if values is not None and type(values[k]) is SavedView:
             t = values[k]
         origin = f", which is output {t.output_nr} of {t.node.name()}" if t.node is not None else ""
-        raise GradientError(
-            "one of the variables needed for gradient computation has been modified by an inplace "
-            f"operation: [{t.dtype} {list(t.shape)}]{origin}, saved for {node.name()}, is at version "
-            f"{version}; expected version {before} instead. Hint: write to a copy (x.clone()), or "
-            "enable anomaly detection to find the operation that failed to compute its gradient, "
-            "with fad.autograd.set_detect_anomaly(True)."
-        )
+        _raise_modified(t, f"{origin}, saved for {node.name()}", version, before)
 
 
 def raise_written(node: Node, written: tuple[int, int]) -> NoReturn:
     """The error for an output that a node keeps for its backward pass, and that was changed in place."""
     output_nr, version = written
-    known = node.metadata_of_inputs()[output_nr]
+    which = f", which is output {output_nr} of {node.name()}"
+    _raise_modified(node.metadata_of_inputs()[output_nr], which, version, version - 1)
+
+
+def _raise_modified(x: Any, which: str, version: int, expected: int) -> NoReturn:
     raise GradientError(
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [{known.dtype} {list(known.shape)}], which is output {output_nr} of "
-        f"{node.name()}, is at version {version}; expected version {version - 1} instead. Hint: write "
-        "to a copy (x.clone()), or enable anomaly detection to find the operation that failed to "
-        "compute its gradient, with fad.autograd.set_detect_anomaly(True)."
+        f"operation: [{x.dtype} {list(x.shape)}]{which}, is at version {version}; expected version "
+        f"{expected} instead. Hint: write to a copy (x.clone()), or enable anomaly detection to find the "
+        "operation that failed to compute its gradient, with fad.autograd.set_detect_anomaly(True)."
     )
 
 

@@ -26,7 +26,6 @@ from fad.views.index_forms import (
     NEW,
     SLICE,
     TRUE,
-    WINDOW,
     is_basic,
     parse_index,
 )
@@ -80,38 +79,44 @@ def _int32(starts: Sequence[Any]) -> list[Any]:
     return [np.int32(s) if isinstance(s, int) else s.astype(np.int32) for s in starts]
 
 
-def _windowed(x: Any, form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-    """``x`` with its windows cut out, and the index that is left."""
-    index = _rebuild(form, values)
-    basic = is_basic(form)
+def _windows(
+    form: tuple[Any, ...], values: Sequence[Any], shape: tuple[int, ...], ints: bool
+) -> tuple[list[Any], list[int], tuple[Any, ...]]:
+    """Where the windows of an index are, and what is left of it inside of them.
+
+    Arguments:
+        ints: integers are windows too, of length 1, of which 0 is left.
+
+    Returns:
+        The start and the length of a window in each dimension of ``shape``, and the index that is left.
+    """
     starts: list[Any] = []
     sizes: list[int] = []
     rest: list[Any] = []
-    left: Any
-    dim = 0
-    for f, i in zip(form, index, strict=True):
-        if f == NEW:
-            rest.append(None)
-            continue
-        if f in FLAGS:
+    lengths = iter(shape)
+    for f, i in zip(form, _rebuild(form, values), strict=True):
+        if f == NEW or f in FLAGS:
             rest.append(i)
             continue
-        if f == INT and basic:
+        start, size, left = 0, next(lengths), i
+        if f == INT and ints:
             start, size, left = i, 1, 0
         elif isinstance(i, tuple):
             start, size, left = *i, slice(None)
-        else:
-            start, size, left = 0, x.shape[dim], i
         starts.append(start)
         sizes.append(size)
         rest.append(left)
-        dim += 1
-    return _cut(x, starts, sizes), tuple(rest)
+    return starts, sizes, tuple(rest)
+
+
+def _slices(rest: Sequence[Any]) -> list[slice]:
+    """What `_windows` has left of a basic index, as a slice of each dimension."""
+    return [slice(None) if i == 0 else i for i in rest if i is not None]
 
 
 def _reshaped(x: Any, rest: Sequence[Any]) -> Any:
     """``x[rest]``, where the ints are 0 and of dimensions of length 1."""
-    steps = [slice(None) if i == 0 else i for i in rest if i is not None]
+    steps = _slices(rest)
     if any([i != slice(None) for i in steps]):
         x = x[tuple(steps)]
     lengths = iter(x.shape)
@@ -128,9 +133,13 @@ def _reshaped(x: Any, rest: Sequence[Any]) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def getter(form: tuple[Any, ...]) -> Primitive:
+    """``x[index]`` as a Primitive of (x, *values)."""
+    basic = is_basic(form)
+
     def getitem(x: Any, *values: Any) -> Any:
-        x, rest = _windowed(x, form, values)
-        return _reshaped(x, rest) if is_basic(form) else x[rest]
+        starts, sizes, rest = _windows(form, values, x.shape, basic)
+        x = _cut(x, starts, sizes)
+        return _reshaped(x, rest) if basic else x[rest]
 
     return Primitive("getitem", getitem, positions=True, lazy=True)
 
@@ -205,33 +214,19 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
     """``x.at[index].method(v)`` as a Primitive of (x, v, *values)."""
 
     def update(x: Any, v: Any, *values: Any) -> Any:
-        windows = [k for k, f in enumerate(form) if isinstance(f, tuple) and f[0] == WINDOW]
-        if not windows:
-            index = _rebuild(form, values)
-            return getattr(x.at[index], method)(v, **dict(options))
         # Cut the windows out, update inside, and put them back: one slice update, no scatter.
-        cut, rest = _windows_only(x, form, values)
-        new = getattr(cut.at[rest], method)(v, **dict(options))
-        return _paste(x, new, _starts(form, values))
+        starts, sizes, rest = _windows(form, values, x.shape, False)
+        new = getattr(_cut(x, starts, sizes).at[rest], method)(v, **dict(options))
+        return _paste(x, new, starts)
 
     return Primitive(f"at_{method}", update, positions=True, lazy=True)
 
 
 def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -> Any:
     """``x`` with ``view`` in the place of ``x[index]``, for a basic index, in plain JAX."""
-    index = _rebuild(form, values)
-    per_dim = [(f, i) for f, i in zip(form, index, strict=True) if f != NEW]
-    starts: list[Any] = []
-    sizes: list[int] = []
-    inside: list[Any] = []  # what is left of the index within the window
-    lengths: list[int] = []
-    for (f, i), size in zip(per_dim, x.shape, strict=True):
-        whole = f != INT and f[0] == SLICE
-        start, length = (0, size) if whole else (i, 1) if f == INT else i
-        starts.append(start)
-        sizes.append(length)
-        inside.append(i if whole else slice(None))
-        lengths.append(len(range(*i.indices(size))) if whole else length)
+    starts, sizes, rest = _windows(form, values, x.shape, True)
+    inside = _slices(rest)
+    lengths = [len(range(*i.indices(n))) for i, n in zip(inside, sizes, strict=True)]
     view = view.reshape(lengths)
     if lengths != sizes or any([_reverses(i) for i in inside]):
         view = _cut(x, starts, sizes).at[tuple(inside)].set(view, unique_indices=True)
@@ -243,30 +238,19 @@ def add_basic(form: tuple[Any, ...], x: Any, v: Any, values: Sequence[Any]) -> A
 
     JAX differentiates an addition as one: nothing is cut out of the gradient and put back.
     """
-    starts: list[int] = []
+    starts, sizes, rest = _windows(form, values, x.shape, True)
+    places: list[int] = []
     lengths: list[int] = []
-    sizes = iter(x.shape)
-    for f, i in zip(form, _rebuild(form, values), strict=True):
-        if f == NEW:
-            continue
-        size = next(sizes)
-        if f == INT:
-            start, length = i, 1
-        elif isinstance(i, tuple):
-            start, length = i
-        else:
-            start, _, step = i.indices(size)
-            length = len(range(*i.indices(size)))
-            if step != 1:
-                return None
-        if not isinstance(start, int) or length == 0:
+    for start, size, i in zip(starts, sizes, _slices(rest), strict=True):
+        first, stop, step = i.indices(size)
+        if not isinstance(start, int) or step != 1 or stop <= first:
             return None
-        starts.append(start)
-        lengths.append(length)
+        places.append(start + first)
+        lengths.append(stop - first)
     dims = tuple(range(x.ndim))
     return jax.lax.scatter_add(
         x,
-        np.array(starts, np.int32),
+        np.array(places, np.int32),
         jax.lax.reshape(v, lengths),
         jax.lax.ScatterDimensionNumbers(dims, (), dims),
         indices_are_sorted=True,
@@ -277,21 +261,6 @@ def add_basic(form: tuple[Any, ...], x: Any, v: Any, values: Sequence[Any]) -> A
 
 def _reverses(entry: slice) -> bool:
     return entry.step is not None and entry.step < 0
-
-
-def _starts(form: tuple[Any, ...], values: Sequence[Any]) -> list[Any]:
-    index = [i for f, i in zip(form, _rebuild(form, values), strict=True) if f != NEW]
-    return [i[0] if isinstance(i, tuple) else 0 for i in index]
-
-
-def _windows_only(
-    x: Any, form: tuple[Any, ...], values: Sequence[Any]
-) -> tuple[Any, tuple[Any, ...]]:
-    index = _rebuild(form, values)
-    per_dim = [i for f, i in zip(form, index, strict=True) if f != NEW]
-    sizes = [i[1] if isinstance(i, tuple) else n for i, n in zip(per_dim, x.shape, strict=True)]
-    cut = _cut(x, _starts(form, values), sizes)
-    return cut, tuple([slice(None) if isinstance(i, tuple) else i for i in index])
 
 
 @functools.lru_cache(maxsize=4096)
