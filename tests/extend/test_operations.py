@@ -213,25 +213,8 @@ def test_a_cotangent_of_none_and_pytrees_of_arguments():
             fad.errors.RuleError,
             "for argument 0, which has the structure",
         ),
-        (lambda: fad.testing.check_operation(jnp.sin, X), TypeError, "not made by"),
     ],
 )
 def test_errors_say_what_to_write(call, error, match):
     with pytest.raises(error, match=match):
         call()
-
-
-@pytest.mark.parametrize(
-    ("rules", "where"),
-    [
-        ({"jvp": lambda p, t: (p[0] ** 2, p[0] * t[0])}, "jvp"),
-        ({"vjp": (lambda x: (x**2, x), lambda x, g: (g * x,))}, "vjp"),
-        ({"batch": lambda size, dims, x: (x**2 + 1.0, dims[0])}, "vmap"),
-        ({"batch": lambda size, dims, x: (x**2, 0)}, "vmap over the last"),
-    ],
-    ids=["jvp", "vjp", "batch", "dims"],
-)
-def test_check_operation_finds_a_wrong_rule(rules, where):
-    op = extend.operation(**rules)(lambda x: x**2)
-    with pytest.raises(fad.testing.OperationError, match=where):
-        fad.testing.check_operation(op, X[:, None] * X)
