@@ -1,0 +1,80 @@
+"""The tests of a module stand under its name: tests/<room>/test_<module>.py, a theme behind the name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+# Modules that are wholly tested in another file: what they have is a few lines, or runs only as part of that.
+ELSEWHERE = {
+    "numpy/fft": "arrays/test_namespaces.py",
+    "numpy/linalg": "arrays/test_namespaces.py",
+    "lax/linalg": "arrays/test_namespaces.py",
+    "random": "arrays/test_namespaces.py",
+    "testing/functions": "laws/test_laws.py",
+    "testing/operations": "testing/test_steps.py",
+}
+# Files about what a room does as a whole.
+OF_A_ROOM = """
+    extend/test_own_transform replay/test_threads tape/test_threads views/test_programs
+    views/test_views_vs_torch
+""".split()
+NOT_OF_A_ROOM = ("laws", "project", "helpers", "fuzzing")
+
+
+def modules() -> list[str]:
+    """`core/level` for fad/core/level.py, and so on."""
+    paths = (ROOT / "fad").rglob("*.py")
+    return sorted(
+        path.relative_to(ROOT / "fad").with_suffix("").as_posix()
+        for path in paths
+        if path.name != "__init__.py"
+    )
+
+
+def files_of_tests() -> list[Path]:
+    """Those of rooms, relative to tests/."""
+    found = sorted(p.relative_to(ROOT / "tests") for p in (ROOT / "tests").rglob("test_*.py"))
+    return [p for p in found if p.parts[0] not in NOT_OF_A_ROOM]
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_has_its_tests(module: str) -> None:
+    room, _, name = module.rpartition("/")
+    own = Path(room) / f"test_{name}.py"
+    found = (ROOT / "tests" / own).exists()
+    if module in ELSEWHERE:
+        assert not found, f"tests/{own} is there, so {module!r} need not stand in ELSEWHERE"
+        own = Path(ELSEWHERE[module])
+    assert (ROOT / "tests" / own).exists(), f"fad/{module}.py has no tests in tests/{own}"
+
+
+def test_what_is_tested_elsewhere_is_there() -> None:
+    gone = set(ELSEWHERE) - set(modules())
+    assert not gone, f"ELSEWHERE names modules that are gone: {sorted(gone)}"
+
+
+@pytest.mark.parametrize("path", files_of_tests(), ids=str)
+def test_a_file_of_tests_begins_with_the_name_of_a_module(path: Path) -> None:
+    place = path.with_suffix("").as_posix()
+    name = path.stem.removeprefix("test_")
+    names = [m.rpartition("/")[2] for m in modules() if m.rpartition("/")[0] == str(path.parent)]
+    names += [m for m in modules() if "/" not in m and path.parent == Path(".")]
+    of_module = any(name == n or name.startswith(f"{n}_") for n in names)
+    assert of_module or place in OF_A_ROOM, f"tests/{path} has the name of no module"
+    assert not of_module or place not in OF_A_ROOM
+
+
+@pytest.mark.parametrize("path", files_of_tests(), ids=str)
+def test_a_file_of_tests_has_tests_and_says_what_of(path: Path) -> None:
+    tree = ast.parse((ROOT / "tests" / path).read_text())
+    assert ast.get_docstring(tree), f"tests/{path} has no docstring"
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    assert found, f"tests/{path} has no tests"
