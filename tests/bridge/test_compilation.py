@@ -262,46 +262,6 @@ def test_an_exception_in_a_trace_leaves_nothing():
 # Why it traces again
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs", "expected"),
-    [
-        ((X,), {}, []),
-        ((X[:2],), {}, ["argument 0['w'] is float32[2], was float32[3]"]),
-        ((jnp.arange(3),), {}, ["argument 0['w'] is int32[3], was float32[3]"]),
-        ((2.0,), {}, ["argument 0['w'] is a Python float, was float32[3]"]),
-        ((jnp.asarray(2.0),), {}, ["is float32[] (weakly typed), was float32[3]"]),
-        ((X,), {"mode": "b"}, ["argument 'mode' is static str 'b', was static str 'a'"]),
-        ((X,), {"more": 1}, ["argument 'more' is a Python int, and was not there"]),
-    ],
-)
-def test_explain_says_which_argument_changed_in_which_way(args, kwargs, expected):
-    f = fad.jit(lambda tree, mode="a", **rest: tree["w"] * 2)
-    (w,) = args
-    assert "has compiled nothing yet" in f.explain({"w": w})
-    f({"w": X}, mode="a")
-    text = f.explain({"w": w}, **{"mode": "a", **kwargs})
-    if not expected:
-        assert "is compiled for these arguments" in text
-    for part in expected:
-        assert part in text
-    before = text
-    f({"w": w}, **{"mode": "a", **kwargs})
-    text = f.explain({"w": w}, **{"mode": "a", **kwargs})
-    assert "is compiled for these arguments" in text, before
-    f.clear_cache()
-    assert "has compiled nothing yet" in f.explain({"w": X}, mode="a")
-
-
-def test_explain_names_modes_and_settings():
-    f = fad.jit(lambda x: x * 2)
-    f(X)
-    with fad.no_grad():
-        assert "the grad mode" in f.explain(X)
-    with jax.default_matmul_precision("float32"):
-        assert "JAX's configuration" in f.explain(X)
-    fad.vmap(lambda x: f(x), axis_name="lanes")(X)
-
-
 def test_retracing_is_logged_on_request(caplog):
     f = fad.jit(lambda x: x * 2, explain=True)
     with caplog.at_level(logging.WARNING, "fad.jit"):

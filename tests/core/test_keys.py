@@ -73,12 +73,6 @@ def test_a_static_nan_is_found_again() -> None:
     assert len(traced) == 1
 
 
-def test_what_is_new_in_a_call_is_explained() -> None:
-    f = fad.jit(lambda x, k: x, static_argnums=1)
-    f(jnp.ones(2), 0.0)
-    assert "argument 1 is static float -0.0" in f.explain(jnp.ones(2), -0.0)
-
-
 def test_static_arguments_of_from_jax() -> None:
     f = fad.from_jax(lambda x, k: jnp.copysign(x, k[0]), static_argnums=1)
     for _ in range(2):

@@ -14,8 +14,9 @@ ELSEWHERE = {
     "numpy/linalg": "arrays/test_namespaces.py",
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
-    "testing/functions": "laws/test_laws.py",
-    "testing/operations": "testing/test_steps.py",
+    "replay/arguments": "replay/test_inputs.py",
+    "tape/recorded_node": "tape/test_recorder.py",
+    "tape/running": "tape/test_threads.py",
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
-import pytest
 from helpers import leaf
 from nodes import Scale, edge, like
 
@@ -70,28 +68,3 @@ def test_hooks_on_nodes_of_ones_own() -> None:
     autograd.backward(GradientEdge(node, 0))
     assert float(x.grad) == 8.0
     assert float(node(fad.tensor(1.0))[0]) == 2.0, "a call runs no hooks"
-
-
-def test_edges() -> None:
-    x = leaf(1.0)
-    a, b = edge(x), edge(x)
-    assert a == b and hash(a) == hash(b) and a.is_valid() and a.function is a.node
-    y = x * 2.0
-    assert edge(y) != a and len({a, b, edge(y)}) == 2
-    invalid = edge(fad.tensor(1.0))
-    assert not invalid.is_valid() and invalid == Edge(None, 0)
-    with fad.no_grad():
-        assert edge(x).is_valid()
-        assert not autograd.collect_next_edges(x)[0].is_valid()
-    assert autograd.collect_next_edges(x, 3.0, fad.tensor(1.0)) == [a, invalid, invalid]
-    assert autograd.collect_next_edges([x, {"k": 3.0}], None, x) == [a, invalid, invalid, a]
-    assert Edge() == invalid and Edge(a.node) == a
-    assert autograd.any_variable_requires_grad(3.0, x)
-    assert autograd.any_variable_requires_grad([3.0, {"k": (x,)}])
-    assert not autograd.any_variable_requires_grad(3.0, fad.tensor(1.0), x.detach())
-    assert autograd.get_gradient_edge(y) == GradientEdge(y.grad_fn, 0)
-    for f in (edge, autograd.get_gradient_edge):
-        with pytest.raises(
-            TypeError, match=r"gradient_edge expects a Tensor, got Array float32\[2\]"
-        ):
-            f(jnp.ones(2))

@@ -162,37 +162,6 @@ def test_hooks_are_weakly_referenceable(torch: Any) -> None:
         assert weakref.ref(block)() is block
 
 
-def test_hooks_of_single_values() -> None:
-    x, w = leaf(2.0), leaf(3.0)
-    y = x * w
-    log: list[str] = []
-    for name in ("self", "other"):
-        getattr(y.grad_fn, f"_raw_saved_{name}").register_hooks(
-            lambda t, name=name: log.append(f"pack {name}") or t,
-            lambda t, name=name: log.append(f"unpack {name}") or t,
-        )
-    assert log == ["pack self", "pack other"]
-    (g,) = autograd.grad(y, x, create_graph=True)
-    assert log[2:] == ["unpack self", "unpack other"]
-    assert float(autograd.grad(g, w)[0]) == 1.0
-    with pytest.raises(GradientError, match="hooks have already been set"):
-        y.grad_fn._raw_saved_self.register_hooks(print, print)
-
-
-def test_hooks_of_single_values_after_a_failure() -> None:
-    x = leaf(2.0)
-    y = fnp.exp(x)
-    raw = y.grad_fn._raw_saved_result
-    with pytest.raises(ZeroDivisionError):
-        raw.register_hooks(lambda t: 1 / 0, lambda t: t)
-    raw.register_hooks(lambda t: t, lambda t: t)
-    y.backward()
-    assert float(x.grad) == pytest.approx(float(np.exp(2.0)))
-    z = leaf(2.0) * 3.0
-    with pytest.raises(TypeError, match="number 3.0"):
-        z.grad_fn._raw_saved_other.register_hooks(lambda t: t, lambda t: t)
-
-
 # Versions
 
 
@@ -494,20 +463,6 @@ def test_training_steps_do_not_grow(full: bool) -> None:
 
 
 # Names
-
-
-def test_saved_values_have_names() -> None:
-    x, w = leaf(2.0), leaf(3.0)
-    y = x * w
-    assert y.grad_fn._saved_self.item() == 2.0 and y.grad_fn._saved_other.item() == 3.0
-    assert y.grad_fn._saved_0.item() == 2.0 and y.grad_fn._saved_1.grad_fn is None
-    e = fnp.exp(x * 1.0)
-    assert float(e.grad_fn._saved_result) == pytest.approx(np.exp(2.0))
-    with pytest.raises(AttributeError, match="it saved _saved_result"):
-        e.grad_fn._saved_self
-    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
-        e.grad_fn.nonsense
-    assert isinstance(y.grad_fn._raw_saved_self, autograd.SavedTensor)
 
 
 V = jnp.array([0.5, -1.0, 2.0])

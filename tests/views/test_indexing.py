@@ -2,54 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-import pytest
-from helpers import leaf
-from values import assert_close
 
 import fad
-from fad.views import indexing
-from fad.views.index_forms import parse_index
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3), (1,) * 5])
-def test_one_integer_as_an_index(shape):
-    """As in NumPy, also where it is a bool, and with the same form as in a tuple."""
-    a = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
-    x = fad.tensor(a)
-    for i in (*range(-3, 4), True, False):
-        try:
-            expected = a[i]
-        except IndexError:
-            with pytest.raises(IndexError):
-                x[i]
-            continue
-        np.testing.assert_array_equal(x[i].array, expected)
-        assert parse_index(x, i) == parse_index(x, (i,))
-
-
-BOOLS = [True, False, (True, 0), (0, True), (True, [0, 1]), (..., True), (True, None, 1), np.True_]
-
-
-@pytest.mark.parametrize("index", [*BOOLS, np.array(True), (slice(1), True)], ids=str)
-def test_one_bool_as_an_index_is_a_dimension(index):
-    n = np.arange(6.0, dtype=np.float32).reshape(2, 3)
-    x = leaf(n)
-    assert_close(x[index].detach().array, n[index])
-    y = x * 1
-    y[index] = 9.0
-    part = x.at[index].multiply(2.0)
-    n2 = n.copy()
-    n2[index] *= 2
-    n[index] = 9.0
-    assert_close([y.detach().array, part.detach().array], [n, n2])
-    y.sum().backward()
-    assert_close(x.grad.array, (n != 9.0).astype(np.float32))
 
 
 def test_positions_are_constants_in_traced_code() -> None:
@@ -67,69 +25,3 @@ def test_positions_are_constants_in_traced_code() -> None:
     assert "gather" not in batched
     inside = names(jax.make_jaxpr(fad.to_jax(fad.vmap(f)))(jnp.zeros((2, 8))).jaxpr)
     assert "gather" not in inside and "dynamic_slice" not in inside
-
-
-SIMILAR = [
-    0,
-    (0,),
-    False,
-    True,
-    1,
-    -1,
-    slice(0, 1),
-    slice(None, 1),
-    slice(0, 1, 1),
-    slice(0, 1, -1),
-]
-SIMILAR += [None, ..., (slice(0, 2), 1), (slice(0, 2), True), ((0, 1),), ([0, 1],), (0, None, 1)]
-SIMILAR += [np.int32(1), (np.int64(1), slice(np.int32(0), 2)), (slice(None), slice(1, -1))]
-
-
-def test_what_is_remembered_of_an_index_tells_similar_ones_apart():
-    for shape in [(3, 4), (2, 2)]:
-        data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-        for index in [*SIMILAR, *SIMILAR]:
-            assert np.array_equal(fad.tensor(data)[index], data[index]), (shape, index)
-            x, expected = fad.tensor(data), data.copy()
-            x[index] = expected[index] = 9.0
-            assert np.array_equal(x, expected), (shape, index)
-            x[index] += 1.0
-            expected[index] += 1.0
-            assert np.array_equal(x, expected), (shape, index)
-
-
-def test_no_more_is_remembered_of_indices_than_a_bound(monkeypatch):
-    monkeypatch.setattr(indexing, "_STEPS", 8)
-    indexing._steps.clear()
-    x = fad.tensor(np.arange(3, dtype=np.float32))
-    for stop in range(20):
-        assert x[:stop].shape == (min(stop, 3),)
-        assert len(indexing._steps) <= 8
-
-
-def test_a_mask_has_the_shape_of_what_it_selects_from(torch: Any) -> None:
-    """A mask that is too short selected silently; JAX and PyTorch refuse it."""
-    x, mask = fad.tensor(np.arange(6.0).reshape(2, 3)), np.array([True, False])
-    for index in [
-        (mask,),
-        (slice(None), np.array([True, False, True])),
-        (..., np.array([True, False, True])),
-        (None, mask, 1),
-        (np.ones((2, 3), bool),),
-        (0, np.ones(3, bool)),
-    ]:
-        assert_close(x[index], x.numpy()[index])
-    for index in [
-        (slice(None), mask),
-        (..., mask),
-        (0, mask),
-        (np.ones(3, bool),),
-        (np.ones((3, 2), bool),),
-    ]:
-        with pytest.raises(IndexError, match="does not match"):
-            x[index]
-        with pytest.raises(IndexError, match=r"does not (match|fit)"):
-            x[index] = 0.0
-        tensors = [torch.tensor(i) if isinstance(i, np.ndarray) else i for i in index]
-        with pytest.raises(IndexError):
-            torch.tensor(x.tolist())[tuple(tensors)]
