@@ -1,7 +1,8 @@
 """``torch.autograd.functional``'s names: derivatives of a function at given inputs.
 
 The transforms (``fad.jacrev``, ``fad.vjp``, ...) make functions and nest; these give values, with PyTorch's
-signatures and its ``strict`` mode. They run on the same levels.
+signatures and its ``strict`` mode. They run on the same levels. As in PyTorch, the function is recorded also
+under ``no_grad``.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fad.core import trees
 from fad.core.level import restores_modes
 from fad.core.tensor import Tensor
-from fad.errors import GradientError, describe
+from fad.errors import ArgumentError, GradientError, describe
+from fad.methods.values import is_tracked
 from fad.tape.engine import pull_back
+from fad.tape.grad_mode import enable_grad
 from fad.tape.recorder import GradLevel, as_tensor
 from fad.transforms import forward, jacobians, reverse
+from fad.transforms.backward import grad
 from fad.transforms.boundary import leave, lower
 from fad.views.make_view import stop_gradient
 
@@ -29,19 +35,11 @@ def _tuple(x: Any, who: str, what: str) -> tuple[bool, tuple[Any, ...]]:
     is_tuple = isinstance(x, (tuple, list))
     items = tuple(x) if is_tuple else (x,)
     for k, item in enumerate(items):
-        if not hasattr(item, "shape") or not hasattr(item, "dtype"):
-            raise TypeError(
+        if not isinstance(item, (Tensor, jax.Array, np.ndarray, np.generic)):
+            raise ArgumentError(
                 f"{who}: {what} must be a Tensor or a tuple of Tensors, entry {k} is {describe(item)}"
             )
     return is_tuple, tuple([as_tensor(t) for t in items])
-
-
-def _inputs(func: Any, inputs: Any, strict: bool, who: str) -> tuple[bool, tuple[Any, ...]]:
-    """`_tuple` of the inputs; in strict mode, after a check that all outputs depend on them."""
-    is_tuple, items = _tuple(inputs, who, "inputs")
-    if strict:
-        _check_strict(func, items, who)
-    return is_tuple, items
 
 
 def _untuple(is_tuple: bool, x: Sequence[Any]) -> Any:
@@ -53,33 +51,127 @@ def _result(x: Any, create_graph: bool) -> Any:
     return leave(x if create_graph else stop_gradient(x), True)
 
 
+def _outputs(out: Any, who: str) -> list[Any]:
+    """What a function returned, as a list, after a check that it is made of arrays."""
+    outs = trees.flatten(out)[0]
+    for k, o in enumerate(outs):
+        if not isinstance(o, (Tensor, jax.Array, np.ndarray)):
+            raise ArgumentError(
+                f"{who}: the outputs of the function must be a Tensor or a tuple of Tensors, output {k} "
+                f"is {describe(o)}"
+            )
+    return outs
+
+
 @restores_modes
-def _check_strict(func: Any, inputs: tuple[Any, ...], who: str) -> None:
-    """Raise where an output does not depend on an input."""
+def _check_strict(
+    who: str, func: Any, items: tuple[Any, ...], v: Any, create_graph: bool, second: bool = False
+) -> None:
+    """Strict mode: refuse inputs on which the outputs do not depend, and results without a graph.
+
+    The function is evaluated once more, at a level where all that depends on an input requires grad.
+    ``second``: the outputs are the gradient of a function of one element.
+    """
+    each = who in ("jacobian", "hessian")  # each output has to depend on each input
     with GradLevel() as level:
-        variables = [level.variable(lower(x)) for x in inputs]
-        outs, _ = trees.flatten(func(*variables))
-        for i, o in enumerate(outs):
-            tracked = isinstance(o, Tensor) and o.level is level and o.requires_grad
-            seed = [jnp.ones(o.shape, o.dtype)] if tracked else [None]
-            for j, g in enumerate(pull_back([o], seed, variables, keep_graph=True)):
-                if g is None:
-                    raise GradientError(
-                        f"{who}: Output {i} of the user-provided function is independent of input {j}. "
-                        "This is not allowed in strict mode."
-                    )
+        xs = [level.variable(lower(x.detach())) for x in items]  # tracked here alone
+        out = func(*xs)
+        outs = _outputs(out, who)
+        _check_dependence(who, "Output", outs, xs, each and not second)
+        if second:
+            out = outs = grad(outs, xs, create_graph=True)
+            _check_dependence(who, "The gradient for input", outs, xs, each)
+        if not create_graph:
+            return
+        options: dict[str, Any] = {"create_graph": True, "allow_unused": True}
+        if each:
+            results = [g for o in outs for g in grad(o, xs, _ones(o), **options)]
+        elif who == "jvp":  # the derivative of the product of a cotangent with the Jacobian
+            cotangents = [level.variable(_ones(o)) for o in outs]
+            products = grad(outs, xs, cotangents, **options)
+            results = grad(products, cotangents, v, **options)
+        else:
+            results = grad(outs, xs, trees.flatten(_cotangent(v, out, who))[0], **options)
+        for k, g in enumerate(results):
+            if not is_tracked(g):
+                raise GradientError(
+                    f"{who}: result {k} is independent of the inputs. This is not allowed in strict "
+                    "mode when create_graph=True."
+                )
+
+
+def _check_dependence(
+    who: str, what: str, outs: Sequence[Any], xs: Sequence[Tensor], each: bool
+) -> None:
+    """Refuse an output that depends on no input, and an input that no output (with ``each``, not each)
+    depends on.
+    """
+    of = "of the user-provided function is independent of"
+    for i, o in enumerate(outs):
+        if not (isinstance(o, Tensor) and o.level is xs[0].level and o.requires_grad):
+            raise GradientError(
+                f"{who}: {what} {i} {of} the inputs. This is not allowed in strict mode."
+            )
+    for i, group in enumerate([[o] for o in outs] if each else [list(outs)]):
+        for j, g in enumerate(pull_back(group, [_ones(o) for o in group], xs, keep_graph=True)):
+            if g is None:
+                which = f"{what} {i}" if len(group) == 1 else "Each output"
+                raise GradientError(
+                    f"{who}: {which} {of} input {j}. This is not allowed in strict mode."
+                )
+
+
+def _ones(x: Any) -> Any:
+    return jnp.ones(x.shape, x.dtype)
 
 
 def _cotangent(v: Any, out: Any, who: str) -> Any:
-    if v is not None:
-        return v
+    """The cotangent ``v`` in the structure of the output; 1 for None."""
     leaves, structure = trees.flatten(out)
-    if len(leaves) != 1 or leaves[0].size != 1:
+    if v is None:
+        if len(leaves) != 1 or leaves[0].size != 1:
+            raise GradientError(
+                f"{who}: The vector v can only be None if the user-provided function returns a single "
+                "Tensor with a single element."
+            )
+        return trees.unflatten(structure, [_ones(leaves[0])])
+    if isinstance(out, (Tensor, tuple, list)):  # one Tensor or a tuple of one are the same
+        items = _tuple(v, who, "v")[1]
+        if len(items) == len(leaves):
+            return trees.unflatten(structure, list(items))
+    return v
+
+
+def _directions(items: tuple[Any, ...], v: Any, who: str) -> tuple[Any, ...]:
+    if v is not None:
+        return _tuple(v, who, "v")[1]
+    if len(items) != 1 or items[0].size != 1:
         raise GradientError(
-            f"{who}: The vector v can only be None if the user-provided function returns a single "
-            "Tensor with a single element."
+            f"{who}: The vector v can only be None if the input to the user-provided function is a "
+            "single Tensor with a single element."
         )
-    return trees.unflatten(structure, [jnp.ones(leaves[0].shape, leaves[0].dtype)])
+    return (as_tensor(_ones(items[0])),)
+
+
+class _OfOneElement:
+    """A function of which one number is differentiated; ``shape`` is that of the output it had last."""
+
+    def __init__(self, func: Callable[..., Any], who: str) -> None:
+        self.func = func
+        self.who = who
+        self.shape: tuple[int, ...] = ()
+
+    def __call__(self, *xs: Any) -> Any:
+        out = self.func(*xs)
+        (first, *_) = _outputs(out, self.who) or [None]
+        if out is not first or first.size != 1:
+            shown = describe(out) if out is first else type(out).__name__
+            raise GradientError(
+                f"{self.who}: the function must return a single Tensor with a single element, a real "
+                f"scalar, got {shown}{f' of shape {first.shape}' if out is first else ''}"
+            )
+        self.shape = tuple(first.shape)
+        return first.reshape(()) if self.shape else first
 
 
 def vjp(
@@ -96,7 +188,8 @@ def vjp(
         inputs: a Tensor or a tuple of them.
         v: like the output; may be left out if that is a single number.
         create_graph: let the results be differentiated again.
-        strict: raise where an output does not depend on an input, instead of giving zeros.
+        strict: raise, instead of giving zeros, where an output does not depend on the inputs, or no output
+            on one of them; and with ``create_graph`` where the product does not.
 
     Returns:
         ``(output, product)``; the product is like ``inputs``.
@@ -108,9 +201,13 @@ def vjp(
     >>> g.tolist()
     [2.0, 4.0]
     """
-    is_tuple, items = _inputs(func, inputs, strict, "vjp")
-    out, pull = reverse.vjp(func, *items)
-    grads = pull(_cotangent(v, out, "vjp"))
+    is_tuple, items = _tuple(inputs, "vjp", "inputs")
+    with enable_grad():
+        if strict:
+            _check_strict("vjp", func, items, v, create_graph)
+        out, pull = reverse.vjp(func, *items)
+        _outputs(out, "vjp")
+        grads = pull(_cotangent(v, out, "vjp"))
     return _result(out, create_graph), _result(_untuple(is_tuple, grads), create_graph)
 
 
@@ -130,21 +227,14 @@ def jvp(
 
     Source: ``torch.autograd.functional.jvp``, which differentiates backward twice.
     """
-    _, items = _inputs(func, inputs, strict, "jvp")
+    _, items = _tuple(inputs, "jvp", "inputs")
     directions = _directions(items, v, "jvp")
-    out, out_t = forward.jvp(func, items, directions)
+    with enable_grad():
+        if strict:
+            _check_strict("jvp", func, items, directions, create_graph)
+        out, out_t = forward.jvp(func, items, directions)
+        _outputs(out, "jvp")
     return _result(out, create_graph), _result(out_t, create_graph)
-
-
-def _directions(items: tuple[Any, ...], v: Any, who: str) -> tuple[Any, ...]:
-    if v is not None:
-        return _tuple(v, who, "v")[1]
-    if len(items) != 1 or items[0].size != 1:
-        raise GradientError(
-            f"{who}: The vector v can only be None if the input to the user-provided function is a "
-            "single Tensor with a single element."
-        )
-    return (as_tensor(jnp.ones(items[0].shape, items[0].dtype)),)
 
 
 def vhp(
@@ -158,7 +248,7 @@ def vhp(
 
     Source: ``torch.autograd.functional.vhp``. The Hessian is symmetric: the same as `hvp`.
     """
-    return hvp(func, inputs, v, create_graph, strict)
+    return _second_product("vhp", func, inputs, v, create_graph, strict)
 
 
 def hvp(
@@ -171,15 +261,27 @@ def hvp(
     """The output of a scalar function, and its Hessian times ``v``, by forward over reverse.
 
     Arguments:
-        func: returns a scalar Tensor.
+        func: returns a Tensor with one element, of any shape.
         inputs, v, create_graph, strict: as in `jvp`.
 
     Source: ``torch.autograd.functional.hvp``.
     """
-    is_tuple, items = _inputs(func, inputs, strict, "hvp")
-    directions = _directions(items, v, "hvp")
-    nums = tuple(range(len(items)))
-    (out, _), (_, product) = forward.jvp(reverse.value_and_grad(func, nums), items, directions)
+    return _second_product("hvp", func, inputs, v, create_graph, strict)
+
+
+def _second_product(
+    who: str, func: Any, inputs: Any, v: Any, create_graph: bool, strict: bool
+) -> tuple[Any, Any]:
+    scalar = _OfOneElement(func, who)
+    scalar = _OfOneElement(func, who)
+    is_tuple, items = _tuple(inputs, who, "inputs")
+    directions = _directions(items, v, who)
+    with enable_grad():
+        if strict:
+            _check_strict(who, scalar, items, directions, create_graph, second=True)
+        gradient = reverse.value_and_grad(scalar, tuple(range(len(items))))
+        (out, _), (_, product) = forward.jvp(gradient, items, directions)
+        out = out.reshape(scalar.shape)
     return _result(out, create_graph), _result(_untuple(is_tuple, product), create_graph)
 
 
@@ -195,7 +297,8 @@ def jacobian(
 
     Arguments:
         func, inputs, create_graph, strict: as in `vjp`.
-        vectorize: compute all rows (columns) at once; False takes them one by one.
+        vectorize: compute all rows (columns) at once, by ``vmap``; False takes them one by one, without
+            ``vmap``, so that Functions whose bodies leave JAX (NumPy code) run.
         strategy: "reverse-mode" or "forward-mode".
 
     Returns:
@@ -204,16 +307,26 @@ def jacobian(
 
     Source: ``torch.autograd.functional.jacobian``.
     """
-    if strategy not in ("reverse-mode", "forward-mode"):
-        raise ValueError(
-            f'jacobian: Expected strategy to be either "forward-mode" or "reverse-mode". Hint: ... got '
-            f"{strategy!r}"
-        )
-    is_tuple, items = _inputs(func, inputs, strict, "jacobian")
-    transform = jacobians.jacrev if strategy == "reverse-mode" else jacobians.jacfwd
+    _check_strategy(strategy, "jacobian", "strategy")
+    is_tuple, items = _tuple(inputs, "jacobian", "inputs")
     nums = tuple(range(len(items))) if is_tuple else 0
-    result = transform(func, nums, chunk_size=None if vectorize else 1)(*items)
+    with enable_grad():
+        if strict:
+            _check_strict("jacobian", func, items, None, create_graph)
+        result = _jacobian(func, nums, vectorize, strategy)(*items)
     return _result(result, create_graph)
+
+
+def _jacobian(func: Any, nums: Any, vectorize: bool, strategy: str) -> Callable[..., Any]:
+    transform = jacobians.jacrev if strategy == "reverse-mode" else jacobians.jacfwd
+    return transform(func, nums, chunk_size=None if vectorize else 1)
+
+
+def _check_strategy(strategy: str, who: str, name: str) -> None:
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise ArgumentError(
+            f'{who}: Expected {name} to be either "forward-mode" or "reverse-mode", got {strategy!r}'
+        )
 
 
 def hessian(
@@ -227,7 +340,7 @@ def hessian(
     """The Hessian of a scalar function at ``inputs``.
 
     Arguments:
-        func: returns a scalar Tensor.
+        func: returns a Tensor with one element, of any shape.
         inputs, create_graph, strict, vectorize: as in `jacobian`.
         outer_jacobian_strategy: how the gradient is differentiated, "forward-mode" or "reverse-mode".
 
@@ -236,8 +349,14 @@ def hessian(
 
     Source: ``torch.autograd.functional.hessian``.
     """
-    is_tuple, items = _inputs(func, inputs, strict, "hessian")
-    nums = tuple(range(len(items)))
-    gradient = reverse.grad(func, nums if is_tuple else 0)
-    target: Any = items if is_tuple else items[0]
-    return jacobian(gradient, target, create_graph, False, vectorize, outer_jacobian_strategy)
+    _check_strategy(outer_jacobian_strategy, "hessian", "outer_jacobian_strategy")
+    scalar = _OfOneElement(func, "hessian")
+    scalar = _OfOneElement(func, "hessian")
+    is_tuple, items = _tuple(inputs, "hessian", "inputs")
+    nums = tuple(range(len(items))) if is_tuple else 0
+    with enable_grad():
+        if strict:
+            _check_strict("hessian", scalar, items, None, create_graph, second=True)
+        gradient = reverse.grad(scalar, nums)
+        result = _jacobian(gradient, nums, vectorize, outer_jacobian_strategy)(*items)
+    return _result(result, create_graph)

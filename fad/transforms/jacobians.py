@@ -54,7 +54,8 @@ def jacrev(
         f: any function; its outputs have a floating or complex dtype.
         argnums: which positional arguments to differentiate; a tuple adds a tuple to the result.
         has_aux: ``f`` returns ``(output, aux)``.
-        chunk_size: pull back at most so many rows at a time, to bound memory.
+        chunk_size: pull back at most so many rows at a time, to bound memory; 1 takes them one by one,
+            without vmap.
 
     Returns:
         A function with f's arguments that returns, for each output leaf, the structure of the
@@ -243,7 +244,7 @@ def _check_outputs(outs: Sequence[Any], who: str) -> list[Any]:
     outs = [jnp.asarray(o) if isinstance(o, (float, complex, np.generic)) else o for o in outs]
     for k, o in enumerate(outs):
         if not isinstance(o, (Tensor, jax.Array, np.ndarray)):
-            raise GradientError(f"{who}: output {k} must be an array, got {describe(o)}")
+            raise ArgumentError(f"{who}: output {k} must be an array, got {describe(o)}")
         if not is_inexact(o.dtype):
             raise GradientError(
                 f"{who}: output {k} has dtype {o.dtype}, which has no derivatives: return it as aux "
@@ -293,10 +294,16 @@ def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list
 def _over_basis(
     run: Callable[[list[Any]], list[Any]], bases: list[Any], chunk_size: int | None, out_dim: int
 ) -> list[Any]:
-    """Map ``run`` over the leading dimension of ``bases``, which goes to ``out_dim``, 0 or -1."""
+    """Map ``run`` over the leading dimension of ``bases``, which goes to ``out_dim``, 0 or -1.
+
+    In chunks of 1 it is a loop, without vmap.
+    """
     size = bases[0].shape[0]
     step = size if chunk_size is None else min(chunk_size, size)
     parts: list[list[Any]] = []
+    if chunk_size == 1 and size:
+        parts = [run([b[k] for b in bases]) for k in range(size)]
+        return [bind(_stack(out_dim), group) for group in zip(*parts, strict=True)]
     for start in range(0, max(size, 1), max(step, 1)):
         pieces = [b[start : start + step] if step < size else b for b in bases]
         with BatchLevel(pieces[0].shape[0], randomness="same") as level:
@@ -308,6 +315,11 @@ def _over_basis(
     if len(parts) == 1:
         return parts[0]
     return [bind(_join(out_dim), group) for group in zip(*parts, strict=True)]
+
+
+@functools.lru_cache(maxsize=64)
+def _stack(axis: int) -> Primitive:
+    return Primitive("stack", lambda *xs: jnp.stack(xs, axis=axis), lazy=True)
 
 
 @functools.lru_cache(maxsize=4096)

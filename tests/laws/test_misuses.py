@@ -400,6 +400,69 @@ MISUSES: dict[str, Callable[[Any], Any]] = {
     "linearized with another shape": lambda m: m.func.linearize(lambda x: x * 2, vec(m, False))[1](
         one(m, False)
     ),
+    # autograd.functional
+    **{
+        f"functional.{name} of text": lambda m, name=name: getattr(m.functional, name)(
+            lambda x: x.sum(), "text"
+        )
+        for name in "vjp jvp hvp vhp jacobian hessian".split()
+    },
+    **{
+        f"functional.{name} of integers": lambda m, name=name: getattr(m.functional, name)(
+            lambda x: x.sum(),
+            ints(m),
+            *(() if name in ("vjp", "jacobian", "hessian") else (ints(m),)),
+        )
+        for name in "vjp jvp hvp vhp jacobian hessian".split()
+    },
+    **{
+        f"functional.{name} of a function with text": lambda m, name=name: getattr(
+            m.functional, name
+        )(lambda x: "text", one(m))
+        for name in "vjp jvp hvp vhp jacobian hessian".split()
+    },
+    **{
+        f"functional.{name} of a function with a vector": lambda m, name=name: getattr(
+            m.functional, name
+        )(lambda x: x * vec(m), one(m))
+        for name in "vjp hvp vhp hessian".split()
+    },
+    **{
+        f"functional.{name} of a function with a tuple": lambda m, name=name: getattr(
+            m.functional, name
+        )(lambda x: (x * x,), one(m))
+        for name in "hvp vhp hessian".split()
+    },
+    **{
+        f"functional.{name} without v": lambda m, name=name: getattr(m.functional, name)(
+            lambda x: x.sum(), vec(m)
+        )
+        for name in "jvp hvp vhp".split()
+    },
+    **{
+        f"functional.{name} with v of another shape": lambda m, name=name: getattr(
+            m.functional, name
+        )(lambda x: x.sum(), vec(m), m.lib.tensor([1.0, 2.0]))
+        for name in "vjp jvp hvp vhp".split()
+    },
+    **{
+        f"functional.{name} with v of another length": lambda m, name=name: getattr(
+            m.functional, name
+        )(lambda x: x.sum(), vec(m), (vec(m), vec(m)))
+        for name in "vjp jvp hvp vhp".split()
+    },
+    **{
+        f"functional.{name} with text for v": lambda m, name=name: getattr(m.functional, name)(
+            lambda x: x.sum(), vec(m), "text"
+        )
+        for name in "vjp jvp hvp vhp".split()
+    },
+    **{
+        f"functional.{name}, strict, of a constant": lambda m, name=name: getattr(
+            m.functional, name
+        )(lambda x: one(m, False), one(m), strict=True)
+        for name in "vjp jvp hvp vhp jacobian hessian".split()
+    },
     # gradcheck
     "gradcheck of what does not require grad": lambda m: m.gradcheck(lambda x: x, [ints(m)]),
     "gradcheck of a wrong derivative": lambda m: m.gradcheck(

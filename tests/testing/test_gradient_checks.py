@@ -245,3 +245,82 @@ def test_a_checker_leaves_no_trace() -> None:
     check_function(WrongFactor, X, raise_exception=False)
     assert fad.core.level.active_levels() == () and fad.is_grad_enabled()
     assert jnp.ones(1).dtype == jnp.float32
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor:UserWarning")
+def test_an_output_whose_shape_depends_on_the_value_is_refused(torch: Any) -> None:
+    def f(cat: Any) -> Any:
+        return lambda x: cat([x, x]) if float(x[0]) > 0.3 else x
+
+    for options in (
+        {},
+        {"fast_mode": True},
+        {"check_forward_ad": True, "check_backward_ad": False},
+    ):
+        with pytest.raises(GradcheckError, match="same shapes and dtypes"):
+            gradcheck(f(fnp.concatenate), X, **options)
+    assert not gradcheck(f(fnp.concatenate), X, raise_exception=False)
+    with pytest.raises(AssertionError, match="same shape"):
+        torch.autograd.gradcheck(f(torch.cat), torch.tensor(X, requires_grad=True))
+
+
+def test_the_inputs_of_the_function_require_grad(torch: Any) -> None:
+    """So that hooks and `requires_grad` in the function work, in every call."""
+    for lib, check in ((fad, (gradcheck, gradgradcheck)), (torch, vars(torch.autograd))):
+        first, second = check if lib is fad else (check["gradcheck"], check["gradgradcheck"])
+        seen = []
+
+        def f(x: Any) -> Any:
+            seen.append(x.requires_grad)
+            x.register_hook(lambda g: None)
+            return x * x
+
+        x = lib.tensor(X, requires_grad=True)
+        assert first(f, (x,), check_forward_ad=lib is fad, check_batched_grad=lib is fad)
+        assert second(f, (x,))
+        assert all(seen)
+
+
+def test_a_function_that_closes_over_a_tracked_tensor(torch: Any) -> None:
+    for lib in (fad, torch):
+        x, w = lib.tensor(X, requires_grad=True), lib.tensor(Y, requires_grad=True)
+        for f in (lambda x: x * x * w, lambda x: (x * x * w, 2.0 * x)):
+            for options in ({}, {"fast_mode": True}, {"check_forward_ad": True}):
+                check = lib.testing.gradcheck if lib is fad else lib.autograd.gradcheck
+                assert check(f, (x,), **options)
+        if lib is fad:
+            assert gradcheck(lambda x: x * w, x, check_batched_grad=True)
+            assert gradgradcheck(lambda x: x * x * w, x, check_fwd_over_rev=True)
+
+
+def test_a_function_without_outputs_that_have_derivatives(torch: Any) -> None:
+    for f in (lambda x: (), lambda x: x > 0):
+        assert gradcheck(f, X, check_batched_grad=True, check_forward_ad=True)
+    x = torch.tensor(X, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: (), x, check_batched_grad=True)
+
+
+def overlapping(x: Any, y: Any) -> Any:
+    u = x * 1.0
+    u[1:-1] += u[:-2].clone() * y[1:-1]
+    u[2:] *= u[1:-1].clone()
+    u[:3] = u[1:4].clone() * u[:3].clone() + y[:3]
+    return (u * u).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_passes_over_one_graph_give_the_same_bits(seed: int) -> None:
+    """Also where the pass is compiled in between, and parts that overlap were written to."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(2, 6)).astype(np.float32)
+    a, b = fad.tensor(x, requires_grad=True), fad.tensor(y, requires_grad=True)
+    out = overlapping(a, b)
+
+    def run() -> list[bytes]:
+        first = fad.autograd.grad(out, [a, b], create_graph=True)
+        second = fad.autograd.grad(sum([(g * g).sum() for g in first]), [a, b], retain_graph=True)
+        return [g.numpy(force=True).tobytes() for g in (*first, *second)]
+
+    expected = run()
+    assert all(run() == expected for _ in range(12))
+    assert gradgradcheck(overlapping, (x, y))
