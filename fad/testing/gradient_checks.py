@@ -85,7 +85,7 @@ def gradcheck(
     Raises:
         GradcheckError: a derivative is wrong. The message says for which input, output and entry,
             and shows both Jacobians.
-        ValueError: there is nothing to check.
+        ValueError: there is nothing to check, or a batched check of a mode that is not checked.
 
     Source: ``torch.autograd.gradcheck``.
 
@@ -101,6 +101,16 @@ def gradcheck(
             raise ValueError(
                 "gradcheck: nothing to check: check_backward_ad and check_forward_ad are both False"
             )
+        for batched, name, mode in (
+            (check_batched_grad and not check_backward_ad, "check_batched_grad", "backward"),
+            (
+                check_batched_forward_grad and not check_forward_ad,
+                "check_batched_forward_grad",
+                "forward",
+            ),
+        ):
+            if batched:
+                raise ValueError(f"gradcheck: {name}=True needs check_{mode}_ad=True")
         tolerance = _Tolerance(eps, atol, rtol, nondet_tol, fast_mode)
         try:
             if check_backward_ad and check_undefined_grad:

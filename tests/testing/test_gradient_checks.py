@@ -324,3 +324,14 @@ def test_passes_over_one_graph_give_the_same_bits(seed: int) -> None:
     expected = run()
     assert all(run() == expected for _ in range(12))
     assert gradgradcheck(overlapping, (x, y))
+
+
+def test_a_batched_check_needs_its_mode(torch: Any) -> None:
+    for options in (
+        {"check_batched_grad": True, "check_backward_ad": False, "check_forward_ad": True},
+        {"check_batched_forward_grad": True},
+    ):
+        with pytest.raises(ValueError, match="check_batched.*needs"):
+            gradcheck(fnp.sin, X, **options)
+        with pytest.raises(AssertionError, match="requires"):
+            torch.autograd.gradcheck(torch.sin, torch.tensor(X, requires_grad=True), **options)
