@@ -24,10 +24,10 @@ from fad.tape.grad_mode import no_grad as no_grad
 from fad.tape.grad_mode import set_grad_enabled as set_grad_enabled
 from fad.transforms.batching import vmap as vmap
 from fad.transforms.checkpointing import checkpoint as checkpoint
-from fad.transforms.forward import dual_level as dual_level
+from fad.transforms.dual_numbers import dual_level as dual_level
+from fad.transforms.dual_numbers import make_dual as make_dual
+from fad.transforms.dual_numbers import unpack_dual as unpack_dual
 from fad.transforms.forward import jvp as jvp
-from fad.transforms.forward import make_dual as make_dual
-from fad.transforms.forward import unpack_dual as unpack_dual
 from fad.transforms.functionalization import functionalize as functionalize
 from fad.transforms.jacobians import hessian as hessian
 from fad.transforms.jacobians import hvp as hvp

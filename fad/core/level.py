@@ -91,6 +91,11 @@ class State(threading.local):
     ``outside_jax_trace``: while JAX traces the body of a Function, the highest level id outside of that
     trace: levels with a higher id are inside. Else -1.
 
+    Forward mode:
+
+    ``tangents_off``: Tensors of levels with an id up to this one have no tangents; see
+    `fad.transforms.dual_numbers.set_fwd_grad_enabled`.
+
     How operations are run:
 
     ``exact``: a program is being traced whose results are bitwise those of eager execution.
@@ -114,6 +119,7 @@ class State(threading.local):
     exact: bool = False
     body: Any = None
     outside_jax_trace = -1
+    tangents_off = -1
     batching: bool = False
 
 
@@ -140,6 +146,9 @@ class Level:
     differentiated Tensor (``x.item()``) is an error; at other levels the number is a constant.
     ``traces``: values inside are tracers.
     ``maps``: a Tensor may have one value for each lane of a vmap.
+    ``on_tape``: a Tensor of this level may be part of the graph of the eager tape.
+    ``tape_id``: the highest id of the levels that graphs of this level go on to, for a level that is
+    ``on_tape``; -1 where there are none.
     ``notes_captures``: the level notes which values from outside its operations use, and may replace
     them.
     """
@@ -151,6 +160,8 @@ class Level:
     deriving = False
     traces = False
     maps = False
+    on_tape = False
+    tape_id = -1
     notes_captures = False
 
     def __init__(self) -> None:

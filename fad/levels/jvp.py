@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from fad.core.level import bind, map_tensors, outlived
+from fad.core.level import bind, map_tensors, outlived, state
 from fad.core.tensor import Tensor, new_tensor
 from fad.tape.recorder import RecordingLevel
 
-__all__ = ["JvpLevel"]
+__all__ = ["JvpLevel", "tangents"]
+
+
+class _Tangents:
+    """``switched``: some thread has used the switch of tangents, so that its state has to be read."""
+
+    __slots__ = ("switched",)
+
+    def __init__(self) -> None:
+        self.switched = False
+
+
+tangents = _Tangents()
 
 
 class JvpLevel(RecordingLevel):
@@ -31,15 +43,19 @@ class JvpLevel(RecordingLevel):
             else:
                 primals.append(a)
                 tangents.append(None)
-        if not has_tangent:
+        if not has_tangent or self.is_off():
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         out, out_t = op.jvp(primals, tangents)
         if type(out) is tuple:
             return tuple([new_tensor(o, self, t) for o, t in zip(out, out_t, strict=True)])
         return new_tensor(out, self, out_t)
 
+    def is_off(self) -> bool:
+        """Whether this thread has switched off the tangents of this level."""
+        return tangents.switched and self.id <= state.tangents_off
+
     def tangent(self, t: Tensor) -> Any:
-        return t.aux
+        return None if self.is_off() else t.aux
 
     def parts(self, t: Tensor) -> tuple[Any, ...]:
         return (t._value,) if t._aux is None else (t._value, t._aux)
@@ -64,5 +80,5 @@ class JvpLevel(RecordingLevel):
         """Primal and tangent of ``x`` at this level; the tangent is None where it is zero."""
         x = outlived(x)
         if isinstance(x, Tensor) and x.level is self:
-            return x.value, x.aux
+            return x.value, self.tangent(x)
         return x, None

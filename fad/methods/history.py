@@ -16,6 +16,7 @@ from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, re
 from fad.tape.recorder import ROOT, as_tensor
 from fad.transforms import backward
 from fad.views.aliases import link_of, set_state
+from fad.views.duals import DualLink
 from fad.views.make_view import detach, stop_gradient
 
 __all__ = ["MEMBERS"]
@@ -164,7 +165,7 @@ def _detach_(self: Tensor) -> Tensor:
         GradientError: it is a view, whose history is that of its base.
     """
     link = link_of(self)
-    if link is not None and link.base is not None:
+    if link is not None and (link.base is not None or isinstance(link, DualLink)):
         raise GradientError(
             "Can't detach views in-place. Use detach() instead, which gives a Tensor that shares the "
             "storage"

@@ -26,6 +26,10 @@ def add_to_grad(t: Tensor, gradient: Any, create_graph: bool = False) -> None:
     ``t.grad`` is changed in place, unless ``create_graph``: then it becomes another Tensor, with history.
     """
     meta, level = meta_of(t), t.level
+    while isinstance(gradient, Tensor) and gradient.level.id > level.id and gradient.level.on_tape:
+        gradient = gradient.level.outlive(
+            gradient
+        )  # ``.grad`` outlives a dual level; as in PyTorch
     with _adding:
         old = meta.grad
         if create_graph:

@@ -176,7 +176,11 @@ def check_levels(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
         for y in outputs:
             if not isinstance(x, Tensor) or not isinstance(y, Tensor):
                 continue
-            if y.level.id > x.level.id and y.level.alive:
+            if (
+                y.level.id > x.level.id
+                and y.level.alive
+                and not (y.level.on_tape and x.level.on_tape)
+            ):
                 raise GradientError(
                     f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
                     "which is inside of it. Pass the input as an argument of the transformed "

@@ -199,10 +199,13 @@ def _run_task(
     running.task = task
     if create_graph:
         state.watermark = state.base_watermark
-    elif all([(n.level or level_of(n)) is ROOT for n in starts]):
-        # Hooks and rules compute without recording. At a higher level they cannot: what they compute
-        # is part of the levels below, and nothing of their own level is tracked here anyway.
-        state.watermark = max(state.watermark, ROOT.id)
+    else:
+        # At the levels of the eager tape hooks and rules compute without recording. At others they
+        # cannot: what they compute is part of the levels below, and nothing of their own level is
+        # tracked here anyway.
+        tape = [(n.level or level_of(n)).tape_id for n in starts]
+        if min(tape, default=ROOT.id) >= ROOT.id:
+            state.watermark = max(state.watermark, ROOT.id, *tape)
     try:
         while ready:
             node = heapq.heappop(ready)[2]

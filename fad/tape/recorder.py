@@ -322,6 +322,11 @@ class RootLevel(GradLevel):
     __slots__ = ()
 
     kind = "eager"
+    on_tape = True
+
+    @property
+    def tape_id(self) -> int:  # type: ignore[override]
+        return self.id
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         # Of untracked arguments, with no mode on: the most frequent case of eager code.

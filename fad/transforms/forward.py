@@ -1,9 +1,9 @@
-"""Forward mode: ``jvp``, and dual numbers by hand (``dual_level``, ``make_dual``, ``unpack_dual``)."""
+"""Forward mode: ``jvp``. Dual numbers by hand are in `fad.transforms.dual_numbers`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,10 @@ from fad.core import jaxapi, trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import is_inexact
-from fad.core.level import bind, outlived, restores_modes, state
+from fad.core.level import bind, restores_modes, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
-from fad.errors import ArgumentError, LevelError, StructureError, describe
+from fad.errors import ArgumentError, StructureError, describe
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE
 from fad.transforms.boundary import (
@@ -31,7 +31,7 @@ from fad.transforms.boundary import (
     write_back,
 )
 
-__all__ = ["UnpackedDual", "dual_level", "jvp", "make_dual", "unpack_dual"]
+__all__ = ["jvp", "push_forward", "tangent_leaves", "tangent_of", "zeros_like"]
 
 
 def jvp(
@@ -187,144 +187,3 @@ def tangent_of(primal: Any, tangent: Any, who: str, name: str) -> Any:
             f"{primal.dtype}{list(primal.shape)}, got {tangent.dtype}{list(tangent.shape)}. {advice}"
         )
     return tangent
-
-
-class UnpackedDual(NamedTuple):
-    """What `unpack_dual` gives: the primal, and the tangent or None where it is zero."""
-
-    primal: Any
-    tangent: Any
-
-
-class dual_level:
-    """A block in which `make_dual` makes dual Tensors; operations on them carry tangents along.
-
-    Blocks nest without limit, and each thread has its own. ``with dual_level() as level`` gives the
-    level, to name it in `make_dual` and `unpack_dual`. After the block its dual Tensors read as
-    their primals.
-
-    Source: ``torch.autograd.forward_ad.dual_level``, which refuses to nest.
-
-    >>> import fad, fad.numpy as fnp
-    >>> with fad.dual_level():
-    ...     x = fad.make_dual(fad.tensor(0.0), fad.tensor(1.0))
-    ...     float(fad.unpack_dual(fnp.sin(x)).tangent)
-    1.0
-    """
-
-    __slots__ = ("level",)
-
-    def __init__(self) -> None:
-        self.level: list[JvpLevel] = []
-
-    def __enter__(self) -> JvpLevel:
-        level = _DualLevel()
-        self.level.append(level)
-        level.__enter__()
-        try:
-            if state.replaying:
-                seam.replay.open(level, (), None)
-        except BaseException:  # an interrupt: `__exit__` would not be called
-            self.__exit__()
-            raise
-        return level
-
-    def __exit__(self, *exc: object) -> None:
-        self.level.pop().__exit__(*exc)
-
-
-class _DualLevel(JvpLevel):
-    """A JvpLevel that `make_dual` uses by default."""
-
-    __slots__ = ()
-
-    kind = "dual"
-
-
-def _level(level: Any, who: str) -> JvpLevel:
-    if level is None:
-        for running in reversed(state.levels):
-            if isinstance(running, _DualLevel):
-                return running
-        raise LevelError(
-            f"{who} was called outside of a dual_level. Write: with fad.dual_level(): ..."
-        )
-    if isinstance(level, dual_level):
-        level = level.level[-1] if level.level else None
-    if not isinstance(level, JvpLevel) or not level.alive:
-        raise LevelError(
-            f"{who}: level must be a running dual level (with fad.dual_level() as level), "
-            f"got {describe(level)}"
-        )
-    return level
-
-
-def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
-    """A dual Tensor with primal ``x`` and the given tangent.
-
-    Arguments:
-        x: a floating or complex Tensor or array.
-        tangent: of the shape and dtype of ``x``; None is zero.
-        level: the dual level, as ``with dual_level() as level`` gives it; default the innermost.
-
-    Raises:
-        LevelError: outside of a dual level, or at one that has finished.
-        StructureError: the tangent has another shape or dtype.
-
-    Source: ``torch.autograd.forward_ad.make_dual``.
-    """
-    dual = _level(level, "make_dual")
-    if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
-        raise ArgumentError(f"make_dual: the primal must be an array, got {describe(x)}")
-    primal = outlived(x)
-    primal = primal if isinstance(primal, Tensor) else lower(primal)
-    if not is_inexact(primal.dtype):
-        raise ArgumentError(
-            f"make_dual: the primal must have a floating or complex dtype, got {describe(x)}. Convert "
-            "it: x.astype(float)."
-        )
-    value, old = dual.unpack(primal)
-    direction = tangent_of(value, tangent, "make_dual", "the primal")
-    if isinstance(primal, Tensor) and primal.level is dual and old is not None:
-        raise LevelError(
-            "make_dual: the primal already has a tangent at this level. Open another dual_level "
-            "around or inside this one for a second direction."
-        )
-    _check_below(dual, value, direction)
-    return dual.dual(value, direction)
-
-
-def _check_below(level: JvpLevel, *values: Any) -> None:
-    for v in values:
-        if isinstance(v, Tensor) and v.level.id > level.id:
-            raise LevelError(
-                f"make_dual: {describe(v)} belongs to {v.level!r}, which is inside of {level!r}: "
-                "make the dual outside of that transform, or open a dual_level inside of it"
-            )
-
-
-def unpack_dual(x: Any, level: Any = None) -> UnpackedDual:
-    """Primal and tangent of a dual Tensor, as a named tuple; the tangent is None where it is zero.
-
-    Arguments:
-        x: any Tensor or array.
-        level: the dual level; default the innermost.
-
-    Raises:
-        LevelError: the level has finished, or there is none.
-
-    Source: ``torch.autograd.forward_ad.unpack_dual``.
-    """
-    if (
-        level is None
-        and isinstance(x, Tensor)
-        and isinstance(x.level, _DualLevel)
-        and not x.level.alive
-    ):
-        raise LevelError(
-            "unpack_dual: this Tensor belongs to a dual_level that has finished; its tangent is "
-            "gone. Call unpack_dual inside of the with block."
-        )
-    dual = _level(level, "unpack_dual")
-    primal, tangent = dual.unpack(x)
-    return UnpackedDual(leave(primal, True), None if tangent is None else leave(tangent, True))

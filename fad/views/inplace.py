@@ -36,6 +36,7 @@ from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
 from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
 from fad.views.chains import Step, form_of, numbers_of, same_chain
 from fad.views.creation import Creation, check_creation
+from fad.views.duals import DualLink
 from fad.views.indexing import step_of
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
@@ -213,6 +214,11 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
         raise ArgumentError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
     root = t if link is None else link.base
     assert root is not None
+    dual = link_of(root)
+    if isinstance(dual, DualLink) and root.level.alive:
+        for part in (dual.primal, dual.tangent):
+            if part is not None:
+                _check(part, _link(part), others, who)
     for owner in (t, root):
         if owner.meta is not None and owner.meta.inference and state.inference is None:
             raise GradientError(
@@ -293,6 +299,10 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 def _commit(root: Tensor, new: Tensor) -> None:
     """Give a base, and so all its views, the value and history of ``new``."""
     _refuse_captured(root, new)
+    dual = link_of(root)
+    if isinstance(dual, DualLink):
+        dual.write(root, new, overwrite_from)
+        return
     storage = storage_of(root)
     data = storage.data
     if data is not None:

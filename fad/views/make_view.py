@@ -16,6 +16,7 @@ from fad.tape.recorder import ROOT
 from fad.views.aliases import Link, link_of
 from fad.views.chains import IDENTITY, Step, Write, same_chain, view_op
 from fad.views.creation import Creation
+from fad.views.duals import DualLink
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
 
@@ -113,16 +114,7 @@ def detach(x: Tensor) -> Tensor:
         x = x.origin
     out: Tensor = stopped(x)
     storage = storage_of(x)
-    chain: tuple[Step, ...] = ()
-    root = x
-    link = link_of(x)
-    if link is not None:
-        chain = link.chain
-        if link.base is not None:
-            root = link.base
-            peer = link_of(root)
-            if peer is not None:  # with a chain of its own
-                chain = (*peer.chain, *chain)
+    root, chain = _origin(x)
     if storage.data is None:
         storage.data = stopped(root)
     _make_peer(root, storage, ())
@@ -132,6 +124,22 @@ def detach(x: Tensor) -> Tensor:
     out.meta.link.detached = True  # type: ignore[union-attr]
     out.born = root.born  # since then there is what it shares
     return out
+
+
+def _origin(x: Tensor) -> tuple[Tensor, tuple[Step, ...]]:
+    """What ``x`` is a view of, behind dual Tensors too, and the chain from the data of the storage."""
+    chain: tuple[Step, ...] = ()
+    while True:
+        link = link_of(x)
+        if link is None:
+            return x, chain
+        chain = (*link.chain, *chain)
+        if isinstance(link, DualLink):
+            x = link.primal
+        elif link.base is None:  # a peer, which may have a chain of its own
+            return x, chain
+        else:
+            x = link.base
 
 
 def stop_gradient(x: Any) -> Any:

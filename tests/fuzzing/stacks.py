@@ -25,7 +25,8 @@ from fad.methods.install import asarray
 from fad.transforms.backward import grad as tape_grad
 from fad.transforms.batching import vmap
 from fad.transforms.checkpointing import checkpoint
-from fad.transforms.forward import dual_level, jvp, make_dual, unpack_dual
+from fad.transforms.dual_numbers import dual_level, make_dual, unpack_dual
+from fad.transforms.forward import jvp
 from fad.transforms.jacobians import jacfwd, jacrev
 from fad.transforms.linearization import linearize
 from fad.transforms.reverse import grad, value_and_grad, vjp

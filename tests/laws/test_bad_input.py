@@ -49,10 +49,24 @@ def finished_dual() -> tuple[Any, Any]:
         return fad.make_dual(X, X), level
 
 
-def unpack_inside_another_level() -> Any:
-    x, _ = finished_dual()
+def tangent_with_a_tangent() -> Any:
     with fad.dual_level():
-        return fad.unpack_dual(x)
+        return fad.make_dual(X, fad.make_dual(X, X))
+
+
+def exit_an_outer_level() -> Any:
+    with fad.dual_level() as outer, fad.dual_level():
+        fad.autograd.exit_dual_level(level=outer)
+
+
+def levels_left_in_another_order() -> Any:
+    outer, inner = fad.dual_level(), fad.dual_level()
+    outer.__enter__()
+    inner.__enter__()
+    try:
+        outer.__exit__(None, None, None)
+    finally:
+        inner.__exit__(None, None, None)
 
 
 def dual_of_an_inner_value() -> Any:
@@ -375,22 +389,28 @@ CASES = [
         ("make_dual was called outside of a dual_level", "with fad.dual_level()"),
     ),
     Case(
-        "unpack_dual outside",
-        lambda: fad.unpack_dual(X),
+        "a tangent with a tangent",
+        tangent_with_a_tangent,
         LevelError,
-        ("unpack_dual was called outside of a dual_level", "with fad.dual_level()"),
+        ("make_dual: the tangent has itself a tangent at this level", "another dual_level"),
     ),
     Case(
-        "unpack_dual after the level",
-        lambda: fad.unpack_dual(finished_dual()[0]),
+        "exit_dual_level outside",
+        lambda: fad.autograd.exit_dual_level(),
         LevelError,
-        ("unpack_dual:", "finished", "inside of the with block"),
+        ("exit_dual_level was called outside of a dual_level", "with fad.dual_level()"),
     ),
     Case(
-        "unpack_dual after the level, in another one",
-        unpack_inside_another_level,
+        "exit_dual_level of an outer level",
+        exit_an_outer_level,
         LevelError,
-        ("unpack_dual:", "finished", "inside of the with block"),
+        ("exit_dual_level:", "not the level that was entered last", "leave that one first"),
+    ),
+    Case(
+        "dual levels left in another order",
+        levels_left_in_another_order,
+        LevelError,
+        ("dual level", "was left before", "inside of it", "entered last first"),
     ),
     Case(
         "unpack_dual at a finished level",

@@ -28,7 +28,7 @@ ROOMS = {
     "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp batch randomness staged",
-    "views": """stop_gradient pytree chains write_back creation replace_primal aliases make_view
+    "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals make_view
         batched_views user_views index_forms indexing write_ops inplace copying""",
     "arrays": "arguments special_cases results operations control_flow derive namespaces",
     "numpy": "*",

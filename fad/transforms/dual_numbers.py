@@ -1,0 +1,328 @@
+"""Dual numbers by hand: ``dual_level``, ``make_dual``, ``unpack_dual``, and the switch of forward mode."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+
+from fad.core.jaxapi import is_inexact
+from fad.core.level import Level, flush, last_level_id, outlived, state
+from fad.core.replay_protocol import seam
+from fad.core.tensor import Tensor
+from fad.errors import ArgumentError, LevelError, describe
+from fad.levels.jvp import JvpLevel, tangents
+from fad.tape.recorder import as_tensor
+from fad.transforms.boundary import leave, lower
+from fad.transforms.forward import tangent_of
+from fad.views.aliases import link_of
+from fad.views.duals import DualLink, joined, made_dual
+
+__all__ = [
+    "UnpackedDual",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "is_fwd_grad_enabled",
+    "make_dual",
+    "set_fwd_grad_enabled",
+    "unpack_dual",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class UnpackedDual(NamedTuple):
+    """What `unpack_dual` gives: the primal, and the tangent or None where it is zero."""
+
+    primal: Any
+    tangent: Any
+
+
+class dual_level(contextlib.ContextDecorator):
+    """A block in which `make_dual` makes dual Tensors; operations on them carry tangents along.
+
+    Blocks nest without limit, and each thread has its own. ``with dual_level() as level`` gives the
+    level, to name it in `make_dual` and `unpack_dual`. After the block its dual Tensors read as
+    their primals. Also a decorator of functions.
+
+    Raises:
+        LevelError: a level was left that is not the innermost one. It is closed, and all inside of it.
+
+    Source: ``torch.autograd.forward_ad.dual_level``, which refuses to nest.
+
+    >>> import fad, fad.numpy as fnp
+    >>> with fad.dual_level():
+    ...     x = fad.make_dual(fad.tensor(0.0), fad.tensor(1.0))
+    ...     float(fad.unpack_dual(fnp.sin(x)).tangent)
+    1.0
+    """
+
+    __slots__ = ("level",)
+
+    def __init__(self) -> None:
+        self.level: list[JvpLevel] = []
+
+    def __enter__(self) -> JvpLevel:
+        level = _DualLevel()
+        self.level.append(level)
+        level.__enter__()
+        try:
+            if state.replaying:
+                seam.replay.open(level, (), None)
+        except BaseException:  # an interrupt: `__exit__` would not be called
+            self.__exit__()
+            raise
+        return level
+
+    def __exit__(self, *exc: object) -> None:
+        level = self.level.pop()
+        inner = _levels_inside(level)
+        for other in reversed(inner):
+            other.__exit__(*exc)
+        if level.alive:
+            level.__exit__(*exc)
+        if inner and exc[:1] in ((), (None,)):
+            raise LevelError(
+                f"{level!r} was left before {inner[-1]!r}, which is inside of it; both are closed now. "
+                "Leave the one entered last first, as with blocks do."
+            )
+
+
+def _levels_inside(level: Level) -> list[Level]:
+    """The running levels of this thread inside of ``level``, outermost first."""
+    levels = list(state.levels)
+    return levels[levels.index(level) + 1 :] if level in levels else []
+
+
+class _DualLevel(JvpLevel):
+    """A JvpLevel that `make_dual` uses by default; its Tensors may be part of the eager tape."""
+
+    __slots__ = ("tape_id",)
+
+    kind = "dual"
+    on_tape = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tape_id = -1
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        return super().process(op, joined(self, args) if self.id > state.watermark else args)
+
+
+def _innermost() -> _DualLevel | None:
+    for running in reversed(state.levels):
+        if isinstance(running, _DualLevel):
+            return running
+    return None
+
+
+def _level(level: Any, who: str) -> JvpLevel:
+    if level is None:
+        level = _innermost()
+        if level is None:
+            raise LevelError(
+                f"{who} was called outside of a dual_level. Write: with fad.dual_level(): ..."
+            )
+    if isinstance(level, dual_level):
+        level = level.level[-1] if level.level else None
+    if not isinstance(level, JvpLevel) or not level.alive:
+        raise LevelError(
+            f"{who}: level must be a running dual level (with fad.dual_level() as level), "
+            f"got {describe(level)}"
+        )
+    return level
+
+
+def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
+    """A dual Tensor with primal ``x`` and the given tangent.
+
+    It shares its values with them, where they are Tensors: a write to the dual changes both, a write to
+    one of them is seen in the dual. If ``x`` requires grad, so does the dual, and the gradient that
+    `fad.autograd.grad` gives with respect to ``x`` is a dual too.
+
+    Arguments:
+        x: a floating or complex Tensor or array.
+        tangent: of the shape and dtype of ``x``; None is zero.
+        level: the dual level, as ``with dual_level() as level`` gives it; default the innermost.
+
+    Raises:
+        LevelError: outside of a dual level, or at one that has finished; or the primal or the tangent
+            has a tangent at this level already.
+        StructureError: the tangent has another shape or dtype.
+
+    Source: ``torch.autograd.forward_ad.make_dual``.
+    """
+    dual = _level(level, "make_dual")
+    if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+        raise ArgumentError(f"make_dual: the primal must be an array, got {describe(x)}")
+    primal = outlived(x)
+    primal = primal if isinstance(primal, Tensor) else lower(primal)
+    if not is_inexact(primal.dtype):
+        raise ArgumentError(
+            f"make_dual: the primal must have a floating or complex dtype, got {describe(x)}. Convert "
+            "it: x.astype(float)."
+        )
+    value, old = dual.unpack(primal)
+    if old is not None:
+        raise LevelError(
+            "make_dual: the primal already has a tangent at this level. Open another dual_level "
+            "around or inside this one for a second direction."
+        )
+    direction = tangent_of(value, tangent, "make_dual", "the primal")
+    if isinstance(tangent, Tensor):
+        direction, of_tangent = dual.unpack(tangent)
+        if of_tangent is not None:
+            raise LevelError(
+                "make_dual: the tangent has itself a tangent at this level. Open another dual_level "
+                "around or inside this one for second derivatives."
+            )
+        direction = as_tensor(direction)
+    _check_below(dual, value, direction)
+    return made_dual(dual, primal, direction)
+
+
+def _check_below(level: JvpLevel, *values: Any) -> None:
+    for v in values:
+        if isinstance(v, Tensor) and v.level.id > level.id:
+            raise LevelError(
+                f"make_dual: {describe(v)} belongs to {v.level!r}, which is inside of {level!r}: "
+                "make the dual outside of that transform, or open a dual_level inside of it"
+            )
+
+
+def unpack_dual(x: Any, level: Any = None) -> UnpackedDual:
+    """Primal and tangent of a dual Tensor, as a named tuple; the tangent is None where it is zero.
+
+    Of a Tensor from `make_dual` they are what it was made from. Outside of every dual level the tangent
+    is None.
+
+    Arguments:
+        x: any Tensor or array.
+        level: the dual level; default the innermost.
+
+    Raises:
+        LevelError: the level that was given has finished.
+
+    Source: ``torch.autograd.forward_ad.unpack_dual``.
+
+    >>> import fad
+    >>> x, t = fad.tensor(2.0), fad.tensor(1.0)
+    >>> with fad.dual_level():
+    ...     fad.unpack_dual(fad.make_dual(x, t)).tangent is t
+    True
+    """
+    dual = _innermost() if level is None else _level(level, "unpack_dual")
+    if dual is None:
+        return UnpackedDual(leave(x, True), None)
+    primal, tangent = dual.unpack(x)
+    link = link_of(x) if isinstance(x, Tensor) and x.level is dual else None
+    if isinstance(link, DualLink):
+        primal = dual.unpack(link.primal)[0]
+        if link.tangent is not None and tangent is not None:
+            tangent = link.tangent
+    return UnpackedDual(leave(primal, True), None if tangent is None else leave(tangent, True))
+
+
+def enter_dual_level() -> JvpLevel:
+    """Enter a `dual_level` without a block; it ends with `exit_dual_level`.
+
+    Source: ``torch.autograd.forward_ad.enter_dual_level``.
+    """
+    return dual_level().__enter__()
+
+
+def exit_dual_level(*, level: Any = None) -> None:
+    """Leave a dual level.
+
+    Arguments:
+        level: the level; default the innermost.
+
+    Raises:
+        LevelError: there is none, or it is not the innermost one.
+
+    Source: ``torch.autograd.forward_ad.exit_dual_level``.
+
+    >>> import fad
+    >>> level = fad.autograd.enter_dual_level()
+    >>> x = fad.make_dual(2.0, 1.0)
+    >>> float(fad.unpack_dual(x * x).tangent)
+    4.0
+    >>> fad.autograd.exit_dual_level()
+    """
+    found = _level(level, "exit_dual_level")
+    inner = _levels_inside(found)
+    if inner or found not in state.levels:
+        last = inner[-1] if inner else "none in this thread"
+        raise LevelError(
+            f"exit_dual_level: {found!r} is not the level that was entered last, which is {last!r}: leave "
+            "that one first"
+        )
+    found.__exit__()
+
+
+class set_fwd_grad_enabled:
+    """Switch tangents off and on for this thread: at once, and as a block, which restores what was before.
+
+    While they are off, Tensors of the dual levels (and ``jvp`` transforms) that run here have no
+    tangents, and what is computed from them has none later either. It does not concern levels that begin
+    inside.
+
+    Arguments:
+        mode: whether there are tangents.
+
+    Source: ``torch.autograd.forward_ad._set_fwd_grad_enabled``.
+
+    >>> import fad
+    >>> with fad.dual_level():
+    ...     x = fad.make_dual(2.0, 1.0)
+    ...     with fad.autograd.set_fwd_grad_enabled(False):
+    ...         y = x * x
+    ...     fad.unpack_dual(y).tangent, float(fad.unpack_dual(x * x).tangent)
+    (None, 4.0)
+    """
+
+    __slots__ = ("before", "mode")
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self.before = _switch(-1 if mode else last_level_id())
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _switch(self.before)
+
+    def __call__(self, f: Callable[P, R]) -> Callable[P, R]:
+        """``f`` with this mode, as a decorator."""
+        _switch(self.before)
+
+        @functools.wraps(f)
+        def switched(*args: P.args, **kwargs: P.kwargs) -> R:
+            with set_fwd_grad_enabled(self.mode):
+                return f(*args, **kwargs)
+
+        return switched
+
+
+def _switch(off: int) -> int:
+    """Switch tangents of levels up to this id off; returns what was before."""
+    flush()
+    tangents.switched = True
+    before, state.tangents_off = state.tangents_off, off
+    return before
+
+
+def is_fwd_grad_enabled() -> bool:
+    """Whether tangents are on in this thread, see `set_fwd_grad_enabled`.
+
+    Source: ``torch.autograd.forward_ad._is_fwd_grad_enabled``.
+    """
+    return state.tangents_off < 0

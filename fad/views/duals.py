@@ -1,0 +1,186 @@
+"""Dual Tensors made by hand: they share their values with the Tensors that they were made from.
+
+NOTE [a dual is a pair]
+
+``make_dual(x, t)`` is at each time the dual of what ``x`` and ``t`` are: a write to the dual changes both, a
+write to one of these is seen in the dual. PyTorch has the same, by sharing memory; here the dual has
+a `DualLink`, by which it is made again when ``x`` or ``t`` have changed, and which writes go through. The
+dual and ``x`` have one `Storage`, so that views of the dual see the writes, and a saved dual that was changed
+is noticed.
+
+If ``x`` requires grad on the eager tape, so does the dual: a node of the dual's level, which passes
+gradients on, leads to the place of ``x`` in its graph. So the tape goes on at the level of the dual, and a
+gradient with respect to ``x`` is a dual Tensor: forward over reverse. Other Tensors that require grad enter
+operations of that level in the same way, see `joined`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fad.core.level import bind, captured_by_jit, flush, outlived, state
+from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of, version_of
+from fad.errors import LevelError, describe
+from fad.tape.engine import ZEROS_LIKE
+from fad.tape.graph import InputMetadata, gradient_edge
+from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, as_tensor
+from fad.views.aliases import Link, set_state, snapshot
+from fad.views.creation import Creation
+
+__all__ = ["DualLink", "follow", "joined", "made_dual"]
+
+
+class MakeDualBackward(RecordedNode):
+    """Leads from a dual Tensor to the graph of its primal."""
+
+    __slots__ = ("_form",)
+
+    def __init__(self, level: Any, x: Tensor) -> None:
+        self._start(level, [gradient_edge(x)])
+        self._form = InputMetadata(tuple(x.shape), x.dtype)
+
+    @property
+    def num_inputs(self) -> int:
+        return 1
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        return [self._form]
+
+    def run(
+        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
+    ) -> Sequence[Any]:
+        return cotangents
+
+
+class DualLink(Link):
+    """By which a dual Tensor follows ``primal`` and ``tangent`` (None is zero); see NOTE [a dual is a pair].
+
+    ``tangent_seen`` is the version of the tangent that the dual has seen.
+    """
+
+    __slots__ = ("primal", "tangent", "tangent_seen")
+
+    def __init__(self, primal: Tensor, tangent: Tensor | None) -> None:
+        super().__init__(None, (), Creation.DEFAULT, storage_of(primal).version)
+        self.primal = primal
+        self.tangent = tangent
+        self.tangent_seen = self._tangent_version()
+
+    def _tangent_version(self) -> int:
+        return 0 if self.tangent is None else version_of(self.tangent)
+
+    def sync(self, t: Tensor) -> None:
+        if (
+            self.seen != t.meta.storage.version  # type: ignore[union-attr]
+            or self.tangent_seen != self._tangent_version()
+        ):
+            flush()
+            _fill(t, self.primal, self.tangent)
+            self.note()
+
+    enter = sync_history = sync
+
+    def note(self) -> None:
+        """The dual has seen the present versions."""
+        self.seen = storage_of(self.primal).version
+        self.tangent_seen = self._tangent_version()
+
+    def write(self, t: Tensor, new: Tensor, overwrite: Any) -> None:
+        """Give the dual ``t``, and what it was made from, the values of ``new``.
+
+        Arguments:
+            overwrite: `fad.views.inplace.overwrite_from`.
+        """
+        level = t._level
+        if not level.alive:  # it is its primal
+            overwrite(self.primal, as_tensor(outlived(new)), "a write to a dual")
+            return
+        if new.level is not level:
+            raise LevelError(
+                f"a write to a dual ({describe(t)}) of {level!r} from inside of {new.level!r}: it would "
+                "change the primal and the tangent that the dual was made from, which do not belong to "
+                "that transform. Write to a copy: x.clone()"
+            )
+        if isinstance(t._node, PrimitiveNode):
+            t._node.output_written(t._output_nr, self.seen + 1)
+        primal, tangent = new.value, new.aux
+        overwrite(self.primal, as_tensor(primal), "a write to a dual")
+        if self.tangent is not None:
+            if tangent is None:
+                tangent = bind(ZEROS_LIKE, (primal,))
+            overwrite(self.tangent, as_tensor(tangent), "a write to a dual")
+        set_state(t, new)
+        self.note()
+
+
+def made_dual(level: Any, primal: Any, tangent: Any) -> Tensor:
+    """The dual of ``level`` of a primal and a tangent, Tensors or arrays; a tangent of None is zero."""
+    out: Tensor = new_tensor(None, level)
+    x = primal if isinstance(primal, Tensor) else None
+    t = tangent if isinstance(tangent, Tensor) else None
+    _fill(out, primal, tangent)
+    if (x is not None or t is not None) and not (x is not None and captured_by_jit(x)):
+        follow(out, as_tensor(primal), None if tangent is None else as_tensor(tangent))
+    return out
+
+
+def follow(t: Tensor, primal: Tensor, tangent: Tensor | None) -> None:
+    """Let ``t`` be the dual of a primal and a tangent at all times, as it is now."""
+    meta = meta_of(t)
+    meta.storage, meta.link = storage_of(primal), DualLink(primal, tangent)
+
+
+def _fill(out: Tensor, primal: Any, tangent: Any) -> None:
+    """Give ``out`` the values of a primal and a tangent, and its place in the graph of the primal."""
+    level: Any = out._level
+    below = _lowered(primal, level)
+    out._value = below
+    out._aux = None if tangent is None else _lowered(tangent, level)
+    if out._requires_grad and out._node is None:  # the user made it a leaf
+        return
+    out._node, out._output_nr = None, 0
+    recording = level.on_tape and level.alive and level.id > state.watermark
+    out._requires_grad = recording and _is_on_tape(below)
+    if out._requires_grad:
+        out._node = MakeDualBackward(level, below)
+        level.tape_id = max(level.tape_id, below._level.id)
+
+
+def _lowered(x: Any, level: Any) -> Any:
+    """What a Tensor is now, below ``level``, in a handle of its own; the bare array where that is as good."""
+    if not isinstance(x, Tensor):
+        return x
+    x = outlived(x)
+    if isinstance(x, Tensor) and not captured_by_jit(x):
+        x = level.unpack(snapshot(x))[0]
+        if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad:
+            x = x.value
+    return x
+
+
+def _is_on_tape(x: Any) -> bool:
+    return (
+        isinstance(x, Tensor)
+        and x._requires_grad
+        and x._level.on_tape
+        and x._level.alive
+        and not captured_by_jit(x)
+    )
+
+
+def joined(level: Any, args: Sequence[Any]) -> Sequence[Any]:
+    """Arguments of an operation at ``level``, with those that require grad on the tape below as Tensors of
+    ``level`` that lead there.
+    """
+    for a in args:
+        if isinstance(a, Tensor) and a._requires_grad and a._level is not level and _is_on_tape(a):
+            break
+    else:
+        return args
+    return [
+        made_dual(level, a, None)
+        if isinstance(a, Tensor) and a._level is not level and _is_on_tape(a)
+        else a
+        for a in args
+    ]
