@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from fad.tape.anomaly import remember
 from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, alias, gradient_edge
 from fad.tape.recorded_node import RecordedNode
-from fad.tape.recorder import detached
+from fad.tape.recorder import ROOT, detached
 from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
 
 __all__ = ["FunctionNode", "FunctionOp", "check_unchanged", "is_plain"]
@@ -180,7 +180,8 @@ class FunctionOp:
             saved = self.rules.for_pullback(saved, values, results)
             dirty = self.template.aliases  # their state at capture is saved
             args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
-            node = FunctionNode(level, self.rules, args, mask, saved)
+            kind: type[FunctionNode] = getattr(self.rules.function, "_backward_cls", FunctionNode)
+            node = kind(level, self.rules, args, mask, saved)
             if anomaly.on:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
@@ -247,8 +248,10 @@ class FunctionNode(RecordedNode):
 
     ``saved`` is what the rule reads, detached, so that a saved output does not refer to its own
     node; ``args`` are the inputs among that, with their history. ``mask`` says which inputs required
-    grad.
+    grad. Each Function has a subclass of its own, as in PyTorch, and ``_forward_cls`` is the Function.
     """
+
+    _forward_cls: ClassVar[Any] = None
 
     __slots__ = ("args", "avals", "lock", "mask", "outputs", "packed", "rules", "saved", "versions")
 
@@ -269,6 +272,8 @@ class FunctionNode(RecordedNode):
         self.lock: threading.RLock | None = None
         self.packed = bool(state.saved_hooks)
         self.saved: Saved | None = self._pack(saved) if self.packed else saved
+        if level is ROOT:
+            self.saved.args = self.args
         self.versions = versions_of(self.args)
 
     def _pack(self, saved: Saved) -> Saved:

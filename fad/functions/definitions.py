@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from fad.functions.context import Context
+
 __all__ = ["RULES", "Signature", "arity", "defines"]
 
 RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "vmap")
@@ -53,10 +55,19 @@ class Signature:
 
     def __init__(self, cls: Any) -> None:
         self.has_setup = defines(cls, "setup_context")
+        depths = {name: _depth(cls, name) for name in ("vjp", "backward")}
+        known = {name: d for name, d in depths.items() if d is not None}
+        self.vjp = min(known, key=lambda name: known[name]) if known else ""
+        self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
+        self.jvp = defines(cls, "jvp")
+        self.vmap = defines(cls, "vmap")
+        self.vmap_keywords = frozenset[str]()
+        if self.vmap:
+            rule = inspect.signature(cls.vmap).parameters.values()
+            self.vmap_keywords = frozenset([p.name for p in rule if p.kind is p.KEYWORD_ONLY])
         full = inspect.signature(cls.forward)
         parameters = list(full.parameters.values())
-        first = parameters[0].name if parameters else ""
-        self.combined = not self.has_setup and first in ("ctx", "context", "_ctx", "_")
+        self.combined = not self.has_setup and self._takes_context(cls, parameters)
         if self.combined:
             parameters = parameters[1:]
         self.signature = full.replace(parameters=parameters)
@@ -64,18 +75,25 @@ class Signature:
         self.variadic = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
         positional = sum(p.kind in _POSITIONAL for p in parameters)
         self.plain = len(parameters) if positional == len(parameters) else -1
-        depths = {name: _depth(cls, name) for name in ("vjp", "backward")}
-        known = {name: d for name, d in depths.items() if d is not None}
-        self.vjp = min(known, key=lambda name: known[name]) if known else ""
-        self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
         self.is_fast = bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
         self.fast_rules: Any = None
-        self.jvp = defines(cls, "jvp")
-        self.vmap = defines(cls, "vmap")
-        self.vmap_keywords = frozenset[str]()
-        if self.vmap:
-            rule = inspect.signature(cls.vmap).parameters.values()
-            self.vmap_keywords = frozenset([p.name for p in rule if p.kind is p.KEYWORD_ONLY])
+
+    def _takes_context(self, cls: Any, parameters: list[inspect.Parameter]) -> bool:
+        """Whether the first of forward's parameters is the context.
+
+        By its name, which may be that of the context in another rule; or because the body uses what
+        only a Context has.
+        """
+        if not parameters or parameters[0].kind not in _POSITIONAL:
+            return False
+        names = {"ctx", "context", "_ctx", "_", "self"}
+        for rule in (self.vjp, "jvp" if self.jvp else ""):
+            if rule:
+                names.add(next(iter(inspect.signature(getattr(cls, rule)).parameters), ""))
+        if parameters[0].name in names:
+            return True
+        code = getattr(inspect.unwrap(cls.forward), "__code__", None)
+        return code is not None and not _OF_CONTEXT.isdisjoint(code.co_names)
 
     def bind(
         self, who: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -86,11 +104,15 @@ class Signature:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{who}.apply{self.signature}: {error}") from None
+            hint = ""
+            if len(args) + 1 == self.plain and not self.combined and not self.has_setup:
+                hint = f". If {self.names[0]!r} is the context, call it ctx"
+            raise TypeError(f"{who}.apply{self.signature}: {error}{hint}") from None
         bound.apply_defaults()
         return (*bound.args, *bound.kwargs.values()), tuple(bound.kwargs)
 
 
+_OF_CONTEXT = frozenset([name for name in vars(Context) if not name.startswith("_")])
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

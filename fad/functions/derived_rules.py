@@ -122,6 +122,10 @@ class BatchedRules(Rules):
         return self.base.name
 
     @property
+    def function(self) -> Any:
+        return self.base.function
+
+    @property
     def info(self) -> VmapInfo:
         """The first argument of the user's vmap rule."""
         return VmapInfo(self.batch_size, self.randomness)

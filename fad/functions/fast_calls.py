@@ -17,7 +17,7 @@ from typing import Any
 from fad.core.jaxapi import array_type, is_inexact
 from fad.core.level import bodies, state
 from fad.core.tensor import Tensor, new_tensor
-from fad.functions.calls import FunctionNode, FunctionOp, check_unchanged
+from fad.functions.calls import FunctionOp, check_unchanged
 from fad.functions.closures import checked_arrays
 from fad.functions.context import Context, Notes
 from fad.functions.rules import Saved
@@ -109,7 +109,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     )
     t = new_tensor(result, ROOT)
     t._requires_grad = True
-    t._node = FunctionNode(ROOT, rules, args, mask, saved)
+    t._node = cls._backward_cls(ROOT, rules, args, mask, saved)
     return t
 
 

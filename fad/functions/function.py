@@ -13,7 +13,7 @@ from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.errors import RuleError
 from fad.functions import fast_calls
-from fad.functions.calls import FunctionOp
+from fad.functions.calls import FunctionNode, FunctionOp
 from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import Context, VmapInfo
 from fad.functions.definitions import RULES, Signature, arity, defines
@@ -28,10 +28,10 @@ __all__ = ["Context", "Function", "VmapInfo"]
 class Function:
     """A custom operation with rules of its own, used the same way by every transform.
 
-    Subclass it with static methods:
+    Subclass it with static methods (or class methods):
 
     * ``forward(x, ...)`` computes the output from Tensors (or ``forward(ctx, x, ...)``, without
-      ``setup_context``). Inputs and outputs may be pytrees.
+      ``setup_context``; the context may have any name). Inputs and outputs may be pytrees.
     * ``setup_context(ctx, inputs, output)`` keeps what the rules need: ``ctx.save_for_backward``,
       ``ctx.save_for_forward``, ``ctx.saved_data``, marks.
     * ``vjp(ctx, g)``, or ``backward``: gradients of the inputs, one for each argument of forward,
@@ -73,6 +73,7 @@ class Function:
     _is_root = True
     _signature: Signature
     _plans: dict[Any, Any]
+    _backward_cls: type[FunctionNode]  # of the nodes that record its calls
 
     generate_vmap_rule = True
     jax_rules = False
@@ -127,12 +128,14 @@ def _signature_of(cls: Any) -> Signature:
     return signature
 
 
-def _result(name: str, op: FunctionOp, outs: Sequence[Any], arrays: Sequence[Any]) -> Any:
+def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -> Any:
     """What a call returns, from its outputs."""
     if op.template.aliases:
         outs = _write_back(name, op.template, arrays, outs)
     for k, i, chain in op.template.views:
-        if isinstance(arrays[i], Tensor):
+        if chain is None:
+            outs[k] = outs[i]
+        elif isinstance(arrays[i], Tensor):
             attach_chain(outs[k], arrays[i], chain, k)
     return op.template.join(outs)
 
@@ -143,7 +146,7 @@ _HOST = (np.ndarray, np.generic, float, complex)
 
 def _write_back(
     name: str, template: Template, args: Sequence[Any], outs: Sequence[Any]
-) -> Sequence[Any]:
+) -> list[Any]:
     """Overwrite inputs that were changed in place (``mark_dirty``) from their outputs, and return them."""
     results = list(outs)
     for k, i in enumerate(template.aliases):
@@ -157,7 +160,7 @@ def _check_class(cls: Any) -> None:
     """The checks at class creation; also reads the signature of forward."""
     name, own = cls.__name__, cls.__dict__
     for rule in RULES:
-        if own.get(rule) is not None and not isinstance(own[rule], staticmethod):
+        if own.get(rule) is not None and not isinstance(own[rule], (staticmethod, classmethod)):
             raise RuleError(f"{name}.{rule} must be a static method: write @staticmethod above it")
     if own.get("vjp") is not None and own.get("backward") is not None:
         raise RuleError(
@@ -168,6 +171,8 @@ def _check_class(cls: Any) -> None:
     if not defines(cls, "forward"):
         return
     cls._plans = {}
+    members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
+    cls._backward_cls = type(f"{name}Backward", (FunctionNode,), members)
     cls._signature = signature = Signature(cls)
     if signature.has_setup:
         _check_arity(cls, "setup_context", 3, "(ctx, inputs, output)")

@@ -61,6 +61,7 @@ class Saved:
     of what it kept, in a form that is private to the Rules.
     ``closed``: nothing was kept but inputs, outputs and what has no derivative, so that the same
     notes are valid at any level of the call.
+    ``args``: on the tape, the Tensors that ``values`` are the values of, for their places in the graph.
     """
 
     values: Values
@@ -71,6 +72,7 @@ class Saved:
     notes: Any = None
     extras: Sequence[Any] = ()
     closed: bool = True
+    args: Sequence[Any] = ()
 
     def at(self, values: Values, outs: Values, extras: Sequence[Any]) -> Saved:
         """The same for the call at another level."""
@@ -93,6 +95,11 @@ class Rules:
     """
 
     name: str
+
+    @property
+    def function(self) -> Any:
+        """The Function class whose call this is, batched or not; None for another operation."""
+        return None
 
     @property
     def is_traceable(self) -> bool:

@@ -68,7 +68,8 @@ class Template:
     For the output of a call it also says what the body marked:
     ``aliases``: for each array, the number of the input that it is (changed in place), or None;
     ``non_differentiable``: the numbers of the arrays that have no derivative;
-    ``views``: for arrays that are views of inputs, ``(number, input, chain)``.
+    ``views``: for arrays that are views of inputs, ``(number, input, chain)``; for one that is returned
+    once more after it, ``(number, the last number, None)``.
     ``flat``: it is the one template of a single array, or of a tuple of so many, without marks.
     """
 

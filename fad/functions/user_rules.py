@@ -62,6 +62,10 @@ class UserRules(Rules):
         return name
 
     @property
+    def function(self) -> Any:
+        return self.cls
+
+    @property
     def signature(self) -> Signature:
         """What the class says about its calls."""
         signature: Signature = self.cls._signature
@@ -276,7 +280,15 @@ class UserRules(Rules):
         """The context of one pass through the rules."""
         kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
         notes: Notes = saved.notes
-        return notes.context(lambda ref: kinds[ref.kind][ref.at], self.wrap, needs, forward)
+        args = saved.args
+
+        def lookup(ref: Ref) -> Any:
+            x = kinds[ref.kind][ref.at]
+            if args and ref.kind == INPUT and type(x) is array_type:
+                return _placed(x, args[ref.at])
+            return x
+
+        return notes.context(lookup, self.wrap, needs, forward)
 
     def _materialize(self, x: Any, aval: Any) -> Any:
         if x is None and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
@@ -416,14 +428,26 @@ class UserRules(Rules):
         )
 
 
+def _placed(value: Any, t: Any) -> Any:
+    """A value that was saved on the tape, with the place in the graph of the Tensor that it is of."""
+    if type(t) is not Tensor or t._node is None:
+        return value
+    x = new_tensor(value, ROOT)
+    x._node, x._output_nr = t._node, t._output_nr
+    return x
+
+
 def _views(outs: Values, handles: Sequence[Any]) -> tuple[Any, ...]:
-    """Which outputs of a body are views of its inputs, or inputs as they are."""
-    found = []
+    """Which outputs of a body are views of its inputs, inputs as they are, or the same as a later one."""
+    last = {id(o): k for k, o in enumerate(outs)}
+    found: list[tuple[Any, ...]] = []
     for k, o in enumerate(outs):
         if isinstance(o, Tensor) and (o.meta is not None or any([o is h for h in handles])):
             known = chain_from(o, handles)
             if known is not None:
                 found.append((k, *known))
+        if last[id(o)] != k:
+            found.append((k, last[id(o)], None))
     return tuple(found)
 
 

@@ -170,7 +170,7 @@ def body(*names):
         ({"setup_context": body("ctx", "inputs")}, r"Bad\.setup_context.*\(ctx, inputs, output\)"),
         ({"vjp": body("ctx", "g").__func__}, r"Bad\.vjp must be a static method"),
         ({"forward": lambda x: x}, r"Bad\.forward must be a static method"),
-        ({"jvp": classmethod(lambda cls, x: x)}, r"Bad\.jvp must be a static method"),
+        ({"jvp": lambda ctx, x_t, y_t: x_t}, r"Bad\.jvp must be a static method"),
         (
             {"vmap": body("info", "in_dims", "x", "y"), "generate_vmap_rule": True},
             "vmap and sets generate_vmap_rule",
@@ -193,6 +193,7 @@ def test_well_formed_rules_of_every_shape_are_accepted():
     make = lambda **rules: type("Good", (fad.Function,), {"forward": body("x", "y"), **rules})
     make(vjp=None, backward=body("ctx", "g"))  # None takes an inherited rule back
     make(vjp=body("ctx", "g", "h"))
+    make(vjp=classmethod(lambda cls, ctx, g: (g, g)))
     make(vjp=body("ctx", "*gs"), jvp=body("ctx", "*ts"), vmap=body("info", "in_dims", "*args"))
     make(jvp=body("ctx", "x_t", "y_t", "more=None"))
     make(forward=body("*xs"), jvp=body("ctx", "*ts"), vmap=body("info", "in_dims", "*xs"))
@@ -243,3 +244,17 @@ def test_rules_are_inherited_and_the_nearest_definition_counts():
     assert_close(OtherForward.apply(X), 7 * X)
     assert_close(fad.jvp(Mixed.apply, (X,), (V,))[1], 5 * V)
     assert_close(fad.grad(lambda x: Mixed.apply(x).sum())(X), jnp.full(3, 10.0))
+
+
+def test_what_is_said_of_a_context_that_is_not_known_as_one():
+    class Odd(fad.Function):
+        @staticmethod
+        def forward(notes, x):
+            return 2.0 * x
+
+        @staticmethod
+        def vjp(ctx, g):
+            return 2.0 * g
+
+    with pytest.raises(TypeError, match=r"missing.*'x'. If 'notes' is the context, call it ctx"):
+        Odd.apply(1.0)

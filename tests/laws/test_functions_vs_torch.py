@@ -102,7 +102,142 @@ def a_rule_that_is_once_differentiable_does_not_record(lib: Any, log: Any) -> No
     gradient = lib.var([1.0, 1.0])
     (g,) = lib.grad(Square.apply(x), [x], [gradient], create_graph=True)
     with log.raises("once_differentiable"):
-        lib.grad(g.sum(), [gradient])
+        g.sum().backward()
+
+
+# How a Function is written
+
+
+@program
+def the_context_has_any_name(lib: Any, log: Any) -> None:
+    class Self(lib.Function):
+        @staticmethod
+        def forward(self, x, scale=2.0):
+            self.scale = scale
+            return x * scale
+
+        @staticmethod
+        def backward(self, g):
+            return g * self.scale, None
+
+    class Saves(lib.Function):
+        @staticmethod
+        def forward(notes, *xs):
+            notes.save_for_backward(*xs)
+            return xs[0] * xs[1]
+
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            return g * y, g * x
+
+    class ByName(lib.Function):
+        @staticmethod
+        def forward(notes, x):
+            notes.factor = 5.0
+            return x * 5.0
+
+        @staticmethod
+        def backward(notes, g):
+            return g * notes.factor
+
+    for F in (Self, ByName):
+        x = lib.var([1.0, 2.0])
+        y = F.apply(x)
+        y.sum().backward()
+        log(y, x.grad, y.grad_fn.name())
+    x, y = lib.var([1.0, 2.0]), lib.var([3.0, 4.0])
+    Saves.apply(x, y).sum().backward()
+    log(x.grad, y.grad)
+    x = lib.var([1.0, 2.0])
+    Self.apply(x, 3.0).sum().backward()
+    log(x.grad)
+
+
+@program
+def class_methods_are_rules(lib: Any, log: Any) -> None:
+    class Scale(lib.Function):
+        factor = 3.0
+
+        @classmethod
+        def forward(cls, ctx, x):
+            ctx.save_for_backward(x)
+            return x * cls.factor
+
+        @classmethod
+        def backward(cls, ctx, g):
+            log(ctx.saved_tensors[0])
+            return g * cls.factor
+
+    class Larger(Scale):
+        factor = 5.0
+
+    for F in (Scale, Larger):
+        x = lib.var([1.0, 2.0])
+        F.apply(x).sum().backward()
+        log(x.grad)
+
+
+@program
+def a_node_is_of_a_class_of_its_function(lib: Any, log: Any) -> None:
+    class Double(lib.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2.0
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2.0
+
+    class Other(Double):
+        pass
+
+    for F in (Double, Other):
+        node = F.apply(lib.var([1.0])).grad_fn
+        log(type(node).__name__, node.name(), type(node) is F._backward_cls)
+        log(type(node)._forward_cls is F, isinstance(node, Double._backward_cls))
+        log(isinstance(node, lib.graph.Node))
+
+
+@program
+def one_tensor_is_returned_twice(lib: Any, log: Any) -> None:
+    class Twice(lib.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 3.0
+            return y, x * 2.0, y
+
+        @staticmethod
+        def backward(ctx, *gs):
+            log(gs)
+            return gs[0] * 3.0 + gs[1] * 2.0 + gs[2] * 3.0
+
+    x = lib.var([1.0, 2.0])
+    a, b, c = Twice.apply(x)
+    log(a is c, a is b, a.output_nr, b.output_nr, c.output_nr)
+    (a + b + 2.0 * c).sum().backward()
+    log(x.grad)
+
+
+@program
+def a_saved_input_keeps_its_place_in_the_graph(lib: Any, log: Any) -> None:
+    class Square(lib.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return x * x + y
+
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            log(x.output_nr, x.grad_fn is halves[1].grad_fn, y.grad_fn, y.output_nr, x)
+            return 2.0 * x * g, g
+
+    for create_graph in (False, True):
+        x, y = lib.var([1.0, 2.0, 3.0, 4.0]), lib.var([1.0, 1.0])
+        halves = lib.halves(x * 1.0)
+        (g,) = lib.grad(Square.apply(halves[1], y).sum(), [x], create_graph=create_graph)
+        log(g, g.requires_grad)
 
 
 # .grad
