@@ -298,8 +298,8 @@ class Primitive:
         if derived is None:
             derived = self._batched[key] = self._derive_batched_tangents(*key)
         out = bind(derived, values)
-        shared, _ = derived.unflatten(out)
-        return out, len(trees.flatten(shared)[0])
+        shared, _ = derived._structures[len(out)].children()
+        return out, shared.num_leaves
 
     def _derive_batched_tangents(
         self, dims: tuple[int | None, ...], size: int, axis_name: Any

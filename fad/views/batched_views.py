@@ -20,7 +20,7 @@ from fad.views.chains import (
     Step,
     ViewOp,
     Write,
-    chain_forward,
+    chain_primitive,
     form_of,
     numbers_of,
     split_numbers,
@@ -111,9 +111,7 @@ def _batched_op(
     form: Form, dim: int | None, target: int, axes: tuple[int | None, ...], size: int
 ) -> ViewOp:
     ops = [op for op, _ in form]
-
-    def view(x: Any, *numbers: Any) -> Any:
-        return chain_forward(ops, x, split_numbers(form, numbers))
+    view = chain_primitive(form).flat
 
     def put(x: Any, changed: Any, *numbers: Any) -> Any:
         return chain_put(ops, x, changed, split_numbers(form, numbers))
