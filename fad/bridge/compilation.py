@@ -14,8 +14,9 @@ import jax
 
 from fad.bridge.outer_values import Lanes, captured, is_traced, values_now
 from fad.bridge.program_keys import differences, in_words, key_of, lanes
-from fad.bridge.signatures import Arguments, Cache, is_dynamic
+from fad.bridge.signatures import Arguments, is_dynamic
 from fad.core import jaxapi, trees
+from fad.core.caches import Cache
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, has_trace, state
 from fad.core.primitive import Primitive
@@ -271,7 +272,7 @@ class Compiled:
             return in_body(level, body)(*inside, **inside_kwargs)
 
         run.name = self._name  # type: ignore[attr-defined]
-        if self._explains and self._entries.entries:
+        if self._explains and self._entries.values():
             _log.warning("%s", self.explain(*args, **kwargs))
         primitive, values, _ = stage(run, leaves, kept=True)
         self._draws = self._draws or found["level"].draws

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fad.bridge.signatures import Arguments, Cache
+from fad.bridge.signatures import Arguments
 from fad.core import trees
+from fad.core.caches import Cache
 from fad.core.level import Level, bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,9 +16,8 @@ from fad.core.level import outlived
 from fad.core.tensor import Tensor
 from fad.errors import StructureError, describe
 
-__all__ = ["Arguments", "Cache", "Fixed", "is_dynamic"]
+__all__ = ["Arguments", "Fixed", "is_dynamic"]
 
-_CACHED = 256
 _ARRAYS = (
     Tensor,
     jax.Array,
@@ -37,42 +34,6 @@ _ARRAYS = (
 def is_dynamic(x: Any) -> bool:
     """Whether a leaf is traced, and not part of what is compiled."""
     return isinstance(x, _ARRAYS)
-
-
-class Cache:
-    """A bounded table, oldest entry out, safe between threads."""
-
-    __slots__ = ("entries", "lock")
-
-    def __init__(self) -> None:
-        self.entries: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-        self.lock = threading.Lock()
-
-    def get(self, key: Any) -> Any:
-        """The entry of ``key``, None if there is none."""
-        with self.lock:
-            found = self.entries.get(key)
-            if found is not None:
-                self.entries.move_to_end(key)
-            return found
-
-    def put(self, key: Any, value: Any) -> Any:
-        """Keep ``value``, and return it."""
-        with self.lock:
-            self.entries[key] = value
-            if len(self.entries) > _CACHED:
-                self.entries.popitem(last=False)
-        return value
-
-    def values(self) -> list[Any]:
-        """The entries, oldest first."""
-        with self.lock:
-            return list(self.entries.values())
-
-    def clear(self) -> None:
-        """Forget all entries."""
-        with self.lock:
-            self.entries.clear()
 
 
 class Arguments:

@@ -8,8 +8,9 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import jax
 
-from fad.bridge.signatures import Cache, is_dynamic
+from fad.bridge.signatures import is_dynamic
 from fad.core import trees
+from fad.core.caches import Cache
 from fad.core.keys import exact
 from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive

@@ -37,9 +37,11 @@ class Engine:
 
     def cache_info(self) -> dict[str, int]:
         programs = [end.program for end in states.ends() if end.program is not None]
-        programs += [s.program for s in compiled_backward.structures.all() if s.program is not None]
+        programs += [
+            s.program for s in compiled_backward.structures.values() if s.program is not None
+        ]
         return {
-            "structures": len(states.tree.roots) + len(compiled_backward.structures.all()),
+            "structures": len(states.tree.roots) + len(compiled_backward.structures.values()),
             "compiled": sum(p.call is not None for p in programs),
             "hits": states.tree.hits + compiled_backward.structures.hits,
             "queued": worker.busy,

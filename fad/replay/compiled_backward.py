@@ -12,7 +12,6 @@ any code that JAX traces (`fad.functions.native`).
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -22,6 +21,7 @@ import jax
 
 from fad.core import jaxapi
 from fad.core.avals import aval_of, struct_of, with_constants
+from fad.core.caches import Cache
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, state
@@ -40,7 +40,6 @@ from fad.tape.saved import SavedView
 
 __all__ = ["Structures", "backward", "structures"]
 
-CAPACITY = 256  # structures remembered
 # Passes of one structure before a program is made of it; traces are replayed from the third call on. Long
 # passes of small arrays take `2 * RUNS`, see NOTE [long programs] in `fad.replay.states`.
 REPEATS = 4
@@ -63,43 +62,28 @@ class Structure:
     refused: str = ""
 
 
-class Structures:
-    """A bounded table of structures, thread-safe; the least recently used is dropped first."""
+class Structures(Cache):
+    """The structures of backward passes that are remembered; ``hits``: passes that ran as programs."""
 
-    __slots__ = ("_capacity", "_found", "_lock", "hits")
+    __slots__ = ("hits",)
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._found: collections.OrderedDict[Hashable, Structure] = collections.OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        super().__init__()
         self.hits = 0
 
     def seen(self, key: Hashable) -> Structure:
         """The structure of ``key``, counted once more."""
-        with self._lock:
-            found = self._found.get(key)
-            if found is None:
-                found = self._found[key] = Structure()
-                if len(self._found) > self._capacity:
-                    self._found.popitem(last=False)
-            else:
-                self._found.move_to_end(key)
-            found.count += 1
-            return found
-
-    def all(self) -> list[Structure]:
-        """All that are remembered."""
-        with self._lock:
-            return list(self._found.values())
+        found: Structure = self.get(key) or self.put(key, Structure())
+        found.count += 1
+        return found
 
     def clear(self) -> None:
         """Forget all structures, and what was compiled for them."""
-        with self._lock:
-            self._found.clear()
-            self.hits = 0
+        super().clear()
+        self.hits = 0
 
 
-structures = Structures(CAPACITY)
+structures = Structures()
 
 
 class _Thread(threading.local):

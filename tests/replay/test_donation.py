@@ -240,7 +240,7 @@ def test_which_values_are_referenced_may_change(given):
 
 
 def structures_with_programs():
-    return compiled_backward.structures.all()
+    return compiled_backward.structures.values()
 
 
 def test_threads(given):

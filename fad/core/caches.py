@@ -1,0 +1,47 @@
+"""A bounded table that forgets what was not used for longest."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import Any
+
+__all__ = ["Cache"]
+
+CAPACITY = 256
+
+
+class Cache:
+    """A bounded table, safe between threads: the least recently used entry is dropped first."""
+
+    __slots__ = ("_entries", "_lock")
+
+    def __init__(self) -> None:
+        self._entries: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> Any:
+        """The entry of ``key``, None if there is none."""
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+            return found
+
+    def put(self, key: Any, value: Any) -> Any:
+        """Keep ``value``, and return it; of several threads, what the first has put."""
+        with self._lock:
+            value = self._entries.setdefault(key, value)
+            if len(self._entries) > CAPACITY:
+                self._entries.popitem(last=False)
+        return value
+
+    def values(self) -> list[Any]:
+        """The entries, the one that was used last at the end."""
+        with self._lock:
+            return list(self._entries.values())
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        with self._lock:
+            self._entries.clear()
