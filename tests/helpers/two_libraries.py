@@ -147,14 +147,17 @@ class Log(list):
         return hook
 
     @contextlib.contextmanager
-    def raises(self, phrase: str = "") -> Iterator[None]:
-        """Log the builtin class of the exception that must come; its text must contain the phrase."""
+    def raises(self, phrase: str = "", caught: tuple[()] | type[Exception] = ()) -> Iterator[None]:
+        """Log the builtin class of the exception that must come; its text must contain the phrase.
+
+        ``caught``: the class to log where it is one of several that the exception is of.
+        """
         try:
             yield
         except Exception as error:
             kind = next(c for c in type(error).__mro__ if c.__module__ == "builtins")
-            if isinstance(error, (RuntimeError, fad.errors.RuleError)):
-                kind = RuntimeError
+            if isinstance(error, caught):
+                kind = caught
             text = f"{error}"
             assert phrase.lower() in text.lower(), f"{self.lib.name} says {text!r}, not {phrase!r}"
             self("raises", kind.__name__, phrase)
