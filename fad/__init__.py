@@ -3,6 +3,7 @@
 from fad import autograd as autograd
 from fad import errors as errors
 from fad import extend as extend
+from fad import func as func
 from fad import lax as lax
 from fad import nn as nn
 from fad import numpy as numpy
@@ -53,6 +54,7 @@ __all__ = [
     "extend",
     "from_dlpack",
     "from_jax",
+    "func",
     "functionalize",
     "grad",
     "hessian",

@@ -4,9 +4,16 @@ The names are those of ``torch.autograd`` and ``torch.autograd.graph``; what PyT
 C++ name. The table in docs/graph.md lists them all.
 """
 
+import importlib
+
+from fad.autograd import forward_ad as forward_ad
+from fad.autograd import function as function
 from fad.autograd import functional as functional
+from fad.autograd import grad_mode as grad_mode
+from fad.autograd import graph as graph
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
+from fad.functions.function import Function as Function
 from fad.functions.once_differentiable import once_differentiable as once_differentiable
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
 from fad.tape.anomaly import emit_trace as emit_trace
@@ -53,3 +60,10 @@ from fad.transforms.dual_numbers import is_fwd_grad_enabled as is_fwd_grad_enabl
 from fad.transforms.dual_numbers import set_fwd_grad_enabled as set_fwd_grad_enabled
 from fad.views.inplace import increment_version as increment_version
 from fad.views.user_views import view_function as view_function
+
+
+def __getattr__(name: str) -> object:
+    """``gradcheck`` and ``gradgradcheck`` of `fad.testing`, which is imported when it is asked for."""
+    if name in ("gradcheck", "gradgradcheck"):
+        return getattr(importlib.import_module("fad.testing"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

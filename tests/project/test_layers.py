@@ -43,6 +43,7 @@ ROOMS = {
     "bridge": "protocols signatures jax_functions outer_values program_keys compilation",
     "extend": "operations",
     "autograd": "*",
+    "func": "*",
     "testing": "*",
     "replay": """settings log modes inputs program outcomes states arguments entries segments recording trace
         opening donation layouts compiled_backward""",
@@ -50,6 +51,7 @@ ROOMS = {
 IN_FRONT = {
     "autograd",
     "extend",
+    "func",
     "testing",
     "replay",
 }  # whose `__init__` imports the files, not the other way about

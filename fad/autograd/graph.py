@@ -1,0 +1,27 @@
+"""``torch.autograd.graph``'s names: nodes and edges, hooks on groups of Tensors, saved values."""
+
+from fad.tape.edges import Edge as Edge
+from fad.tape.edges import GradientEdge as GradientEdge
+from fad.tape.graph import Node as Node
+from fad.tape.graphs_by_hand import get_gradient_edge as get_gradient_edge
+from fad.tape.handles import RemovableHandle as RemovableHandle
+from fad.tape.hooks import register_multi_grad_hook as register_multi_grad_hook
+from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
+from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_hooks
+from fad.tape.saved import save_on_cpu as save_on_cpu
+from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
+from fad.views.inplace import increment_version as increment_version
+
+__all__ = [
+    "Edge",
+    "GradientEdge",
+    "Node",
+    "RemovableHandle",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]

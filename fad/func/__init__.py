@@ -1,0 +1,33 @@
+"""``torch.func``'s names, signatures and results; most are the names at the top of fad.
+
+What differs from those: `grad_and_value` gives ``(gradient, value)``, `jvp` has ``strict``, `vmap` takes
+``randomness`` by position too, `functionalize` has ``remove``. A module is any object that has Tensors.
+"""
+
+from fad.func.modules import functional_call as functional_call
+from fad.func.modules import stack_module_state as stack_module_state
+from fad.func.transforms import functionalize as functionalize
+from fad.func.transforms import grad_and_value as grad_and_value
+from fad.func.transforms import jvp as jvp
+from fad.func.transforms import vmap as vmap
+from fad.transforms.jacobians import hessian as hessian
+from fad.transforms.jacobians import jacfwd as jacfwd
+from fad.transforms.jacobians import jacrev as jacrev
+from fad.transforms.linearization import linearize as linearize
+from fad.transforms.reverse import grad as grad
+from fad.transforms.reverse import vjp as vjp
+
+__all__ = [
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

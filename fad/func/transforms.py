@@ -1,0 +1,129 @@
+"""Transforms whose signature or result differs in ``torch.func`` from the one at the top of fad."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fad.core import trees
+from fad.core.level import state
+from fad.core.tensor import Tensor
+from fad.errors import GradientError
+from fad.transforms import batching, forward, functionalization, reverse
+
+__all__ = ["functionalize", "grad_and_value", "jvp", "vmap"]
+
+
+def grad_and_value(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """The gradient of ``f`` and its value, in one pass.
+
+    Arguments and errors are those of `fad.value_and_grad`.
+
+    Returns:
+        A function with f's arguments that returns ``(gradient, value)``, or
+        ``(gradient, (value, aux))``.
+
+    Source: ``torch.func.grad_and_value``.
+
+    >>> import fad
+    >>> g, y = fad.func.grad_and_value(lambda x: x**2)(fad.tensor(3.0))
+    >>> float(g), float(y)
+    (6.0, 9.0)
+    """
+    pair = reverse.gradient_function(f, argnums, has_aux, "grad_and_value", True)
+
+    @functools.wraps(f)
+    def gradient_and_value(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        value, gradient = pair(*args, **kwargs)
+        return gradient, value
+
+    return gradient_and_value
+
+
+def jvp(
+    f: Callable[..., Any],
+    primals: Any,
+    tangents: Any,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """`fad.jvp`, with PyTorch's ``strict``.
+
+    Arguments:
+        f, primals, tangents, has_aux: as in `fad.jvp`.
+        strict: raise where an output does not depend on the primals, instead of giving zeros.
+
+    Raises:
+        GradientError: that is so, and ``strict``.
+
+    Source: ``torch.func.jvp``.
+
+    >>> import fad
+    >>> x = fad.tensor(3.0)
+    >>> [float(y) for y in fad.func.jvp(lambda x: x**2, (x,), (x,), strict=True)]
+    [9.0, 18.0]
+    """
+    return forward.jvp(_strict(f, has_aux) if strict else f, primals, tangents, has_aux=has_aux)
+
+
+def _strict(f: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
+    """``f`` inside of `jvp`, with a check that its outputs have tangents."""
+
+    @functools.wraps(f)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        level = state.levels[-1]
+        result = f(*args, **kwargs)
+        for k, y in enumerate(trees.flatten(result[0] if has_aux else result)[0]):
+            if not isinstance(y, Tensor) or y.level is not level or level.tangent(y) is None:
+                raise GradientError(
+                    f"jvp(f, primals, tangents, strict=True): output {k} of f is independent of the "
+                    "inputs. This is not allowed with strict=True."
+                )
+        return result
+
+    return checked
+
+
+def vmap(
+    f: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """`fad.vmap`, with PyTorch's signature.
+
+    Arguments, result and errors are those of `fad.vmap`.
+
+    Source: ``torch.func.vmap``.
+
+    >>> import fad
+    >>> fad.func.vmap(lambda x: x * x)(fad.tensor([1.0, 2.0])).tolist()
+    [1.0, 4.0]
+    """
+    return batching.vmap(f, in_dims, out_dims, randomness=randomness, chunk_size=chunk_size)
+
+
+def functionalize(f: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """`fad.functionalize`, with PyTorch's ``remove``.
+
+    Arguments:
+        f: as in `fad.functionalize`.
+        remove: "mutations" or "mutations_and_views". JAX has neither, so they mean the same here.
+
+    Raises:
+        GradientError: ``remove`` is neither of these.
+
+    Source: ``torch.func.functionalize``.
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise GradientError(
+            f"functionalize(f, remove='mutations'): received invalid argument for remove={remove!r}. Valid "
+            "options are 'mutations' and 'mutations_and_views'"
+        )
+    return functionalization.functionalize(f)
