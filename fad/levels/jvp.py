@@ -9,19 +9,19 @@ from fad.core.level import bind, map_tensors, outlived, state
 from fad.core.tensor import Tensor, new_tensor
 from fad.tape.recorder import RecordingLevel
 
-__all__ = ["JvpLevel", "tangents"]
+__all__ = ["JvpLevel", "switch"]
 
 
-class _Tangents:
-    """``switched``: some thread has used the switch of tangents, so that its state has to be read."""
+class _Switch:
+    """``used``: some thread has switched tangents off or on, so that the state of threads has to be read."""
 
-    __slots__ = ("switched",)
+    __slots__ = ("used",)
 
     def __init__(self) -> None:
-        self.switched = False
+        self.used = False
 
 
-tangents = _Tangents()
+switch = _Switch()
 
 
 class JvpLevel(RecordingLevel):
@@ -43,7 +43,7 @@ class JvpLevel(RecordingLevel):
             else:
                 primals.append(a)
                 tangents.append(None)
-        if not has_tangent or self.is_off():
+        if not has_tangent or (switch.used and self.is_off()):
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         out, out_t = op.jvp(primals, tangents)
         if type(out) is tuple:
@@ -52,7 +52,7 @@ class JvpLevel(RecordingLevel):
 
     def is_off(self) -> bool:
         """Whether this thread has switched off the tangents of this level."""
-        return tangents.switched and self.id <= state.tangents_off
+        return switch.used and self.id <= state.tangents_off
 
     def tangent(self, t: Tensor) -> Any:
         return None if self.is_off() else t.aux

@@ -15,7 +15,7 @@ from fad.core.level import Level, flush, last_level_id, outlived, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, LevelError, describe
-from fad.levels.jvp import JvpLevel, tangents
+from fad.levels.jvp import JvpLevel, switch
 from fad.tape.recorder import as_tensor
 from fad.transforms.boundary import leave, lower
 from fad.transforms.forward import tangent_of
@@ -315,7 +315,7 @@ class set_fwd_grad_enabled:
 def _switch(off: int) -> int:
     """Switch tangents of levels up to this id off; returns what was before."""
     flush()
-    tangents.switched = True
+    switch.used = True
     before, state.tangents_off = state.tangents_off, off
     return before
 
