@@ -54,6 +54,7 @@ SHARING: dict[str, Callable[[Any], Any]] = {
     "fnp.from_dlpack": fnp.from_dlpack,
     "fnp.from_dlpack, no copy": lambda b: fnp.from_dlpack(b, copy=False),
     "fad.from_dlpack": fad.from_dlpack,
+    "fad.asarray of a shared Tensor": lambda b: fad.asarray(fnp.from_dlpack(b)),
     "jnp.from_dlpack": jnp.from_dlpack,
     "jax.dlpack": jax.dlpack.from_dlpack,
     "jax.device_put": jax.device_put,
@@ -80,7 +81,6 @@ COPYING: dict[str, Callable[[Any], Any]] = {
     "jnp.asarray": jnp.asarray,
     "jnp.asarray, no copy": lambda b: jnp.asarray(b, copy=False),
     "fad.tensor of a shared array": lambda b: fad.tensor(jax.device_put(b)),
-    "fad.asarray of a shared array": lambda b: fad.asarray(fnp.from_dlpack(b)),
     "fnp.frombuffer": lambda b: fnp.frombuffer(memoryview(b).cast("B"), np.float32).reshape(
         b.shape
     ),

@@ -10,6 +10,9 @@ from helpers import ROOT
 
 # Modules that are wholly tested in another file: what they have is a few lines, or runs only as part of that.
 ELSEWHERE = {
+    "autograd/function": "project/test_torch_names.py",
+    "autograd/grad_mode": "project/test_torch_names.py",
+    "autograd/graph": "project/test_torch_names.py",
     "numpy/fft": "arrays/test_namespaces.py",
     "numpy/linalg": "arrays/test_namespaces.py",
     "lax/linalg": "arrays/test_namespaces.py",
@@ -17,6 +20,7 @@ ELSEWHERE = {
     "replay/arguments": "replay/test_inputs.py",
     "tape/recorded_node": "tape/test_recorder.py",
     "tape/running": "tape/test_threads.py",
+    "testing/gradient_problems": "testing/test_gradient_checks.py",
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """
