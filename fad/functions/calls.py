@@ -313,24 +313,47 @@ class FunctionNode(RecordedNode):
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
         with _lock_of(self):
-            saved, level = self.saved, self.level
-            if saved is None:
-                raise_released(self)
-            check_versions(self, self.args, self.versions)
+            saved = self._opened(create_graph)
             wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
-            args: Sequence[Any] = self.args
-            if self.packed:
-                values = [unpack(v, create_graph) for v in saved.values]
-                pairs = zip(saved.values, args, values, strict=True)
-                args = [v if isinstance(p, PackedValue) else a for p, a, v in pairs]
-                outs = [unpack(o, False) for o in saved.outs]
-                saved = saved.at(values, outs, [unpack(x, False) for x in saved.extras])
-            if create_graph:
-                saved = self._tracked(saved, args)
             grads = self.rules.pullback(saved, cotangents, wanted)
             if create_graph:
                 return grads
-            return [None if g is None else level.detach(outlived(g)) for g in grads]
+            return [None if g is None else self.level.detach(outlived(g)) for g in grads]
+
+    def _opened(self, create_graph: bool) -> Saved:
+        """What was saved, unpacked, and with ``create_graph`` with its history."""
+        saved, args = self.saved, self.args
+        if saved is None:
+            raise_released(self)
+        check_versions(self, args, self.versions)
+        if self.packed:
+            values = [unpack(v, create_graph) for v in saved.values]
+            pairs = zip(saved.values, args, values, strict=True)
+            args = [v if isinstance(p, PackedValue) else a for p, a, v in pairs]
+            outs = [unpack(o, False) for o in saved.outs]
+            saved = saved.at(values, outs, [unpack(x, False) for x in saved.extras])
+        return self._tracked(saved, args) if create_graph else saved
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What the call saved for backward, with its history.
+
+        Raises:
+            GradientError: a backward pass has freed it.
+        """
+        found: tuple[Any, ...] = self._context().saved_tensors
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """``needs_input_grad``, ``saved_data``, and what the body set on its ctx."""
+        if name.startswith("_") or self.saved is None:
+            raise AttributeError(f"{self.name()} has no attribute {name!r}")
+        return getattr(self._context(), name)
+
+    def _context(self) -> Any:
+        """The ctx of the call, as the vjp rule gets it where the pass is recorded."""
+        with _lock_of(self):
+            return self.rules.context(self._opened(True), self.mask)
 
     def part(self) -> Part | None:
         """Its `Part` of a compiled pass, where its rule is traceable."""

@@ -75,6 +75,12 @@ class JaxRules(UserRules):
             (),
         )
 
+    def context(self, saved: Saved, need: Sequence[bool]) -> Any:
+        plan: _Plan = saved.notes
+        inner = saved.at(saved.values, saved.outs, saved.extras)
+        inner.notes = plan.notes
+        return UserRules.context(self, inner, need)
+
     def notes_key(self, saved: Saved) -> Hashable | None:
         plan: _Plan = saved.notes  # by identity
         return plan
@@ -145,12 +151,12 @@ class _Plan:
     __slots__ = (
         "_bodies",
         "_in_avals",
-        "_notes",
         "_out_avals",
         "count",
         "extras",
         "forward",
         "needs",
+        "notes",
         "reads",
         "rules",
         "run",
@@ -178,7 +184,7 @@ class _Plan:
         notes: Notes | None = saved.notes
         if notes is not None and not all([isinstance(x, _CONSTANT) for x in notes.leaves()]):
             notes = None  # an object that may contain arrays: run setup again inside of the rules
-        self._notes = notes
+        self.notes = notes
         self.extras = 0 if notes is None else len(saved.extras)
         everything: tuple[Sequence[int], Sequence[int]] = range(len(avals)), range(self.count)
         self.reads: dict[str, tuple[Sequence[int], Sequence[int]]] = {
@@ -239,11 +245,11 @@ class _Plan:
                 for k in outputs:
                     outs[k] = next(it)
                 extras = [next(it) for _ in range(self.extras)]
-                if self._notes is None:
+                if self.notes is None:
                     inner = self._setup_again(values, outs)
                 else:
                     inner = self.saved(values, outs, extras)
-                    inner.notes = self._notes
+                    inner.notes = self.notes
                 return self.rules.bare(body(inner, list(it)))
 
             primitive = self._bodies[rule, key] = Primitive(f"{self.rules.name}_{rule}", compiled)

@@ -133,6 +133,14 @@ class Rules:
         """Gradients of the inputs (those that ``need`` says; others may be None)."""
         raise NotImplementedError
 
+    def context(self, saved: Saved, need: Sequence[bool]) -> Any:
+        """The ctx that a vjp rule of the user's reads.
+
+        Raises:
+            AttributeError: no rule of the user's reads one.
+        """
+        raise AttributeError(f"{self.name}: this call has no ctx to show")
+
     def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
         """Tangents of the outputs."""
         raise NotImplementedError

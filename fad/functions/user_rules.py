@@ -276,6 +276,11 @@ class UserRules(Rules):
             return transpose_pullback(self, saved, tangents)
         return push_through(self.forward, saved.values, tangents)
 
+    def context(self, saved: Saved, need: Sequence[bool]) -> Any:
+        if saved.notes is None:
+            return Rules.context(self, saved, need)
+        return self._restore(saved, self.inputs.any_of(need), False)
+
     def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool) -> Context:
         """The context of one pass through the rules."""
         kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}

@@ -133,3 +133,23 @@ def test_jax_rules_bodies_that_use_a_tensor_raise():
         Closes.apply(X)
     with pytest.raises(RuleError, match=r"Closes\.forward closes over 'w'"):
         fad.grad(lambda x: Closes.apply(x).sum())(X)
+
+
+@pytest.mark.parametrize("extra", [False, True])
+def test_a_node_shows_what_was_saved(extra):
+    class Square(fad.Function):
+        jax_rules = True
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x, *([jnp.cos(x)] if extra else []))
+            ctx.name = "square"
+            return x * x
+
+        @staticmethod
+        def vjp(ctx, g):
+            return 2.0 * g * ctx.saved_tensors[0]
+
+    node = Square.apply(leaf(X)).grad_fn
+    assert_close(node.saved_tensors, (X, jnp.cos(X))[: 1 + extra])
+    assert node.name() == "SquareBackward" and node.needs_input_grad == (True,)

@@ -240,6 +240,33 @@ def a_saved_input_keeps_its_place_in_the_graph(lib: Any, log: Any) -> None:
         log(g, g.requires_grad)
 
 
+@program
+def a_node_shows_the_context(lib: Any, log: Any) -> None:
+    class Scale(lib.Function):
+        @staticmethod
+        def forward(ctx, x, y, factor):
+            ctx.save_for_backward(x, y)
+            ctx.factor = factor
+            return x * y * factor
+
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            return g * y * ctx.factor, g * x * ctx.factor, None
+
+    x, y = lib.var([1.0, 2.0]), lib.tensor([3.0, 4.0])
+    inner = x * 2.0
+    out = Scale.apply(inner, y, 5.0)
+    node = out.grad_fn
+    log(node.saved_tensors, node.needs_input_grad, node.factor)
+    log(node.saved_tensors[0].requires_grad, node.saved_tensors[0].grad_fn is inner.grad_fn)
+    log(hasattr(node, "nothing"))
+    out.sum().backward()
+    with log.raises("second time"):
+        node.saved_tensors
+    log(x.grad, hasattr(node, "nothing"))
+
+
 # .grad
 
 

@@ -52,6 +52,8 @@ WHERE: dict[str, Callable[[], Any]] = {
 WRITTEN_BY_THE_USER = (
     "node._saved_*",
     "node._raw_saved_*",
+    "node.saved_tensors",  # of nodes of Functions alone
+    "node.needs_input_grad",
     "forward_extended",
     "backward_extended",
 )
