@@ -29,7 +29,7 @@ def write_(x: fad.Tensor, new: Any) -> fad.Tensor:
     """Change ``x`` in place, as an in-place method does."""
     flush()
     x.value, x.aux, x.level = new.value, new.aux, new.level
-    x.requires_grad, x.node, x.output_nr = new.requires_grad, new.node, new.output_nr
+    x._requires_grad, x.node, x.output_nr = new.requires_grad, new.node, new.output_nr
     storage_of(x).version += 1
     return x
 
