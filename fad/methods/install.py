@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import fad.numpy as fnp
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError
-from fad.methods import container, history, operators, placement, shapes, values
+from fad.methods import container, history, operators, placement, shapes, shapes_in_place, values
 from fad.methods.in_place import IN_PLACE
 from fad.tape.recorder import ROOT
 from fad.views.make_view import stop_gradient
@@ -68,6 +68,7 @@ def _install() -> None:
         operators.MEMBERS,
         values.MEMBERS,
         shapes.MEMBERS,
+        shapes_in_place.MEMBERS,
         container.MEMBERS,
         placement.MEMBERS,
         history.MEMBERS,

@@ -161,10 +161,21 @@ def substitute(args: Sequence[Any], nums: Sequence[int], new: Sequence[Any]) -> 
 
 
 def was_written(handle: Any) -> bool:
-    """Whether the function changed this handle of an argument in place."""
-    return (
-        isinstance(handle, Tensor) and handle.meta is not None and bool(handle.meta.storage.version)
-    )
+    """Whether the function changed this handle of an argument in place.
+
+    Raises:
+        LevelError: it changed its shape, which the caller's Tensor cannot follow.
+    """
+    if not isinstance(handle, Tensor) or handle.meta is None or not handle.meta.storage.version:
+        return False
+    link = handle.meta.link
+    if link is not None and link.base is not None:
+        raise LevelError(
+            f"the shape of an argument ({describe(handle)}) was changed in place in a function that is "
+            "being transformed: the caller's Tensor cannot follow. Use the method without the underscore, "
+            "or change a copy (x.clone())"
+        )
+    return True
 
 
 def check_written(leaves: Sequence[Any], changed: Sequence[int], who: str) -> None:

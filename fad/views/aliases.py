@@ -27,13 +27,15 @@ FEW = 8  # pieces of a Tensor, see `Link.operation`
 class Link:
     """From where an alias takes its value.
 
-    ``base`` is the Tensor that it is a view of, None for a peer, which takes the value of ``Storage.data``.
+    ``base`` is the Tensor that it is a view of, None for a peer, which takes the value of ``Storage.data``;
+    where the shape of that Tensor was changed in place, what that is a view of since then, see
+    `fad.views.shapes_in_place`.
     ``seen`` is the version at which the state of the Tensor was made; ``deferred_error`` the error that the
     use of its history raises. ``detached``: the Tensor has neither history nor tangents, also not for JAX
     transforms around, since it came from `detach` and was not written to.
     """
 
-    __slots__ = ("base", "chain", "creation", "deferred_error", "detached", "output_nr", "seen")
+    __slots__ = ("_base", "chain", "creation", "deferred_error", "detached", "output_nr", "seen")
 
     def __init__(
         self,
@@ -43,13 +45,22 @@ class Link:
         seen: int,
         output_nr: int = 0,
     ) -> None:
-        self.base = base
+        self._base = base
         self.chain = chain
         self.creation = creation
         self.seen = seen
         self.deferred_error: str | None = None
         self.output_nr = output_nr
         self.detached = False
+
+    @property
+    def base(self) -> Tensor | None:
+        base = self._base
+        if base is not None:
+            moved = link_of(base)
+            if moved is not None and moved._base is not None:
+                base = self._base = moved._base
+        return base
 
     def sync(self, t: Tensor) -> None:
         """Bring the state of ``t``, which has this link, up to date."""

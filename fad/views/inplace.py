@@ -203,12 +203,14 @@ def _base_of(link: Link) -> Tensor:
 # Before the write
 
 
-def check_writable(t: Tensor, who: str) -> None:
-    """Raise where ``t`` must not be written to."""
-    _check(t, _link(t), (), who)
+def check_writable(t: Tensor, who: str, elements: bool = True) -> None:
+    """Raise where ``t`` must not be changed; ``elements``: these are written, not its shape alone."""
+    _check(t, _link(t), (), who, elements)
 
 
-def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
+def _check(
+    t: Any, link: Link | None, others: Sequence[Any], who: str, elements: bool = True
+) -> None:
     """Raise where the Tensor must not be written to."""
     if not isinstance(t, Tensor):
         raise ArgumentError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
@@ -218,7 +220,7 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
     if isinstance(dual, DualLink) and root.level.alive:
         for part in (dual.primal, dual.tangent):
             if part is not None:
-                _check(part, _link(part), others, who)
+                _check(part, _link(part), others, who, elements)
     for owner in (t, root):
         if owner.meta is not None and owner.meta.inference and state.inference is None:
             raise GradientError(
@@ -239,7 +241,7 @@ def _check(t: Any, link: Link | None, others: Sequence[Any], who: str) -> None:
                 f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
                 f"{_LEAF}"
             )
-    if link is not None and overlaps(link.chain, root):
+    if elements and link is not None and overlaps(link.chain, root):
         raise ArgumentError(
             f"{who}: unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location, because it was broadcast. Please clone() the tensor before performing "

@@ -29,7 +29,8 @@ ROOMS = {
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals make_view
-        batched_views user_views index_forms indexing write_ops inplace copying""",
+        batched_views user_views index_forms indexing write_ops inplace shapes_in_place
+        copying""",
     "arrays": "arguments special_cases results operations control_flow derive namespaces",
     "numpy": "*",
     "lax": "*",
