@@ -54,10 +54,6 @@ from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
 from fad.tape.saved_attributes import SavedTensor as SavedTensor
 from fad.transforms.backward import backward as backward
 from fad.transforms.backward import grad as grad
-from fad.transforms.dual_numbers import enter_dual_level as enter_dual_level
-from fad.transforms.dual_numbers import exit_dual_level as exit_dual_level
-from fad.transforms.dual_numbers import is_fwd_grad_enabled as is_fwd_grad_enabled
-from fad.transforms.dual_numbers import set_fwd_grad_enabled as set_fwd_grad_enabled
 from fad.views.inplace import increment_version as increment_version
 from fad.views.user_views import view_function as view_function
 

@@ -1,4 +1,4 @@
-"""``torch.autograd.forward_ad``'s names: dual Tensors, in blocks or between two calls."""
+"""``torch.autograd.forward_ad``'s names: dual Tensors, in blocks or between two calls, and their switch."""
 
 from fad.transforms.dual_numbers import UnpackedDual as UnpackedDualTensor
 from fad.transforms.dual_numbers import dual_level as dual_level

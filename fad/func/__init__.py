@@ -4,6 +4,7 @@ What differs from those: `grad_and_value` gives ``(gradient, value)``, `jvp` has
 ``randomness`` by position too, `functionalize` has ``remove``. A module is any object that has Tensors.
 """
 
+from fad.func.inspection import debug_unwrap as debug_unwrap
 from fad.func.modules import functional_call as functional_call
 from fad.func.modules import stack_module_state as stack_module_state
 from fad.func.transforms import functionalize as functionalize
@@ -18,6 +19,7 @@ from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import vjp as vjp
 
 __all__ = [
+    "debug_unwrap",
     "functional_call",
     "functionalize",
     "grad",

@@ -250,19 +250,19 @@ def exit_dual_level(*, level: Any = None) -> None:
     Source: ``torch.autograd.forward_ad.exit_dual_level``.
 
     >>> import fad
-    >>> level = fad.autograd.enter_dual_level()
+    >>> level = fad.autograd.forward_ad.enter_dual_level()
     >>> x = fad.make_dual(2.0, 1.0)
     >>> float(fad.unpack_dual(x * x).tangent)
     4.0
-    >>> fad.autograd.exit_dual_level()
+    >>> fad.autograd.forward_ad.exit_dual_level()
     """
     found = _level(level, "exit_dual_level")
     inner = _levels_inside(found)
     if inner or found not in state.levels:
         last = inner[-1] if inner else "none in this thread"
         raise LevelError(
-            f"exit_dual_level: {found!r} is not the level that was entered last, which is {last!r}: leave "
-            "that one first"
+            f"exit_dual_level: {found!r} is not the last one that was entered, which is {last!r}: leave that "
+            "one first"
         )
     found.__exit__()
 
@@ -282,7 +282,7 @@ class set_fwd_grad_enabled:
     >>> import fad
     >>> with fad.dual_level():
     ...     x = fad.make_dual(2.0, 1.0)
-    ...     with fad.autograd.set_fwd_grad_enabled(False):
+    ...     with fad.autograd.forward_ad.set_fwd_grad_enabled(False):
     ...         y = x * x
     ...     fad.unpack_dual(y).tangent, float(fad.unpack_dual(x * x).tangent)
     (None, 4.0)

@@ -56,7 +56,7 @@ def tangent_with_a_tangent() -> Any:
 
 def exit_an_outer_level() -> Any:
     with fad.dual_level() as outer, fad.dual_level():
-        fad.autograd.exit_dual_level(level=outer)
+        fad.autograd.forward_ad.exit_dual_level(level=outer)
 
 
 def levels_left_in_another_order() -> Any:
@@ -396,7 +396,7 @@ CASES = [
     ),
     Case(
         "exit_dual_level outside",
-        lambda: fad.autograd.exit_dual_level(),
+        lambda: fad.autograd.forward_ad.exit_dual_level(),
         LevelError,
         ("exit_dual_level was called outside of a dual_level", "with fad.dual_level()"),
     ),
@@ -404,7 +404,7 @@ CASES = [
         "exit_dual_level of an outer level",
         exit_an_outer_level,
         LevelError,
-        ("exit_dual_level:", "not the level that was entered last", "leave that one first"),
+        ("exit_dual_level:", "not the last one that was entered", "leave that one first"),
     ),
     Case(
         "dual levels left in another order",

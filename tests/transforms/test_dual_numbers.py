@@ -12,11 +12,11 @@ from helpers import assert_close, bare, is_idle
 
 import fad
 import fad.numpy as fnp
-from fad import autograd
+from fad.autograd import forward_ad
 from fad.errors import LevelError
 
 X = np.array([0.3, -0.8, 1.2], dtype=np.float32)
-enabled = autograd.set_fwd_grad_enabled
+enabled = forward_ad.set_fwd_grad_enabled
 
 
 def test_outside_of_a_level(torch: Any) -> None:
@@ -60,7 +60,7 @@ def test_an_error_in_the_block_stays_that_error() -> None:
 
 
 def test_enter_and_exit(torch: Any) -> None:
-    ours, theirs = autograd, torch.autograd.forward_ad
+    ours, theirs = forward_ad, torch.autograd.forward_ad
     level = ours.enter_dual_level()
     theirs.enter_dual_level()
     x, t = fad.make_dual(X, X), theirs.make_dual(torch.tensor(X), torch.tensor(X))
@@ -107,7 +107,7 @@ def test_tangents_off(torch: Any) -> None:
         got = program(fad, enabled, fad.tensor)
         assert got[0] is got[1] is expected[0] is expected[1] is None
         assert_close(list(map(bare, got[2:])), [e.numpy() for e in expected[2:]])
-    assert autograd.is_fwd_grad_enabled() and theirs._is_fwd_grad_enabled()
+    assert forward_ad.is_fwd_grad_enabled() and theirs._is_fwd_grad_enabled()
 
 
 def test_tangents_off_inside_of_jvp(torch: Any) -> None:
@@ -128,25 +128,25 @@ def test_tangents_off_inside_of_jvp(torch: Any) -> None:
 
 def test_the_switch_at_once_as_a_decorator_and_in_threads() -> None:
     before = enabled(False)
-    assert not autograd.is_fwd_grad_enabled()
+    assert not forward_ad.is_fwd_grad_enabled()
     seen = []
-    thread = threading.Thread(target=lambda: seen.append(autograd.is_fwd_grad_enabled()))
+    thread = threading.Thread(target=lambda: seen.append(forward_ad.is_fwd_grad_enabled()))
     thread.start()
     thread.join()
     assert seen == [True]
     before.__exit__()
-    assert autograd.is_fwd_grad_enabled()
+    assert forward_ad.is_fwd_grad_enabled()
 
     @enabled(False)
     def f(x: Any) -> Any:
-        assert not autograd.is_fwd_grad_enabled()
+        assert not forward_ad.is_fwd_grad_enabled()
         return x * x
 
-    assert autograd.is_fwd_grad_enabled()
+    assert forward_ad.is_fwd_grad_enabled()
     assert_close(fad.jvp(lambda x: f(x) + x, (X,), (X,))[1], X)
     with pytest.raises(KeyError), enabled(False):
         raise KeyError
-    assert autograd.is_fwd_grad_enabled() and is_idle()
+    assert forward_ad.is_fwd_grad_enabled() and is_idle()
 
 
 def test_other_transforms_while_tangents_are_off() -> None:

@@ -19,7 +19,7 @@ OURS = SimpleNamespace(
     dual_level=fad.dual_level,
     make_dual=fad.make_dual,
     unpack_dual=fad.unpack_dual,
-    enabled=fad.autograd.set_fwd_grad_enabled,
+    enabled=fad.autograd.forward_ad.set_fwd_grad_enabled,
     tensor=lambda scale=1.0, **options: fad.tensor(VALUES * np.float32(scale), **options),
     grad=fad.autograd.grad,
     no_grad=fad.no_grad,
