@@ -256,7 +256,7 @@ def solve(act, rate, adjoint, diffrax):
     term = diffrax.ODETerm(lambda t, y, args: -args * act(y) + jnp.sin(t))
     return diffrax.diffeqsolve(
         term,
-        diffrax.Tsit5(),
+        diffrax.Heun(),
         t0=0.0,
         t1=1.0,
         dt0=0.1,
@@ -284,12 +284,13 @@ def test_diffrax_differentiates_through_a_function(case):
     ours = lambda rate: solve(F.apply, rate, kind, diffrax)
     theirs = lambda rate: solve(jax.nn.silu, rate, kind, diffrax)
     derive = jax.jacfwd if adjoint == "ForwardMode" else jax.jacrev
-    assert_close(jax.jit(derive(ours))(rates), jax.jit(derive(theirs))(rates), rtol=1e-3)
+    expected = jax.jit(derive(theirs))(rates)
+    assert_close(jax.jit(derive(ours))(rates), expected, rtol=1e-3)
     if adjoint == "RecursiveCheckpointAdjoint":
         # As a fad function, on the tape.
         x = fad.tensor(rates, requires_grad=True)
         fad.from_jax(ours)(x).sum().backward()
-        assert_close(x.grad, jax.grad(lambda r: theirs(r).sum())(rates), rtol=1e-3)
+        assert_close(x.grad, expected.sum(0), rtol=1e-3)
 
 
 def test_optimistix_solves_and_differentiates_through_a_function():

@@ -121,8 +121,8 @@ def of_contexts(k: int) -> None:
 
 KINDS: dict[str, tuple[Callable[[int], None], int, int]] = {
     # what is done; how often, and with --full
-    "structures": (of_structures, 60, 6_000),
-    "shapes": (of_shapes, 40, 2_000),
+    "structures": (of_structures, 30, 6_000),
+    "shapes": (of_shapes, 20, 2_000),
     "contexts": (of_contexts, 20, 200),
 }
 
