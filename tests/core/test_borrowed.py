@@ -67,6 +67,7 @@ SHARING: dict[str, Callable[[Any], Any]] = {
     ),
     "a Tensor, detached": lambda b: fad.from_dlpack(b).detach(),
     "a Tensor, moved to where it is": lambda b: fad.from_dlpack(b).to(jax.devices()[0]),
+    "fad.asarray of a Tensor": lambda b: fad.asarray(fnp.from_dlpack(b)),
     "a Tensor's array": lambda b: fad.from_dlpack(b).array,
     "NumPy's array itself": lambda b: b,
     "a view of NumPy's array": lambda b: b[:],
