@@ -35,7 +35,7 @@ def test_levels_nest_and_end_in_order(torch: Any) -> None:
     y = forward_ad.make_dual(x, fad.tensor(1.0), level=inner)
     slope = forward_ad.unpack_dual(y**3, level=inner).tangent
     assert forward_ad.unpack_dual(slope, level=outer).tangent.item() == 12.0
-    with pytest.raises(LevelError, match="not the level that was entered last"):
+    with pytest.raises(LevelError, match="not the last one that was entered"):
         forward_ad.exit_dual_level(level=outer)
     forward_ad.exit_dual_level()
     forward_ad.exit_dual_level(level=outer)

@@ -19,7 +19,6 @@ ELSEWHERE = {
     "random": "arrays/test_namespaces.py",
     "replay/arguments": "replay/test_inputs.py",
     "tape/recorded_node": "tape/test_recorder.py",
-    "testing/gradient_problems": "testing/test_gradient_checks.py",
     "tape/running": "tape/test_threads.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",
 }
