@@ -21,6 +21,7 @@ ELSEWHERE = {
     "tape/recorded_node": "tape/test_recorder.py",
     "tape/running": "tape/test_threads.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",
+    "views/shapes_in_place": "methods/test_shapes_in_place.py",
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """
