@@ -98,7 +98,7 @@ def vmap(
 ) -> Callable[..., Any]:
     """`fad.vmap`, with PyTorch's signature.
 
-    Arguments, result and errors are those of `fad.vmap`.
+    Arguments, result and errors are those of `fad.vmap`, but that all lanes share keyword arguments.
 
     Source: ``torch.func.vmap``.
 
@@ -106,11 +106,21 @@ def vmap(
     >>> fad.func.vmap(lambda x: x * x)(fad.tensor([1.0, 2.0])).tolist()
     [1.0, 4.0]
     """
-    return batching.vmap(f, in_dims, out_dims, randomness=randomness, chunk_size=chunk_size)
+    options: dict[str, Any] = {"randomness": randomness, "chunk_size": chunk_size}
+    without_keywords = batching.vmap(f, in_dims, out_dims, **options)
+
+    @functools.wraps(f)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return without_keywords(*args)
+        call = functools.wraps(f)(lambda *args: f(*args, **kwargs))
+        return batching.vmap(call, in_dims, out_dims, **options)(*args)
+
+    return mapped
 
 
 def functionalize(f: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """`fad.functionalize`, with PyTorch's ``remove``.
+    """`fad.functionalize`, with PyTorch's ``remove``; arguments that ``f`` writes to are changed in the end.
 
     Arguments:
         f: as in `fad.functionalize`.
@@ -126,4 +136,4 @@ def functionalize(f: Callable[..., Any], *, remove: str = "mutations") -> Callab
             f"functionalize(f, remove='mutations'): received invalid argument for remove={remove!r}. Valid "
             "options are 'mutations' and 'mutations_and_views'"
         )
-    return functionalization.functionalize(f)
+    return functionalization.functionalized(f, writes_arguments=True)

@@ -22,6 +22,7 @@ from fad.transforms.boundary import (
     check_callable,
     check_written,
     enter,
+    is_array,
     leave,
     lower,
     was_written,
@@ -50,7 +51,8 @@ def vmap(
         f: a function of one example.
         in_dims: where the batch dimension of each positional argument is: an int, None (all lanes
             share the argument), or a pytree prefix of the tuple of arguments. Negative dimensions
-            count from the right. Keyword arguments are mapped over dimension 0, as in JAX.
+            count from the right. Arrays among keyword arguments are mapped over dimension 0, as in JAX;
+            all lanes share what is no array.
         out_dims: where it goes in each output: an int, None, or a pytree prefix of the output; for a
             single array also a tuple of one.
         randomness: what ``fad.random`` does with a key that all lanes share: "error", or the "same"
@@ -88,7 +90,7 @@ def vmap(
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = trees.flatten((args, kwargs) if kwargs else args)
         dims = trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims")
-        dims += [0] * (len(leaves) - len(dims))  # for those of kwargs
+        dims += [0 if is_array(x) else None for x in leaves[len(dims) :]]  # those of kwargs
         values, dims, size = batch_inputs(
             leaves, dims, axis_size, lambda: argument_names(args, kwargs)
         )

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from fad.core import trees
+from fad.core.tensor import version_of
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave
+from fad.views.aliases import snapshot
 from fad.views.copying import handle
+from fad.views.inplace import overwrite_from
 
-__all__ = ["functionalize"]
+__all__ = ["functionalize", "functionalized"]
 
 
 def functionalize(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,13 +34,28 @@ def functionalize(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> float(fad.functionalize(lambda x: fnp.sin(x) * 2)(0.0))
     0.0
     """
+    return functionalized(f, writes_arguments=False)
+
+
+def functionalized(f: Callable[..., Any], writes_arguments: bool) -> Callable[..., Any]:
+    """`functionalize`; with ``writes_arguments``, arguments are changed in the end as ``f`` changes them."""
     check_callable(f, "functionalize")
 
     @functools.wraps(f)
     def pure(*args: Any, **kwargs: Any) -> Any:
         tensors = has_tensor((args, kwargs))
         memo: dict[int, Any] = {}
-        inside, inside_kwargs = trees.map_leaves(lambda x: handle(x, memo), enter((args, kwargs)))
-        return leave(f(*inside, **inside_kwargs), tensors)
+        entered = enter((args, kwargs))
+        inside, inside_kwargs = trees.map_leaves(lambda x: handle(x, memo), entered)
+        before = {
+            id(x): version_of(memo[id(x)]) for x in trees.flatten(entered)[0] if id(x) in memo
+        }
+        out = f(*inside, **inside_kwargs)
+        if writes_arguments:
+            for x in trees.flatten(entered)[0]:
+                own = memo.get(id(x))
+                if own is not None and version_of(own) != before[id(x)]:
+                    overwrite_from(x, snapshot(own), "functionalize")
+        return leave(out, tensors)
 
     return pure

@@ -74,3 +74,45 @@ def test_arguments_have_pytorchs_names_and_order(torch: Any) -> None:
             for library in (torch, fad)
         )
         assert ours[1:] == theirs[1:], name
+
+
+def test_functionalize_writes_arguments(torch: Any) -> None:
+    def of_input(x: Any) -> Any:
+        x.add_(1.0)
+        return x * 2.0
+
+    def of_view(x: Any) -> Any:
+        x[1:].mul_(3.0)
+        return x
+
+    def of_nothing(x: Any) -> Any:
+        y = x * 1.0
+        y[0] = 7.0
+        return y
+
+    for f in (of_input, of_view, of_nothing):
+        found = []
+        for library in (torch, fad):
+            x = library.tensor([1.0, 2.0, 3.0])
+            y = library.func.functionalize(f)(x)
+            assert y is not x
+            found.append([x.tolist(), y.tolist()])
+        assert found[0] == found[1]
+        lanes = fad.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+        z = fad.func.vmap(fad.func.functionalize(f))(lanes)
+        assert [lanes[1].tolist(), z[1].tolist()] == found[0]
+        x = fad.tensor([1.0, 2.0, 3.0])
+        fad.functionalize(f)(x)  # which is pure
+        assert x.tolist() == [1.0, 2.0, 3.0] and not x.version
+
+
+def test_vmap_shares_keyword_arguments(torch: Any) -> None:
+    def f(x: Any, *, scale: Any = 1.0, shift: Any = None, kind: str = "") -> Any:
+        return x * scale + (0.0 if shift is None else shift) + len(kind)
+
+    found = []
+    for library in (torch, fad):
+        x = library.tensor([[1.0, 2.0], [3.0, 4.0]])
+        mapped = library.func.vmap(f)
+        found.append([mapped(x, scale=4.0, shift=x, kind="ab").tolist(), mapped(x).tolist()])
+    assert found[0] == found[1]

@@ -148,3 +148,13 @@ def test_chunks_have_no_axis_name() -> None:
     with pytest.raises(ValueError, match=r"chunk_size=2.*'i'.*one chunk"):
         fad.vmap(lambda v: fad.lax.psum(v, "i"), axis_name="i", chunk_size=2)(X)
     assert_close(fad.vmap(lambda v: v, axis_name="i", chunk_size=3)(X), X)
+
+
+def test_keyword_arguments_that_are_no_arrays_are_shared() -> None:
+    def f(x: Any, *, scale: Any = 1.0, shift: Any = None, kind: str = "") -> Any:
+        return x * scale + (0.0 if shift is None else shift) + len(kind)
+
+    assert_close(fad.vmap(f)(W, scale=4.0, shift=W, kind="ab"), W * 5 + 2)
+    assert_close(fad.vmap(f)(W, shift=W), jax.vmap(f)(W, shift=W))
+    with pytest.raises(StructureError, match="no dimension 0"):
+        fad.vmap(f)(W, scale=jnp.array(4.0))
