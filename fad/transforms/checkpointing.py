@@ -8,6 +8,11 @@ nests with everything, and the Functions inside keep their rules. What the body 
 inputs: a first run in a `WatchLevel`, on constants, finds the Tensors of outer levels among operands. What it
 gives is the output of the call, so the body runs once in the forward pass (twice where JAX traces it).
 
+Inside, the arguments require grad as they do outside, so that the body may call ``autograd.grad``: it is
+recorded in the `WatchLevel`, which in the backward pass stands for the level that they require grad at. Where
+other levels differentiate the call too, the pullback runs the body in a grad level of its own, below the
+`WatchLevel`. There a gradient that is not recorded would not be a constant, so taking one is an error.
+
 The body may run again when a vmap that it was called in is over. What it closes over still has its
 lanes then, and may be computed with alone (``s[0]``) before it is an operand, and replaced; so the vmap's
 level is alive again for that run.
@@ -25,16 +30,24 @@ import jax
 
 from fad.core import trees
 from fad.core.avals import aval_of
-from fad.core.level import bind, captured_by_jit, map_tensors, outlived, restores_modes
+from fad.core.level import (
+    bind,
+    captured_by_jit,
+    map_tensors,
+    outlived,
+    restores_modes,
+    state,
+)
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
-from fad.errors import LevelError, StructureError, describe
+from fad.errors import GradientError, LevelError, StructureError, describe
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import Rules, Saved, pull_through, push_through
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel, batch_levels
 from fad.levels.jvp import JvpLevel
 from fad.tape.captures import Captures
+from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel, RecordingLevel
 from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
 from fad.views.stop_gradient import stopped
@@ -45,45 +58,80 @@ __all__ = ["checkpoint"]
 class WatchLevel(RecordingLevel):
     """A level around values, that notes the Tensors of outer levels among the other operands.
 
-    ``replacements`` stand in for those Tensors, in the order in which they are found; None computes
-    with the Tensors themselves.
+    Arguments:
+        first: the body runs for the first time; the Tensors of outer levels are used as constants.
+        stands: what it records is what the backward pass of the call differentiates.
+
+    ``stand_ins`` are used in place of those Tensors in a later run, in the order in which they are found;
+    None once the body has run.
+    ``differentiated``: a backward pass has run at this level.
     """
 
-    __slots__ = ("captures", "replacements")
+    __slots__ = ("captures", "differentiated", "first", "stand_ins", "stands")
 
     kind = "checkpoint"
     runs_again = "checkpoint"
     notes_captures = True
 
-    def __init__(self, replacements: Sequence[Any] | None) -> None:
+    def __init__(self, first: bool = False, stands: bool = False) -> None:
         super().__init__()
         self.captures = Captures()
-        self.replacements = replacements
+        self.first = first
+        self.stands = stands
+        self.stand_ins: Sequence[Tensor] | None = ()
+        self.differentiated = False
+
+    def __enter__(self) -> WatchLevel:
+        super().__enter__()
+        if self.stands:
+            state.watermark = state.base_watermark = self._saved[1]
+        return self
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        return super().process(op, args if self.first else [self.own(a) for a in args])
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         out = bind(op, [self.lower(a) for a in args])
         return map_tensors(lambda o: new_tensor(o, self), out)
 
-    def lower(self, x: Any) -> Any:
-        """``x`` one level down; Tensors from outside are noted, and replaced."""
+    def detach(self, x: Any) -> Any:
+        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
+            return new_tensor(x.value, self)
+        return x
+
+    def lift(self, x: Any) -> Tensor:
+        self.differentiated = True  # what a backward pass gives is lifted
+        return super().lift(x)
+
+    def tensor(self, value: Any, requires_grad: bool) -> Tensor:
+        """An argument of the body."""
+        t = new_tensor(value, self)
+        t._requires_grad = requires_grad
+        return t
+
+    def own(self, x: Any) -> Any:
+        """``x``; for a Tensor from outside, what stands in for it."""
         try:
             x = outlived(x)
-        except LevelError:  # of a finished trace: it has a replacement
-            if self.replacements is None:
+        except LevelError:  # of a finished trace: it has a stand-in
+            if self.first:
                 raise
-        if not isinstance(x, Tensor):
+        if not isinstance(x, Tensor) or x.level is self or self.stand_ins is None:
             return x
-        if x.level is self:
-            return x.value
         at = self.captures.position(x)
-        if self.replacements is None:
+        if self.first:
             return _constant(x)
-        if at >= len(self.replacements):
+        if at >= len(self.stand_ins):
             raise StructureError(
                 "checkpoint: the function used more Tensors from outside when it ran again than the "
                 "first time: it must do the same each time"
             )
-        return self.replacements[at]
+        return self.stand_ins[at]
+
+    def lower(self, x: Any) -> Any:
+        """``x`` one level down; Tensors from outside are noted, and replaced."""
+        x = self.own(x)
+        return x.value if isinstance(x, Tensor) and x.level is self else x
 
 
 _runs: dict[BatchLevel, int] = {}  # levels that are over, and how many bodies run in them again
@@ -110,18 +158,35 @@ def alive_again(levels: Sequence[BatchLevel]) -> Iterator[None]:
 
 
 class CheckpointRules(Rules):
-    """The rules of a checkpointed call on (captures, operands)."""
+    """The rules of a checkpointed call on (captures, operands).
 
-    def __init__(self, body: Callable[..., Any], count: int) -> None:
+    Arguments:
+        body: the function of the operands.
+        count: the number of captures.
+        requires: for each capture and operand, whether it requires grad inside.
+        alone: only one level differentiates the call.
+    """
+
+    def __init__(
+        self, body: Callable[..., Any], count: int, requires: Sequence[bool], alone: bool
+    ) -> None:
         self.body = body
         self.count = count
+        self.requires = requires
+        self.alone = alone
         self.name = "checkpoint"
         self.batches = batch_levels()
 
+    def _run(self, level: WatchLevel, values: Sequence[Any]) -> tuple[list[Tensor], Any]:
+        """The body once more, in ``level``: its inputs there, and its result."""
+        inside = [level.tensor(v, r) for v, r in zip(values, self.requires, strict=True)]
+        level.stand_ins = inside[: self.count]
+        return inside, self.body(inside[self.count :])
+
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
-        level = WatchLevel(values[: self.count])
-        with alive_again(self.batches):
-            return Template.split(self.body(level, values[self.count :]))
+        with alive_again(self.batches), WatchLevel() as level:
+            out = self._run(level, values)[1]
+            return Template.split(trees.map_leaves(level.lower, out))
 
     def setup(
         self,
@@ -132,9 +197,21 @@ class CheckpointRules(Rules):
     ) -> Saved:
         return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
 
+    @restores_modes
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         values = [_barrier(v) for v in saved.values]
-        return pull_through(self.forward, values, cotangents, need, GradLevel)
+        if not self.alone:
+            return pull_through(self.forward, values, cotangents, need, GradLevel)
+        wanted = [n and r for n, r in zip(need, self.requires, strict=True)]
+        with alive_again(self.batches), WatchLevel(stands=True) as level:
+            inside, out = self._run(level, values)
+            outs = [level.own(o) for o in Template.split(out)[0]]
+            level.stand_ins = None
+            variables = [x for x, w in zip(inside, wanted, strict=True) if w]
+            cts = [None if c is None else level.tensor(c, False) for c in cotangents]
+            grads = iter(pull_back(outs, cts, variables) if variables else ())
+            found = [next(grads) if w else None for w in wanted]
+            return [None if g is None else level.lower(g) for g in found]
 
     def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
         return push_through(self.forward, saved.values, tangents, JvpLevel)
@@ -153,7 +230,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Arguments:
         f: a function of pytrees of arrays that does the same each time it runs. It may close over
-            tracked Tensors; their gradients are found too.
+            tracked Tensors; their gradients are found too. What requires grad outside does so inside,
+            so that f may call ``autograd.grad``. What is no array is passed on as it is.
 
     Returns:
         A function with f's arguments and results. Memory for its graph is that of its inputs and of
@@ -162,6 +240,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     Raises:
         StructureError: the second run used other Tensors than the first.
         LevelError: f changes an argument, or a Tensor from outside, in place.
+        GradientError: f calls ``autograd.grad``, and several levels differentiate what it uses.
 
     Source: ``jax.checkpoint``, ``torch.utils.checkpoint``.
 
@@ -180,32 +259,58 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         dynamic = [isinstance(x, Tensor) for x in leaves]
         operands = [lower(x) for x, d in zip(leaves, dynamic, strict=True) if d]
 
-        def run(level: WatchLevel, values: Sequence[Any]) -> Any:
-            it = iter(values)
-            with level:
-                inside = [
-                    new_tensor(next(it), level) if d else x
-                    for x, d in zip(leaves, dynamic, strict=True)
-                ]
-                new_args, new_kwargs = trees.unflatten(structure, inside)
-                out = f(*new_args, **new_kwargs)
-                if any([was_written(x) for x in inside]):
-                    raise LevelError(
-                        "checkpoint: the function changes an argument in place, and it runs more than "
-                        "once: write to a copy (x.clone()) and return it"
-                    )
-                return trees.map_leaves(level.lower, out)
+        def body(inside: Sequence[Tensor]) -> Any:
+            it = iter(inside)
+            given = [next(it) if d else x for x, d in zip(leaves, dynamic, strict=True)]
+            new_args, new_kwargs = trees.unflatten(structure, given)
+            out = f(*new_args, **new_kwargs)
+            if any([was_written(x) for x in inside]):
+                raise LevelError(
+                    "checkpoint: the function changes an argument in place, and it runs more than "
+                    "once: write to a copy (x.clone()) and return it"
+                )
+            return out
 
-        level = WatchLevel(None)
-        out = run(level, [_constant(x) for x in operands])
+        top = _only_level(operands)
+        with WatchLevel(first=True) as level:
+            inside = [level.tensor(_constant(x), _requires(x, top)) for x in operands]
+            out = trees.map_leaves(level.lower, body(inside))
         captures = level.captures.tensors
-        if any(_is_tracked(x) for x in (*operands, *captures)):
-            op = FunctionOp(CheckpointRules(run, len(captures)))
+        every = [*captures, *operands]
+        if any(_is_tracked(x) for x in every):
+            alone = top is not None and _only_level(every) is top
+            if level.differentiated and top is not None and not alone:
+                raise GradientError(
+                    "checkpoint: the function differentiates (autograd.grad, backward) with respect to "
+                    f"its arguments, which require grad at {top!r}, and uses a Tensor from outside that "
+                    "another level differentiates: pass that Tensor as an argument, and use fad.grad inside"
+                )
+            requires = [_requires(x, top) for x in every]
+            if not alone:  # only arguments are seen to require grad
+                requires[: len(captures)] = [False] * len(captures)
+            op = FunctionOp(CheckpointRules(body, len(captures), requires, alone))
             op.known, op.template = Template.split(out)
-            out = op.template.join(list(bind(op, [*captures, *operands])))
+            out = op.template.join(list(bind(op, every)))
         return leave(out, tensors)
 
     return wrapped
+
+
+def _only_level(xs: Sequence[Any]) -> Any:
+    """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
+    found = set()
+    for x in xs:
+        above = False
+        while isinstance(x, Tensor):
+            if x.requires_grad or (x.aux is not None and not x.level.maps):
+                found.add(None if above else x.level)
+            above, x = True, x.value
+    top = found.pop() if len(found) == 1 else None
+    return top if top is not None and (top.wraps or top.notes_captures) else None
+
+
+def _requires(x: Any, level: Any) -> bool:
+    return isinstance(x, Tensor) and x.level is level and x.requires_grad
 
 
 def _constant(x: Any) -> Any:

@@ -14,7 +14,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.errors import LevelError
+from fad.errors import GradientError, LevelError
 from tests.fuzzing.functions import OneMethodWave
 
 X = jnp.array([0.3, -0.8, 1.2])
@@ -134,7 +134,58 @@ def _gradient_of_a_leaf_of_its_own(library: Any) -> list[Any]:
     return [x.grad.tolist()]
 
 
+def _gradient_inside(create_graph: bool) -> Any:
+    def program(library: Any) -> list[Any]:
+        def f(x: Any, w: Any) -> Any:
+            assert x.requires_grad and not w.requires_grad
+            y = (x**3 * w).sum()
+            assert y.requires_grad
+            (g,) = library.autograd.grad(y, x, create_graph=create_graph)
+            return (g * x * closed).sum()
+
+        closed = library.tensor([1.0, 3.0], requires_grad=True)
+        x = library.tensor([1.0, 2.0], requires_grad=True)
+        out = _checkpointed(library, f)(x, library.tensor([5.0, 1.0]))
+        out.backward()
+        return [out.item(), x.grad.tolist(), closed.grad.tolist()]
+
+    return program
+
+
+def _gradient_of_an_intermediate_value(library: Any) -> list[Any]:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        (g,) = library.autograd.grad((y**2).sum(), y, create_graph=True)
+        return (g * x).sum()
+
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    _checkpointed(library, lambda x: _checkpointed(library, f)(x * x))(x).backward()
+    return [x.grad.tolist()]
+
+
+def _gradient_of_one_of_two(library: Any) -> list[Any]:
+    def f(x: Any, y: Any) -> Any:
+        return (library.autograd.grad((x * x * y).sum(), x, create_graph=True)[0] * x).sum()
+
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    y = library.tensor([3.0, 4.0], requires_grad=True)
+    (g,) = library.autograd.grad(_checkpointed(library, f)(x, y), y)
+    return [g.tolist()]
+
+
+def _branch_on_what_requires_grad(library: Any) -> list[Any]:
+    x = library.tensor([1.0, 2.0], requires_grad=True)
+    f = _checkpointed(library, lambda x: (x * x if (x * 1.0).requires_grad else x).sum())
+    f(x).backward()
+    return [x.grad.tolist(), f(x.detach()).item()]
+
+
 PROGRAMS = [
+    _gradient_inside(True),
+    _gradient_inside(False),
+    _gradient_of_an_intermediate_value,
+    _gradient_of_one_of_two,
+    _branch_on_what_requires_grad,
     _arguments_that_are_no_arrays,
     _results_that_are_no_arrays,
     _how_often_the_body_runs,
@@ -174,6 +225,39 @@ def test_the_body_runs_once_in_the_forward_pass(transform: Any) -> None:
     with fad.autograd.compiled(False):
         transform(g)(X)
     assert forward[0] == 1
+
+
+def test_a_gradient_inside_under_transforms() -> None:
+    def f(x: Any) -> Any:
+        (g,) = fad.autograd.grad((x**3).sum(), x, create_graph=True)
+        return (g * x).sum()
+
+    def constant(x: Any) -> Any:
+        return (fad.autograd.grad((x**3).sum(), x)[0] * x).sum()
+
+    for transform in (lambda f: f, fad.vmap, fad.jit):
+        assert_close(transform(fad.grad(fad.checkpoint(f)))(X), 9.0 * X * X)
+        assert_close(transform(fad.grad(fad.checkpoint(constant)))(X), 3.0 * X * X)
+
+
+def test_a_gradient_that_cannot_be_a_constant_is_refused() -> None:
+    w = fad.tensor(2.0, requires_grad=True)
+
+    def f(x: Any) -> Any:
+        return (fad.autograd.grad((x**2).sum(), x)[0] * w).sum()
+
+    with pytest.raises(GradientError, match="another level differentiates"):
+        fad.grad(fad.checkpoint(f))(X)
+    with pytest.raises(GradientError, match="does not require grad"):
+        fad.grad(fad.grad(fad.checkpoint(lambda x: fad.autograd.grad(x * x, x)[0])))(1.0)
+
+
+def test_what_the_body_closes_over_may_belong_to_another_level() -> None:
+    w = fad.tensor(2.0, requires_grad=True)
+    out = fad.grad(fad.checkpoint(lambda x: (x * x * w if x.requires_grad else x).sum()))(X)
+    assert_close(out.detach().array, 4.0 * X)
+    out.sum().backward()
+    assert_close(w.grad.array, (2.0 * X).sum())
 
 
 def test_compiled_code_reads_what_a_checkpointed_body_closes_over() -> None:
