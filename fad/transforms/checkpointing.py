@@ -298,7 +298,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _only_level(xs: Sequence[Any]) -> Any:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
-    found = set()
+    found: set[Any] = set()
     for x in xs:
         above = False
         while isinstance(x, Tensor):
