@@ -14,7 +14,7 @@ from fad.core import trees
 from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor, new_tensor, version_of
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.transforms.boundary import (
@@ -135,7 +135,7 @@ def vmap(
                         for o, d in zip(outs, targets, strict=True)
                     ]
                 for k, j in shared.items():
-                    if was_written(inside[k]):
+                    if version_of(inside[k]):  # a handle, and so a Tensor
                         raise LevelError(
                             f"vmap: the function writes to {argument_names(args, kwargs)[k]} "
                             f"({describe(leaves[k])}), which all lanes share and which shares its "
