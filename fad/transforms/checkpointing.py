@@ -33,10 +33,8 @@ from fad.core.avals import aval_of
 from fad.core.level import (
     bind,
     captured_by_jit,
-    map_tensors,
     outlived,
     restores_modes,
-    state,
 )
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
@@ -55,15 +53,14 @@ from fad.views.stop_gradient import stopped
 __all__ = ["checkpoint"]
 
 
-class WatchLevel(RecordingLevel):
-    """A level around values, that notes the Tensors of outer levels among the other operands.
+class WatchLevel(GradLevel):
+    """A grad level that notes the Tensors of outer levels among the other operands.
 
     Arguments:
         first: the body runs for the first time; the Tensors of outer levels are used as constants.
         stands: what it records is what the backward pass of the call differentiates.
 
-    ``stand_ins`` are used in place of those Tensors in a later run, in the order in which they are found;
-    None once the body has run.
+    ``stand_ins`` are used in place of those Tensors in a later run, in the order in which they are found.
     ``differentiated``: a backward pass has run at this level.
     """
 
@@ -78,26 +75,18 @@ class WatchLevel(RecordingLevel):
         self.captures = Captures()
         self.first = first
         self.stands = stands
-        self.stand_ins: Sequence[Tensor] | None = ()
+        self.stand_ins: Sequence[Tensor] = ()
         self.differentiated = False
 
     def __enter__(self) -> WatchLevel:
-        super().__enter__()
         if self.stands:
-            state.watermark = state.base_watermark = self._saved[1]
+            super().__enter__()
+        else:
+            RecordingLevel.__enter__(self)  # where nothing is recorded outside, nothing is inside
         return self
 
     def process(self, op: Any, args: Sequence[Any]) -> Any:
-        return super().process(op, args if self.first else [self.own(a) for a in args])
-
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        out = bind(op, [self.lower(a) for a in args])
-        return map_tensors(lambda o: new_tensor(o, self), out)
-
-    def detach(self, x: Any) -> Any:
-        if isinstance(x, Tensor) and x.level is self and x.requires_grad:
-            return new_tensor(x.value, self)
-        return x
+        return super().process(op, [self.own(a) for a in args])
 
     def lift(self, x: Any) -> Tensor:
         self.differentiated = True  # what a backward pass gives is lifted
@@ -116,7 +105,7 @@ class WatchLevel(RecordingLevel):
         except LevelError:  # of a finished trace: it has a stand-in
             if self.first:
                 raise
-        if not isinstance(x, Tensor) or x.level is self or self.stand_ins is None:
+        if not isinstance(x, Tensor) or x.level is self:
             return x
         at = self.captures.position(x)
         if self.first:
@@ -206,12 +195,9 @@ class CheckpointRules(Rules):
         with alive_again(self.batches), WatchLevel(stands=True) as level:
             inside, out = self._run(level, values)
             outs = [level.own(o) for o in Template.split(out)[0]]
-            level.stand_ins = None
             variables = [x for x, w in zip(inside, wanted, strict=True) if w]
-            cts = [None if c is None else level.tensor(c, False) for c in cotangents]
-            grads = iter(pull_back(outs, cts, variables) if variables else ())
-            found = [next(grads) if w else None for w in wanted]
-            return [None if g is None else level.lower(g) for g in found]
+            grads = iter(pull_back(outs, cotangents, variables) if variables else ())
+            return [next(grads) if w else None for w in wanted]
 
     def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
         return push_through(self.forward, saved.values, tangents, JvpLevel)
@@ -306,7 +292,7 @@ def _only_level(xs: Sequence[Any]) -> Any:
                 found.add(None if above else x.level)
             above, x = True, x.value
     top = found.pop() if len(found) == 1 else None
-    return top if top is not None and (top.wraps or top.notes_captures) else None
+    return top if top is not None and top.wraps else None
 
 
 def _requires(x: Any, level: Any) -> bool:
