@@ -27,12 +27,20 @@ def with_constants(values: Sequence[Any]) -> list[Any]:
 
     To make an array of a number takes JAX microseconds.
     """
+    x64 = jaxapi.x64_enabled()
     found = []
     for v in values:
         if type(v) in SCALARS:
-            v = constant(v)
+            known = _constants.get(_constant_key(v, x64))
+            v = constant(v) if known is None else known
         found.append(v)
     return found
+
+
+def _constant_key(x: Any, x64: bool) -> Any:
+    # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
+    kind = type(x)
+    return kind, x if x and kind is not complex else str(x), x64
 
 
 def constant(x: Any) -> Any:
@@ -40,9 +48,7 @@ def constant(x: Any) -> Any:
 
     NaN, and a scalar that is not in the cache while JAX traces, is returned as it is.
     """
-    # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
-    kind = type(x)
-    key = (kind, x if x and kind is not complex else str(x), jaxapi.x64_enabled())
+    key = _constant_key(x, jaxapi.x64_enabled())
     found = _constants.get(key)
     if found is None:
         if x != x or jaxapi.is_tracing():

@@ -60,7 +60,7 @@ class Primitive:
     A *mask* is a tuple of bools, one for each input: whether it is differentiated.
 
     ``flat``: the function, with a flat result: an array or a tuple of arrays.
-    ``call``: ``flat``, compiled.
+    ``compiled``: ``flat``, compiled. ``call``: the same, which takes tracers too.
     ``to_jvp``, ``to_vjp``: the functions to pass to `jax.jvp` and `jax.vjp` in place of ``flat``.
     ``dependence``: from a mask, which outputs have a derivative in the masked inputs; None: all outputs
     that are floating or complex. See NOTE [what a derived vjp saves].
@@ -81,6 +81,7 @@ class Primitive:
         "call",
         "calls_host",
         "collective",
+        "compiled",
         "dependence",
         "flat",
         "fn",
@@ -141,7 +142,7 @@ class Primitive:
         self.to_jvp = self.to_vjp = flat
         if rules is not None:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
-        self.call = jax.jit(flat, inline=True) if jit else flat
+        self.compiled = self.call = jax.jit(flat, inline=True) if jit else flat
         if positions:
             self.call = inlined_when_traced(flat, self.call)
 
@@ -157,8 +158,8 @@ class Primitive:
             elif type(v) is not array_type:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
                     return self._write_exact(values) if state.exact else self._write(values)
-                return waited(self.call(*with_constants(values)), values)
-        out = self.call(*(with_constants(values) if scalars else values))
+                return waited(self.compiled(*with_constants(values)), values)
+        out = self.compiled(*(with_constants(values) if scalars else values))
         return waited(out, values) if borrowed else out
 
     def _write_exact(self, values: Sequence[Any]) -> Any:

@@ -26,15 +26,16 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, outlived, state
+from fad.core.level import bind, bodies, flush, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor, storage_of
 from fad.errors import ArgumentError, GradientError, LevelError, describe
+from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
 from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
 from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
-from fad.views.chains import Step, form_of, numbers_of, same_chain
+from fad.views.chains import Step, Write, form_of, numbers_of, same_chain
 from fad.views.creation import Creation, check_creation
 from fad.views.duals import DualLink
 from fad.views.indexing import step_of
@@ -66,16 +67,11 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     t, *rest = args
     if type(t) is TrackedTensor:
         t = t.origin
-    _check(t, _link(t), rest, f"{primitive.name}_")
-    link = _link(t)
-    with storage_of(t).lock:
-        if link is None:
-            _commit(t, bind(whole_write(primitive), [snapshot(t), *rest]))
-        else:
-            base = _base_of(link)
-            op = part_write(primitive, form_of(link.chain))
-            _commit(base, bind(op, [snapshot(base), snapshot(t), *numbers_of(link.chain), *rest]))
-    return t  # type: ignore[no-any-return]
+    link, who = _link(t), f"{primitive.name}_"
+    if link is None:
+        return _write(t, None, whole_write(primitive), [t], rest, who)
+    op = part_write(primitive, form_of(link.chain))
+    return _write(t, link, op, [_base_of(link), t], [*numbers_of(link.chain), *rest], who)
 
 
 def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -> Tensor:
@@ -92,15 +88,10 @@ def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -
         link = Link(base, (*chain, step), creation, 0)
     if isinstance(new, (list, tuple, np.ndarray, np.generic)):
         new = as_array(new)
-    _check(t, link, (new,), who)
-    with storage_of(t).lock:
-        if link is None:
-            _commit(t, bind(COPY, [snapshot(t), new]))
-        else:
-            base = _base_of(link)
-            op = copy_write(form_of(link.chain))
-            _commit(base, bind(op, [snapshot(base), *numbers_of(link.chain), new]))
-    return t
+    if link is None:
+        return _write(t, None, COPY, [t], [new], who)
+    op = copy_write(form_of(link.chain))
+    return _write(t, link, op, [_base_of(link)], [*numbers_of(link.chain), new], who)
 
 
 def overwrite_from(t: Tensor, new: Tensor, who: str) -> Tensor:
@@ -296,6 +287,59 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 # The write itself
+
+
+def _write(
+    t: Tensor, link: Link | None, op: Primitive, own: list[Tensor], others: list[Any], who: str
+) -> Tensor:
+    """Change ``own[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op`` makes
+    of ``own`` and ``others``; returns ``t``.
+    """
+    with storage_of(t).lock:
+        if not _write_values(t, link, op, own, others):
+            _check(t, link, others, who)
+            _commit(own[0], bind(op, [*map(snapshot, own), *others]))
+    return t
+
+
+def _write_values(
+    t: Tensor, link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Any]
+) -> bool:
+    """`_write` where there are only values: no level, no history and no mode. False elsewhere."""
+    if state.levels or bodies.traced or anomaly.watch or state.inference is not None:
+        return False
+    if link is not None and any([step.op.write is Write.BROADCAST for step in link.chain]):
+        return False
+    root = own[0]
+    meta = root.meta
+    assert meta is not None  # there is a storage
+    if t._requires_grad or meta.link is not None or meta.inference:
+        return False
+    values = []
+    for x in (*own, *others):
+        if isinstance(x, Tensor):
+            x = _only_value(x)
+            if x is None:
+                return False
+        values.append(x)
+    flush()
+    root._value = bind(op, values)
+    meta.storage.version += 1
+    return True
+
+
+def _only_value(x: Tensor) -> Any:
+    """The array of a Tensor of level 0 without history; None for any other."""
+    if type(x) is TrackedTensor:
+        return None
+    link = link_of(x)
+    if link is not None:
+        if link.deferred_error is not None:
+            return None
+        link.sync(x)
+    if x._level is not ROOT or x._requires_grad or x._lazy is not None:
+        return None
+    return None if isinstance(x._value, Tensor) else x._value
 
 
 def _commit(root: Tensor, new: Tensor) -> None:

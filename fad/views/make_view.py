@@ -40,19 +40,20 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     if type(x) is TrackedTensor:
         x = x.origin
     storage = storage_of(x)
+    own: Any = x.meta
     meta = out.meta
     if meta is None:
         meta = out.meta = Meta()
-    if x.meta.inference:  # type: ignore[union-attr]
+    if own.inference:
         meta.inference = True
     if creation is None:
         creation = Creation.DEFAULT
         if x.level.id <= state.watermark:
             creation = Creation.NO_GRAD
-            if state.inference is not None and not x.meta.inference:  # type: ignore[union-attr]
+            if state.inference is not None and not own.inference:
                 creation = Creation.INFERENCE
                 meta.inference = False
-    known = link_of(x)
+    known = own.link
     if known is not None and known.base is not None:
         if creation is Creation.DEFAULT:
             creation = known.creation
