@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fad.core import jaxapi
@@ -15,7 +13,6 @@ from fad.core.jaxapi import shaped_array
 
 __all__ = ["SCALARS", "aval_key", "aval_of", "constant", "struct_of", "with_constants"]
 
-LARGEST = float(np.finfo(np.float32).max)
 SCALARS: dict[type, Any] = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
 
 _constants: dict[Any, Any] = {}
@@ -53,9 +50,8 @@ def constant(x: Any) -> Any:
     if found is None:
         if x != x or jaxapi.is_tracing():
             return x
-        # `device_put` compiles nothing; it warns where a number is too large for 32 bits.
-        large = any([LARGEST < abs(p) < math.inf for p in (x.real, x.imag)])
-        found = jnp.asarray(x) if large else jax.device_put(x)
+        with np.errstate(over="ignore"):  # a number that is too large for 32 bits is infinite
+            found = jax.device_put(x)
         if len(_constants) >= _CONSTANTS:
             _constants.clear()
         _constants[key] = found

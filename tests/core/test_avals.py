@@ -76,8 +76,11 @@ def test_a_number_that_is_new_under_a_trace_stays_a_number(monkeypatch: pytest.M
 
 
 def test_large_numbers_do_not_warn() -> None:
+    avals._constants.clear()
     for number in (1e300, -1e300, complex(0.0, 1e300), math.inf):
-        assert bits(constant(number)) == bits(jnp.asarray(number))
+        found = constant(number)
+        with np.errstate(over="ignore"):
+            assert bits(found) == bits(jnp.asarray(number))
 
 
 def test_keys_distinguish_what_is_compiled_apart() -> None:
