@@ -39,6 +39,7 @@ import numpy as np
 
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_of, struct_of
+from fad.core.borrowed import as_array
 from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, state
 from fad.core.primitive import Primitive
@@ -172,25 +173,49 @@ def stage(
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
     consts = [captured.get(id(c), c) for c in closed.consts]
     check_draws(closed.jaxpr, [*consts, *operands])
-    primitive = _primitive_for(closed, getattr(run, "name", "staged"), bool(names))
-    return primitive, [*consts, *operands], structure[0]
+    fixed: dict[int, np.ndarray] = {}
+    if kept:
+        for k, c in enumerate(consts):
+            if not isinstance(c, (Tensor, jax.Array)):  # it is NumPy's
+                consts[k] = as_array(np.asarray(c))
+                if np.size(c) <= LITERAL:
+                    fixed[k] = np.array(c)
+    primitive = _primitive_for(closed, getattr(run, "name", "staged"), bool(names), fixed)
+    rest = [c for k, c in enumerate(consts) if k not in fixed]
+    return primitive, [*rest, *operands], structure[0]
 
 
+# So many numbers of NumPy, such as the positions of a slice, stay constants of a program that is kept, as
+# in `jax.jit`: XLA makes more of them, and each operand costs time at each call.
+LITERAL = 64
 _CACHED = 512
 _primitives: collections.OrderedDict[Any, Primitive] = collections.OrderedDict()
 _lock = threading.Lock()
 
 
-def _primitive_for(closed: Any, name: str, collective: bool) -> Primitive:
-    """The Primitive for a jaxpr; the same one for equal programs."""
-    key = (name, collective, jaxpr_key(closed.jaxpr))
+def _primitive_for(
+    closed: Any, name: str, collective: bool, fixed: dict[int, np.ndarray]
+) -> Primitive:
+    """The Primitive for a jaxpr; the same one for equal programs.
+
+    ``fixed``: constants of the jaxpr that are not operands of the Primitive, by their numbers.
+    """
+    literals = tuple([(k, str(c.dtype), c.shape, c.tobytes()) for k, c in fixed.items()])
+    key = (name, collective, jaxpr_key(closed.jaxpr), literals)
     with _lock:
         known = _primitives.get(key)
         if known is not None:
             _primitives.move_to_end(key)
             return known
         run = bind_jaxpr(closed)
-        primitive = Primitive(name, lambda *values: tuple(run(*values)), collective=collective)
+
+        def call(*values: Any) -> tuple[Any, ...]:
+            given = list(values)
+            for k, c in fixed.items():  # in order
+                given.insert(k, c)
+            return tuple(run(*given))
+
+        primitive = Primitive(name, call, collective=collective)
         primitive.calls_host = calls_host(closed.jaxpr)
         _primitives[key] = primitive
         if len(_primitives) > _CACHED:

@@ -107,3 +107,44 @@ def test_what_a_body_closes_over_and_does_not_use_has_no_gradient() -> None:
     assert float(out) == 8.0
     dx, dy = fad.autograd.grad(out, [x, y], allow_unused=True)
     assert float(dx) == 12.0 and (dy is None or float(dy) == 0.0)
+
+
+def test_small_constants_of_numpy_are_no_operands_of_compiled_code() -> None:
+    large = np.arange(100.0, dtype=np.float32)
+    small = np.array([2.0, 3.0, 4.0], np.float32)
+
+    def f(x: Any) -> Any:
+        x = x.clone()
+        x[1:3] += 0.5 * x[1:3]
+        x[0] = x[1]
+        return x * small + large[:3]
+
+    compiled = fad.jit(f)
+    x = fad.tensor([1.0, 2.0, 3.0])
+    expected = f(x).array
+    assert_close(compiled(x).array, expected)
+    (entry,) = compiled._entries.values()
+    assert entry.fixed == []
+    assert_close(compiled(x).array, expected)
+    assert_close(fad.jit(fad.jacrev(f))(x).array, fad.jacrev(f)(x).array)
+    assert_close(fad.jacfwd(compiled)(x).array, fad.jacrev(f)(x).array)
+    assert_close(fad.vmap(compiled)(x[None])[0].array, expected)
+
+
+def test_constants_of_numpy_are_those_of_the_first_call() -> None:
+    for size in (3, 1000):
+        c = np.ones(size, np.float32)
+        x = jnp.ones(size)
+        compiled, native = fad.jit(lambda x: x * c), jax.jit(lambda x: x * c)
+        for _ in range(3):
+            compiled(x), native(x)
+        c[:] = 5.0
+        assert compiled(x)[0] == native(x)[0] == 1.0
+
+
+def test_programs_with_other_constants_of_numpy_are_other_programs() -> None:
+    x = jnp.arange(6.0)
+    for at in range(4):
+        c = np.array([at, at + 1], np.int32)
+        assert_close(fad.jit(lambda x: x[c])(x), x[c])
+        assert_close(fad.jit(lambda x: x.at[c].add(1.0))(x), x.at[c].add(1.0))
