@@ -9,7 +9,7 @@ import fad.numpy as fnp
 from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.views.copying import CLONE, deep_copy, reduce, shallow_copy
-from fad.views.indexing import At, get_item
+from fad.views.indexing import At, get_item, items
 from fad.views.inplace import set_item
 
 __all__ = ["MEMBERS"]
@@ -25,7 +25,7 @@ def _iter(self: Tensor) -> Iterator[Any]:
     """The items along the first dimension: views."""
     if not self.shape:
         raise TypeError("iteration over a 0-d Tensor")
-    return iter([self[i] for i in range(self.shape[0])])
+    return iter(items(self))
 
 
 def _contains(self: Tensor, value: Any) -> bool:

@@ -12,13 +12,23 @@ from fad.core.level import bind, bodies, captured_by_jit, constants, flush, outl
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError
+from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import alias, extra_of
 from fad.tape.recorder import ROOT
 from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
 from fad.views.creation import Creation, forbidden
 from fad.views.replace_primal import replace_primal
 
-__all__ = ["Link", "link_of", "move_retained", "set_state", "set_value", "snapshot"]
+__all__ = [
+    "Link",
+    "has_only_values",
+    "link_of",
+    "move_retained",
+    "only_value",
+    "set_state",
+    "set_value",
+    "snapshot",
+]
 
 
 FEW = 8  # pieces of a Tensor, see `Link.operation`
@@ -183,6 +193,28 @@ def _is_plain(t: Any) -> bool:
             return False
         t = outlived(t.value)
     return not isinstance(t, jax.core.Tracer)
+
+
+# Tensors that are only values
+
+
+def has_only_values() -> bool:
+    """Whether an operation on what `only_value` takes is no more than its call of XLA."""
+    return not (bodies.traced or anomaly.watch or state.inference is not None)
+
+
+def only_value(x: Tensor) -> Any:
+    """The array of a Tensor of level 0 without history; None for any other."""
+    if type(x) is not Tensor:
+        return None
+    link = link_of(x)
+    if link is not None:
+        if link.deferred_error is not None:
+            return None
+        link.sync(x)
+    if x._level is not ROOT or x._requires_grad or x._lazy is not None:
+        return None
+    return None if isinstance(x._value, Tensor) else x._value
 
 
 # The state of a Tensor

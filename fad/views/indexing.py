@@ -14,10 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.borrowed import as_array
+from fad.core.borrowed import as_array, is_borrowed
+from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, new_tensor
+from fad.tape.recorder import ROOT
+from fad.views.aliases import has_only_values, only_value
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.index_forms import (
     ARRAY,
@@ -26,15 +29,17 @@ from fad.views.index_forms import (
     NEW,
     SLICE,
     TRUE,
+    WHOLE,
     is_basic,
     parse_index,
 )
-from fad.views.make_view import bind_view
+from fad.views.make_view import attach, bind_view
 
 __all__ = [
     "At",
     "get_item",
     "getter",
+    "items",
     "step_of",
     "updater",
     "view_of",
@@ -158,6 +163,19 @@ def get_item(x: Any, index: Any) -> Any:
         return bind_view(x, step)
     form, values = step
     return bind(getter(form), [x, *values])
+
+
+def items(x: Tensor) -> list[Any]:
+    """``[x[0], x[1], ...]``; JAX takes an array that nothing tracks apart in few calls."""
+    count = x.shape[0]
+    value = only_value(x) if has_only_values() else None
+    if type(value) is not array_type:
+        return [x[i] for i in range(count)]
+    parts = list(value)
+    if is_borrowed(value):
+        jax.block_until_ready(parts)
+    op = view_of((INT, *(WHOLE,) * (value.ndim - 1)))
+    return [attach(new_tensor(p, ROOT), x, Step(op, (i,))) for i, p in enumerate(parts)]
 
 
 _STEPS = 4096  # kept

@@ -26,15 +26,23 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, bodies, flush, outlived, state
+from fad.core.level import bind, flush, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor, storage_of
 from fad.errors import ArgumentError, GradientError, LevelError, describe
-from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
 from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
-from fad.views.aliases import Link, link_of, move_retained, set_state, set_value, snapshot
+from fad.views.aliases import (
+    Link,
+    has_only_values,
+    link_of,
+    move_retained,
+    only_value,
+    set_state,
+    set_value,
+    snapshot,
+)
 from fad.views.chains import Step, Write, form_of, numbers_of, same_chain
 from fad.views.creation import Creation, check_creation
 from fad.views.duals import DualLink
@@ -306,7 +314,7 @@ def _write_values(
     t: Tensor, link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Any]
 ) -> bool:
     """`_write` where there are only values: no level, no history and no mode. False elsewhere."""
-    if state.levels or bodies.traced or anomaly.watch or state.inference is not None:
+    if state.levels or not has_only_values():
         return False
     if link is not None and any([step.op.write is Write.BROADCAST for step in link.chain]):
         return False
@@ -318,7 +326,7 @@ def _write_values(
     values = []
     for x in (*own, *others):
         if isinstance(x, Tensor):
-            x = _only_value(x)
+            x = only_value(x)
             if x is None:
                 return False
         values.append(x)
@@ -326,20 +334,6 @@ def _write_values(
     root._value = bind(op, values)
     meta.storage.version += 1
     return True
-
-
-def _only_value(x: Tensor) -> Any:
-    """The array of a Tensor of level 0 without history; None for any other."""
-    if type(x) is TrackedTensor:
-        return None
-    link = link_of(x)
-    if link is not None:
-        if link.deferred_error is not None:
-            return None
-        link.sync(x)
-    if x._level is not ROOT or x._requires_grad or x._lazy is not None:
-        return None
-    return None if isinstance(x._value, Tensor) else x._value
 
 
 def _commit(root: Tensor, new: Tensor) -> None:

@@ -77,3 +77,22 @@ def test_copies() -> None:
     y.clone().sum().backward()
     assert_close(x.grad, np.full((2, 3), 2, np.float32))
     assert copy.copy(x).version == x.version and copy.deepcopy(x) is not x
+
+
+def test_items_are_views_whatever_the_length() -> None:
+    for shape in ((3,), (250,), (250, 2), (2, 3, 4)):
+        data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        x = fad.tensor(data)
+        for i, item in enumerate(x):
+            assert item.base is x
+            assert np.array_equal(item, data[i])
+        items = list(x)
+        items[1].mul_(2.0)
+        data[1] *= 2.0
+        x[2] = data[2] = 7.0
+        assert np.array_equal(x, data)
+        assert np.array_equal(items[2], data[2])
+    w = fad.tensor(np.arange(3.0, dtype=np.float32), requires_grad=True)
+    a, b, c = w
+    (a * b + c).backward()
+    assert w.grad.tolist() == [1.0, 0.0, 1.0]
