@@ -80,7 +80,7 @@ def test_copies() -> None:
 
 
 def test_items_are_views_whatever_the_length() -> None:
-    for shape in ((3,), (250,), (250, 2), (2, 3, 4)):
+    for shape in ((3,), (250,), (250, 2), (3, 2, 4)):
         data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
         x = fad.tensor(data)
         for i, item in enumerate(x):
