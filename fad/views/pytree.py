@@ -15,7 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
+from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
 from fad.core.level import bodies, captured_by_jit, flush, outlived, state
 from fad.core.tensor import Tensor, new_tensor
@@ -75,6 +78,11 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     return (leaf,), None
 
 
+def _is_numeric(dtype: Any) -> bool:
+    """Whether JAX has arrays of this dtype of NumPy."""
+    return bool(jnp.issubdtype(dtype, np.number) or dtype == np.bool_)
+
+
 def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
     """The very Tensor that was flattened, or a new one around what took its child's place."""
     (child,) = children
@@ -82,6 +90,8 @@ def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
         return new_tensor(child, ROOT)
     if isinstance(child, TrackedTensor):
         return child.origin
+    if isinstance(child, (np.ndarray, np.generic)) and _is_numeric(child.dtype):
+        return new_tensor(as_array(child), ROOT)  # a function of NumPy was mapped over the tree
     return child if isinstance(child, Tensor) else new_tensor(child, ROOT)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import assert_close, leaf
 
@@ -46,3 +47,15 @@ def test_writes_to_leaves_of_a_pytree_are_writes_to_its_tensors():
     with fad.no_grad():
         p -= 1
     assert x.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_functions_of_numpy_that_are_mapped_over_a_tree_give_tensors() -> None:
+    tree = {"a": fad.tensor([1.0, 2.0]), "b": fad.tensor(3.0)}
+    for f in (np.asarray, lambda x: np.square(x), lambda x: np.full(np.shape(x), 2), np.sum):
+        found = jax.tree.map(f, tree)
+        for name, x in found.items():
+            assert isinstance(x.array, jax.Array)
+            np.testing.assert_array_equal(x, f(tree[name].array))
+        assert fad.jit(lambda t: t["a"] * 2)(found).shape == found["a"].shape
+    found["a"].add_(1)  # its own memory
+    assert jax.tree.map(lambda x: np.array("text"), tree["a"]) is not None
