@@ -5,6 +5,7 @@ C++ name. The table in docs/graph.md lists them all.
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 from fad.autograd import forward_ad as forward_ad
 from fad.autograd import function as function
@@ -57,9 +58,13 @@ from fad.transforms.backward import grad as grad
 from fad.views.inplace import increment_version as increment_version
 from fad.views.user_views import view_function as view_function
 
+if TYPE_CHECKING:
+    from fad.testing.gradient_checks import gradcheck as gradcheck
+    from fad.testing.gradient_checks import gradgradcheck as gradgradcheck
+
 
 def __getattr__(name: str) -> object:
-    """``gradcheck`` and ``gradgradcheck`` of `fad.testing`, which is imported when it is asked for."""
+    """``gradcheck`` and ``gradgradcheck``, which are imported when they are asked for: it takes time."""
     if name in ("gradcheck", "gradgradcheck"):
         return getattr(importlib.import_module("fad.testing"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -116,8 +116,8 @@ def run(
     if task.depth > _MOST_NESTED:
         raise RecursionError(
             f"{_MOST_NESTED} backward passes are nested, each started by a hook or a rule that runs in the "
-            "one before. A hook that starts a pass must not be met in it without end: start it from a "
-            "detached Tensor, or take the hook away before (handle.remove())."
+            "one before. A pass that a hook starts must not call that hook again without end: start it from "
+            "a detached Tensor, or take the hook away before (handle.remove())."
         )
     if task.depth and task.depth % _THREAD_DEPTH == 0:
         return _in_thread(task, roots, captures, targets, create_graph, keep_graph)

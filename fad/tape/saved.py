@@ -247,7 +247,7 @@ UNCHANGED = (_unchanged, _unchanged)
 class PackedValue:
     """A saved value in the form that a pack hook gave it.
 
-    ``edge`` is the place of the value in its graph, held weakly: the node that saved it has an edge
+    ``edge`` is the place of the value in its graph, a weak reference: the node that saved it has an edge
     there, or is that place itself.
     """
 

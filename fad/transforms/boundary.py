@@ -164,7 +164,7 @@ def was_written(handle: Any) -> bool:
     """Whether the function changed this handle of an argument in place.
 
     Raises:
-        LevelError: it changed its shape, which the caller's Tensor cannot follow.
+        LevelError: it changed the shape, which the Tensor of the caller keeps.
     """
     if not isinstance(handle, Tensor) or handle.meta is None or not handle.meta.storage.version:
         return False
@@ -172,8 +172,8 @@ def was_written(handle: Any) -> bool:
     if link is not None and link.base is not None:
         raise LevelError(
             f"the shape of an argument ({describe(handle)}) was changed in place in a function that is "
-            "being transformed: the caller's Tensor cannot follow. Use the method without the underscore, "
-            "or change a copy (x.clone())"
+            "being transformed, and the Tensor of the caller keeps its shape. Use the method without the "
+            "underscore, or change a copy (x.clone())"
         )
     return True
 

@@ -259,19 +259,19 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
         top = _only_level(operands)
         with WatchLevel(first=True) as level:
-            inside = [level.tensor(_constant(x), _requires(x, top)) for x in operands]
+            inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
             out = trees.map_leaves(level.lower, body(inside))
         captures = level.captures.tensors
         every = [*captures, *operands]
         if any(_is_tracked(x) for x in every):
             alone = top is not None and _only_level(every) is top
-            if level.differentiated and top is not None and not alone:
+            if level.differentiated and not alone:
                 raise GradientError(
-                    "checkpoint: the function differentiates (autograd.grad, backward) with respect to "
-                    f"its arguments, which require grad at {top!r}, and uses a Tensor from outside that "
-                    "another level differentiates: pass that Tensor as an argument, and use fad.grad inside"
+                    "checkpoint: the function differentiates (autograd.grad, backward) with respect to its "
+                    "arguments, and several levels differentiate what it uses: use fad.grad inside, and pass "
+                    "Tensors from outside as arguments"
                 )
-            requires = [_requires(x, top) for x in every]
+            requires = [_requires(x) for x in every]
             if not alone:  # only arguments are seen to require grad
                 requires[: len(captures)] = [False] * len(captures)
             op = FunctionOp(CheckpointRules(body, len(captures), requires, alone))
@@ -295,8 +295,8 @@ def _only_level(xs: Sequence[Any]) -> Any:
     return top if top is not None and top.wraps else None
 
 
-def _requires(x: Any, level: Any) -> bool:
-    return isinstance(x, Tensor) and x.level is level and x.requires_grad
+def _requires(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.requires_grad
 
 
 def _constant(x: Any) -> Any:

@@ -21,7 +21,7 @@ from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import Link, snapshot
 from fad.views.chains import IDENTITY, Step
-from fad.views.duals import DualLink, follow
+from fad.views.duals import DualLink, link_dual
 from fad.views.make_view import bind_view, detach
 
 __all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
@@ -85,7 +85,7 @@ def _copy_link(new: Tensor, old: Any, memo: dict[int, Any], copied: Callable[...
     link: Link = old.link
     if isinstance(link, DualLink):
         tangent = None if link.tangent is None else copied(link.tangent, memo)
-        follow(new, copied(link.primal, memo), tangent)
+        link_dual(new, copied(link.primal, memo), tangent)
         return
     base = None
     if link.base is None:

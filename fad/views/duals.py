@@ -28,7 +28,7 @@ from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, as_tensor
 from fad.views.aliases import Link, set_state, snapshot
 from fad.views.creation import Creation
 
-__all__ = ["DualLink", "follow", "joined", "made_dual"]
+__all__ = ["DualLink", "joined", "link_dual", "made_dual"]
 
 
 class MakeDualBackward(RecordedNode):
@@ -54,7 +54,7 @@ class MakeDualBackward(RecordedNode):
 
 
 class DualLink(Link):
-    """By which a dual Tensor follows ``primal`` and ``tangent`` (None is zero); see NOTE [a dual is a pair].
+    """Links a dual Tensor to its ``primal`` and ``tangent`` (None is zero); see NOTE [a dual is a pair].
 
     ``tangent_seen`` is the version of the tangent that the dual has seen.
     """
@@ -121,12 +121,12 @@ def made_dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     t = tangent if isinstance(tangent, Tensor) else None
     _fill(out, primal, tangent)
     if (x is not None or t is not None) and not (x is not None and captured_by_jit(x)):
-        follow(out, as_tensor(primal), None if tangent is None else as_tensor(tangent))
+        link_dual(out, as_tensor(primal), None if tangent is None else as_tensor(tangent))
     return out
 
 
-def follow(t: Tensor, primal: Tensor, tangent: Tensor | None) -> None:
-    """Let ``t`` be the dual of a primal and a tangent at all times, as it is now."""
+def link_dual(t: Tensor, primal: Tensor, tangent: Tensor | None) -> None:
+    """Link ``t``, a dual Tensor, to the primal and the tangent that it was made from."""
     meta = meta_of(t)
     meta.storage, meta.link = storage_of(primal), DualLink(primal, tangent)
 

@@ -124,7 +124,7 @@ def write_value(t: Tensor, level: Any, value: Any) -> None:
             storage.version += 1
         return
     watermark = state.watermark
-    if level is ROOT:  # elsewhere the levels below record what is written
+    if level is ROOT:  # at other levels, those below record what is written
         state.watermark = max(watermark, ROOT.id)
     try:
         overwrite_from(t, level.lift(value), "accumulating into .grad")
@@ -313,7 +313,7 @@ def _write(
 def _write_values(
     t: Tensor, link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Any]
 ) -> bool:
-    """`_write` where there are only values: no level, no history and no mode. False elsewhere."""
+    """`_write` where there are only values: no level, no history and no mode; else returns False."""
     if state.levels or not has_only_values():
         return False
     if link is not None and any([step.op.write is Write.BROADCAST for step in link.chain]):

@@ -225,26 +225,6 @@ def test_a_gradient_that_is_larger_by_broadcasting_is_summed(members, shape):
         assert_close(second(y), want)
 
 
-def test_a_broadcast_gradient_is_summed_as_in_pytorch(torch):
-    class Theirs(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, y):
-            ctx.save_for_backward(x, y)
-            return x * y
-
-        @staticmethod
-        def backward(ctx, g):
-            x, y = ctx.saved_tensors
-            return g * y, g * x
-
-    found = []
-    for F, tensor in ((widening(), fad.tensor), (Theirs, torch.tensor)):
-        x, y = tensor([1.0, 2.0, 3.0], requires_grad=True), tensor([2.0], requires_grad=True)
-        F.apply(x, y).sum().backward()
-        found.append((x.grad.tolist(), y.grad.tolist()))
-    assert found[0] == found[1] == ([2.0, 2.0, 2.0], [6.0])
-
-
 def test_shapes_that_do_not_broadcast_are_an_error():
     F = widening(vjp=staticmethod(lambda ctx, g: (g[:2], g)), jvp=staticmethod(lambda ctx, t, u: t))
     message = (
