@@ -255,12 +255,6 @@ def test_docstring(path: Path, text: str, line: int) -> None:
         run_doctest(text, {**vars(module), **given}, str(path), line)
 
 
-def test_readme_names_pages_that_exist() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
-
-
 @pytest.mark.parametrize(
     "line",
     [
