@@ -35,8 +35,10 @@ def broken(page: Path, text: str) -> list[str]:
         if re.match(r"[a-z]+:", target) or path.startswith("reference/"):
             continue  # outside; or made when the site is built, where its checker looks
         other = page.parent / path if path else page
-        here = text if other == page else other.read_text() if other.suffix == ".md" else ""
-        if not other.exists() or (anchor and anchor not in anchors(here)):
+        is_there = other.exists()
+        if is_there and anchor:
+            is_there = anchor in anchors(text if other == page else other.read_text())
+        if not is_there:
             found.append(target)
     return found
 
