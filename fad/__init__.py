@@ -11,6 +11,7 @@ from fad import random as random
 from fad import replay as _replay
 from fad import scipy as scipy
 from fad.bridge.compilation import jit as jit
+from fad.bridge.custom_rules import custom_rules as custom_rules
 from fad.bridge.jax_functions import from_jax as from_jax
 from fad.bridge.jax_functions import to_jax as to_jax
 from fad.bridge.protocols import from_dlpack as from_dlpack
@@ -48,6 +49,7 @@ __all__ = [
     "asarray",
     "autograd",
     "checkpoint",
+    "custom_rules",
     "dual_level",
     "enable_grad",
     "errors",

@@ -16,7 +16,7 @@ from fad.core.level import outlived
 from fad.core.tensor import Tensor
 from fad.errors import StructureError, describe
 
-__all__ = ["Arguments", "Fixed", "is_dynamic"]
+__all__ = ["Arguments", "Fixed", "is_dynamic", "positions"]
 
 _ARRAYS = (
     Tensor,
@@ -164,6 +164,17 @@ class Fixed:
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+
+def positions(
+    f: Callable[..., Any],
+    who: str,
+    what: str,
+    nums: int | Sequence[int] | None,
+    names: str | Sequence[str] | None,
+) -> set[int]:
+    """The positions of the arguments of ``f`` that are meant by positions or by names."""
+    return _resolve(f, who, what, nums, names)[0]
 
 
 def _resolve(

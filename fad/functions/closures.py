@@ -57,6 +57,7 @@ def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> 
         blamed: says of a value whether it is such a one.
     """
     name = rules.name.removesuffix("_jvp")
+    called = getattr(rules.function, "_called", f"{name}.apply")
     for body in rules.bodies():
         for variable, value in _closed_over(body):
             if blamed(value):
@@ -64,7 +65,7 @@ def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> 
                 return RuleError(
                     f"{name}.{body.__name__} closes over {what}, which is not among its arguments, "
                     f"so its derivative would be lost. Pass {variable} as an argument of "
-                    f"{name}.apply, or use fad.stop_gradient({variable}) if no derivative is wanted."
+                    f"{called}, or use fad.stop_gradient({variable}) if no derivative is wanted."
                 )
     through = "" if reached is None else f"; it reached the output {describe(reached)}"
     lanes = (
@@ -75,7 +76,7 @@ def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> 
     )
     return RuleError(
         f"{name} closes over a value{_where(reached)} that is not among its arguments, so its "
-        f"derivative would be lost{through}. Pass the value as an argument of {name}.apply, or use "
+        f"derivative would be lost{through}. Pass the value as an argument of {called}, or use "
         f"fad.stop_gradient on it if no derivative is wanted.{lanes}"
     )
 

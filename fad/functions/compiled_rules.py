@@ -46,10 +46,12 @@ class JaxRules(UserRules):
         return x
 
     def forward(self, values: Values) -> tuple[list[Any], Template]:
-        plan = _plan_for(self, values, None)
+        plan = _plan_for(self, values, [False] * len(values) if self.cls._plain_forward else None)
         return _listed(bind(plan.forward, values)), plan.template
 
     def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
+        if needs is None and self.cls._plain_forward:
+            return (*self.forward(values), None)
         plan = _plan_for(self, values, needs)
         if plan.extras and needs is None:
             return _listed(bind(plan.forward, values)), plan.template, None

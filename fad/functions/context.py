@@ -12,6 +12,7 @@ from jax.tree_util import PyTreeDef
 
 from fad.core.tensor import Tensor
 from fad.errors import describe
+from fad.functions.templates import Static
 
 __all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref"]
 
@@ -118,7 +119,7 @@ ref = functools.cache(Ref)
 INPUT, OUTPUT, EXTRA = "input", "output", "extra"
 
 # Leaves that cannot depend on the numbers in an input in a way that has a derivative.
-INERT = (bool, int, str, bytes, type, np.dtype, np.integer, np.bool_, slice, PyTreeDef)
+INERT = (bool, int, str, bytes, type, np.dtype, np.integer, np.bool_, slice, PyTreeDef, Static)
 
 
 @dataclasses.dataclass(slots=True)

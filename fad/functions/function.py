@@ -74,6 +74,7 @@ class Function:
     _signature: Signature
     _plans: dict[Any, Any]
     _backward_cls: type[FunctionNode]  # of the nodes that record its calls
+    _plain_forward = False  # with ``jax_rules``: forward differs where no input needs a gradient
 
     generate_vmap_rule = True
     jax_rules = False

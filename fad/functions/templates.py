@@ -14,7 +14,7 @@ from fad.core.keys import exact
 from fad.core.tensor import Tensor
 from fad.errors import RuleError, describe
 
-__all__ = ["HOLE", "SCALARS", "SINGLE", "Template", "flat_template", "is_array"]
+__all__ = ["HOLE", "SCALARS", "SINGLE", "Static", "Template", "flat_template", "is_array"]
 
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.inexact)
 SCALARS = (*ARRAYS, np.generic, float, complex)
@@ -37,7 +37,7 @@ class _Hole:
 HOLE = _Hole()
 
 
-class _Static:
+class Static:
     """A static leaf. Equal to another of the same key (see `exact`); by identity if it has none."""
 
     __slots__ = ("value",)
@@ -52,7 +52,7 @@ class _Static:
             return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Static) or type(self.value) is not type(other.value):
+        if not isinstance(other, Static) or type(self.value) is not type(other.value):
             return False
         if self.value is other.value:
             return True
@@ -120,7 +120,7 @@ class Template:
         return (
             [x for x in leaves if isinstance(x, kinds)],
             Template(
-                structure, tuple([HOLE if isinstance(x, kinds) else _Static(x) for x in leaves])
+                structure, tuple([HOLE if isinstance(x, kinds) else Static(x) for x in leaves])
             ),
         )
 

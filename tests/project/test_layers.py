@@ -37,11 +37,11 @@ ROOMS = {
     "nn": "*",
     "random": "",
     "scipy": "*",
-    "functions": """context templates rules derived_rules closures native calls once_differentiable
+    "functions": """templates context rules derived_rules closures native calls once_differentiable
         definitions check_results user_rules compiled_rules fast_calls function""",
     "transforms": "backward *",
     "methods": "in_place * install",
-    "bridge": "protocols signatures jax_functions outer_values program_keys compilation",
+    "bridge": "protocols signatures jax_functions custom_rules outer_values program_keys compilation",
     "extend": "operations",
     "autograd": "*",
     "func": "*",

@@ -1,0 +1,496 @@
+"""``custom_rules``: a function with rules in the form of JAX's custom_jvp, custom_vjp and custom_vmap.
+
+NOTE [a function with rules is a Function]
+
+A Function class with ``jax_rules`` is made of the function and its rules at the first call. What is in JAX's
+form and not in a Function's is translated here, around each body: arguments without a derivative go first,
+residuals are a pytree, the batch dimension is 0, complex cotangents are conjugated, zeros may be symbolic.
+``forward`` is the function where no input needs a gradient, and the rule's ``fwd`` elsewhere; so ``fwd`` may
+call the function itself, as it often does.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
+
+from fad.bridge.signatures import positions
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
+from fad.core.masked import conjugate
+from fad.core.tensor import Tensor
+from fad.errors import RuleError, describe
+from fad.functions.context import INERT, Context, VmapInfo
+from fad.functions.definitions import arity
+from fad.functions.function import Function
+from fad.functions.templates import SCALARS, Static, Template
+from fad.functions.user_rules import HOST_ERRORS
+from fad.tape.recorder import ROOT
+
+__all__ = ["custom_rules"]
+
+
+def custom_rules(
+    f: Callable[..., Any] | None = None,
+    *,
+    nondiff_argnums: int | Sequence[int] = (),
+    nondiff_argnames: str | Sequence[str] = (),
+) -> Any:
+    """``f`` with rules in JAX's form: ``custom_jvp``, ``custom_vjp`` and ``custom_vmap`` in one.
+
+    The result has these methods. Each may be used or not, in any order; rules that are missing are derived,
+    and all of them hold under every transform of fad and of JAX, in any order.
+
+    * ``defvjp(fwd, bwd)``: ``fwd(*args)`` returns ``(out, residuals)``; ``bwd(residuals, g)`` returns a tuple
+      with a gradient, or None, for each argument.
+    * ``defjvp(rule)``: ``rule(primals, tangents)`` returns ``(out, tangent of out)``.
+    * ``defjvps(*rules)``: a rule, or None, for each argument: ``rule(tangent, out, *primals)``.
+    * ``defvmap(rule)``, or ``def_vmap``: ``rule(axis_size, in_batched, *args)`` returns
+      ``(out, out_batched)``; what is batched is so along dimension 0.
+
+    Bodies compute with JAX arrays, as under ``jax.jit``: ``jax.numpy`` and ``fad.numpy`` both do. Complex
+    cotangents are JAX's.
+
+    Arguments:
+        f: the function, of pytrees of arrays; what is no array or float is passed on as it is. Without it,
+            ``custom_rules`` returns a decorator.
+        nondiff_argnums, nondiff_argnames: arguments without a derivative. They come first in ``bwd`` and in
+            the rule of ``defjvp``, and Python numbers among them stay what they are.
+
+    Returns:
+        A function with f's arguments, results, signature and documentation.
+
+    Raises:
+        RuleError: a rule takes a wrong number of arguments, or returns something of the wrong form.
+        StructureError: f has no such argument as is named.
+
+    Source: ``jax.custom_jvp``, ``jax.custom_vjp``, ``jax.custom_batching.custom_vmap``.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> @fad.custom_rules
+    ... def log1pexp(x):
+    ...     return jnp.log1p(jnp.exp(x))
+    >>> log1pexp.defvjp(lambda x: (log1pexp(x), x), lambda x, g: (g * jax.nn.sigmoid(x),))
+    >>> float(fad.grad(log1pexp)(100.0)), float(jax.jvp(log1pexp, (100.0,), (1.0,))[1])
+    (1.0, 1.0)
+    """
+
+    def decorate(f: Callable[..., Any]) -> Any:
+        rules = _Definition(f, nondiff_argnums, nondiff_argnames)
+
+        @functools.wraps(f, updated=())
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return rules(args, kwargs)
+
+        for name in ("defvjp", "defjvp", "defjvps", "defvmap"):
+            setattr(function, name, getattr(rules, name))
+        function.def_vmap = rules.defvmap  # type: ignore[attr-defined]
+        return function
+
+    return decorate if f is None else decorate(f)
+
+
+class _Definition:
+    """A function, its rules, and the Function class that is made of them."""
+
+    def __init__(
+        self, f: Callable[..., Any], nums: int | Sequence[int], names: str | Sequence[str]
+    ) -> None:
+        if not callable(f):
+            raise TypeError(
+                f"custom_rules: the first argument must be a function, got {describe(f)}"
+            )
+        self.f = f
+        self.name: str = getattr(f, "__name__", type(f).__name__)
+        self.nondiff = sorted(positions(f, "custom_rules", "nondiff", nums, names))
+        self.signature = inspect.signature(f)
+        kinds = [p.kind for p in self.signature.parameters.values()]
+        variadic = inspect.Parameter.VAR_POSITIONAL in kinds
+        self.count = None if variadic else sum(k in _POSITIONAL for k in kinds)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+        self.jvp: Callable[..., Any] | None = None
+        self.vmap: Callable[..., Any] | None = None
+        self.symbolic_vjp = self.symbolic_jvp = False
+        self._made: type[Function] | None = None
+
+    # Its rules
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Set the reverse rule: ``fwd(*args) -> (out, residuals)`` and ``bwd(residuals, g) -> gradients``.
+
+        Arguments:
+            fwd, bwd: the rule. The arguments without a derivative come first in bwd, before the residuals.
+            symbolic_zeros: fwd takes, for an array, a ``jax.custom_derivatives.CustomVJPPrimal``; a zero
+                cotangent is a ``SymbolicZero``.
+            optimize_remat: taken as JAX takes it, and without effect.
+        """
+        self._check(fwd, "fwd", self.count, "the function's own")
+        self._check(bwd, "bwd", len(self.nondiff) + 2, self._form("residuals, g"))
+        self.fwd, self.bwd, self.symbolic_vjp, self._made = fwd, bwd, symbolic_zeros, None
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Set the forward rule: ``rule(primals, tangents) -> (out, tangent of out)``.
+
+        Arguments:
+            jvp: the rule. The arguments without a derivative come first.
+            symbolic_zeros: a zero tangent is a ``SymbolicZero``.
+
+        Returns:
+            The rule, so that this may be used as a decorator.
+        """
+        self._check(
+            jvp, "the rule of defjvp", len(self.nondiff) + 2, self._form("primals, tangents")
+        )
+        self.jvp, self.symbolic_jvp, self._made = jvp, symbolic_zeros, None
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Set the forward rule, by a rule for each argument, or None: ``rule(tangent, out, *primals)``."""
+        if self.nondiff:
+            raise RuleError(
+                f"{self.name}.defjvps: there are arguments without a derivative (nondiff_argnums): use defjvp"
+            )
+        if self.count not in (None, len(jvps)):
+            raise RuleError(
+                f"{self.name}.defjvps got {len(jvps)} rules, expected {self.count}: one for each argument, "
+                "None where the tangent is zero"
+            )
+        for k, rule in enumerate(jvps):
+            if rule is not None:
+                count = None if self.count is None else self.count + 2
+                self._check(rule, f"rule {k} of defjvps", count, "(tangent, out, *primals)")
+
+        def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            out = self.f(*primals)
+            parts = [
+                rule(t, out, *primals)
+                for rule, t in zip(jvps, tangents, strict=True)
+                if rule is not None and t is not None
+            ]
+            total = jax.tree.map(jnp.zeros_like, out)
+            return out, functools.reduce(functools.partial(jax.tree.map, jnp.add), parts, total)
+
+        self.defjvp(jvp)
+
+    def defvmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the batching rule: ``rule(axis_size, in_batched, *args) -> (out, out_batched)``.
+
+        Returns:
+            The rule, so that this may be used as a decorator.
+        """
+        count = None if self.count is None else self.count + 2
+        self._check(rule, "the rule of defvmap", count, "(axis_size, in_batched, *args)")
+        self.vmap, self._made = rule, None
+        return rule
+
+    def _form(self, last: str) -> str:
+        names = list(self.signature.parameters)
+        return f"({', '.join([*[names[i] for i in self.nondiff], last])})"
+
+    def _check(self, rule: Any, what: str, count: int | None, form: str) -> None:
+        """Refuse a rule that cannot take so many arguments."""
+        if not callable(rule):
+            raise RuleError(f"{self.name}: {what} must be a function, got {describe(rule)}")
+        try:
+            least, most = arity(rule)
+        except (TypeError, ValueError):  # not written in Python
+            return
+        if count is not None and not least <= count <= most:
+            raise RuleError(
+                f"{self.name}: {what} takes {most if most < count else least} positional arguments, "
+                f"expected {count}: {form}"
+            )
+
+    # Its calls
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kwargs or len(args) != self.count:
+            args = self._by_position(args, kwargs)
+        made = self._made
+        if made is None:
+            made = self._made = self._make()
+        return made.apply(*[self._hold(i, a) for i, a in enumerate(args)])
+
+    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}{self.signature}: {error}") from None
+        if bound.kwargs:
+            raise TypeError(
+                f"{self.name}{self.signature}: rules take arguments by position, so there is no place for "
+                f"{', '.join(bound.kwargs)}: make it a parameter that can be given by position"
+            )
+        bound.apply_defaults()
+        return bound.args
+
+    def _hold(self, i: int, arg: Any) -> Any:
+        """An argument whose static leaves are kept from being taken for arrays."""
+        if isinstance(arg, (Tensor, jax.Array)):
+            return arg
+        numbers = () if i in self.nondiff else (float, complex)
+        arrays = (Tensor, *_ARRAYS, *numbers)
+        return trees.map_leaves(lambda x: x if isinstance(x, arrays) else Static(x), arg)
+
+    def _make(self) -> type[Function]:
+        """The Function class."""
+        members: dict[str, Any] = {
+            "__module__": getattr(self.f, "__module__", __name__),
+            "__doc__": getattr(self.f, "__doc__", None),
+            "jax_rules": True,
+            "_plain_forward": self.fwd is not None,
+            "_called": self.name,
+        }
+        own = [p for p in self.signature.parameters.values() if p.kind in _ANY_POSITIONAL]
+        context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_ONLY)
+        own = [p.replace(default=p.empty) for p in own]
+        if any(p.kind is p.POSITIONAL_OR_KEYWORD for p in own):
+            context = context.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            own = [p.replace(kind=context.kind) if p.kind is p.POSITIONAL_ONLY else p for p in own]
+
+        def member(body: Callable[..., Any], of: Callable[..., Any], what: str) -> Any:
+            @functools.wraps(of, updated=())
+            def run(*args: Any) -> Any:
+                try:
+                    return body(*args)
+                except HOST_ERRORS as error:
+                    raise self._host_error(what, error) from error
+
+            run.__signature__ = inspect.signature(body)  # type: ignore[attr-defined]
+            return run
+
+        forward = member(self._forward, self.f, "the function")
+        forward.__signature__ = inspect.Signature([context, *own])
+        members["forward"] = staticmethod(forward)
+        if self.bwd is not None:
+            members["vjp"] = staticmethod(member(self._vjp, self.bwd, "bwd"))
+        if self.jvp is not None:
+            members["jvp"] = staticmethod(member(self._jvp, self.jvp, "the rule of defjvp"))
+        if self.vmap is not None:
+            members["vmap"] = staticmethod(member(self._vmap, self.vmap, "the rule of defvmap"))
+        return type(self.name, (Function,), members)
+
+    def _host_error(self, what: str, error: Exception) -> RuleError:
+        return RuleError(
+            f"{self.name}: {what} reads a number, and the bodies of custom_rules are compiled, as by "
+            "jax.jit: write jnp.where or jax.lax.cond for a branch, name arguments that are no arrays in "
+            "nondiff_argnums, or write a fad.Function, whose bodies may read numbers. "
+            f"({error})"
+        )
+
+    # The bodies of the class
+
+    def _split(self, args: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+        """Arguments without a derivative, and the others."""
+        rest = tuple([a for i, a in enumerate(args) if i not in self.nondiff])
+        return [args[i] for i in self.nondiff], rest
+
+    def _forward(self, ctx: Context, *held: Any) -> Any:
+        args = [_opened(a) for a in held]
+        statics = {id(x.value): x for x in trees.flatten(held)[0] if isinstance(x, Static)}
+        ctx.set_materialize_grads(not (self.symbolic_vjp or self.symbolic_jvp))
+        if self.jvp is not None:
+            arrays, ctx.saved_data["primals"] = _pack(held, statics, self.name)
+            ctx.save_for_forward(*arrays)
+        if self.fwd is None or not any(ctx.needs_input_grad):
+            out = _arrays(self.f(*args))
+        else:
+            out = self._forward_saving(ctx, self.fwd, args, statics)
+        ctx.saved_data["container"] = type(out) if type(out) in (tuple, list) else None
+        return out
+
+    def _forward_saving(
+        self, ctx: Context, fwd: Callable[..., Any], args: Sequence[Any], statics: dict[int, Static]
+    ) -> Any:
+        given = list(args)
+        if self.symbolic_vjp:
+            for i, needs in enumerate(ctx.needs_input_grad):
+                if i not in self.nondiff:
+                    given[i] = jax.tree.map(functools.partial(_primal, needs), args[i])
+        pair = _arrays(fwd(*given))
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise RuleError(
+                f"{self.name}: fwd must return a pair (out, residuals), got {describe(pair)}"
+            )
+        out, residuals = pair
+        expected = jax.eval_shape(lambda: _numbers(_arrays(self.f(*args))))
+        found = jax.eval_shape(lambda: _numbers(out))
+        if _in_words(found) != _in_words(expected):
+            raise RuleError(
+                f"{self.name}: the first of what fwd returns must be what the function returns, got "
+                f"{_in_words(found)}, expected {_in_words(expected)}"
+            )
+        tree = (self._split(args)[0], residuals)
+        arrays, ctx.saved_data["residuals"] = _pack(
+            tree, statics, f"{self.name}: the residuals of fwd"
+        )
+        ctx.save_for_backward(*arrays)
+        if self.symbolic_vjp:
+            ctx.saved_data["outputs"] = Static(found)
+        return out
+
+    def _vjp(self, ctx: Context, *cotangents: Any) -> tuple[Any, ...]:
+        assert self.bwd is not None
+        nondiff, residuals = _unpack(ctx.saved_data["residuals"], ctx.saved_tensors)
+        kind = ctx.saved_data["container"]
+        g = cotangents[0] if kind is None else kind(cotangents)
+        if self.symbolic_vjp:
+            g = _symbolic(g, ctx.saved_data["outputs"].value)
+        grads = _arrays(self.bwd(*nondiff, residuals, trees.map_leaves(_adjoint, g)))
+        count = len(ctx.needs_input_grad) - len(self.nondiff)
+        if not isinstance(grads, (tuple, list)) or len(grads) != count:
+            got = f"{len(grads)} gradients" if isinstance(grads, (tuple, list)) else describe(grads)
+            raise RuleError(
+                f"{self.name}: bwd must return a tuple of {count}, a gradient or None for each argument "
+                f"that has a derivative; got {got}"
+            )
+        rest = iter([trees.map_leaves(lambda x: _adjoint(_nonzero(x)), g) for g in grads])
+        return tuple(
+            [None if i in self.nondiff else next(rest) for i in range(len(ctx.needs_input_grad))]
+        )
+
+    def _jvp(self, ctx: Context, *tangents: Any) -> Any:
+        assert self.jvp is not None
+        args = _unpack(ctx.saved_data["primals"], ctx.saved_tensors)
+        nondiff, primals = self._split(args)
+        given = self._split(tangents)[1]
+        if self.symbolic_jvp:
+            given = tuple([_symbolic(t, p) for t, p in zip(given, primals, strict=True)])
+        elif self.symbolic_vjp:
+            given = tuple([_zeros(t, p) for t, p in zip(given, primals, strict=True)])
+        pair = _arrays(self.jvp(*nondiff, primals, given))
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise RuleError(
+                f"{self.name}: the rule of defjvp must return a pair (out, tangent of out), got "
+                f"{describe(pair)}"
+            )
+        return trees.map_leaves(_nonzero, pair[1])
+
+    def _vmap(self, info: VmapInfo, in_dims: Sequence[Any], *held: Any) -> Any:
+        assert self.vmap is not None
+        args: list[Any] = []
+        batched: list[Any] = []
+        for arg, dims in zip(held, in_dims, strict=True):
+            leaves, structure = trees.flatten(arg)
+            places = structure.flatten_up_to(dims)
+            moved = [
+                x if d is None else jnp.moveaxis(x, d, 0)
+                for x, d in zip(leaves, places, strict=True)
+            ]
+            args.append(_opened(trees.unflatten(structure, moved)))
+            batched.append(trees.unflatten(structure, [d is not None for d in places]))
+        pair = _arrays(self.vmap(info.batch_size, batched, *args))
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise RuleError(
+                f"{self.name}: the rule of defvmap must return a pair (out, out_batched), got "
+                f"{describe(pair)}"
+            )
+        out, flags = pair
+        for flag in jax.tree.leaves(flags, is_leaf=lambda x: x is None):
+            if not isinstance(flag, bool):
+                raise RuleError(
+                    f"{self.name}: the second of what the rule of defvmap returns must say of each output "
+                    f"whether it is batched, True or False; got {describe(flag)}"
+                )
+        return out, jax.tree.map(lambda flag: 0 if flag else None, flags)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_ANY_POSITIONAL = (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
+_ARRAYS = tuple([t for t in SCALARS if t not in (float, complex)])
+
+
+def _opened(tree: Any) -> Any:
+    """``tree`` with the static leaves themselves."""
+    return trees.map_leaves(lambda x: x.value if isinstance(x, Static) else x, tree)
+
+
+def _arrays(tree: Any) -> Any:
+    """What a body returned, with Tensors that it made itself as arrays."""
+
+    def one(x: Any) -> Any:
+        bare = isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad
+        return x.value if bare else x
+
+    return trees.map_leaves(one, tree)
+
+
+def _pack(tree: Any, statics: dict[int, Static], what: str) -> tuple[list[Any], Static]:
+    """The arrays of ``tree``, and the rest of it, in a form that a context keeps as a constant."""
+
+    def one(x: Any) -> Any:
+        if isinstance(x, (Static, *SCALARS)):
+            return x
+        if id(x) in statics:
+            return statics[id(x)]
+        if not isinstance(x, INERT):
+            raise RuleError(
+                f"{what} must be a pytree of arrays, numbers and what the function was called with; got "
+                f"{describe(x)} in it"
+            )
+        return Static(x)
+
+    arrays, template = Template.split(trees.map_leaves(one, tree), SCALARS)
+    return arrays, Static(template)
+
+
+def _unpack(frame: Static, arrays: Sequence[Any]) -> Any:
+    return _opened(frame.value.join(arrays))
+
+
+def _primal(needs: bool, x: Any) -> CustomVJPPrimal:
+    return CustomVJPPrimal(x, needs and is_inexact(jnp.result_type(x)))
+
+
+def _symbolic(tree: Any, like: Any) -> Any:
+    """Cotangents or tangents with a SymbolicZero in the place of each None; ``like`` are what they are of."""
+    return _filled(tree, like, lambda x: SymbolicZero(jax.typeof(x).to_tangent_aval()))
+
+
+def _zeros(tree: Any, like: Any) -> Any:
+    return _filled(tree, like, lambda x: jnp.zeros_like(x) if is_inexact(x.dtype) else None)
+
+
+def _filled(tree: Any, like: Any, zero: Callable[[Any], Any]) -> Any:
+    leaves, structure = trees.flatten(like)
+    found = zip(structure.flatten_up_to(tree), leaves, strict=True)
+    return trees.unflatten(
+        structure,
+        [zero(x) if t is None and isinstance(x, _SHAPED) else t for t, x in found],
+    )
+
+
+_SHAPED = (jax.Array, jax.ShapeDtypeStruct)
+
+
+def _nonzero(x: Any) -> Any:
+    """A leaf of what a rule returned; None for JAX's zeros."""
+    if isinstance(x, SymbolicZero) or getattr(x, "dtype", None) == jax.dtypes.float0:
+        return None
+    return x
+
+
+def _adjoint(x: Any) -> Any:
+    """A cotangent of fad as JAX's, or the other way about."""
+    return conjugate(x) if isinstance(x, _ARRAYS) else x
+
+
+def _numbers(tree: Any) -> Any:
+    return trees.map_leaves(lambda x: x if isinstance(x, SCALARS) else None, tree)
+
+
+def _in_words(tree: Any) -> str:
+    return str(trees.map_leaves(lambda x: f"{x.dtype}{list(x.shape)}", tree)).replace("'", "")
