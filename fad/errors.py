@@ -22,7 +22,12 @@ __all__ = [
 
 
 class FadError(RuntimeError):
-    """Base of every exception that fad raises of its own; a RuntimeError, as PyTorch's are."""
+    """Base of every exception that fad raises of its own; a RuntimeError, as PyTorch's are.
+
+    >>> import fad
+    >>> issubclass(fad.errors.FadError, RuntimeError)
+    True
+    """
 
 
 class ArgumentError(FadError, TypeError, ValueError):
@@ -30,35 +35,83 @@ class ArgumentError(FadError, TypeError, ValueError):
 
     For the same misuse PyTorch raises RuntimeError in one place, TypeError or ValueError in another: it is
     each of them.
+
+    >>> import fad
+    >>> fad.tensor([1, 2], requires_grad=True)
+    Traceback (most recent call last):
+    fad.errors.ArgumentError: only Tensors of floating or complex dtype can require gradients, got int32: ...
     """
 
 
 class LevelError(FadError):
-    """A value was used outside the transform that it belongs to."""
+    """A value was used outside the transform that it belongs to.
+
+    >>> import fad, jax.numpy as jnp
+    >>> kept = []
+    >>> y = fad.vmap(lambda x: kept.append(x) or x)(jnp.ones(2))
+    >>> kept[0] + 1.0
+    Traceback (most recent call last):
+    fad.errors.LevelError: a batched Tensor (Tensor float32[]) was used after its vmap had finished: ...
+    """
 
 
 class GradientError(FadError):
-    """A derivative cannot be computed from the graph or the arguments."""
+    """A derivative cannot be computed from the graph or the arguments.
+
+    >>> import fad
+    >>> fad.tensor(1.0).backward()
+    Traceback (most recent call last):
+    fad.errors.GradientError: backward(): element 0 of tensors does not require grad ...
+    """
 
 
 class RuleError(FadError, TypeError):
-    """A Function's rules are missing, malformed, or returned something of the wrong form."""
+    """A Function's rules are missing, malformed, or returned something of the wrong form.
+
+    >>> import fad
+    >>> fad.Function()
+    Traceback (most recent call last):
+    fad.errors.RuleError: Function is not instantiated: call Function.apply(...)
+    """
 
 
 class HostValueError(FadError, TypeError):
-    """A concrete value was needed where there is none: inside ``vmap``, ``jit`` or a staged body."""
+    """A concrete value was needed where there is none: inside ``vmap``, ``jit`` or a staged body.
+
+    >>> import fad, jax.numpy as jnp
+    >>> fad.vmap(lambda x: x if x > 0 else -x)(jnp.ones(2))
+    Traceback (most recent call last):
+    fad.errors.HostValueError: a batched Tensor (Tensor bool[] inside vmap) has a value for each lane ...
+    """
 
 
 class TrackedValueError(GradientError, HostValueError):
-    """A value through which a derivative flows was read as a number, which would lose the derivative."""
+    """A value through which a derivative flows was read as a number, which would lose the derivative.
+
+    >>> import fad
+    >>> fad.tensor(2.0, requires_grad=True).numpy()
+    Traceback (most recent call last):
+    fad.errors.TrackedValueError: numpy() of a Tensor that requires grad ... would lose its derivative: ...
+    """
 
 
 class StructureError(FadError, ValueError):
-    """Pytrees, shapes or sizes that must match do not."""
+    """Pytrees, shapes or sizes that must match do not.
+
+    >>> import fad, jax.numpy as jnp
+    >>> fad.vmap(lambda x, y: x + y)(jnp.ones(2), jnp.ones(3))
+    Traceback (most recent call last):
+    fad.errors.StructureError: vmap: the mapped dimensions must have one length, got ...
+    """
 
 
 def attribute(get: Callable[[Any], Any], put: Callable[[Any, Any], None] | None = None) -> property:
-    """A property that is read by a `reader`."""
+    """A property that is read by a `reader`.
+
+    >>> class Example: size = attribute(lambda self: 3)
+    >>> Example().size
+    3
+    """
     return property(reader(get), put, doc=get.__doc__)
 
 

@@ -226,6 +226,11 @@ def jvp(
         v: like ``inputs``; may be left out if that is a single number.
 
     Source: ``torch.autograd.functional.jvp``, which differentiates backward twice.
+
+    >>> import fad
+    >>> x, v = fad.tensor([1.0, 2.0]), fad.tensor([1.0, 0.0])
+    >>> fad.autograd.functional.jvp(lambda x: x**2, x, v)[1].tolist()
+    [2.0, 0.0]
     """
     _, items = _tuple(inputs, "jvp", "inputs")
     directions = _directions(items, v, "jvp")
@@ -247,6 +252,11 @@ def vhp(
     """The output of a scalar function, and ``v`` times its Hessian.
 
     Source: ``torch.autograd.functional.vhp``. The Hessian is symmetric: the same as `hvp`.
+
+    >>> import fad
+    >>> x, v = fad.tensor([1.0, 2.0]), fad.tensor([0.0, 1.0])
+    >>> fad.autograd.functional.vhp(lambda x: (x**3).sum(), x, v)[1].tolist()
+    [0.0, 12.0]
     """
     return _second_product("vhp", func, inputs, v, create_graph, strict)
 
@@ -265,6 +275,11 @@ def hvp(
         inputs, v, create_graph, strict: as in `jvp`.
 
     Source: ``torch.autograd.functional.hvp``.
+
+    >>> import fad
+    >>> x, v = fad.tensor([1.0, 2.0]), fad.tensor([1.0, 0.0])
+    >>> fad.autograd.functional.hvp(lambda x: (x**3).sum(), x, v)[1].tolist()
+    [6.0, 0.0]
     """
     return _second_product("hvp", func, inputs, v, create_graph, strict)
 
@@ -306,6 +321,10 @@ def jacobian(
         are tuples, outputs outside.
 
     Source: ``torch.autograd.functional.jacobian``.
+
+    >>> import fad
+    >>> fad.autograd.functional.jacobian(lambda x: x**2, fad.tensor([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
     """
     _check_strategy(strategy, "jacobian", "strategy")
     is_tuple, items = _tuple(inputs, "jacobian", "inputs")
@@ -348,6 +367,10 @@ def hessian(
         A Tensor of shape ``input.shape + input.shape``; a tuple of tuples for a tuple of inputs.
 
     Source: ``torch.autograd.functional.hessian``.
+
+    >>> import fad
+    >>> fad.autograd.functional.hessian(lambda x: (x**3).sum(), fad.tensor([1.0, 2.0])).tolist()
+    [[6.0, 0.0], [0.0, 12.0]]
     """
     _check_strategy(outer_jacobian_strategy, "hessian", "outer_jacobian_strategy")
     scalar = _OfOneElement(func, "hessian")

@@ -53,6 +53,14 @@ class Operation(Protocol):
 
     ``expands``: it has no rules of its own, but a method ``expand(args)``, which binds the operations
     that it consists of.
+
+    >>> import fad
+    >>> class Names(fad.extend.Level):
+    ...     def process(self, op, args):
+    ...         return f"{op.name}: {op.expands}"
+    >>> with Names() as level:
+    ...     -level.lift(fad.tensor(2.0))
+    'negative: False'
     """
 
     name: str
@@ -151,6 +159,15 @@ class Level:
     ``on_tape``; -1 where there are none.
     ``notes_captures``: the level notes which values from outside its operations use, and may replace
     them.
+
+    >>> import fad
+    >>> class PrintLevel(fad.extend.Level):
+    ...     def process(self, op, args):
+    ...         print(op.name)
+    ...         return self.lift(fad.extend.bind(op, [a.value for a in args]))
+    >>> with PrintLevel() as level:
+    ...     y = -level.lift(fad.tensor(2.0))
+    negative
     """
 
     __slots__ = ("_saved", "alive", "id")
@@ -283,6 +300,14 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
 
     Returns:
         An array or a tuple of arrays; Tensors of the highest level among ``args`` if there are Tensors.
+
+    >>> import fad
+    >>> class Below(fad.extend.Level):
+    ...     def process(self, op, args):
+    ...         return fad.extend.bind(op, [a.value for a in args])
+    >>> with Below() as level:
+    ...     -level.lift(fad.tensor(2.0))
+    Tensor(-2., dtype=float32)
     """
     top = None
     for a in args:
@@ -412,6 +437,18 @@ def restores_modes(f: Callable[P, R]) -> Callable[P, R]:
     at the first line of the ``__exit__`` of a level or a mode, which then stays entered. So a function
     that enters levels restores all modes with one call of a C function, which a signal cannot
     interrupt.
+
+    >>> import fad
+    >>> from fad import extend
+    >>> @extend.restores_modes
+    ... def f():
+    ...     fad.no_grad().__enter__()
+    ...     raise ValueError("in the middle")
+    >>> f()
+    Traceback (most recent call last):
+    ValueError: in the middle
+    >>> fad.is_grad_enabled()
+    True
     """
 
     @functools.wraps(f)
@@ -450,5 +487,10 @@ def active_levels() -> tuple[Level, ...]:
 
 
 def map_tensors(f: Callable[[Any], Any], out: Any) -> Any:
-    """Apply ``f`` to a flat output: an array, or a tuple of arrays."""
+    """Apply ``f`` to a flat output: an array, or a tuple of arrays.
+
+    >>> from fad import extend
+    >>> extend.map_outputs(lambda x: x + 1.0, (1.0, 2.0))
+    (2.0, 3.0)
+    """
     return tuple([f(o) for o in out]) if type(out) is tuple else f(out)

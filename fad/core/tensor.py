@@ -87,6 +87,12 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     (forward mode), the batch dimension (vmap), or None. See docs/how-a-call-travels.md.
 
     Tensors are made with `fad.tensor` or `fad.asarray`, or by calling fad functions with Tensors.
+
+    >>> import fad
+    >>> x = fad.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    Tensor([2., 4.], dtype=float32)
     """
 
     # Operators and methods are installed by `fad.methods`; type checkers know them as `TensorMembers`.
@@ -252,7 +258,15 @@ latest_level = -1  # the id of the newest level, for `Tensor.born`
 
 
 def new_tensor(value: Any, level: Level, aux: Any = None) -> Tensor:
-    """A Tensor of ``level`` around ``value`` that is not part of any graph."""
+    """A Tensor of ``level`` around ``value`` that is not part of any graph.
+
+    >>> import fad
+    >>> from fad import extend
+    >>> with extend.Level() as level:
+    ...     t = extend.new_tensor(fad.tensor(2.0), level, aux="more than a value")
+    ...     t.aux
+    'more than a value'
+    """
     t: Tensor = _new(Tensor)
     t._value = value
     t._level = level

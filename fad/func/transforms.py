@@ -130,6 +130,14 @@ def functionalize(f: Callable[..., Any], *, remove: str = "mutations") -> Callab
         GradientError: ``remove`` is neither of these.
 
     Source: ``torch.func.functionalize``.
+
+    >>> import fad
+    >>> def f(x):
+    ...     y = x * 1.0
+    ...     y[0] = 5.0
+    ...     return y
+    >>> fad.func.functionalize(f, remove="mutations_and_views")(fad.tensor([1.0, 2.0])).tolist()
+    [5.0, 2.0]
     """
     if remove not in ("mutations", "mutations_and_views"):
         raise GradientError(

@@ -54,6 +54,19 @@ class Context:
     Attributes of any other name may be set too.
 
     Source: ``torch.autograd.function.FunctionCtx``.
+
+    >>> import fad
+    >>> class Square(fad.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         ctx.factor = 2.0
+    ...         return x * x
+    ...     @staticmethod
+    ...     def vjp(ctx, g):
+    ...         return ctx.factor * ctx.saved_tensors[0] * g
+    >>> float(fad.grad(Square.apply)(3.0))
+    6.0
     """
 
     __slots__ = ("__dict__", "_record", "needs_input_grad", "saved_data")

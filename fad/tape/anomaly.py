@@ -55,6 +55,13 @@ class set_detect_anomaly:
         check_nan: whether to look for NaN in values, tangents and gradients.
 
     Source: ``torch.autograd.set_detect_anomaly``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> x = fad.tensor(-1.0, requires_grad=True)
+    >>> with fad.autograd.set_detect_anomaly(True):
+    ...     fnp.log(x)
+    Traceback (most recent call last):
+    fad.errors.GradientError: 'log' gave nan
     """
 
     __slots__ = ("_before",)

@@ -45,7 +45,19 @@ __all__ = [
 
 
 class TraceableNode(Node):
-    """A node that is declared pure: it may be part of a compiled backward pass."""
+    """A node that is declared pure: it may be part of a compiled backward pass.
+
+    >>> import fad
+    >>> from fad import autograd
+    >>> class Double(autograd.TraceableNode):
+    ...     def apply(self, g):
+    ...         return 2.0 * g
+    >>> x = fad.tensor(1.0, requires_grad=True)
+    >>> node = Double([autograd.create_gradient_edge(x)])
+    >>> autograd.set_history(fad.tensor(1.0), node).backward()
+    >>> x.grad.item()
+    2.0
+    """
 
     __slots__ = ()
 
@@ -53,7 +65,16 @@ class TraceableNode(Node):
 
 
 class Error(Node):
-    """Raises when a gradient reaches it."""
+    """Raises when a gradient reaches it.
+
+    >>> import fad
+    >>> from fad import autograd
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> node = autograd.Error("no derivative here", [autograd.create_gradient_edge(x)])
+    >>> autograd.set_history(fad.tensor(1.0), node).backward()
+    Traceback (most recent call last):
+    fad.errors.GradientError: no derivative here
+    """
 
     __slots__ = ("message",)
 
@@ -66,7 +87,16 @@ class Error(Node):
 
 
 class NotImplemented(Error):
-    """Says that the derivative of an operation is not implemented."""
+    """Says that the derivative of an operation is not implemented.
+
+    >>> import fad
+    >>> from fad import autograd
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> node = autograd.NotImplemented("besselk", [autograd.create_gradient_edge(x)])
+    >>> autograd.set_history(fad.tensor(1.0), node).backward()
+    Traceback (most recent call last):
+    fad.errors.GradientError: derivative for besselk is not implemented
+    """
 
     __slots__ = ()
 
@@ -116,7 +146,14 @@ class UndefinedGradBackward(Node):
 
 
 class UndefinedGrad(Node):
-    """Called on Tensors, returns them; their gradients are undefined (None)."""
+    """Called on Tensors, returns them; their gradients are undefined (None).
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> fad.autograd.UndefinedGrad()(x).backward()
+    >>> x.grad is None
+    True
+    """
 
     __slots__ = ()
 
@@ -127,7 +164,16 @@ class UndefinedGrad(Node):
 
 
 class GraphRoot(Node):
-    """Takes nothing and gives fixed values: where a graph that is run by hand begins."""
+    """Takes nothing and gives fixed values: where a graph that is run by hand begins.
+
+    >>> import fad
+    >>> from fad import autograd
+    >>> x = fad.tensor(1.0, requires_grad=True)
+    >>> root = autograd.GraphRoot([autograd.create_gradient_edge(x * 3.0)], [fad.tensor(5.0)])
+    >>> autograd.backward(autograd.GradientEdge(root, 0))
+    >>> x.grad.item()
+    15.0
+    """
 
     __slots__ = ("outputs",)
 
@@ -142,7 +188,16 @@ class GraphRoot(Node):
 
 
 class Identity(TraceableNode):
-    """Gives what it gets."""
+    """Gives what it gets.
+
+    >>> import fad
+    >>> from fad import autograd
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> node = autograd.Identity([autograd.create_gradient_edge(x)])
+    >>> autograd.set_history(fad.tensor(2.0), node).backward()
+    >>> x.grad.item()
+    1.0
+    """
 
     __slots__ = ()
 
@@ -154,6 +209,11 @@ class CopyBackwards(TraceableNode):
     """Sends a gradient back to the dtype and device of the value that was copied.
 
     For graphs built by hand. ``x.to(...)`` records its operation under the same name.
+
+    >>> import fad
+    >>> x = fad.tensor([1.0, 2.0], requires_grad=True)
+    >>> x.to("bfloat16").grad_fn
+    <CopyBackwards>
     """
 
     __slots__ = ("source_dtype", "source_sharding")
@@ -191,6 +251,11 @@ class Scatter(Node):
         ValueError: ``sizes`` do not add up to the length, or are not one for each device.
 
     Source: ``torch::autograd::Scatter`` in C++, ``torch.nn.parallel.comm.scatter``.
+
+    >>> import fad, jax
+    >>> here = jax.devices()[0]
+    >>> fad.autograd.Scatter([here, here])(fad.tensor([1.0, 2.0, 3.0, 4.0]))
+    (Tensor([1., 2.], dtype=float32), Tensor([3., 4.], dtype=float32))
     """
 
     __slots__ = ("devices", "dim", "sizes")
@@ -249,6 +314,11 @@ class Gather(Node):
     Call it with Tensors; scalars are joined to a vector. Its backward is `Scatter`.
 
     Source: ``torch::autograd::Gather`` in C++, ``torch.nn.parallel.comm.gather``.
+
+    >>> import fad, jax
+    >>> here = jax.devices()[0]
+    >>> fad.autograd.Gather(here)(fad.tensor([1.0]), fad.tensor([2.0, 3.0]))
+    Tensor([1., 2., 3.], dtype=float32)
     """
 
     __slots__ = ("destination", "dim")

@@ -14,6 +14,11 @@ class Edge(NamedTuple):
     """Where a gradient goes: number ``input_nr`` of the gradients that ``node`` takes.
 
     An edge without a node is invalid: no gradient is wanted there.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> (x * 3.0).grad_fn.next_edges[0].input_nr
+    0
     """
 
     node: Node | None = None
@@ -33,6 +38,12 @@ class GradientEdge(NamedTuple):
     """A place in a graph that can be the root or an input of a backward pass, as a Tensor can.
 
     Source: ``torch.autograd.graph.GradientEdge``.
+
+    >>> import fad
+    >>> x = fad.tensor(3.0, requires_grad=True)
+    >>> edge = fad.autograd.get_gradient_edge(x * x)
+    >>> edge.node, edge.output_nr
+    (<MultiplyBackward>, 0)
     """
 
     node: Node
@@ -40,7 +51,13 @@ class GradientEdge(NamedTuple):
 
 
 class InputMetadata(NamedTuple):
-    """The form of a gradient that a node takes: that of one output of its forward operation."""
+    """The form of a gradient that a node takes: that of one output of its forward operation.
+
+    >>> import fad
+    >>> x = fad.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * 3.0).grad_fn.input_metadata(0).shape
+    (2,)
+    """
 
     shape: tuple[int, ...]
     dtype: Any

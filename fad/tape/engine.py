@@ -71,6 +71,12 @@ def queue_callback(callback: Callable[[], Any]) -> None:
         GradientError: no backward pass is running in this thread.
 
     Source: ``torch.autograd.Variable._execution_engine.queue_callback``.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> hook = x.register_hook(lambda g: fad.autograd.queue_callback(lambda: print("done")))
+    >>> (x * x).backward()
+    done
     """
     if running.task is None:
         raise GradientError("Final callbacks can only be installed during backward pass.")

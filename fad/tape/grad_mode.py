@@ -54,7 +54,13 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is in `inference_mode`."""
+    """Whether this thread is in `inference_mode`.
+
+    >>> import fad
+    >>> with fad.inference_mode():
+    ...     fad.autograd.is_inference_mode_enabled()
+    True
+    """
     return state.inference is not None
 
 
@@ -212,7 +218,15 @@ class no_grad(_GradMode):
 
 
 class enable_grad(_GradMode):
-    """Record again inside ``no_grad``. Context manager and decorator, as ``torch.enable_grad``."""
+    """Record again inside ``no_grad``. Context manager and decorator, as ``torch.enable_grad``.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> with fad.no_grad():
+    ...     with fad.enable_grad():
+    ...         (x * x).requires_grad
+    True
+    """
 
     __slots__ = ()
 
@@ -231,6 +245,12 @@ class set_grad_enabled(_GradMode):
 
     Raises:
         ArgumentError: ``mode`` is not a bool.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> with fad.set_grad_enabled(False):
+    ...     (x * x).requires_grad
+    False
     """
 
     __slots__ = ()

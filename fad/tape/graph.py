@@ -407,7 +407,12 @@ def extra_of(node: Node) -> NodeExtra:
 
 
 class AccumulateGrad(Node):
-    """The end of a graph: adds what it gets to ``variable.grad``."""
+    """The end of a graph: adds what it gets to ``variable.grad``.
+
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> fad.autograd.get_gradient_edge(x).node.variable is x
+    True
+    """
 
     __slots__ = ("variable",)
 

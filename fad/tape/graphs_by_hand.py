@@ -38,6 +38,11 @@ def create_gradient_edge(t: Tensor) -> Edge:
     An invalid edge for a Tensor that does not require grad.
 
     Source: ``torch::autograd::impl::gradient_edge`` in C++.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> fad.autograd.create_gradient_edge(x * x).node
+    <MultiplyBackward>
     """
     _check_tensor("create_gradient_edge", t)
     return Edge(*gradient_edge(t)) if t.requires_grad else Edge(None, 0)
@@ -55,6 +60,12 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
         GradientError: the Tensor does not require grad.
 
     Source: ``torch.autograd.graph.get_gradient_edge``.
+
+    >>> import fad
+    >>> x = fad.tensor(3.0, requires_grad=True)
+    >>> edge = fad.autograd.get_gradient_edge(x * x)
+    >>> fad.autograd.grad(edge, x)[0].item()
+    6.0
     """
     _check_tensor("get_gradient_edge", t)
     if not t.requires_grad:
@@ -68,6 +79,11 @@ def any_variable_requires_grad(*tensors: Any) -> bool:
     """Whether one of the Tensors requires grad; they may be nested.
 
     Source: ``torch::autograd::any_variable_requires_grad`` and ``compute_requires_grad`` in C++.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> fad.autograd.any_variable_requires_grad(fad.tensor(1.0), [x])
+    True
     """
     return any(isinstance(t, Tensor) and t.requires_grad for t in trees.flatten(tensors)[0])
 
@@ -78,13 +94,26 @@ def collect_next_edges(*tensors: Any) -> list[Edge]:
     Tensors may stand in lists and other containers; what is no Tensor has an invalid edge.
 
     Source: ``torch::autograd::collect_next_edges`` in C++.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> [edge.node for edge in fad.autograd.collect_next_edges(x, fad.tensor(1.0))]
+    [<AccumulateGrad>, None]
     """
     leaves = jax.tree_util.tree_flatten(tensors, is_leaf=lambda x: x is None or trees.is_leaf(x))[0]
     return [create_gradient_edge(t) if is_recorded(t) else Edge() for t in leaves]
 
 
 def current_node() -> Node | None:
-    """The node whose backward pass this thread is running now, None outside of one."""
+    """The node whose backward pass this thread is running now, None outside of one.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> y = x * x
+    >>> handle = y.grad_fn.register_prehook(lambda g: print(fad.autograd.current_node()))
+    >>> y.backward()
+    <MultiplyBackward>
+    """
     return running.current
 
 
@@ -92,6 +121,13 @@ def set_history(outputs: Any, node: Node) -> Any:
     """Make ``node`` the ``grad_fn`` of ``outputs``, a Tensor or a sequence of one level; returns them.
 
     Source: ``torch::autograd::set_history`` in C++.
+
+    >>> import fad
+    >>> from fad import autograd
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> node = autograd.Identity([autograd.create_gradient_edge(x)])
+    >>> autograd.set_history(fad.tensor(2.0), node)
+    Tensor(2., dtype=float32, grad_fn=<Identity>)
     """
     if anomaly.on:
         remember(node)

@@ -13,7 +13,14 @@ __all__ = ["RemovableHandle", "refuse_in_traced_code"]
 
 
 class RemovableHandle:
-    """What registering a hook gives; ``remove()`` takes the hook away, any number of times."""
+    """What registering a hook gives; ``remove()`` takes the hook away, any number of times.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> handle = x.register_hook(print)
+    >>> handle.remove()
+    >>> (x * x).backward()
+    """
 
     __slots__ = ("__weakref__", "hooks", "id")
 

@@ -396,6 +396,14 @@ class save_on_cpu(saved_tensors_hooks):
         pin_memory: accepted for PyTorch's sake; JAX manages transfer buffers itself.
 
     Source: ``torch.autograd.graph.save_on_cpu``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> x = fad.tensor(0.0, requires_grad=True)
+    >>> with fad.autograd.save_on_cpu():
+    ...     y = fnp.exp(x)
+    >>> y.backward()
+    >>> x.grad.item()
+    1.0
     """
 
     __slots__ = ()
@@ -429,6 +437,13 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         error_message: the text of the GradientError that using them raises.
 
     Source: ``torch.autograd.graph.disable_saved_tensors_hooks``.
+
+    >>> import fad
+    >>> with fad.autograd.disable_saved_tensors_hooks("no hooks here"):
+    ...     with fad.autograd.save_on_cpu():
+    ...         pass
+    Traceback (most recent call last):
+    fad.errors.GradientError: no hooks here
     """
     if state.saved_hooks:
         raise GradientError(error_message)

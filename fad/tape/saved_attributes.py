@@ -66,6 +66,14 @@ class SavedTensor:
     """One saved value of a recorded node, for hooks of its own; from ``node._raw_saved_*``.
 
     Source: ``torch._C._autograd.SavedTensor``.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> y = x * x
+    >>> y.grad_fn._raw_saved_self.register_hooks(lambda t: t.item(), fad.tensor)
+    >>> y.backward()
+    >>> x.grad.item()
+    4.0
     """
 
     __slots__ = ("node", "place")

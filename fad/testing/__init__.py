@@ -17,3 +17,19 @@ from fad.testing.gradient_checks import gradcheck as gradcheck
 from fad.testing.gradient_checks import gradgradcheck as gradgradcheck
 from fad.testing.operation_checks import OperationError as OperationError
 from fad.testing.operation_checks import check_operation as check_operation
+
+__all__ = [
+    "LAWS",
+    "GradcheckError",
+    "Law",
+    "LawError",
+    "OperationError",
+    "Report",
+    "Violation",
+    "assert_close",
+    "check_function",
+    "check_operation",
+    "difference",
+    "gradcheck",
+    "gradgradcheck",
+]

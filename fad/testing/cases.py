@@ -59,6 +59,18 @@ class Violation:
         what: what is wrong, in a sentence.
         got, expected: the values, as text.
         case: how to see it, as text.
+
+    >>> import fad, numpy as np
+    >>> class Triple(fad.Function):
+    ...     @staticmethod
+    ...     def forward(x):
+    ...         return 3.0 * x
+    ...     @staticmethod
+    ...     def vjp(ctx, g):
+    ...         return 2.0 * g
+    >>> report = fad.testing.check_function(Triple, np.array(1.0), laws=("vjp",), raise_exception=False)
+    >>> report.violations[0].rule, report.violations[0].argument
+    ('vjp', "argument 'x'")
     """
 
     law: str

@@ -17,7 +17,20 @@ __all__ = ["LAWS", "Law", "LawError", "Report", "check_function"]
 
 
 class LawError(FadError, AssertionError):
-    """A Function breaks a law. ``report`` says which, and what was checked."""
+    """A Function breaks a law. ``report`` says which, and what was checked.
+
+    >>> import fad, numpy as np
+    >>> class Triple(fad.Function):
+    ...     @staticmethod
+    ...     def forward(x):
+    ...         return 3.0 * x
+    ...     @staticmethod
+    ...     def vjp(ctx, g):
+    ...         return 2.0 * g
+    >>> fad.testing.check_function(Triple, np.array(1.0), laws=("vjp",))
+    Traceback (most recent call last):
+    fad.testing.LawError: [vjp] Triple.vjp, argument 'x': the gradient differs from finite differences
+    """
 
     def __init__(self, report: Report) -> None:
         super().__init__(str(report))
@@ -26,7 +39,12 @@ class LawError(FadError, AssertionError):
 
 @dataclasses.dataclass(frozen=True)
 class Law:
-    """A law by its name: what it says, how it is checked, and which laws must hold for it to make sense."""
+    """A law by its name: what it says, how it is checked, and which laws must hold for it to make sense.
+
+    >>> from fad.testing import LAWS
+    >>> LAWS[0].name
+    'deterministic'
+    """
 
     name: str
     says: str
@@ -82,6 +100,15 @@ class Report:
         violations: each fault once, with the smallest case found.
         remarks: what breaks no law, and could be better: a gradient that is larger than its argument
             by broadcasting, which is summed for the rule.
+
+    >>> import fad, numpy as np
+    >>> class Triple(fad.Function):
+    ...     @staticmethod
+    ...     def forward(x):
+    ...         return 3.0 * x
+    >>> report = fad.testing.check_function(Triple, np.array(1.0), laws=("vjp", "jvp"))
+    >>> report.ok, report.passed
+    (True, ['vjp', 'jvp'])
     """
 
     function: str

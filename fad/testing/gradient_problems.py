@@ -20,7 +20,14 @@ __all__ = ["GradcheckError", "Problem", "problem_of"]
 
 
 class GradcheckError(FadError):
-    """A derivative is not what finite differences say."""
+    """A derivative is not what finite differences say.
+
+    >>> import fad, numpy as np
+    >>> from fad.testing import gradcheck
+    >>> gradcheck(lambda x: x * fad.stop_gradient(x), (np.array(3.0),))
+    Traceback (most recent call last):
+    fad.testing.GradcheckError: Jacobian mismatch
+    """
 
 
 @dataclasses.dataclass

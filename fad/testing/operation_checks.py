@@ -23,7 +23,15 @@ __all__ = ["OperationError", "check_operation"]
 
 
 class OperationError(FadError, AssertionError):
-    """A hand-written rule of an operation gives something else than the derived one."""
+    """A hand-written rule of an operation gives something else than the derived one.
+
+    >>> import fad, jax.numpy as jnp
+    >>> slope = lambda primals, tangents: (primals[0] ** 2, 3.0 * primals[0] * tangents[0])
+    >>> square = fad.extend.operation(lambda x: x**2, jvp=slope)
+    >>> fad.testing.check_operation(square, jnp.float32(2.0))
+    Traceback (most recent call last):
+    fad.testing.OperationError: <lambda> under jvp
+    """
 
 
 def check_operation(

@@ -41,7 +41,13 @@ def is_array(x: Any) -> bool:
 
 
 def enter(tree: Any) -> Any:
-    """``tree`` with its arrays as Tensors. Python scalars stay what they are."""
+    """``tree`` with its arrays as Tensors. Python scalars stay what they are.
+
+    >>> import jax.numpy as jnp
+    >>> from fad import extend
+    >>> extend.enter([jnp.ones(2), 3])
+    [Tensor([1., 1.], dtype=float32), 3]
+    """
     kind = type(tree)
     if kind is array_type:
         return new_tensor(tree, ROOT)
@@ -53,7 +59,13 @@ def enter(tree: Any) -> Any:
 
 
 def has_tensor(tree: Any) -> bool:
-    """Whether there is a Tensor among the leaves, so that results are Tensors too."""
+    """Whether there is a Tensor among the leaves, so that results are Tensors too.
+
+    >>> import fad
+    >>> from fad import extend
+    >>> extend.has_tensor([1.0, {"x": fad.tensor(2.0)}])
+    True
+    """
     kind = type(tree)
     if kind is tuple:
         return any([has_tensor(x) for x in tree if type(x) is not array_type])
@@ -79,6 +91,11 @@ def leave(tree: Any, tensors: bool) -> Any:
     """``tree`` as the caller sees it: Tensors if ``tensors``, else arrays where that loses nothing.
 
     A result that is part of an outer transform or graph stays a Tensor in either case.
+
+    >>> import fad
+    >>> from fad import extend
+    >>> extend.leave(fad.tensor([1.0, 2.0]), tensors=False)
+    Array([1., 2.], dtype=float32)
     """
 
     if type(tree) is array_type and not tensors:

@@ -38,7 +38,14 @@ R = TypeVar("R")
 
 
 class UnpackedDual(NamedTuple):
-    """What `unpack_dual` gives: the primal, and the tangent or None where it is zero."""
+    """What `unpack_dual` gives: the primal, and the tangent or None where it is zero.
+
+    >>> import fad
+    >>> with fad.dual_level():
+    ...     primal, tangent = fad.unpack_dual(fad.tensor(2.0))
+    >>> primal.item(), tangent
+    (2.0, None)
+    """
 
     primal: Any
     tangent: Any
@@ -158,6 +165,12 @@ def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
         StructureError: the tangent has another shape or dtype.
 
     Source: ``torch.autograd.forward_ad.make_dual``.
+
+    >>> import fad
+    >>> with fad.dual_level():
+    ...     x = fad.make_dual(fad.tensor(3.0), fad.tensor(1.0))
+    ...     float(fad.unpack_dual(x * x).tangent)
+    6.0
     """
     dual = _level(level, "make_dual")
     if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
@@ -234,6 +247,15 @@ def enter_dual_level() -> JvpLevel:
     """Enter a `dual_level` without a block; it ends with `exit_dual_level`.
 
     Source: ``torch.autograd.forward_ad.enter_dual_level``.
+
+    >>> import fad
+    >>> from fad.autograd import forward_ad
+    >>> level = forward_ad.enter_dual_level()
+    >>> x = fad.make_dual(fad.tensor(3.0), fad.tensor(1.0))
+    >>> slope = float(fad.unpack_dual(x * x).tangent)
+    >>> forward_ad.exit_dual_level()
+    >>> slope
+    6.0
     """
     return dual_level().__enter__()
 
@@ -324,5 +346,10 @@ def is_fwd_grad_enabled() -> bool:
     """Whether tangents are on in this thread, see `set_fwd_grad_enabled`.
 
     Source: ``torch.autograd.forward_ad._is_fwd_grad_enabled``.
+
+    >>> import fad
+    >>> with fad.autograd.forward_ad.set_fwd_grad_enabled(False):
+    ...     fad.autograd.forward_ad.is_fwd_grad_enabled()
+    False
     """
     return state.tangents_off < 0

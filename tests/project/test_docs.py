@@ -9,7 +9,8 @@ What a line gives stands behind it, or below it:
     fad.grad(f)(2)          # raises TypeError: an integer
 
 A stated number may be rounded, and `...` stands for anything. Blocks of `>>>` examples and ```pycon
-blocks are doctests. Only blocks with another language (```text, ```bash) are not run.
+blocks are doctests. Only blocks with another language (```text, ```bash) and directives
+(```{toctree}) are not run.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def blocks(page: str) -> list[Block]:
     fence: tuple[str, str, str, int] | None = None
     body: list[str] = []
     for number, line in enumerate(page.splitlines(), 1):
-        match = re.match(r"^(\s*)(`{3,}|~{3,})\s*([\w+-]*)", line)
+        match = re.match(r"^(\s*)(`{3,}|~{3,})\s*([\w+{}-]*)", line)
         if fence is None and match:
             fence = (*match.groups(), number + 1)  # type: ignore[assignment]
             body = []

@@ -1,0 +1,109 @@
+"""The site: all pages are in its navigation, each public name has an entry, and its links are checked."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+import fad
+
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(DOCS / "_site"))
+import links  # noqa: E402
+import reference  # noqa: E402
+
+sys.path.remove(str(DOCS / "_site"))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed: list[str] = []
+    for index in (DOCS / "index.md", DOCS / "cookbook" / "index.md"):
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", index.read_text(), re.M | re.S):
+            names = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            listed += [os.path.relpath(index.parent / name, DOCS) for name in names]
+    pages = {p.relative_to(DOCS).with_suffix("").as_posix() for p in DOCS.rglob("*.md")}
+    assert sorted(listed) == sorted((pages - {"index"}) | {"reference/index"})
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The pages of the reference, as Sphinx is given them."""
+    folder = tmp_path_factory.mktemp("reference")
+    reference.write(folder)
+    return {path.stem: path.read_text() for path in folder.iterdir()}
+
+
+def test_every_public_module_is_in_the_reference() -> None:
+    public = {name for name in fad.__all__ if inspect.ismodule(getattr(fad, name))}
+    public |= {
+        f"autograd.{n}" for n, v in vars(fad.autograd).items() if is_module_of(v, "autograd")
+    }
+    listed = {name.removeprefix("fad.") for name in [*reference.WRITTEN, *reference.DERIVED]}
+    assert public - {"autograd.nested"} <= listed
+
+
+def is_module_of(value: object, room: str) -> bool:
+    return inspect.ismodule(value) and value.__name__.startswith(f"fad.{room}.")
+
+
+def test_every_public_name_has_its_entry(pages: dict[str, str]) -> None:
+    for full, home in reference.homes().items():
+        module = full.rpartition(".")[0]
+        name = reference.page_name(home)
+        assert re.search(rf"^\.\. auto(class|function|data):: {home}$", pages[name], re.M), full
+        assert f"<{name}>`" in pages[module], full
+    for module, _ in reference.derived_modules():
+        for name in reference.names(module):
+            assert re.search(rf"^\.\. py:\w+:: {module}\.{name}$", pages[module], re.M), name
+    for name in reference.members():
+        assert f":: fad.Tensor.{name}\n" in pages["fad.Tensor-class"], name
+    assert all(f"   {name}\n" in pages["index"] for name in reference.WRITTEN)
+
+
+@pytest.mark.parametrize("full", [a for a, b in reference.homes().items() if a == b])
+def test_every_public_name_is_described_and_shown(full: str) -> None:
+    """Its docstring has an example, which test_docs.py runs."""
+    found = reference.resolve(full)
+    if callable(found):
+        text = inspect.getdoc(found) or ""
+        assert ">>> " in text and reference.summary(found), (
+            f"{full} has no example in its docstring"
+        )
+
+
+def test_summaries_are_plain_text() -> None:
+    def of_jax():
+        """Like :func:`numpy.sin`, of `x` :class:`~jax.Array`. See below.
+
+        More.
+        """
+
+    assert reference.summary(of_jax) == "Like numpy.sin, of x Array."
+
+
+def test_what_is_wrong_in_a_built_site_is_found(tmp_path: Path) -> None:
+    page = '<h1 id="top">x</h1><a href="b.html#here">b</a><a href="https://example.org">away</a>'
+    (tmp_path / "a.html").write_text(
+        f'{page}<a href="#top">t</a><img src="data:image/png;base64,">'
+    )
+    (tmp_path / "b.html").write_text('<p id="here">y</p>')
+    assert links.problems(tmp_path) == []
+    (tmp_path / "c.html").write_text(
+        '<a href="none.html">n</a><a href="b.html#there">b</a><script src="//example.org/x.js">'
+    )
+    wrong = [line.split(":")[0] for line in links.problems(tmp_path)]
+    assert wrong == [
+        "c.html links to none.html",
+        "c.html links to b.html#there",
+        "c.html fetches //example.org/x.js",
+    ]
+    program = [sys.executable, DOCS / "_site" / "links.py", tmp_path]
+    assert subprocess.run(program, capture_output=True).returncode == 1
+    assert links.problems(tmp_path / "none") == [f"{tmp_path / 'none'} has no pages"]
