@@ -1,5 +1,7 @@
 """fad: a forward-and-reverse functional transform library on JAX arrays."""
 
+from typing import NoReturn
+
 from fad import autograd as autograd
 from fad import errors as errors
 from fad import extend as extend
@@ -15,10 +17,48 @@ from fad.bridge.custom_rules import custom_rules as custom_rules
 from fad.bridge.jax_functions import from_jax as from_jax
 from fad.bridge.jax_functions import to_jax as to_jax
 from fad.bridge.protocols import from_dlpack as from_dlpack
+from fad.core import dtypes as _dtypes
+from fad.core.dtypes import bfloat16 as bfloat16
+from fad.core.dtypes import cdouble as cdouble
+from fad.core.dtypes import cfloat as cfloat
+from fad.core.dtypes import complex64 as complex64
+from fad.core.dtypes import complex128 as complex128
+from fad.core.dtypes import double as double
+from fad.core.dtypes import float16 as float16
+from fad.core.dtypes import float32 as float32
+from fad.core.dtypes import float64 as float64
+from fad.core.dtypes import half as half
+from fad.core.dtypes import int8 as int8
+from fad.core.dtypes import int16 as int16
+from fad.core.dtypes import int32 as int32
+from fad.core.dtypes import int64 as int64
+from fad.core.dtypes import long as long
+from fad.core.dtypes import short as short
+from fad.core.dtypes import uint8 as uint8
+from fad.core.dtypes import uint16 as uint16
+from fad.core.dtypes import uint32 as uint32
+from fad.core.dtypes import uint64 as uint64
 from fad.core.tensor import Tensor as Tensor
 from fad.functions.function import Function as Function
+from fad.methods.functions import arange as arange
+from fad.methods.functions import as_tensor as as_tensor
+from fad.methods.functions import cat as cat
+from fad.methods.functions import empty as empty
+from fad.methods.functions import empty_like as empty_like
+from fad.methods.functions import eye as eye
+from fad.methods.functions import from_numpy as from_numpy
+from fad.methods.functions import full as full
+from fad.methods.functions import full_like as full_like
+from fad.methods.functions import linspace as linspace
+from fad.methods.functions import ones as ones
+from fad.methods.functions import ones_like as ones_like
+from fad.methods.functions import stack as stack
+from fad.methods.functions import where as where
+from fad.methods.functions import zeros as zeros
+from fad.methods.functions import zeros_like as zeros_like
 from fad.methods.install import asarray as asarray
 from fad.methods.install import tensor as tensor
+from fad.names import missing as _missing
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
 from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled
@@ -46,22 +86,45 @@ __all__ = [
     "Function",
     "Tensor",
     "__version__",
+    "arange",
+    "as_tensor",
     "asarray",
     "autograd",
+    "bfloat16",
+    "cat",
+    "cdouble",
+    "cfloat",
     "checkpoint",
+    "complex64",
+    "complex128",
     "custom_rules",
+    "double",
     "dual_level",
+    "empty",
+    "empty_like",
     "enable_grad",
     "errors",
     "extend",
+    "eye",
+    "float16",
+    "float32",
+    "float64",
     "from_dlpack",
     "from_jax",
+    "from_numpy",
+    "full",
+    "full_like",
     "func",
     "functionalize",
     "grad",
+    "half",
     "hessian",
     "hvp",
     "inference_mode",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
     "is_grad_enabled",
     "jacfwd",
     "jacrev",
@@ -69,24 +132,45 @@ __all__ = [
     "jvp",
     "lax",
     "linearize",
+    "linspace",
+    "long",
     "make_dual",
     "nn",
     "no_grad",
     "numpy",
+    "ones",
+    "ones_like",
     "random",
     "scipy",
     "set_grad_enabled",
+    "short",
+    "stack",
     "stop_gradient",
     "tensor",
     "to_jax",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "unpack_dual",
     "value_and_grad",
     "vjp",
     "vmap",
+    "where",
+    "zeros",
+    "zeros_like",
 ]
 
 _replay.install()
 
 
+# Dtypes that are not in ``__all__``: a star import would take Python's own names away.
+bool, float, int = _dtypes.bool_, _dtypes.float_, _dtypes.int_
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "bool", "float", "int"])
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise _missing(name, __dir__())

@@ -18,13 +18,16 @@ from fad.views.make_view import stop_gradient
 __all__ = ["asarray", "stop_gradient", "tensor"]
 
 
-def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: Any, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
+) -> Tensor:
     """A new Tensor with a copy of ``data``.
 
     Arguments:
         data: a number, array, Tensor, or nested sequence of them.
         dtype: the dtype; default is that of the data, float32 for Python floats.
         requires_grad: record what is computed from it; needs a floating or complex dtype.
+        device: where it is put, see `Tensor.to`.
 
     Raises:
         ArgumentError: it is no such data; or ``requires_grad`` for an integer or bool dtype.
@@ -45,6 +48,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         jax.block_until_ready(t.value)
     elif t.level is not ROOT or t.requires_grad:  # there are Tensors in it
         t = t.detach()
+    t = t if device is None else t.to(device)
     return t.requires_grad_() if requires_grad else t
 
 

@@ -1,0 +1,63 @@
+"""What is at the top of fad, and what is said of a name that is not."""
+
+from __future__ import annotations
+
+import builtins
+import re
+
+import pytest
+
+import fad
+from fad import names
+
+
+def test_dir_and_the_star_import_have_public_names_alone():
+    space: dict[str, object] = {}
+    exec("from fad import *", space)
+    taken = set(space) - {"__builtins__", "__version__"}
+    assert taken == set(fad.__all__) - {"__version__"}
+    assert not taken & set(dir(builtins)), "a star import takes names of Python away"
+    assert set(dir(fad)) - set(fad.__all__) == {"bool", "float", "int"}
+    assert all(hasattr(fad, name) for name in dir(fad))
+    assert not [name for name in dir(fad) if name.startswith("_") and name != "__version__"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sin", "fad has no 'sin': write fad.numpy.sin"),
+        ("norm", "write fad.numpy.linalg.norm"),
+        ("softmax", "write fad.nn.softmax"),
+        ("erf", "fad.lax.erf"),
+        ("backward", "write fad.autograd.backward"),
+        ("functional_call", "write fad.func.functional_call"),
+        ("linalg", "it is the module fad.numpy.linalg"),
+        ("special", "it is the module fad.scipy.special"),
+        ("gard", "did you mean 'grad'"),
+        ("chekpoint", "did you mean 'checkpoint'"),
+        ("zeros_liek", "did you mean 'zeros_like'"),
+        ("randn", "fad.random.normal(key, shape)"),
+        ("rand", "fad.random.uniform(key, shape)"),
+        ("manual_seed", "fad.random.key(0)"),
+        ("custom_vjp", "@fad.custom_rules"),
+        ("array", "fad.tensor(data)"),
+        ("no_such_thing_at_all", "fad has no 'no_such_thing_at_all'"),
+    ],
+)
+def test_a_name_that_is_not_there(name, words):
+    with pytest.raises(AttributeError, match=re.escape(words)) as caught:
+        getattr(fad, name)
+    assert caught.value.name == name
+
+
+def test_private_names_are_plainly_not_there():
+    assert not hasattr(fad, "__wrapped__") and not hasattr(fad, "_no_such_name")
+
+
+def test_what_is_said_is_not_about_names_that_are_there():
+    assert not set(names._INSTEAD) & set(dir(fad))
+    for text in names._INSTEAD.values():
+        for found in re.findall(r"\bfad((?:\.\w+)+)", text):
+            value = fad
+            for part in found[1:].split("."):
+                value = getattr(value, part)
