@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
+from fad.methods import functions
 
 # Programs that run with `t` as fad and as torch.
 PROGRAMS = """
@@ -150,3 +153,10 @@ def test_a_device():
         fad.tensor([1.0], device=device),
     ):
         assert x.device == device and x.is_leaf
+
+
+@pytest.mark.parametrize("name", functions.__all__)
+def test_examples_in_docstrings(name):
+    finder = doctest.DocTestFinder(recurse=False)
+    (test,) = finder.find(getattr(fad, name), name, globs={})
+    assert test.examples and doctest.DocTestRunner().run(test).failed == 0
