@@ -5,7 +5,7 @@ C++ name. The table in docs/graph.md lists them all.
 """
 
 import importlib
-from typing import TYPE_CHECKING
+import typing
 
 from fad.autograd import forward_ad as forward_ad
 from fad.autograd import function as function
@@ -58,7 +58,7 @@ from fad.transforms.backward import grad as grad
 from fad.views.inplace import increment_version as increment_version
 from fad.views.user_views import view_function as view_function
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from fad.testing.gradient_checks import gradcheck as gradcheck
     from fad.testing.gradient_checks import gradgradcheck as gradgradcheck
 

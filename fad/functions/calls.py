@@ -16,6 +16,7 @@ keeps on ctx is known once, there. Each level that the call came through transfo
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ from fad.core.tensor import Tensor, bottom, version_of
 from fad.errors import RuleError, describe
 from fad.functions import native
 from fad.functions.closures import checked_arrays, is_tracer
+from fad.functions.context import EXTRA, INPUT, OUTPUT, Ref, ref
 from fad.functions.derived_rules import BatchedRules, LinearRules
 from fad.functions.rules import Rules, Saved
 from fad.functions.templates import Template
@@ -41,7 +43,16 @@ from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, alias, gradient_edge
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT, detached
-from fad.tape.saved import PackedValue, check_versions, pack, raise_released, unpack, versions_of
+from fad.tape.saved import (
+    UNCHANGED,
+    PackedValue,
+    check_versions,
+    pack,
+    raise_released,
+    unpack,
+    versions_of,
+)
+from fad.tape.saved_attributes import SavedTensor, raise_freed
 
 __all__ = ["FunctionNode", "FunctionOp", "check_unchanged", "is_plain"]
 
@@ -277,16 +288,64 @@ class FunctionNode(RecordedNode):
         self.versions = versions_of(self.args)
 
     def _pack(self, saved: Saved) -> Saved:
-        """Pack saved values with the current hooks, and drop the originals."""
-        level = self.level
-        values = [
-            pack(level, v, gradient_edge(a) if isinstance(a, Tensor) and a.requires_grad else None)
-            for v, a in zip(saved.values, self.args, strict=True)
+        """Pack with the current hooks what the body saved for backward, and drop the originals."""
+        level, found = self.level, self.rules.saved_for_backward(saved)
+        chosen = None if found is None else {x for x in found if type(x) is Ref}
+
+        def packed(kind: str, x: Any, at: int) -> Any:
+            if chosen is None or ref(kind, at) in chosen:
+                return pack(level, x, self._edge(kind, at))
+            return x
+
+        kept = [
+            [packed(kind, x, at) for at, x in enumerate(xs)]
+            for kind, xs in ((INPUT, saved.values), (OUTPUT, saved.outs), (EXTRA, saved.extras))
         ]
-        outs = [pack(level, o, (self, k)) for k, o in enumerate(saved.outs)]
-        extras = [pack(level, x, None) for x in saved.extras]
-        self.args = [None if isinstance(v, PackedValue) else a for v, a in zip(values, self.args)]
-        return saved.at(values, outs, extras)
+        self.args = [None if isinstance(v, PackedValue) else a for v, a in zip(kept[0], self.args)]
+        return saved.at(*kept)
+
+    def _edge(self, kind: str, at: int) -> tuple[Node, int] | None:
+        """The place in the graph of a saved value."""
+        if kind == OUTPUT:
+            return self, at
+        a = self.args[at] if kind == INPUT else None
+        return gradient_edge(a) if isinstance(a, Tensor) and a.requires_grad else None
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        """What the body saved for backward, each for hooks of its own.
+
+        Raises:
+            GradientError: a backward pass has freed it.
+        """
+        if self.saved is None:
+            raise_released(self)
+        found = self.rules.saved_for_backward(self.saved)
+        return tuple([SavedTensor(self, functools.partial(self._packed, x)) for x in found or ()])
+
+    def _packed(self, place: Any) -> Any:
+        """A saved value as it is kept, for hooks: a PackedValue, if it is a Tensor."""
+        with _lock_of(self):
+            saved = self.saved
+            if saved is None:
+                raise_freed()
+            if type(place) is not Ref:
+                return place
+            every = (INPUT, saved.values), (OUTPUT, saved.outs), (EXTRA, saved.extras)
+            kinds = {kind: list(xs) for kind, xs in every}
+            x = kinds[place.kind][place.at]
+            if not isinstance(x, PackedValue):
+                x = PackedValue(self.level, x, self._edge(place.kind, place.at), UNCHANGED)
+                kinds[place.kind][place.at] = x
+                self.saved = saved.at(*kinds.values())
+                self.packed = True
+                if place.kind == INPUT:
+                    self.args = [None if i == place.at else a for i, a in enumerate(self.args)]
+                    if self.versions is not None:  # nothing is compared for it any more
+                        self.versions = [
+                            0 if i == place.at else v for i, v in enumerate(self.versions)
+                        ]
+            return x
 
     def name(self) -> str:
         return f"{self.rules.name}Backward"
@@ -331,7 +390,12 @@ class FunctionNode(RecordedNode):
             pairs = zip(saved.values, args, values, strict=True)
             args = [v if isinstance(p, PackedValue) else a for p, a, v in pairs]
             outs = [unpack(o, False) for o in saved.outs]
+            places = [
+                p if isinstance(p, PackedValue) else a for p, a in zip(saved.values, self.args)
+            ]
             saved = saved.at(values, outs, [unpack(x, False) for x in saved.extras])
+            if self.level is ROOT:
+                saved.args = places
         return self._tracked(saved, args) if create_graph else saved
 
     @property

@@ -83,6 +83,10 @@ class JaxRules(UserRules):
         inner.notes = plan.notes
         return UserRules.context(self, inner, need)
 
+    def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
+        notes = saved.notes.notes
+        return notes.backward if notes is not None and self.signature.vjp else None
+
     def notes_key(self, saved: Saved) -> Hashable | None:
         plan: _Plan = saved.notes  # by identity
         return plan

@@ -205,6 +205,10 @@ class BatchedRules(Rules):
             notes=_BatchedNotes(inner.at((), (), ()), notes.extra_dims),
         )
 
+    def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
+        notes: _BatchedNotes = saved.notes
+        return self.base.saved_for_backward(notes.inner)
+
     @restores_modes
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         with self.level() as level:

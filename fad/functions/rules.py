@@ -129,6 +129,10 @@ class Rules:
         """What `pullback` depends on beside the rules and the saved numbers; None if that is unknown."""
         return None
 
+    def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
+        """What the call saved by ``ctx.save_for_backward``, a `Ref` for each array; None: unknown."""
+        return None
+
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         """Gradients of the inputs (those that ``need`` says; others may be None)."""
         raise NotImplementedError

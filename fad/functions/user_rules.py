@@ -30,6 +30,7 @@ from fad.functions.rules import (
 from fad.functions.templates import SCALARS, Template, is_array
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.saved import PackedValue
 from fad.views.make_view import chain_from
 
 __all__ = ["HOST_ERRORS", "UserRules"]
@@ -256,6 +257,10 @@ class UserRules(Rules):
         avals = (*saved.in_avals, *saved.out_avals)
         return notes.backward, notes.forward, notes.materialize, saved.template, avals
 
+    def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
+        notes: Notes | None = saved.notes
+        return notes.backward if notes is not None and self.signature.vjp else None
+
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         if self.signature.vjp:
             return self._user_pullback(saved, cotangents, need)
@@ -435,10 +440,14 @@ class UserRules(Rules):
 
 def _placed(value: Any, t: Any) -> Any:
     """A value that was saved on the tape, with the place in the graph of the Tensor that it is of."""
-    if type(t) is not Tensor or t._node is None:
+    if type(t) is Tensor:
+        node, output_nr = t._node, t._output_nr
+    else:
+        node, output_nr = t.place() if type(t) is PackedValue else (None, 0)
+    if node is None:
         return value
     x = new_tensor(value, ROOT)
-    x._node, x._output_nr = t._node, t._output_nr
+    x._node, x._output_nr = node, output_nr
     return x
 
 

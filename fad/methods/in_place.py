@@ -83,15 +83,20 @@ OPERATORS = {
 }
 
 
-def in_place(module: Any, function: str, name: str) -> Callable[..., Any]:
+def in_place(
+    module: Any, function: str, name: str, with_keywords: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """The in-place method that writes the result of ``module.function`` on a Tensor into that Tensor.
 
-    The function is derived when the method is first called.
+    The function is derived when the method is first called. ``with_keywords`` does what PyTorch's method
+    of this name does with keyword arguments.
     """
     changed: Callable[..., Any] | None = None
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         nonlocal changed
+        if kwargs and with_keywords is not None:
+            return with_keywords(self, *args, **kwargs)
         if changed is None:
             changed = fast_function(getattr(module, function).op, write)
         return changed(self, *args, **kwargs)
@@ -249,7 +254,18 @@ def _addcdiv_(self: Tensor, a: Any, b: Any, *, value: Any = 1) -> Tensor:
     return write(_ADDCDIV, [self, _operand(a), _operand(b), value])
 
 
+def _scaled(op: Primitive) -> Callable[..., Any]:
+    """``add_`` or ``sub_`` of ``alpha`` times the other operand."""
+
+    def scaled(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+        return write(op, [self, _operand(other), alpha])
+
+    return scaled
+
+
 _LERP = Primitive("lerp", lambda x, end, weight: x + weight * (end - x), lazy=True)
+_ADD = Primitive("add", lambda x, y, alpha: x + alpha * y, lazy=True)
+_SUB = Primitive("sub", lambda x, y, alpha: x - alpha * y, lazy=True)
 _ADDCMUL = Primitive("addcmul", lambda x, a, b, value: x + value * a * b, lazy=True)
 _ADDCDIV = Primitive("addcdiv", lambda x, a, b, value: x + value * a / b, lazy=True)
 
@@ -260,6 +276,8 @@ def _table() -> dict[str, Any]:
         found[f"{name}_"] = in_place(fnp, name, f"{name}_")
     for name, function in _OTHER_NAMES.items():
         found[f"{name}_"] = in_place(fnp, function, f"{name}_")
+    found["add_"] = in_place(fnp, "add", "add_", _scaled(_ADD))
+    found["sub_"] = in_place(fnp, "subtract", "sub_", _scaled(_SUB))
     for name in _NN:
         found[f"{name}_"] = in_place(fnn, name, f"{name}_")
     for name, function in _LAX.items():

@@ -19,9 +19,9 @@ import numpy as np
 
 from fad.core.jaxapi import array_type
 from fad.core.level import Level, bind, outlived, state
-from fad.core.tensor import Meta, Tensor, bottom, new_tensor, version_of
+from fad.core.tensor import Meta, Tensor, bottom, meta_of, new_tensor, version_of
 from fad.errors import GradientError, describe
-from fad.tape.graph import Node
+from fad.tape.graph import AccumulateGrad, Node
 from fad.tape.handles import refuse_in_traced_code
 
 __all__ = [
@@ -270,6 +270,13 @@ class PackedValue:
                 "side-effects: change a copy (t.clone())."
             )
 
+    def place(self) -> tuple[Node | None, int]:
+        """The node that made the value, and which of its outputs it is; None for a leaf."""
+        node = None if self.edge is None else self.edge[0]()
+        if node is None or isinstance(node, AccumulateGrad):
+            return None, 0
+        return node, self.edge[1]  # type: ignore[index]
+
     def repack(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         """Pack with other hooks what no hooks of the user have packed so far."""
         if self.hooks is not UNCHANGED:
@@ -299,7 +306,10 @@ class PackedValue:
         node = None if self.edge is None else self.edge[0]()
         if self.edge is not None and node is not None:
             t._requires_grad = True
-            t.node, t.output_nr = node, self.edge[1]
+            if isinstance(node, AccumulateGrad):  # a leaf, whose gradient goes there
+                meta_of(t).accumulator = weakref.ref(node)
+            else:
+                t.node, t.output_nr = node, self.edge[1]
         return t
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import jax
 
@@ -18,7 +20,7 @@ from fad.tape.saved import (
     unpack,
 )
 
-__all__ = ["SavedTensor", "saved_attribute"]
+__all__ = ["SavedTensor", "raise_freed", "saved_attribute"]
 
 
 def saved_attribute(node: Any, name: str) -> Any:
@@ -47,7 +49,7 @@ def saved_attribute(node: Any, name: str) -> Any:
     if node.values is None:
         raise_released(node)
     if name.startswith("_raw"):
-        return SavedTensor(node, places[which])
+        return SavedTensor(node, functools.partial(_packed, node, places[which]))
     return _read(node, places[which])
 
 
@@ -62,8 +64,35 @@ def _read(node: Any, place: int) -> Any:
     return node.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
 
 
+def _packed(node: Any, place: int) -> Any:
+    """A saved value as it is kept, for hooks: a PackedValue, if it is a Tensor."""
+    if node.values is None:
+        raise_freed()
+    if not node.packed:
+        node.pack(
+            [
+                PackedValue(node.level, v, place, UNCHANGED)
+                if isinstance(v, (Tensor, jax.Array))
+                else v
+                for v, place in zip(opened(node.values), node.places(), strict=True)
+            ]
+        )
+    return node.values[place]
+
+
+def raise_freed() -> NoReturn:
+    """The error for a hook of a saved value that a backward pass has freed."""
+    raise GradientError(
+        "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of "
+        "the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True to "
+        "keep them."
+    )
+
+
 class SavedTensor:
     """One saved value of a recorded node, for hooks of its own; from ``node._raw_saved_*``.
+
+    ``packed`` gives it in the form in which the node keeps it for hooks, see `raise_freed`.
 
     Source: ``torch._C._autograd.SavedTensor``.
 
@@ -76,35 +105,25 @@ class SavedTensor:
     4.0
     """
 
-    __slots__ = ("node", "place")
+    __slots__ = ("node", "packed")
 
-    def __init__(self, node: Any, place: int) -> None:
+    def __init__(self, node: Any, packed: Callable[[], Any]) -> None:
         self.node = node
-        self.place = place
+        self.packed = packed
 
     def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
         """Pack this value now, and unpack it when it is needed.
 
         Raises:
-            GradientError: it has hooks already, or was freed.
+            GradientError: it has hooks already, is None, or was freed.
         """
-        node = self.node
-        if node.values is None:
+        value = self.packed()
+        if value is None:
             raise GradientError(
-                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate "
-                "values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-                "retain_graph=True to keep them."
+                "Calling register_hooks on a saved tensor with value None is forbidden"
             )
-        if not node.packed:
-            node.pack(
-                [
-                    PackedValue(node.level, v, place, UNCHANGED)
-                    if isinstance(v, (Tensor, jax.Array))
-                    else v
-                    for v, place in zip(opened(node.values), node.places(), strict=True)
-                ]
-            )
-        value = node.values[self.place]
         if not isinstance(value, PackedValue):
-            raise TypeError(f"{node.name()} saved the number {value!r} here, which has no hooks")
+            raise TypeError(
+                f"{self.node.name()} saved the number {value!r} here, which has no hooks"
+            )
         value.repack(pack_hook, unpack_hook)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,6 +119,7 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -131,6 +133,7 @@ def grad(
         grad_outputs: the cotangent of each output, of its shape; None is 1 for a scalar.
         retain_graph: keep saved values for another pass; default ``create_graph``.
         create_graph: record the pass, so that the results can be differentiated again.
+        only_inputs: ignored, as in PyTorch; False warns.
         allow_unused: give None for an input that the outputs do not depend on, rather than raise;
             default is the value of ``materialize_grads``.
         is_grads_batched: ``grad_outputs`` have a leading batch dimension, and so have the results.
@@ -155,6 +158,13 @@ def grad(
         raise ValueError(
             "autograd.grad(): Expected allow_unused to be True or not passed when "
             "materialize_grads=True, but got: allow_unused=False."
+        )
+    if not only_inputs:
+        warnings.warn(
+            "autograd.grad(): only_inputs is ignored: to accumulate gradients of other leaves, call "
+            "fad.autograd.backward",
+            FutureWarning,
+            stacklevel=2,
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     keep = create_graph if retain_graph is None else retain_graph

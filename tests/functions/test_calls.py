@@ -203,3 +203,70 @@ def test_what_is_an_array_to_every_level() -> None:
     fad.jvp(look("jvp"), (X,), (X,)), fad.jit(look("jit"))(X)
     fad.grad(lambda x: fad.vmap(look("vmap in grad"))(x[None])[0])(X)
     assert [name for name, plain in seen.items() if plain] == ["array", "tensor", "vmap"]
+
+
+class Product(fad.Function):
+    """x * y; saves x alone for its vjp, and keeps y as an attribute."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(x)
+        ctx.y = y
+        return x * y
+
+    @staticmethod
+    def vjp(ctx: Any, g: Any) -> Any:
+        return g * ctx.y, g * ctx.saved_tensors[0]
+
+
+class CompiledProduct(Product):
+    jax_rules = True
+
+
+@pytest.mark.parametrize("f", [Product.apply, CompiledProduct.apply, fad.vmap(Product.apply)])
+def test_hooks_pack_what_was_saved_for_backward_alone(f: Any) -> None:
+    packed = []
+    x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    with fad.autograd.saved_tensors_hooks(lambda t: packed.append(t) or t + 10.0, lambda t: t):
+        z = f(x, y)
+    z.sum().backward()
+    assert len(packed) == 1
+    assert_close(fnp.stack([x.grad, y.grad]).array, jnp.array([[3.0, 4.0], [11.0, 12.0]]))
+
+
+@pytest.mark.parametrize("F", [Product, CompiledProduct])
+def test_a_saved_value_has_hooks_of_its_own(F: Any) -> None:
+    x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    z = F.apply(x, y)
+    (raw,) = z.grad_fn._raw_saved_tensors
+    raw.register_hooks(lambda t: t * 2.0, lambda t: t + 1.0)
+    (gx, gy) = fad.autograd.grad(z.sum(), [x, y], create_graph=True)
+    assert_close(fnp.stack([gx, gy]).array, jnp.array([[3.0, 4.0], [3.0, 5.0]]))
+    z.sum().backward()
+    with pytest.raises(GradientError, match="has been freed"):
+        raw.register_hooks(lambda t: t, lambda t: t)
+
+
+def test_a_write_to_another_saved_value_is_found_beside_hooks() -> None:
+    x, y = leaf([1.0, 2.0]) * 1.0, fad.tensor([3.0, 4.0])
+    z = Twice.apply(x, y)
+    z.grad_fn._raw_saved_tensors[0].register_hooks(lambda t: t, lambda t: t)
+    x += 1.0  # packed
+    assert z.grad_fn.saved_tensors[0].tolist() == [1.0, 2.0]
+    y += 1.0
+    with pytest.raises(GradientError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+class Twice(fad.Function):
+    """x * y, which saves both."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def vjp(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return g * y, g * x

@@ -20,6 +20,7 @@ import fad
 import fad.numpy as fnp
 
 torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
+pytest.importorskip("torch.utils.checkpoint")  # not a part of `import torch`
 
 # What a recorded operation is called in the log, from its name in either library.
 NAMES = {
@@ -62,6 +63,10 @@ class Library:
             torch.autograd.function if self.is_torch else fad.autograd
         ).once_differentiable
         self.forward_ad: Any = torch.autograd.forward_ad if self.is_torch else fad
+        self.func: Any = torch.func if self.is_torch else fad.func
+        self.functional: Any = self.autograd.functional
+        self.gradcheck: Any = self.autograd.gradcheck
+        self.gradgradcheck: Any = self.autograd.gradgradcheck
         for op in "exp sin sqrt".split():
             setattr(self, op, getattr(self.np, op))
         for mode in "no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled".split():
@@ -86,6 +91,12 @@ class Library:
     def halves(self, x: Any) -> Any:
         """Two halves of a vector, from one node."""
         return torch.split(x, x.shape[0] // 2) if self.is_torch else fnp.split(x, 2)
+
+    def checkpoint(self, f: Callable[..., Any], *args: Any) -> Any:
+        """The result of a checkpointed call."""
+        if self.is_torch:
+            return torch.utils.checkpoint.checkpoint(f, *args, use_reentrant=False)
+        return fad.checkpoint(f)(*args)
 
     def queue(self, callback: Callable[[], None]) -> None:
         if self.is_torch:

@@ -89,3 +89,31 @@ def test_in_place_methods_write_what_their_function_returns(name):
         assert same is v
         assert_close(v, jnp.asarray(expected).astype(start.dtype))
         assert x.version == 1
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_"])
+@pytest.mark.parametrize("data", [[1.0, 2.0], [1, 2]])
+@pytest.mark.parametrize("other", [[3.0, 5.0], [3, 5], 2, 0.5])
+@pytest.mark.parametrize("alpha", [2, -1, 0.5])
+def test_alpha_is_a_factor_as_in_torch(name, data, other, alpha, torch):
+    def result(lib):
+        x, operand = lib.tensor(data), lib.tensor(other) if isinstance(other, list) else other
+        try:
+            return getattr(x, name)(operand, alpha=alpha).tolist()
+        except RuntimeError:
+            return x.tolist(), "refused"
+
+    assert result(fad) == result(torch)
+
+
+def test_alpha_is_differentiated():
+    def f(x, y, alpha):
+        z = x * 1.0
+        z.add_(other=y, alpha=alpha)
+        z.sub_(y, alpha=3.0)
+        return (z * z).sum()
+
+    assert_close(
+        fad.grad(f, (0, 1, 2))(V, A, 2.0),
+        fad.grad(lambda x, y, a: ((x + (a - 3) * y) ** 2).sum(), (0, 1, 2))(V, A, 2.0),
+    )
