@@ -14,6 +14,8 @@ from fad.autograd import grad_mode as grad_mode
 from fad.autograd import graph as graph
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
+from fad.autograd.profiler import profile as profile
+from fad.autograd.profiler import record_function as record_function
 from fad.functions.function import Function as Function
 from fad.functions.once_differentiable import once_differentiable as once_differentiable
 from fad.tape.anomaly import detect_anomaly as detect_anomaly

@@ -19,6 +19,7 @@ from fad.core import jaxapi, trees
 from fad.core.caches import Cache
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, has_trace, state
+from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.levels.randomness import note_draw
@@ -461,3 +462,6 @@ def _untracked(x: Any) -> Any:
     if x.level is ROOT:
         return new_tensor(x.value, ROOT)
     return new_tensor(_struct(x), ROOT)
+
+
+observable(Compiled, "__call__", "compiled")

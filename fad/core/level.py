@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from fad.core import tensor as tensors
+from fad.core.observation import observable
 from fad.core.tensor import Tensor, new_tensor
 
 __all__ = [
@@ -180,6 +181,11 @@ class Level:
     on_tape = False
     tape_id = -1
     notes_captures = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "process" in vars(cls):
+            observable(cls, "process", "operation")
 
     def __init__(self) -> None:
         self.id = next(_ids)

@@ -20,6 +20,7 @@ from fad.core.jaxapi import array_type, is_inexact
 from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
+from fad.core.observation import observable
 from fad.core.residuals import (
     Dependence,
     Residuals,
@@ -363,6 +364,9 @@ class Primitive:
             return run_pullback(pullback, out, values[n:], given, need)
 
         return Primitive(f"{self.name}_vjp", vjp, **self._options())
+
+
+observable(Primitive, "execute", "execution")
 
 
 _plan_ids = itertools.count()

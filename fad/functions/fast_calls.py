@@ -11,11 +11,13 @@ far is handed to the general code, which goes on from there: bodies run once in 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from fad.core.jaxapi import array_type, is_inexact
 from fad.core.level import bodies, state
+from fad.core.observation import observable
 from fad.core.tensor import Tensor, new_tensor
 from fad.functions.calls import FunctionOp, check_unchanged
 from fad.functions.closures import checked_arrays
@@ -170,3 +172,6 @@ def _general(
     tensors = [new_tensor(x, ROOT) for x in results]
     op.leave_node(ROOT, args, mask, tensors, values, results)
     return op, tensors
+
+
+observable(sys.modules[__name__], "call", "function")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 import fad.numpy as fnp
+from fad.core.observation import observable
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError
 from fad.methods import container, history, operators, placement, shapes, shapes_in_place, values
@@ -79,6 +80,8 @@ def _install() -> None:
     ):
         for name, member in table.items():
             setattr(Tensor, name, member)
+    observable(Tensor, "__getitem__", "indexing")
+    observable(Tensor, "__setitem__", "indexing")
 
 
 _install()

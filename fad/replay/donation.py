@@ -24,7 +24,6 @@ from typing import Any
 import jax
 
 from fad.core import jaxapi
-from fad.core.borrowed import waited
 from fad.core.jaxapi import array_type
 from fad.replay.modes import referenced
 from fad.replay.program import Program
@@ -77,27 +76,29 @@ def run_donating(entry: Any, release: Callable[[], None], operands: list[Any]) -
         del v
     run, key = entry.program.run, tuple(index)
 
-    def program(*values: Any) -> Any:
+    def renumbered(*values: Any) -> Any:
         return run(*[values[k] for k in key])
 
     release()
     operands.clear()
     alone = _alone(entry.large, values)
     wanted = _donors(entry.large, values, alone)
-    best, call = 0, None
+    best, program = 0, None
     for given, known, made in entry.donating:
         if known == key and alone.issuperset(given) and len(given) > best and made.is_ready(values):
-            best, call = len(given), made.call
+            best, program = len(given), made
     made_before = any([given == wanted and known == key for given, known, _ in entry.donating])
     if best < len(wanted) and not made_before and len(entry.donating) < PATTERNS:
-        made = Program("a backward pass", program, entry.program.work, small=False, donated=wanted)
+        made = Program(
+            "a backward pass", renumbered, entry.program.work, small=False, donated=wanted
+        )
         entry.donating.append((wanted, key, made))
         if made.is_ready(values):
-            call = made.call
-    if call is None:
+            program = made
+    if program is None:
         values = [values[k] for k in key]
-        call = entry.program.call
-    return waited(call(*values), values)
+        program = entry.program
+    return program.run_donating(values)
 
 
 def _alone(large: Sequence[Large], values: list[Any]) -> set[int]:

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import collections
 
+from fad.core.observation import observable
+
 __all__ = ["explain", "note"]
 
-_log: collections.deque[tuple[str, int, str]] = collections.deque(maxlen=64)
+
+class _Log:
+    """The last entries: name, number of operations, how it ended."""
+
+    def __init__(self) -> None:
+        self.entries: collections.deque[tuple[str, int, str]] = collections.deque(maxlen=64)
+
+    def add(self, name: str, count: int, what: str) -> None:
+        self.entries.append((name, count, what))
+
+
+observable(_Log, "add", "trace")
+_log = _Log()
 
 
 def note(name: str, count: int, what: str) -> None:
     """Log how a trace ended, for `explain`."""
-    _log.append((name, count, what))
+    _log.add(name, count, what)
 
 
 def explain() -> str:
     """How the last traces ended, the latest last."""
-    return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in _log])
+    return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in _log.entries])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import jax
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.level import bind, state, with_default_state
+from fad.core.observation import observable
 from fad.replay.inputs import FOREIGN
 from fad.replay.program import Known, Outcome, Program
 from fad.replay.settings import LARGE
@@ -68,7 +70,7 @@ def outcome_of(
     for layout, aval in args:
         structs += [aval] if layout is FOREIGN else level.part_avals(aval, layout)
     try:
-        without_collector(jax.eval_shape)(run, *map(struct_of, structs))
+        abstract_evaluation(run, *map(struct_of, structs))
     except Exception:  # of any kind: the evaluation proper raises it where the operation is called
         return None
     outcome = found[0] if all([a.size <= LARGE for a in found[0].avals]) else None
@@ -76,6 +78,10 @@ def outcome_of(
         table.clear()
     table[place] = outcome
     return outcome
+
+
+abstract_evaluation = without_collector(jax.eval_shape)
+observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
 
 
 def _routed(outs: Sequence[Any], count: int) -> tuple[bool, ...]:

@@ -31,6 +31,7 @@ from fad.core.borrowed import borrowed, waited
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import state, with_default_state
+from fad.core.observation import observable
 from fad.core.pace import pace
 from fad.core.tensor import Tensor
 from fad.replay.inputs import FOREIGN
@@ -182,6 +183,10 @@ class Program:
             return waited(self.call(*values), values)
         return self.flat(*values)
 
+    def run_donating(self, values: list[Any]) -> Any:
+        """Run what is compiled on arrays, of which some are donated."""
+        return waited(self.call(*values), values)
+
     def _may_compile(self, values: Sequence[Any]) -> bool:
         """Whether it runs on arrays, under no transform of JAX."""
         if self.refused or not self.compiles:
@@ -226,6 +231,11 @@ class Program:
             self.call = call
         finally:
             state.exact = before
+
+
+observable(Program, "execute", "program")
+observable(Program, "run_donating", "program")
+observable(Program, "compile", "compilation")
 
 
 class _Worker:

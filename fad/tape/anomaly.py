@@ -32,16 +32,24 @@ class _Mode:
     """What is watched; one for the process, as in PyTorch.
 
     ``on``: anomaly mode; ``check_nan``: it looks for NaN; ``tracing``: calls and nodes are named for
-    the profiler. ``watch``: any of them, the one flag that every call checks.
+    the profiler of JAX. ``watch``: any of them, the one flag that every call checks. ``observer``: what
+    `fad.autograd.profile` has put in; with it, or with ``watch``, nodes are run by `watched_node`
+    (``nodes``).
     """
 
-    __slots__ = ("check_nan", "on", "tracing", "watch")
+    __slots__ = ("check_nan", "nodes", "observer", "on", "tracing", "watch")
 
     def __init__(self) -> None:
         self.on = False
         self.check_nan = True
         self.tracing = False
-        self.watch = False
+        self.observer: Any = None
+        self.update()
+
+    def update(self) -> None:
+        """Set the flags that follow from others."""
+        self.watch = self.on or self.tracing
+        self.nodes = self.watch or self.observer is not None
 
 
 mode = _Mode()
@@ -114,7 +122,7 @@ def _set(on: bool, check_nan: bool) -> tuple[bool, bool]:
     flush()  # what came before is not watched
     before = (mode.on, mode.check_nan)
     mode.on, mode.check_nan = on, check_nan
-    mode.watch = on or mode.tracing
+    mode.update()
     return before
 
 
@@ -135,12 +143,13 @@ def emit_trace() -> Iterator[None]:
     """
     flush()
     before = mode.tracing
-    mode.tracing = mode.watch = True
+    mode.tracing = True
+    mode.update()
     try:
         yield
     finally:
         mode.tracing = before
-        mode.watch = mode.on or before
+        mode.update()
 
 
 def _annotation(name: str, seq: int, thread: int) -> Any:
@@ -260,10 +269,18 @@ def explain(node: Node) -> str:
 
 
 def watched_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
-    """One node of a backward pass: ``work(node, *args)``, which gives its gradients.
+    """One node of a backward pass: ``work(node, *args)``, which gives its gradients."""
+    observer = mode.observer
+    if observer is None:
+        return _named_node(work, node, *args)
+    return observer.node(_named_node, work, node, *args)
 
-    It is named for the profiler. In anomaly mode, an error gets a note that says where the node was
-    made, and gradients are checked for NaN.
+
+def _named_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
+    """`watched_node`, named for the profiler of JAX.
+
+    In anomaly mode, an error gets a note that says where the node was made, and gradients are checked
+    for NaN.
     """
     naming = nullcontext()
     if mode.tracing:

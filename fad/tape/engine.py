@@ -236,7 +236,7 @@ def _run_task(
             if is_leaf:
                 assert isinstance(node, AccumulateGrad)
                 if runs and captures is None:
-                    if anomaly.watch:
+                    if anomaly.nodes:
                         watched_node(reach_leaf, node, cotangents, create_graph)
                     else:
                         reach_leaf(node, cotangents, create_graph)
@@ -249,7 +249,7 @@ def _run_task(
             else:
                 need = tuple([e is not None and e[0] in dependencies for e in edges])
             running.need = need
-            if anomaly.watch:
+            if anomaly.nodes:
                 grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
             elif type(node) is PrimitiveNode and node.extra is None and any(need):
                 # What `step` does where nothing is attached to the node.

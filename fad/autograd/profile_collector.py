@@ -1,0 +1,354 @@
+"""The observer that collects the events of profiles.
+
+NOTE [profiles]
+
+While there is a profile, the observer stands in the places that `fad.core.observation` lists, and in
+front of the nodes of backward passes. Each thread has a stack of the events that it is in the middle of.
+What is measured of an event is its own: time, bytes and compilations are counted once, for the innermost
+event, so that sums over events are right. Nothing that is observed is kept alive: events have names and
+numbers, no Tensors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad.autograd.profile_events import FREED, KEPT, LEFT, MADE, Event, Target, now
+from fad.core.jaxapi import array_type
+from fad.core.level import state
+from fad.core.observation import observe
+from fad.core.tensor import Tensor
+from fad.tape.anomaly import mode
+from fad.tape.graph import AccumulateGrad, Node
+from fad.tape.recorded_node import RecordedNode
+
+__all__ = ["Collector", "close_target", "collector", "open_target"]
+
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+class _Thread(threading.local):
+    """Of each thread: the events that it is in the middle of; how often XLA has compiled in it;
+    ``muted``: a program is being traced, whose operations are no events.
+    """
+
+    def __init__(self) -> None:
+        self.stack: list[Event] = []
+        self.compiled = 0
+        self.muted = False
+
+
+class _Array(weakref.ref[Any]):
+    """A reference to an array that was made."""
+
+    __slots__ = ("key", "nbytes")
+
+    key: int
+    nbytes: int
+
+
+class _Saving(weakref.ref[Any]):
+    """A reference to a node that keeps values."""
+
+    __slots__ = ("kept", "key")
+
+    key: int
+    kept: list[tuple[int, int]]
+
+
+class Collector:
+    """The observer, while there are profiles. ``targets``: those of all profiles that are open."""
+
+    def __init__(self) -> None:
+        self.targets: tuple[Target, ...] = ()
+        self.thread = _Thread()
+        self.numbers = itertools.count()
+        self.arrays: dict[int, _Array] = {}
+        self.nodes: dict[int, _Saving] = {}
+
+    def start(self) -> None:
+        """Observe."""
+        jax.monitoring.register_event_duration_secs_listener(self._note_compilation)
+        mode.observer = self
+        mode.update()
+        observe(self)
+
+    def stop(self) -> None:
+        """Observe no more."""
+        observe(None)
+        mode.observer = None
+        mode.update()
+        jax.monitoring.unregister_event_duration_listener(self._note_compilation)
+        self.arrays.clear()
+        self.nodes.clear()
+
+    def _note_compilation(self, event: str, duration_secs: float, **_: Any) -> None:
+        if event == COMPILED:
+            self.thread.compiled += 1
+
+    # Events
+
+    def begin(self, name: str, kind: str, level: str = "") -> Event:
+        """An event that begins now, in this thread; to be used in a ``with`` block."""
+        return Event(name, kind, level, self.thread.stack, self.targets)
+
+    # What is observed
+
+    def observed(
+        self, kind: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """See `fad.core.observation.Observer`."""
+        if self.thread.muted:
+            return function(*args, **kwargs)
+        result: Any = getattr(self, f"_{kind}")(function, args, kwargs)
+        return result
+
+    def _operation(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        level, op = args[0], args[1]
+        kind = "program" if op.expands else "operation"
+        with self.begin(op.name, kind, level_name(level)) as event:
+            event.operations = getattr(op, "work", 0)
+            out = function(*args, **kwargs)
+            self._note_outputs(event, out)
+            return out
+
+    def _execution(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """A call of XLA: of the operation that is running, or an operation of its own."""
+        stack = self.thread.stack
+        if stack and stack[-1].kind in ("operation", "traced"):
+            return self._call_xla(stack[-1], function, args, kwargs)
+        with self.begin(args[0].name, "operation", "arrays") as event:
+            return self._call_xla(event, function, args, kwargs)
+
+    def _call_xla(self, event: Event, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        thread = self.thread
+        before, inner, start = thread.compiled, event.inner, now()
+        out = function(*args, **kwargs)
+        if not self._note_made(event, [out] if type(out) is not tuple else out):
+            note_tracing(event)
+            return out
+        # What an event inside of it took is counted there.
+        duration = now() - start - (event.inner - inner)
+        if thread.compiled == before:
+            event.xla += duration
+        else:
+            event.compiling += duration
+            event.compiled += thread.compiled - before
+        return out
+
+    def _program(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        program = args[0]
+        with self.begin(program.name, "replayed") as event:
+            event.operations = program.work
+            out = self._call_xla(event, function, args, kwargs)
+            if event.binds:
+                event.kind, event.xla, event.compiling = "program", 0, 0
+            return out
+
+    def _compilation(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        program = args[0]
+        before = self.thread.compiled
+        with self.begin(program.name, "compilation") as event:
+            event.operations, event.compiled = program.work, 1
+            try:
+                return self._abstract_evaluation(function, args, kwargs)
+            finally:
+                self.thread.compiled = before  # it is counted here
+                event.compiling = now() - event.start
+
+    def _abstract_evaluation(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Operations of which only shapes are asked, or which become part of a program of replay."""
+        thread = self.thread
+        before, thread.muted = thread.muted, True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            thread.muted = before
+
+    def _compiled(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        with self.begin(args[0]._name, "jit") as event:
+            before = self.thread.compiled
+            out = function(*args, **kwargs)
+            if not event.inner and self._note_made(event, jax.tree.leaves(out)):  # by the fast path
+                event.compiled = self.thread.compiled - before
+                duration = now() - event.start
+                event.xla, event.compiling = (0, duration) if event.compiled else (duration, 0)
+            return out
+
+    def _function(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        name = getattr(args[0], "__name__", "") or args[0].name
+        with self.begin(name, "function") as event:
+            out = function(*args, **kwargs)
+            if out is None:
+                event.kind = ""
+            elif type(out) is tuple and type(out[-1]) is list:  # see `fad.functions.fast_calls`
+                self._note_outputs(event, tuple(out[-1]))
+            else:
+                self._note_outputs(event, out)
+            return out
+
+    def _indexing(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        with self.begin("x[i] = v" if len(args) == 3 else "x[i]", "indexing"):
+            return function(*args, **kwargs)
+
+    def node(self, function: Callable[..., Any], work: Any, node: Node, *args: Any) -> Any:
+        """A node of a backward pass; see `fad.tape.anomaly.watched_node`."""
+        if self.thread.muted:
+            return function(work, node, *args)
+        level = "" if node.level is None else level_name(node.level)
+        with self.begin(node.name(), "backward", level) as event:
+            if not isinstance(node, AccumulateGrad):
+                event.sequence = (node.sequence_nr, node.thread_id)
+            return function(work, node, *args)
+
+    def _trace(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        for target in self.targets:
+            target.traces.append(args[1:])
+        return function(*args, **kwargs)
+
+    # Memory
+
+    def _note_made(self, event: Event, outs: Sequence[Any]) -> bool:
+        """Note the arrays that a call gave; False if there are none: it was traced."""
+        found = False
+        for a in outs:
+            if type(a) is not array_type:
+                continue
+            found = True
+            if any([target.sync for target in event.targets]):
+                a.block_until_ready()
+            nbytes = _nbytes(a)
+            event.made += nbytes
+            reference = _Array(a, self._freed)
+            reference.key, reference.nbytes = next(self.numbers), nbytes
+            self.arrays[reference.key] = reference
+            self._change(MADE, reference.key, nbytes, event.name)
+        return found
+
+    def _freed(self, reference: _Array) -> None:
+        if self.arrays.pop(reference.key, None) is not None:
+            self._change(FREED, reference.key, reference.nbytes, "")
+
+    def _change(self, what: str, key: int, nbytes: int, name: str) -> None:
+        for target in self.targets:
+            target.changes.append((now(), what, key, nbytes, name))
+
+    def _note_outputs(self, event: Event, out: Any) -> None:
+        """Whether outputs are deferred; and the node that was recorded, and what it keeps."""
+        for t in out if type(out) is tuple else (out,):
+            if not isinstance(t, Tensor):
+                continue
+            if t._lazy is not None:
+                event.kind = "deferred"
+                return
+            node = t._node
+            if (
+                event.kind != "traced"
+                and isinstance(node, RecordedNode)
+                and id(node) not in self.nodes
+            ):
+                event.sequence = (node.sequence_nr, node.thread_id)
+                self._note_kept(event, node)
+
+    def _note_kept(self, event: Event, node: RecordedNode) -> None:
+        found = {id(a): _nbytes(a) for a in map(_bottom, node.saved_values()) if a is not None}
+        event.saved = sum(found.values())
+        reference = _Saving(node, self._left)
+        reference.key, reference.kept = id(node), list(found.items())
+        self.nodes[reference.key] = reference
+        for key, nbytes in reference.kept:
+            self._change(KEPT, key, nbytes, event.name)
+
+    def _left(self, reference: _Saving) -> None:
+        """A node is gone, or lets go of what it keeps."""
+        if self.nodes.get(reference.key) is reference:
+            del self.nodes[reference.key]
+            self._let_go(reference)
+
+    def _let_go(self, reference: _Saving) -> None:
+        for key, nbytes in reference.kept:
+            self._change(LEFT, key, nbytes, "")
+        reference.kept = []
+
+    def _release(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        reference = self.nodes.get(id(args[0]))
+        if reference is not None:
+            self._let_go(reference)
+        return function(*args, **kwargs)
+
+
+def _nbytes(a: Any) -> int:
+    aval = a.aval  # faster than `a.nbytes`
+    return int(aval.size * aval.dtype.itemsize)
+
+
+def _bottom(x: Any) -> Any:
+    """The array in a Tensor that has one; None for what has none, or none yet."""
+    while isinstance(x, Tensor):
+        if x._lazy is not None:
+            return None
+        x = x._value
+    return x if type(x) is array_type else None
+
+
+def note_tracing(event: Event | None) -> None:
+    """Nothing was computed in it, and in the calls of which it is part."""
+    while event is not None and event.kind in ("operation", "backward", "traced"):
+        event.kind, event.sequence = "traced", None
+        event = event.parent
+
+
+def level_name(level: Any) -> str:
+    """The kinds of the levels that this thread has entered, up to this one: "vmap/grad"."""
+    levels: Sequence[Any] = state.__dict__.get("levels", ())
+    if level not in levels:
+        return str(level.kind)
+    return "/".join([x.kind for x in levels if x.id <= level.id])
+
+
+class _Current:
+    """The observer that is there now, if any."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.collector: Collector | None = None
+
+
+_current = _Current()
+
+
+def collector() -> Collector | None:
+    """The observer that is there now; None without a profile."""
+    return _current.collector
+
+
+def open_target(sync: bool) -> Target:
+    """Have all that happens from now on appended to a new target."""
+    target = Target(sync)
+    with _current.lock:
+        found = _current.collector
+        if found is None:
+            found = Collector()
+            found.start()
+            _current.collector = found
+        found.targets = (*found.targets, target)
+    return target
+
+
+def close_target(target: Target) -> None:
+    """Append nothing more to it."""
+    with _current.lock:
+        target.is_open = False
+        found = _current.collector
+        if found is None:
+            return
+        found.targets = tuple([t for t in found.targets if t is not target])
+        if not found.targets:
+            _current.collector = None
+            found.stop()

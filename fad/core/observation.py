@@ -1,0 +1,86 @@
+"""What a profiler can observe, at no cost while it does not.
+
+NOTE [observation]
+
+Code that can be observed is marked with `observable`: the methods that every operation, every call of
+XLA and every program goes through. While an observer is there (`observe`), each marked function is
+replaced, where it is defined, by one that calls the observer with it. So code that nobody observes
+has nothing to check, and code that somebody observes takes the same path as else: it is recorded,
+deferred, replayed and compiled as without an observer.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+__all__ = ["Observer", "observable", "observe"]
+
+
+class Observer(Protocol):
+    """What is called in place of marked functions."""
+
+    def observed(
+        self, kind: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """``function(*args, **kwargs)``; ``kind`` is that of `observable`."""
+
+
+class _Places:
+    """The functions that are marked: for each class or module, their names and kinds.
+
+    ``originals`` has those that are replaced now, ``observer`` is who observes.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.marked: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
+        self.originals: list[tuple[Any, str, Any, Any]] = []
+        self.observer: Observer | None = None
+
+    def replace(self, holder: Any, name: str, kind: str, observer: Observer) -> None:
+        function = vars(holder)[name]
+        is_method = isinstance(holder, type)
+
+        @functools.wraps(function)
+        def observed(*args: Any, **kwargs: Any) -> Any:
+            if is_method and getattr(type(args[0]), name) is not observed:
+                return function(*args, **kwargs)  # called by `super()`, inside of such a call
+            return observer.observed(kind, function, args, kwargs)
+
+        self.originals.append((holder, name, function, observed))
+        setattr(holder, name, observed)
+
+
+_places = _Places()
+
+
+def observable(holder: Any, name: str, kind: str) -> None:
+    """Mark a function that can be observed.
+
+    Arguments:
+        holder: the class or the module that defines it.
+        name: its name there.
+        kind: what a call of it is, for the observer.
+    """
+    with _places.lock:
+        _places.marked.setdefault(holder, {})[name] = kind
+        if _places.observer is not None:
+            _places.replace(holder, name, kind, _places.observer)
+
+
+def observe(observer: Observer | None) -> None:
+    """From now on call ``observer`` in place of marked functions; None: nobody observes."""
+    with _places.lock:
+        while _places.originals:
+            holder, name, function, observed = _places.originals.pop()
+            if vars(holder)[name] is observed:
+                setattr(holder, name, function)
+        _places.observer = observer
+        if observer is not None:
+            for holder, names in list(_places.marked.items()):
+                for name, kind in names.items():
+                    _places.replace(holder, name, kind, observer)
