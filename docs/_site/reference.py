@@ -25,6 +25,7 @@ WRITTEN = {
     "fad.autograd.functional": "`torch.autograd.functional`'s names",
     "fad.autograd.grad_mode": "`torch.autograd.grad_mode`'s names",
     "fad.autograd.graph": "`torch.autograd.graph`'s names",
+    "fad.autograd.profiler": "`torch.autograd.profiler`'s names",
     "fad.func": "`torch.func`'s names",
     "fad.extend": "operations and transforms of one's own",
     "fad.testing": "checking derivatives and rules",

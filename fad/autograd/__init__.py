@@ -12,12 +12,13 @@ from fad.autograd import function as function
 from fad.autograd import functional as functional
 from fad.autograd import grad_mode as grad_mode
 from fad.autograd import graph as graph
+from fad.autograd import profiler as profiler
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
-from fad.autograd.profiler import profile as profile
-from fad.autograd.profiler import record_function as record_function
 from fad.functions.function import Function as Function
 from fad.functions.once_differentiable import once_differentiable as once_differentiable
+from fad.profiling.profiler import profile as profile
+from fad.profiling.profiler import record_function as record_function
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
 from fad.tape.anomaly import emit_trace as emit_trace
 from fad.tape.anomaly import set_detect_anomaly as set_detect_anomaly

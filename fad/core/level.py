@@ -19,12 +19,13 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from fad.core import tensor as tensors
-from fad.core.observation import observable
+from fad.core.observation import Observable
 from fad.core.tensor import Tensor, new_tensor
 
 __all__ = [
@@ -143,7 +144,7 @@ def last_level_id() -> int:
     return tensors.latest_level
 
 
-class Level:
+class Level(Observable):
     """One running transform. Used as a context manager; leaving it ends the level.
 
     Other code uses the methods and attributes below; it does not test the class of a level.
@@ -181,11 +182,7 @@ class Level:
     on_tape = False
     tape_id = -1
     notes_captures = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "process" in vars(cls):
-            observable(cls, "process", "operation")
+    observables = types.MappingProxyType({"process": "operation"})
 
     def __init__(self) -> None:
         self.id = next(_ids)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["Observer", "observable", "observe"]
+__all__ = ["Observable", "Observer", "observable", "observe"]
 
 
 class Observer(Protocol):
@@ -27,6 +28,23 @@ class Observer(Protocol):
         self, kind: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         """``function(*args, **kwargs)``; ``kind`` is that of `observable`."""
+
+
+class Observable:
+    """A base of classes: the methods in ``observables`` can be observed, also those of classes to come.
+
+    ``observables`` has the kind of each name, as `observable` takes it.
+    """
+
+    __slots__ = ()
+
+    observables: Mapping[str, str] = types.MappingProxyType({})
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, kind in cls.observables.items():
+            if name in vars(cls):
+                observable(cls, name, kind)
 
 
 class _Places:

@@ -42,6 +42,7 @@ ROOMS = {
     "transforms": "backward *",
     "methods": "in_place * install functions",
     "bridge": "protocols signatures jax_functions custom_rules outer_values program_keys compilation",
+    "profiling": "events collector reports profiler",
     "extend": "operations",
     "autograd": "*",
     "func": "*",

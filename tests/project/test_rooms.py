@@ -13,6 +13,7 @@ ELSEWHERE = {
     "autograd/function": "project/test_torch_names.py",
     "autograd/grad_mode": "project/test_torch_names.py",
     "autograd/graph": "project/test_torch_names.py",
+    "autograd/profiler": "profiling/test_profiler.py",
     "numpy/fft": "arrays/test_namespaces.py",
     "numpy/linalg": "arrays/test_namespaces.py",
     "lax/linalg": "arrays/test_namespaces.py",

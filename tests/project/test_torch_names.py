@@ -26,7 +26,7 @@ def test_each_name_is_there_or_has_a_reason(torch: Any) -> None:
 
 
 def test_the_public_modules_can_be_imported_and_list_their_names() -> None:
-    for name in ("forward_ad", "function", "functional", "grad_mode", "graph"):
+    for name in ("forward_ad", "function", "functional", "grad_mode", "graph", "profiler"):
         module = importlib.import_module(f"fad.autograd.{name}")
         assert module is getattr(fad.autograd, name)
         assert all(hasattr(module, n) for n in module.__all__)

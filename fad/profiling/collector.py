@@ -19,11 +19,11 @@ from typing import Any
 
 import jax
 
-from fad.autograd.profile_events import FREED, KEPT, LEFT, MADE, Event, Target, now
 from fad.core.jaxapi import array_type
 from fad.core.level import state
 from fad.core.observation import observe
 from fad.core.tensor import Tensor
+from fad.profiling.events import FREED, KEPT, LEFT, MADE, Event, Target, now
 from fad.tape.anomaly import mode
 from fad.tape.graph import AccumulateGrad, Node
 from fad.tape.recorded_node import RecordedNode

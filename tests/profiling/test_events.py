@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fad.autograd.profile_events import Event, Target
+from fad.profiling.events import Event, Target
 
 
 def test_the_time_of_an_event_is_its_own_without_those_inside() -> None:

@@ -13,10 +13,10 @@ import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.autograd import profile, record_function
-from fad.autograd.profile_collector import collector
-from fad.autograd.profile_events import Event
 from fad.core.primitive import Primitive
 from fad.errors import ArgumentError
+from fad.profiling.collector import collector
+from fad.profiling.events import Event
 from fad.tape.anomaly import mode
 from fad.tape.recorder import RootLevel
 

@@ -8,8 +8,8 @@ import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fad.autograd.profile_events import FREED, KEPT, LEFT, MADE, Change, Event
 from fad.errors import ArgumentError
+from fad.profiling.events import FREED, KEPT, LEFT, MADE, Change, Event
 
 __all__ = ["Memory", "Row", "Rows", "chrome_trace", "in_bytes", "in_time", "pairs"]
 

@@ -14,8 +14,8 @@ import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.autograd import profile, record_function
-from fad.autograd.profile_reports import Row, Rows, in_bytes, in_time
 from fad.errors import ArgumentError
+from fad.profiling.reports import Row, Rows, in_bytes, in_time
 
 
 def leaf(data: Any) -> Any:
