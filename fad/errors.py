@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = [
     "ArgumentError",
+    "DroppedDerivativeWarning",
     "FadError",
     "GradientError",
     "HostValueError",
@@ -102,6 +103,20 @@ class StructureError(FadError, ValueError):
     >>> fad.vmap(lambda x, y: x + y)(jnp.ones(2), jnp.ones(3))
     Traceback (most recent call last):
     fad.errors.StructureError: vmap: the mapped dimensions must have one length, got ...
+    """
+
+
+class DroppedDerivativeWarning(UserWarning):
+    """A value that a running transform tracks became a plain number, which has no derivative.
+
+    Shown once for each line of the user's. ``x.item()`` and ``x.detach()`` say that it is meant.
+
+    >>> import fad, warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     df = fad.grad(lambda x: x * float(x))(3.0)
+    >>> caught[0].category.__name__, float(df), float(fad.grad(lambda x: x * x.item())(3.0))
+    ('DroppedDerivativeWarning', 3.0, 3.0)
     """
 
 

@@ -17,7 +17,17 @@ from fad.errors import describe
 CLASSES = [c for n in errors.__all__ if isinstance(c := getattr(errors, n), type)]
 
 
-@pytest.mark.parametrize("error", CLASSES, ids=lambda c: c.__name__)
+WARNINGS = [c for c in CLASSES if issubclass(c, Warning)]
+
+
+@pytest.mark.parametrize("warning", WARNINGS, ids=lambda c: c.__name__)
+def test_every_warning_is_a_user_warning(warning: type[Warning]) -> None:
+    assert issubclass(warning, UserWarning) and warning.__doc__
+
+
+@pytest.mark.parametrize(
+    "error", [c for c in CLASSES if c not in WARNINGS], ids=lambda c: c.__name__
+)
 def test_every_exception_is_one_of_fads_and_one_of_python(error: type[Exception]) -> None:
     assert issubclass(error, errors.FadError) and error.__doc__
     if error is not errors.FadError:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+from fad.errors import RuleError
 from fad.functions.context import Context
 
-__all__ = ["RULES", "Signature", "arity", "defines"]
+__all__ = ["RULES", "Signature", "arity", "check_spelling", "defines", "has_rules"]
 
 RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "vmap")
+SETTINGS = ("generate_vmap_rule", "jax_rules", "is_traceable")
 
 
 def defines(cls: Any, name: str) -> bool:
@@ -26,6 +29,33 @@ def _depth(cls: Any, name: str) -> int | None:
         if name in base.__dict__:
             return None if base.__dict__[name] is None else depth
     return None
+
+
+def has_rules(cls: Any) -> bool:
+    """Whether a Function class has a rule for its derivatives or for vmap."""
+    return any(defines(cls, rule) for rule in ("vjp", "backward", "jvp", "vmap"))
+
+
+def check_spelling(cls: Any) -> None:
+    """Refuse what is spelt almost like a rule: it would never be called.
+
+    Raises:
+        RuleError: the class itself defines such a name.
+    """
+    known = (*RULES, *SETTINGS)
+    for name in cls.__dict__:
+        if name.startswith("_") or name in known:
+            continue
+        close = difflib.get_close_matches(name, known, n=1, cutoff=ALMOST)
+        if close:
+            raise RuleError(
+                f"{cls.__name__}.{name} is never called: it is spelt almost like the rule "
+                f"{close[0]}. Did you mean {close[0]}? A helper may have that name with an underscore "
+                f"before it: _{name}"
+            )
+
+
+ALMOST = 0.8  # the similarity, by difflib: that of "bakcward" and "backward" is 0.88
 
 
 class Signature:

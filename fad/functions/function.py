@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,14 @@ from fad.functions import fast_calls
 from fad.functions.calls import FunctionNode, FunctionOp
 from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import Context, VmapInfo
-from fad.functions.definitions import RULES, Signature, arity, defines
+from fad.functions.definitions import (
+    RULES,
+    Signature,
+    arity,
+    check_spelling,
+    defines,
+    has_rules,
+)
 from fad.functions.templates import ARRAYS, Template
 from fad.functions.user_rules import UserRules
 from fad.views.inplace import overwrite_from
@@ -25,7 +33,17 @@ from fad.views.make_view import attach_chain
 __all__ = ["Context", "Function", "VmapInfo"]
 
 
-class Function:
+class _FunctionType(abc.ABCMeta):
+    """The type of Function classes; an ABCMeta, so that they may be abstract or protocols."""
+
+    def __repr__(cls) -> str:
+        text = super().__repr__()
+        if defines(cls, "forward") and not has_rules(cls):
+            return f"{text[:-1]}, without rules: its derivatives are derived from forward>"
+        return text
+
+
+class Function(metaclass=_FunctionType):
     """A custom operation with rules of its own, used the same way by every transform.
 
     Subclass it with static methods (or class methods):
@@ -51,7 +69,8 @@ class Function:
 
     Raises (when the class is made):
         RuleError: a rule is malformed: ``vjp`` and ``backward`` both given, a wrong number of
-            parameters, ``vmap`` together with ``generate_vmap_rule``, a rule that is not static.
+            parameters, ``vmap`` together with ``generate_vmap_rule``, a rule that is not static; or a
+            name is spelt almost like that of a rule (begin that of a helper with an underscore).
 
     Source: ``torch.autograd.Function``.
 
@@ -160,6 +179,7 @@ def _write_back(
 def _check_class(cls: Any) -> None:
     """The checks at class creation; also reads the signature of forward."""
     name, own = cls.__name__, cls.__dict__
+    check_spelling(cls)
     for rule in RULES:
         if own.get(rule) is not None and not isinstance(own[rule], (staticmethod, classmethod)):
             raise RuleError(f"{name}.{rule} must be a static method: write @staticmethod above it")

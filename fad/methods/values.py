@@ -9,10 +9,11 @@ import jax
 import numpy as np
 
 from fad.core.jaxapi import array_type
-from fad.core.level import flush, outlived
+from fad.core.level import flush, outlived, state
 from fad.core.tensor import Tensor
 from fad.errors import (
     ArgumentError,
+    DroppedDerivativeWarning,
     HostValueError,
     LevelError,
     TrackedValueError,
@@ -20,6 +21,7 @@ from fad.errors import (
     reader,
 )
 from fad.tape.recorder import ROOT
+from fad.tracebacks import warn_at_users_line
 
 __all__ = ["MEMBERS", "is_tracked", "unwrap"]
 
@@ -64,6 +66,21 @@ def _constant(x: Tensor, what: str) -> None:
         if v.level.deriving and (v.requires_grad or v.aux is not None):
             raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
         v = outlived(v.value)
+
+
+def _is_tracked_by_transform(x: Any) -> bool:
+    """Whether a running transform differentiates with respect to ``x``, other than the eager tape.
+
+    What is on the tape keeps its graph when a number is read: logging ``float(loss)`` loses nothing.
+    """
+    x = outlived(x)
+    while isinstance(x, Tensor):
+        level = x.level
+        recording = not level.on_tape and level.id > state.watermark
+        if (recording and x.requires_grad) or level.tangent(x) is not None:
+            return True
+        x = outlived(x.value)
+    return False
 
 
 def _array(self: Tensor) -> Any:
@@ -139,7 +156,10 @@ def _tolist(self: Tensor) -> Any:
 
 
 def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]:
-    """The method that converts a Tensor with one element; ``what`` is its name in errors."""
+    """The method that converts a Tensor with one element; ``what`` is its name in messages.
+
+    It warns where the number drops a derivative. A branch (``bool``) is meant.
+    """
 
     def scalar(self: Tensor) -> Any:
         if convert in (float, complex):
@@ -148,9 +168,18 @@ def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]
         if value.size == 1 and value.ndim:
             value = value.reshape(())
         try:
-            return convert(value)
+            result = convert(value)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"{what} of {describe(self)}: {error}") from None
+        if self._level is not ROOT and convert is not bool and _is_tracked_by_transform(self):
+            warn_at_users_line(
+                f"{what} of a Tensor that a running transform tracks gives a number without its "
+                "derivative. To keep the derivative, compute with fad.numpy (not with math), and write "
+                "to a Tensor (not to a NumPy array). If the number is meant, write x.item() or "
+                "x.detach().",
+                DroppedDerivativeWarning,
+            )
+        return result
 
     scalar.__name__ = what
     return scalar

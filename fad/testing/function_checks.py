@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fad.errors import FadError, StructureError
+from fad.functions.definitions import has_rules
 from fad.testing import batch_laws, laws, order_laws
 from fad.testing.cases import Case, NotChecked, Subject, Violation
 
@@ -99,7 +100,7 @@ class Report:
         not_checked: for each law that was not checked, why.
         violations: each fault once, with the smallest case found.
         remarks: what breaks no law, and could be better: a gradient that is larger than its argument
-            by broadcasting, which is summed for the rule.
+            by broadcasting, which is summed for the rule; a Function that has no rules of its own.
 
     >>> import fad, numpy as np
     >>> class Triple(fad.Function):
@@ -225,8 +226,10 @@ def check_function(
         report = Report(subject.name)
         for law in _in_order(table, subject):
             _check_law(law, case, report)
+        if isinstance(function, type) and not has_rules(function):
+            report.remarks.append(f"{subject.name} has no rules: all are derived from forward")
         if report.ok and any(law.name == "broadcasting" for law in table):
-            report.remarks = list(order_laws.missing_sums(case))
+            report.remarks += order_laws.missing_sums(case)
         report.violations = [_smallest(v, table, case) for v in report.violations]
     if not report.ok and raise_exception:
         raise LawError(report)

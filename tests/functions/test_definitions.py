@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import jax.numpy as jnp
@@ -258,3 +259,66 @@ def test_what_is_said_of_a_context_that_is_not_known_as_one():
 
     with pytest.raises(TypeError, match=r"missing.*'x'. If 'notes' is the context, call it ctx"):
         Odd.apply(1.0)
+
+
+# Names that are spelt almost like those of rules
+
+
+def function(**members: Any) -> Any:
+    """A Function class with these members besides forward."""
+    return type("Slip", (fad.Function,), {"forward": staticmethod(lambda x: x), **members})
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("bakcward", "backward"),
+        ("Backward", "backward"),
+        ("backwards", "backward"),
+        ("foward", "forward"),
+        ("setup_contex", "setup_context"),
+        ("setupcontext", "setup_context"),
+        ("vjps", "vjp"),
+        ("vmaps", "vmap"),
+        ("generate_vmap_rules", "generate_vmap_rule"),
+        ("is_tracable", "is_traceable"),
+        ("jax_rule", "jax_rules"),
+    ],
+)
+def test_a_name_spelt_almost_like_a_rule_is_refused(name: str, meant: str) -> None:
+    for member in (staticmethod(lambda ctx, g: g), lambda ctx, g: g, True):
+        with pytest.raises(RuleError) as caught:
+            function(**{name: member})
+        assert all(words in str(caught.value) for words in (f"Slip.{name}", f"mean {meant}?"))
+        assert f"_{name}" in str(caught.value)  # how to keep a helper of that name
+
+
+def test_other_names_and_those_with_an_underscore_are_kept() -> None:
+    names = "_bakcward _vjp helper scale forward_body gradient setup apply_to batch rule".split()
+    slip = function(**dict.fromkeys(names, staticmethod(lambda x: 2.0 * x)))
+    assert slip._bakcward(1.0) == slip.helper(1.0) == 2.0
+
+
+def test_what_a_base_that_is_no_function_has_is_not_looked_at() -> None:
+    mixin = type("Mixin", (), {"backwards": staticmethod(lambda x: x)})
+    body = {"forward": staticmethod(lambda x: x * 2.0)}
+    assert_close(type("Mixed", (mixin, fad.Function), body).apply(X), X * 2.0)
+
+
+def test_a_function_without_rules_says_so_in_its_repr() -> None:
+    text = "Slip', without rules: its derivatives are derived from forward>"
+    assert repr(function()).endswith(text)
+    rule = staticmethod(lambda ctx, g: g)
+    for slip in (fad.Function, function(vjp=rule), function(jvp=rule), Product):
+        assert "without rules" not in repr(slip)
+    assert "without rules" in repr(type("Undone", (function(vjp=rule),), {"vjp": None}))
+
+
+def test_a_function_may_be_abstract() -> None:
+    class Abstract(fad.Function, abc.ABC):
+        @staticmethod
+        @abc.abstractmethod
+        def forward(x): ...
+
+    double = type("Double", (Abstract,), {"forward": staticmethod(lambda x: 2.0 * x)})
+    assert fad.grad(double.apply)(1.0) == 2.0

@@ -22,6 +22,7 @@ PACKAGE = ROOT / "fad"
 # The rooms of fad, and the files inside of each: what is imported stands above, in the room or in an earlier
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
+    "tracebacks": "",
     "errors": "",
     "core": """keys dtypes suggestions caches collector observation pace jaxapi avals jaxprs borrowed masked
         residuals tensor trees level rules primitive replay_protocol""",

@@ -463,6 +463,16 @@ def test_bad_arguments() -> None:
         check_function(fails, X)
 
 
+def test_a_function_without_rules_is_remarked_upon() -> None:
+    report = check_function(NoRules, X, Y, laws=["deterministic"])
+    assert report.remarks == ["NoRules has no rules: all are derived from forward"]
+    assert "Remark: NoRules has no rules" in str(report)
+    for other in (JvpOnly, fnp.sin):
+        assert not check_function(
+            other, *(X, Y)[: 1 + (other is JvpOnly)], laws=["forward"]
+        ).remarks
+
+
 def test_laws_can_be_chosen() -> None:
     report = check_function(WrongFactor, X, laws=("linear", "vmap"))
     assert report.passed == ["linear", "vmap"] and not report.not_checked

@@ -69,9 +69,9 @@ def test_the_outer_level_can_be_named_from_inside() -> None:
             y = fad.make_dual(x * x, 1.0)
             z = y * x
             inner = fad.unpack_dual(z)
-            assert float(inner.tangent) == 2.0
-            assert float(fad.unpack_dual(inner.primal, outer).tangent) == 12.0
-            assert float(fad.unpack_dual(inner.tangent, outer).tangent) == 1.0
+            assert inner.tangent.item() == 2.0
+            assert fad.unpack_dual(inner.primal, outer).tangent.item() == 12.0
+            assert fad.unpack_dual(inner.tangent, outer).tangent.item() == 1.0
 
 
 def test_a_dual_tensor_that_requires_grad_is_forward_over_reverse() -> None:

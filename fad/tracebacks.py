@@ -1,0 +1,49 @@
+"""Which lines of a call stack are the user's: for warnings, and for what a traceback shows."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+import warnings
+
+import jax
+import jaxlib
+import numpy as np
+
+__all__ = ["is_users", "warn_at_users_line"]
+
+# Of SciPy it is enough to know where it would be: it need not be installed.
+_LIBRARIES = [os.path.dirname(m.__file__ or "") for m in (jax, jaxlib, np)]
+_INTERNAL = tuple(
+    os.path.join(directory, "")
+    for directory in (
+        os.path.dirname(__file__),
+        *_LIBRARIES,
+        os.path.join(os.path.dirname(_LIBRARIES[-1]), "scipy"),
+    )
+)
+
+
+def is_users(code: types.CodeType) -> bool:
+    """Whether code is neither part of fad nor of JAX, NumPy or SciPy."""
+    return not code.co_filename.startswith(_INTERNAL)
+
+
+def warn_at_users_line(message: str, category: type[Warning]) -> None:
+    """A warning that names the innermost line of the user's on the call stack.
+
+    Python shows it once for each such line, if the filters of `warnings` do not say otherwise.
+    """
+    frame = sys._getframe(1)
+    while not is_users(frame.f_code) and frame.f_back is not None:
+        frame = frame.f_back
+    names = frame.f_globals
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        names.get("__name__", "<unknown>"),
+        names.setdefault("__warningregistry__", {}),
+    )

@@ -1,0 +1,33 @@
+"""Which lines are the user's: those that a warning names and that a traceback shows."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+import fad
+from fad.tracebacks import is_users, warn_at_users_line
+
+
+def test_code_of_fad_and_of_the_libraries_below_it_is_not_the_users() -> None:
+    for f in (fad.grad, fad.core.level.bind, np.tile, jax.numpy.pad):
+        assert not is_users(inspect.unwrap(f).__code__)
+    for f in (test_code_of_fad_and_of_the_libraries_below_it_is_not_the_users, pytest.raises):
+        assert is_users(f.__code__)
+    assert is_users(compile("1", "<string>", "exec"))
+
+
+def test_a_warning_names_the_line_of_the_user_once() -> None:
+    warn = functools.partial(warn_at_users_line, "words", UserWarning)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            np.apply_along_axis(lambda row: [warn(), row][1], 0, np.ones(2))
+        np.fromfunction(functools.partial(lambda *_: warn()), (1,))
+    first = inspect.getsourcelines(test_a_warning_names_the_line_of_the_user_once)[1]
+    assert [(w.filename, w.lineno - first) for w in found] == [(__file__, 5), (__file__, 6)]
