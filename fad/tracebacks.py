@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import types
 import warnings
 
-import jax
-import jaxlib
-import numpy as np
-
 __all__ = ["is_users", "warn_at_users_line"]
 
-# Of SciPy it is enough to know where it would be: it need not be installed.
-_LIBRARIES = [os.path.dirname(m.__file__ or "") for m in (jax, jaxlib, np)]
-_INTERNAL = tuple(
-    os.path.join(directory, "")
-    for directory in (
-        os.path.dirname(__file__),
-        *_LIBRARIES,
-        os.path.join(os.path.dirname(_LIBRARIES[-1]), "scipy"),
-    )
-)
+
+def _directory(package: str) -> str:
+    """Where the files of a package are or would be, without importing it."""
+    spec = importlib.util.find_spec(package)
+    return os.path.join(os.path.dirname(spec.origin), "") if spec and spec.origin else "?"
+
+
+_LIBRARIES = tuple(map(_directory, ("fad", "jax", "jaxlib", "numpy", "scipy")))
 
 
 def is_users(code: types.CodeType) -> bool:
     """Whether code is neither part of fad nor of JAX, NumPy or SciPy."""
-    return not code.co_filename.startswith(_INTERNAL)
+    return not code.co_filename.startswith(_LIBRARIES)
 
 
 def warn_at_users_line(message: str, category: type[Warning]) -> None:
