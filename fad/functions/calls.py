@@ -26,7 +26,6 @@ import numpy as np
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import is_inexact
 from fad.core.level import Level, bind, bodies, constants, outlived, state, traced_by_jax
-from fad.core.observation import observable
 from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.errors import RuleError, describe
@@ -199,9 +198,6 @@ class FunctionOp:
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
                 if m:
                     o._requires_grad, o._node, o._output_nr = True, node, k
-
-
-observable(FunctionOp, "execute", "function")
 
 
 def _at_level(x: Any, level: Level) -> Any:
@@ -479,9 +475,6 @@ class FunctionNode(RecordedNode):
             self.saved = None
             self.args = []
             self.versions = None
-
-
-observable(FunctionNode, "release_variables", "release")
 
 
 def _draws_nothing(jaxpr: Any) -> bool:

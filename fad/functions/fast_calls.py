@@ -175,3 +175,4 @@ def _general(
 
 
 observable(sys.modules[__name__], "call", "function")
+observable(FunctionOp, "execute", "function")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,16 +10,19 @@ import jax
 
 from fad.core.borrowed import as_array
 from fad.core.level import outlived, state
+from fad.core.observation import Observable
 from fad.core.tensor import Tensor, bottom
 from fad.tape.graph import Node
 
 __all__ = ["RecordedNode", "node_name", "spread"]
 
 
-class RecordedNode(Node):
+class RecordedNode(Observable, Node):
     """The node of a recorded operation: `run` does the work, `apply` is for the user's calls."""
 
     __slots__ = ()
+
+    observables = types.MappingProxyType({"release_variables": "release"})
 
     def apply(self, *gradients: Any) -> Any:
         level = self.level

@@ -23,7 +23,6 @@ from fad.core.level import (
     map_tensors,
     state,
 )
-from fad.core.observation import observable
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor, new_tensor
@@ -204,9 +203,6 @@ class PrimitiveNode(RecordedNode):
 
     def __getattr__(self, name: str) -> Any:
         return saved_attribute(self, name)
-
-
-observable(PrimitiveNode, "release_variables", "release")
 
 
 class RecordingLevel(Level):
