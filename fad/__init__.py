@@ -17,6 +17,8 @@ from fad.bridge.custom_rules import custom_rules as custom_rules
 from fad.bridge.jax_functions import from_jax as from_jax
 from fad.bridge.jax_functions import to_jax as to_jax
 from fad.bridge.protocols import from_dlpack as from_dlpack
+from fad.bridge.tracing import eval_shape as eval_shape
+from fad.bridge.tracing import make_jaxpr as make_jaxpr
 from fad.core import dtypes as _dtypes
 from fad.core.dtypes import bfloat16 as bfloat16
 from fad.core.dtypes import cdouble as cdouble
@@ -79,6 +81,7 @@ from fad.transforms.linearization import linearize as linearize
 from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import value_and_grad as value_and_grad
 from fad.transforms.reverse import vjp as vjp
+from fad.transforms.transposition import linear_transpose as linear_transpose
 from fad.views.make_view import stop_gradient as stop_gradient
 
 __version__ = "0.1.0"
@@ -104,6 +107,7 @@ __all__ = [
     "empty_like",
     "enable_grad",
     "errors",
+    "eval_shape",
     "extend",
     "eye",
     "float16",
@@ -131,10 +135,12 @@ __all__ = [
     "jit",
     "jvp",
     "lax",
+    "linear_transpose",
     "linearize",
     "linspace",
     "long",
     "make_dual",
+    "make_jaxpr",
     "nn",
     "no_grad",
     "numpy",

@@ -128,7 +128,7 @@ def _numpy(self: Tensor, *, force: bool = False, copy: bool = False) -> np.ndarr
     if not force and is_tracked(self):
         raise TrackedValueError(
             "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
-            "write x.detach().numpy()"
+            "write x.detach().numpy(), or fad.from_jax(f)(x) for a function of JAX"
         )
     return np.array(value) if copy else np.asarray(value)
 

@@ -35,11 +35,20 @@ from fad.views.make_view import shares
 __all__ = ["vmap"]
 
 
+class _Default(int):
+    """The number that a parameter is where it is not given."""
+
+
+_NOT_GIVEN = _Default(0)
+
+
 def vmap(
     f: Callable[..., Any],
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    in_dims: Any = _NOT_GIVEN,
+    out_dims: Any = _NOT_GIVEN,
     *,
+    in_axes: Any = _NOT_GIVEN,
+    out_axes: Any = _NOT_GIVEN,
     randomness: str = "error",
     chunk_size: int | None = None,
     axis_size: int | None = None,
@@ -55,6 +64,7 @@ def vmap(
             all lanes share what is no array.
         out_dims: where it goes in each output: an int, None, or a pytree prefix of the output; for a
             single array also a tuple of one.
+        in_axes, out_axes: JAX's names of ``in_dims`` and ``out_dims``.
         randomness: what ``fad.random`` does with a key that all lanes share: "error", or the "same"
             numbers in all lanes. If it is "different", the number of the lane is folded into each key.
         chunk_size: run at most so many lanes at a time, to bound memory; not with ``axis_name``.
@@ -69,15 +79,19 @@ def vmap(
     Raises:
         StructureError: ``in_dims`` or ``out_dims`` do not fit, batch sizes differ, or a mapped
             argument has no such dimension.
+        ArgumentError: an argument is given under both of its names.
         LevelError: f changes in place what all lanes share and also have a part of.
 
-    Source: ``torch.func.vmap``; ``axis_size`` and ``axis_name`` are ``jax.vmap``'s.
+    Source: ``torch.func.vmap``; ``axis_size``, ``axis_name``, ``in_axes`` and ``out_axes`` are
+    ``jax.vmap``'s.
 
     >>> import fad, fad.numpy as fnp
     >>> fad.vmap(fnp.dot, in_dims=(0, None))(fnp.eye(2), fnp.array([3.0, 4.0])).tolist()
     [3.0, 4.0]
     """
     check_callable(f, "vmap")
+    in_dims = _given("in_dims", in_dims, "in_axes", in_axes)
+    out_dims = _given("out_dims", out_dims, "out_axes", out_axes)
     if randomness not in ("error", "same", "different"):
         raise ArgumentError(
             f"vmap: randomness must be 'error', 'same' or 'different', got {randomness!r}"
@@ -172,6 +186,16 @@ def vmap(
         return leave(trees.unflatten(out_structure, outs), tensors)
 
     return mapped
+
+
+def _given(name: str, value: Any, other: str, same: Any) -> Any:
+    """The value of a parameter that has two names."""
+    if value is not _NOT_GIVEN and same is not _NOT_GIVEN:
+        raise ArgumentError(
+            f"vmap: {name} and {other} are two names of one argument: give one of them"
+        )
+    found = same if value is _NOT_GIVEN else value
+    return 0 if found is _NOT_GIVEN else found
 
 
 def _shared_with_mapped(leaves: list[Any], dims: list[int | None]) -> dict[int, int]:

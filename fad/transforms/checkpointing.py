@@ -44,6 +44,7 @@ from fad.functions.rules import Rules, Saved, pull_through, push_through
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel, batch_levels
 from fad.levels.jvp import JvpLevel
+from fad.levels.staged import call_with_bodies
 from fad.tape.captures import Captures
 from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel, RecordingLevel
@@ -211,13 +212,18 @@ def _barrier(x: Any) -> Any:
     return bind(_BARRIER, (x,)) if isinstance(bottom(x), jax.core.Tracer) else x
 
 
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+def checkpoint(
+    f: Callable[..., Any] | None = None, *, policy: Callable[..., Any] | None = None
+) -> Any:
     """``f`` without its intermediate values: they are computed again when a derivative needs them.
 
     Arguments:
         f: a function of pytrees of arrays that does the same each time it runs. It may close over
             tracked Tensors; their gradients are found too. What requires grad outside does so inside,
-            so that f may call ``autograd.grad``. What is no array is passed on as it is.
+            so that f may call ``autograd.grad``. What is no array is passed on as it is. Without f,
+            ``checkpoint`` returns a decorator.
+        policy: which intermediate values are kept after all, one of ``jax.checkpoint_policies``. f is traced
+            then, as by `jit`, so Python runs in it once for each call, on no numbers.
 
     Returns:
         A function with f's arguments and results. Memory for its graph is that of its inputs and of
@@ -234,8 +240,14 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> float(fad.grad(fad.checkpoint(lambda x: fnp.sin(fnp.sin(x))))(0.0))
     1.0
     """
+    if f is None:
+        return functools.partial(checkpoint, policy=policy)
     if not callable(f):
         raise TypeError(f"checkpoint: the first argument must be a function, got {describe(f)}")
+    if policy is not None and not callable(policy):
+        raise TypeError(
+            f"checkpoint: policy must be one of jax.checkpoint_policies, got {describe(policy)}"
+        )
 
     @restores_modes
     @functools.wraps(f)
@@ -257,6 +269,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
                 )
             return out
 
+        if policy is not None:
+            return leave(_kept_by(policy, body, operands), tensors)
         top = _only_level(operands)
         with WatchLevel(first=True) as level:
             inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
@@ -280,6 +294,22 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         return leave(out, tensors)
 
     return wrapped
+
+
+def _kept_by(policy: Callable[..., Any], body: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """The call of ``body``, traced, and checkpointed by JAX: one Primitive, whose residuals JAX chooses."""
+    template: list[Template] = []
+
+    def arrays(*inside: Tensor) -> list[Any]:
+        outs, found = Template.split(body(inside))
+        template[:] = [found]
+        return outs
+
+    def checkpoint(body: Callable[..., Any], *values: Any) -> Any:
+        return jax.checkpoint(body, policy=policy)(*values)
+
+    outs = call_with_bodies(checkpoint, (arrays, *operands), {})
+    return template[0].join(outs)
 
 
 def _only_level(xs: Sequence[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from pytree_functions import PARAMS, W, f_layer, j_layer
 
 import fad
 import fad.numpy as fnp
-from fad.errors import StructureError
+from fad.errors import ArgumentError, StructureError
 
 X = jnp.array([0.3, -0.8, 1.2])
 
@@ -158,3 +159,19 @@ def test_keyword_arguments_that_are_no_arrays_are_shared() -> None:
     assert_close(fad.vmap(f)(W, shift=W), jax.vmap(f)(W, shift=W))
     with pytest.raises(StructureError, match="no dimension 0"):
         fad.vmap(f)(W, scale=jnp.array(4.0))
+
+
+@pytest.mark.parametrize(("ins", "outs"), [(0, 1), ((1, None), (0, 1)), ((-2, None), -1)])
+def test_jaxs_names_of_the_dimensions(ins: Any, outs: Any) -> None:
+    f = lambda x, y: (x * y.sum(), x)
+    expected = jax.vmap(f, in_axes=ins, out_axes=outs)(W, W)
+    assert_close(fad.vmap(f, in_axes=ins, out_axes=outs)(W, W), expected)
+    assert_close(fad.vmap(f, ins, out_axes=outs)(W, W), expected)
+
+
+def test_a_dimension_is_given_under_one_name() -> None:
+    with pytest.raises(ArgumentError, match="in_dims and in_axes are two names of one argument"):
+        fad.vmap(fnp.sin, 0, in_axes=0)
+    with pytest.raises(ArgumentError, match="out_dims and out_axes"):
+        fad.vmap(fnp.sin, out_dims=0, out_axes=None)
+    assert "in_dims: 'Any' = 0" in str(inspect.signature(fad.vmap))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_close
+from jax.ad_checkpoint import checkpoint_name
 
 import fad
 import fad.numpy as fnp
@@ -296,3 +297,81 @@ def test_compiled_code_reads_what_a_checkpointed_body_closes_over() -> None:
         assert float(compiled()) == 6.0
         s.fill_(5.0)
         assert float(compiled()) == 15.0
+
+
+# Policies
+
+
+POLICIES = jax.checkpoint_policies
+
+
+def two_layers(xp: Any, x: Any, w: Any) -> Any:
+    return xp.sum(xp.cos(xp.sin(xp.sin(x @ w)) @ w))
+
+
+@pytest.mark.parametrize(
+    ("policy", "products"),
+    [("nothing_saveable", 0), ("dots_saveable", 2), ("everything_saveable", 4)],
+)
+def test_a_policy_says_what_is_kept(policy: str, products: int) -> None:
+    w = fad.tensor(jnp.eye(3) * 0.5, requires_grad=True)
+    x = fad.tensor(jnp.ones((2, 3)), requires_grad=True)
+    body = fad.checkpoint(functools.partial(two_layers, fnp), policy=getattr(POLICIES, policy))
+    kept: list[Any] = []
+    keep = lambda t: kept.append(t.shape) or t
+    with fad.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        out = body(x, w)
+    assert len([shape for shape in kept if shape == (2, 3)]) - 1 == products
+    out.backward()
+    expected = jax.grad(functools.partial(two_layers, jnp), (0, 1))(x.array, w.array)
+    assert_close((x.grad.array, w.grad.array), expected)
+
+
+@pytest.mark.parametrize("name", ["jit", "hessian", "vmap"])
+def test_a_policy_under_transforms(name: str) -> None:
+    w = jnp.eye(3) * 0.5
+    checkpointed = fad.checkpoint(policy=POLICIES.dots_saveable)(functools.partial(two_layers, fnp))
+    f = lambda x: checkpointed(x, w) * 2.0
+    plain = lambda x: two_layers(jnp, x, w) * 2.0
+    if name == "vmap":
+        lanes = jnp.stack([X, 2 * X])
+        assert_close(fad.vmap(fad.grad(f))(lanes), jax.vmap(jax.grad(plain))(lanes))
+        assert_close(jax.grad(fad.to_jax(f))(X), jax.grad(plain)(X))
+    else:
+        assert_close(getattr(fad, name)(f)(X), getattr(jax, name)(plain)(X))
+
+
+def test_a_policy_with_a_function_a_closure_and_what_is_no_array() -> None:
+    def f(x: Any) -> Any:
+        body = fad.checkpoint(
+            lambda y, how: {"out": OneMethodWave.apply(x, y), "how": how},
+            policy=POLICIES.nothing_saveable,
+        )
+        out = body(2.0 * x, "sin")
+        assert out["how"] == "sin"
+        return out["out"].sum()
+
+    plain = lambda x: OneMethodWave.apply(x, 2.0 * x).sum()
+    assert_close(fad.grad(f)(X), fad.grad(plain)(X))
+    assert_close(fad.jvp(f, (X,), (X,)), fad.jvp(plain, (X,), (X,)))
+
+
+def test_a_policy_that_names_what_is_kept() -> None:
+    named = fad.from_jax(lambda x: checkpoint_name(x, "product"))
+    policy = POLICIES.save_only_these_names("product")
+    body = fad.checkpoint(lambda x: fnp.sum(fnp.sin(named(x @ x))), policy=policy)
+    x = fad.tensor(jnp.eye(3), requires_grad=True)
+    kept: list[Any] = []
+    with fad.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
+        out = body(x)
+    assert kept == [(3, 3), (3, 3)]
+    out.backward()
+    assert_close(x.grad.array, jax.grad(lambda x: jnp.sum(jnp.sin(x @ x)))(x.array))
+
+
+def test_a_policy_of_the_wrong_kind_and_a_body_that_writes() -> None:
+    with pytest.raises(TypeError, match="policy must be one of jax.checkpoint_policies, got str"):
+        fad.checkpoint(fnp.sin, policy="dots_saveable")
+    body = fad.checkpoint(lambda x: x.mul_(2.0), policy=POLICIES.nothing_saveable)
+    with pytest.raises(LevelError, match="changes an argument in place"):
+        body(fad.tensor(X))

@@ -1,0 +1,108 @@
+"""``linear_transpose``: the transpose of a linear function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from fad.core import trees
+from fad.core.avals import aval_of, struct_of
+from fad.core.level import bind, restores_modes
+from fad.core.primitive import Primitive
+from fad.errors import ArgumentError, GradientError, StructureError, describe
+from fad.levels.staged import StagedLevel, in_body, stage
+from fad.transforms.boundary import check_callable, enter, has_tensor, leave, lower
+
+__all__ = ["linear_transpose"]
+
+
+@restores_modes
+def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """The transpose of a function that is linear in all of its arguments.
+
+    Arguments:
+        f: the function, of pytrees of Tensors. It is traced, as by `jit`. It may close over tracked Tensors,
+            in which the result can be differentiated.
+        primals: arguments of it, whose shapes and dtypes alone are read; a ``jax.ShapeDtypeStruct`` may
+            stand for an array.
+
+    Returns:
+        A function from a cotangent, of the structure of f's result, to a tuple of cotangents, one for each
+        argument. Nothing is conjugated.
+
+    Raises:
+        GradientError: f is not linear in its arguments.
+        StructureError: a cotangent is not of the structure, shape and dtype of f's result.
+
+    Source: ``jax.linear_transpose``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> transposed = fad.linear_transpose(lambda x: fnp.cumsum(2.0 * x), fad.ones(3))
+    >>> transposed(fad.ones(3))[0].tolist()
+    [6.0, 4.0, 2.0]
+    """
+    check_callable(f, "linear_transpose")
+    leaves, structure = trees.flatten(primals)
+    for x in leaves:
+        if not hasattr(x, "dtype"):
+            raise ArgumentError(
+                f"linear_transpose: the arguments must be arrays, got {describe(x)}: let the function close "
+                "over what is no array"
+            )
+    structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+
+    def run(level: StagedLevel, *tracers: Any) -> Any:
+        return in_body(level, f)(*trees.unflatten(structure, tracers))
+
+    primitive, values, out_structure = stage(run, structs)
+    captures = values[: len(values) - len(structs)]
+    expected = _outputs(primitive, tuple(map(aval_of, values)))
+    transposed = _transposed(primitive, len(captures), tuple(structs))
+    try:
+        jax.eval_shape(transposed.flat, *map(aval_of, captures), *expected)
+    except (NotImplementedError, AssertionError, TypeError) as error:
+        raise GradientError(
+            f"linear_transpose: the function is not linear in its arguments ({error})"
+        ) from error
+
+    def function(cotangent: Any) -> Any:
+        given, found = trees.flatten(enter(cotangent))
+        shapes = [(tuple(x.shape), x.dtype) for x in given if hasattr(x, "dtype")]
+        if found != out_structure or shapes != [(tuple(a.shape), a.dtype) for a in expected]:
+            shown = trees.unflatten(out_structure, [f"{a.dtype}{list(a.shape)}" for a in expected])
+            raise StructureError(
+                f"linear_transpose: the cotangent must be like the result of the function, {shown}, got "
+                f"{describe(cotangent)}"
+            )
+        out = bind(transposed, [*captures, *map(lower, given)])
+        outs = list(out) if type(out) is tuple else [out]
+        return leave(trees.unflatten(structure, outs), has_tensor(cotangent))
+
+    return function
+
+
+@functools.lru_cache(maxsize=256)
+def _outputs(primitive: Primitive, avals: tuple[Any, ...]) -> list[Any]:
+    """The avals of the results of a Primitive."""
+    out = jax.eval_shape(primitive.flat, *map(struct_of, avals))
+    return list(out) if type(out) is tuple else [out]
+
+
+@functools.lru_cache(maxsize=256)
+def _transposed(primitive: Primitive, count: int, structs: tuple[Any, ...]) -> Primitive:
+    """The transpose of a Primitive in its inputs after the first ``count``."""
+
+    def transposed(*values: Any) -> Sequence[Any]:
+        fixed, cotangents = values[:count], values[count:]
+
+        def linear(*xs: Any) -> tuple[Any, ...]:
+            out = primitive.flat(*fixed, *xs)
+            return out if type(out) is tuple else (out,)
+
+        found: Sequence[Any] = jax.linear_transpose(linear, *structs)(tuple(cotangents))
+        return found
+
+    return Primitive(f"{primitive.name}_transpose", transposed)

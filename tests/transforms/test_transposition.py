@@ -1,0 +1,82 @@
+"""`linear_transpose`, beside JAX's."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import assert_close
+
+import fad
+import fad.numpy as fnp
+from fad.errors import ArgumentError, GradientError, StructureError
+
+X = jnp.array([0.3, -0.8, 1.2])
+M = jnp.arange(6.0).reshape(2, 3)
+
+LINEAR = {
+    "matrix": lambda xp, x: M @ x,
+    "several": lambda xp, x: (xp.sum(x) * 2.0, {"rest": x[::-1]}),
+    "zero": lambda xp, x: xp.zeros(2) * xp.sum(x),
+    "cumulative": lambda xp, x: xp.cumsum(x),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_as_in_jax(name):
+    f = LINEAR[name]
+    out = f(jnp, X)
+    cotangent = jax.tree.map(lambda o: jnp.ones_like(o) * 1.5, out)
+    (expected,) = jax.linear_transpose(lambda x: f(jnp, x), X)(cotangent)
+    for x in (X, fad.tensor(X, requires_grad=True), jax.ShapeDtypeStruct(X.shape, X.dtype)):
+        (found,) = fad.linear_transpose(lambda x: f(fnp, x), x)(cotangent)
+        assert isinstance(found, jax.Array)
+        assert_close(found, expected)
+    tensors = jax.tree.map(fad.tensor, cotangent)
+    assert isinstance(fad.linear_transpose(lambda x: f(fnp, x), X)(tensors)[0], fad.Tensor)
+
+
+def test_several_arguments_and_pytrees():
+    f = lambda p, y: p["a"] * 2.0 + p["b"] - y
+    args = ({"a": X, "b": X}, X)
+    expected = jax.linear_transpose(f, *args)(X)
+    assert_close(fad.linear_transpose(f, *args)(X), expected)
+
+
+def test_nothing_is_conjugated():
+    f = lambda z: z * (2 + 1j)
+    z = jnp.ones(2, jnp.complex64)
+    assert_close(fad.linear_transpose(f, z)(z), jax.linear_transpose(f, z)(z))
+
+
+def test_under_transforms_and_with_a_closure():
+    def through(library, xp, w, c):
+        (found,) = library.linear_transpose(lambda x: xp.sin(w) * x, X)(c)
+        return xp.sum(found * c)
+
+    ours = lambda w, c: through(fad, fnp, w, c)
+    theirs = lambda w, c: through(jax, jnp, w, c)
+    assert_close(fad.grad(ours, (0, 1))(X, 2 * X), jax.grad(theirs, (0, 1))(X, 2 * X))
+    assert_close(fad.hessian(ours)(X, X), jax.hessian(theirs)(X, X))
+    assert_close(fad.jit(fad.vmap(ours))(M, M), jax.vmap(theirs)(M, M))
+    w = fad.tensor(X, requires_grad=True)
+    ours(w, X).backward()
+    assert_close(w.grad.array, jax.grad(theirs)(X, X))
+
+
+def test_what_is_not_linear_is_refused():
+    for f in (fnp.sin, lambda x: x * x):
+        with pytest.raises(GradientError, match="linear_transpose: the function is not linear"):
+            fad.linear_transpose(f, X)
+
+
+def test_cotangents_and_arguments_of_the_wrong_form():
+    transposed = fad.linear_transpose(lambda x: (x, 2.0 * x), X)
+    with pytest.raises(StructureError, match=r"'float32\[3\]', 'float32\[3\]'.*got Array float32"):
+        transposed(X)
+    with pytest.raises(StructureError, match="linear_transpose: the cotangent must be like"):
+        transposed((X, jnp.ones(4)))
+    with pytest.raises(ArgumentError, match="must be arrays, got str"):
+        fad.linear_transpose(fnp.sin, "x")
+    with pytest.raises(TypeError, match="must be a function"):
+        fad.linear_transpose(3, X)
