@@ -1,6 +1,7 @@
 """fad: a forward-and-reverse functional transform library on JAX arrays."""
 
-from typing import NoReturn
+import importlib
+from typing import TYPE_CHECKING
 
 from fad import autograd as autograd
 from fad import errors as errors
@@ -84,6 +85,9 @@ from fad.transforms.reverse import vjp as vjp
 from fad.transforms.transposition import linear_transpose as linear_transpose
 from fad.views.make_view import stop_gradient as stop_gradient
 
+if TYPE_CHECKING:
+    from fad import viz as viz
+
 __version__ = "0.1.0"
 __all__ = [
     "Function",
@@ -160,6 +164,7 @@ __all__ = [
     "uint64",
     "unpack_dual",
     "value_and_grad",
+    "viz",
     "vjp",
     "vmap",
     "where",
@@ -178,5 +183,8 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "bool", "float", "int"])
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> object:
+    """``viz``, which is imported when it is asked for: few programs need it."""
+    if name == "viz":
+        return importlib.import_module("fad.viz")
     raise _missing(name, __dir__())

@@ -31,6 +31,7 @@ WRITTEN = {
     "fad.testing": "checking derivatives and rules",
     "fad.testing.plugin": "tests of a Function for pytest",
     "fad.testing.strategies": "strategies for hypothesis",
+    "fad.viz": "pictures of graphs and matrices",
     "fad.errors": "the exceptions",
 }
 DERIVED = {

@@ -193,7 +193,7 @@ class FunctionOp:
             args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
             kind: type[FunctionNode] = getattr(self.rules.function, "_backward_cls", FunctionNode)
             node = kind(level, self.rules, args, mask, saved)
-            if anomaly.on:
+            if anomaly.remembers:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
                 if m:

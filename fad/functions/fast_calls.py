@@ -41,7 +41,7 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     modes = state.__dict__.get  # a name that is not there has its default
     if modes("levels") or modes("trace") is not None or modes("watermark", -1) >= 0:
         return None
-    if modes("saved_hooks") or bodies.traced or anomaly.watch or anomaly.on:
+    if modes("saved_hooks") or bodies.traced or anomaly.watch:
         return None
     mask: list[bool] = []
     versions: list[int] = []

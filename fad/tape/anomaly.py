@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -21,6 +22,7 @@ __all__ = [
     "detect_anomaly",
     "emit_trace",
     "mode",
+    "observed_nodes",
     "remember",
     "set_detect_anomaly",
     "watched_call",
@@ -32,23 +34,35 @@ class _Mode:
     """What is watched; one for the process, as in PyTorch.
 
     ``on``: anomaly mode; ``check_nan``: it looks for NaN; ``tracing``: calls and nodes are named for
-    the profiler of JAX. ``watch``: any of them, the one flag that every call checks. ``observer``: what
-    `fad.autograd.profile` has put in; with it, or with ``watch``, nodes are run by `watched_node`
-    (``nodes``).
+    the profiler of JAX. ``node_observers``: functions that are given each new node. ``remembers``: new
+    nodes are given to `remember`. ``watch``: any of them, the one flag that every call checks.
+    ``observer``: what `fad.autograd.profile` has put in; with it, or with ``watch``, nodes are run by
+    `watched_node` (``nodes``).
     """
 
-    __slots__ = ("check_nan", "nodes", "observer", "on", "tracing", "watch")
+    __slots__ = (
+        "check_nan",
+        "node_observers",
+        "nodes",
+        "observer",
+        "on",
+        "remembers",
+        "tracing",
+        "watch",
+    )
 
     def __init__(self) -> None:
         self.on = False
         self.check_nan = True
         self.tracing = False
+        self.node_observers: tuple[Callable[[Node], None], ...] = ()
         self.observer: Any = None
         self.update()
 
     def update(self) -> None:
         """Set the flags that follow from others."""
-        self.watch = self.on or self.tracing
+        self.remembers = self.on or bool(self.node_observers)
+        self.watch = self.remembers or self.tracing
         self.nodes = self.watch or self.observer is not None
 
 
@@ -152,6 +166,27 @@ def emit_trace() -> Iterator[None]:
         mode.update()
 
 
+@contextmanager
+def observed_nodes(observer: Callable[[Node], None]) -> Iterator[None]:
+    """A block in which ``observer`` is given each new node, of every level and thread.
+
+    Nothing is replayed there: each operation is recorded as it is called.
+    """
+    flush()
+    with _observers_change:
+        mode.node_observers = (*mode.node_observers, observer)
+        mode.update()
+    try:
+        yield
+    finally:
+        with _observers_change:
+            mode.node_observers = tuple([o for o in mode.node_observers if o is not observer])
+            mode.update()
+
+
+_observers_change = threading.Lock()
+
+
 def _annotation(name: str, seq: int, thread: int) -> Any:
     return jax.profiler.TraceAnnotation(name, seq=seq, thread=thread)
 
@@ -236,7 +271,13 @@ def _nan_lanes(x: Any, dims: tuple[int, ...]) -> str | None:
 
 
 def remember(node: Node) -> None:
-    """Keep in the node's metadata where it was made, and in whose backward pass."""
+    """Give a new node to observers; in anomaly mode, keep in its metadata where it was made, and in whose
+    backward pass.
+    """
+    for observer in mode.node_observers:
+        observer(node)
+    if not mode.on:
+        return
     node.metadata["traceback_"] = traceback.format_stack()[:-1]
     if running.current is not None:
         node.metadata["parent_"] = running.current

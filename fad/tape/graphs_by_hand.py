@@ -129,7 +129,7 @@ def set_history(outputs: Any, node: Node) -> Any:
     >>> autograd.set_history(fad.tensor(2.0), node)
     Tensor(2., dtype=float32, grad_fn=<Identity>)
     """
-    if anomaly.on:
+    if anomaly.remembers:
         remember(node)
     for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
         nr = node.add_input_metadata(t)

@@ -444,7 +444,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
             for a, m in zip(args, plan.routed):
                 edges.append(current_edge(a) if m else None)
             node = PrimitiveNode(level, edges, plan, tensors, values, has_views)
-            if anomaly.on:
+            if anomaly.remembers:
                 remember(node)
             result._requires_grad = True
             result._node = node
@@ -476,7 +476,7 @@ def _with_node(level: Any, plan: VjpPlan, args: Sequence[Any], out: Any) -> Any:
     values.extend([detached(level, outs[i]) for i in plan.kept_outputs])
     values.extend([level.detach(o) for o in outs[count:]])
     node = PrimitiveNode(level, edges, plan, tensors, values, has_views)
-    if anomaly.on:
+    if anomaly.remembers:
         remember(node)
     for i, (t, d) in enumerate(zip(outs, differentiable, strict=False)):
         if d:

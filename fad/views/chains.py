@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "chain_forward",
     "chain_primitive",
     "form_of",
+    "makes_views",
     "numbers_of",
     "replay",
     "same_chain",
@@ -42,6 +44,14 @@ class Write(enum.Enum):
     SELECTION = "selection"  # INDICES, for a function of the user's, which is checked
     BROADCAST = "broadcast"
     FUNCTION = "function"
+
+
+_view_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
+
+
+def makes_views(primitive: Primitive) -> bool:
+    """Whether there is a kind of view that ``primitive`` makes."""
+    return primitive in _view_primitives
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +77,9 @@ class ViewOp:
     selects: bool = True
     whole: bool = True
     pieces: int = 1
+
+    def __post_init__(self) -> None:
+        _view_primitives.add(self.primitive)
 
     def forward(self, parent: Any, numbers: Sequence[Any]) -> Any:
         """The view, in plain JAX."""

@@ -27,7 +27,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
     package = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "fad").rglob("*")
-        if path.suffix in {".py", ".pyi", ".typed"}
+        if path.suffix in {".py", ".pyi", ".typed", ".html", ".js"}
     }
     of_it = {f"{about}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE")}
     assert set(wheel.namelist()) == package | of_it

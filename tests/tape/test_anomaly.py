@@ -323,3 +323,18 @@ def test_tracing_is_restored_and_combines_with_anomaly_mode() -> None:
     with pytest.raises(ZeroDivisionError), autograd.emit_trace():
         1 / 0
     assert not anomaly.mode.watch
+
+
+def test_observers_are_given_each_new_node() -> None:
+    x = fad.tensor(1.0, requires_grad=True)
+    seen: list[str] = []
+    with anomaly.observed_nodes(lambda node: seen.append(node.name())):
+        assert anomaly.mode.watch and not anomaly.mode.on
+        with autograd.detect_anomaly(check_nan=False):
+            y = fnp.sin(x)
+        z = fnp.cos(x)
+        fad.grad(fnp.exp)(1.0)
+    fnp.tanh(x)
+    assert seen == ["SinBackward", "CosBackward", "ExpBackward"]
+    assert not anomaly.mode.watch and not anomaly.mode.remembers
+    assert "traceback_" in y.grad_fn.metadata and "traceback_" not in z.grad_fn.metadata

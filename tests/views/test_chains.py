@@ -13,6 +13,7 @@ from helpers import leaf
 import fad
 import fad.numpy as fnp
 from fad.core.primitive import Primitive
+from fad.views.chains import makes_views
 
 X = jnp.arange(1.0, 7.0).reshape(2, 3)
 
@@ -97,3 +98,9 @@ def test_writing_through_a_chain_is_one_call(monkeypatch: pytest.MonkeyPatch) ->
     v.mul_(2.0)
     assert run == ["CopySlices"], run
     assert fnp.sum(x).item() == 0.0
+
+
+def test_primitives_that_make_views_are_known() -> None:
+    x = fad.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    made = [x[1:], x[fad.numpy.array([0, 1])], x.sum()]
+    assert [makes_views(y.grad_fn.plan.primitive) for y in made] == [True, False, False]

@@ -1,0 +1,10 @@
+"""Pictures: recorded graphs, what transforms record, and matrices of derivatives.
+
+Pictures need the extra ``viz`` (``pip install 'fad-jax[viz]'``); text, DOT and JSON do not.
+"""
+
+from fad.viz.graphs import Graph as Graph
+from fad.viz.graphs import graph as graph
+from fad.viz.nodes import NodeView as NodeView
+
+__all__ = ["Graph", "NodeView", "graph"]
