@@ -14,6 +14,7 @@ import jax
 
 from fad.bridge.outer_values import Lanes, captured, is_traced, values_now
 from fad.bridge.program_keys import differences, in_words, key_of, lanes
+from fad.bridge.shardings import checked, placed, placing
 from fad.bridge.signatures import Arguments, is_dynamic
 from fad.core import jaxapi, trees
 from fad.core.caches import Cache
@@ -360,6 +361,20 @@ class Compiled:
         self._refused = 0
 
 
+class Placed(Compiled):
+    """What `jit` returns with ``in_shardings``: it puts the arguments in place first."""
+
+    def __init__(
+        self, f: Callable[..., Any], arguments: Arguments, explain: bool, shardings: Any
+    ) -> None:
+        super().__init__(f, arguments, explain)
+        self._shardings = checked(shardings)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args = tuple(placed(self._arguments, self._shardings, args, kwargs))
+        return super().__call__(*args, **kwargs)
+
+
 def jit(
     f: Callable[..., Any] | None = None,
     *,
@@ -367,6 +382,8 @@ def jit(
     static_argnames: str | Sequence[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Sequence[str] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
     explain: bool = False,
 ) -> Any:
     """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
@@ -384,6 +401,8 @@ def jit(
         donate_argnums, donate_argnames: arguments whose memory the results may take over; their
             Tensors cannot be used after the call. A Tensor that a graph or a transform tracks
             keeps its memory.
+        in_shardings, out_shardings: where the arguments that are not static, and the results, are put: a
+            ``jax.sharding.Sharding``, None for what is not moved, or a pytree prefix of these.
         explain: log, under the name "fad.jit", why a call traces again; see `Compiled.explain`.
 
     Returns:
@@ -396,6 +415,7 @@ def jit(
         LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
             from outside in place, or an argument that shares its storage with another one.
         TypeError: a static argument is not hashable.
+        StructureError: an argument is committed to other devices than ``in_shardings`` says.
 
     Source: ``jax.jit``.
 
@@ -406,7 +426,11 @@ def jit(
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
 
     def decorate(f: Callable[..., Any]) -> Compiled:
-        return Compiled(f, Arguments(f, "jit", *options), explain)
+        arguments = Arguments(f, "jit", *options)
+        f = f if out_shardings is None else placing(f, out_shardings)
+        if in_shardings is None:
+            return Compiled(f, arguments, explain)
+        return Placed(f, arguments, explain, in_shardings)
 
     return decorate if f is None else decorate(f)
 
