@@ -185,7 +185,8 @@ class CheckpointRules(Rules):
         template: Template,
         needs: Sequence[bool] | None = None,
     ) -> Saved:
-        return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
+        none = [None] * len(outs)
+        return Saved(values, none, template, list(map(aval_of, values)), list(map(aval_of, outs)))
 
     @restores_modes
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
@@ -256,10 +257,12 @@ def checkpoint(
         tensors = has_tensor((args, kwargs))
         dynamic = [isinstance(x, Tensor) for x in leaves]
         operands = [lower(x) for x, d in zip(leaves, dynamic, strict=True) if d]
+        # The body outlives the backward pass, which frees the Tensors.
+        static = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
 
         def body(inside: Sequence[Tensor]) -> Any:
             it = iter(inside)
-            given = [next(it) if d else x for x, d in zip(leaves, dynamic, strict=True)]
+            given = [next(it) if d else x for x, d in zip(static, dynamic, strict=True)]
             new_args, new_kwargs = trees.unflatten(structure, given)
             out = f(*new_args, **new_kwargs)
             if any([was_written(x) for x in inside]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import weakref
 from typing import Any
 
 import jax
@@ -375,3 +376,27 @@ def test_a_policy_of_the_wrong_kind_and_a_body_that_writes() -> None:
     body = fad.checkpoint(lambda x: x.mul_(2.0), policy=POLICIES.nothing_saveable)
     with pytest.raises(LevelError, match="changes an argument in place"):
         body(fad.tensor(X))
+
+
+def test_memory_is_that_of_the_inputs_and_a_backward_pass_frees_it() -> None:
+    w = fad.tensor(X, requires_grad=True)
+    inputs, outputs = [], []
+    layer = fad.checkpoint(lambda a, b: fnp.sin(a["x"] * b))
+    y = w * 1.0
+    for _ in range(3):
+        inputs.append(weakref.ref(y.array))
+        y = layer({"x": y}, w)
+    outputs.append(weakref.ref(y.array))
+    y = (y * 2.0 + 1.0).sum()
+    assert [r() is not None for r in inputs] == [True] * 3
+    assert outputs[0]() is None  # what it gave nobody needs
+    y.backward()
+    assert [r() is not None for r in inputs] == [False] * 3
+    assert_close(w.grad.array, fad.grad(lambda v: fnp.sum(2.0 * plain_layers(v, 3)))(X))
+
+
+def plain_layers(w: Any, count: int) -> Any:
+    y = w * 1.0
+    for _ in range(count):
+        y = fnp.sin(y * w)
+    return y
