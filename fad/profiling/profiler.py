@@ -114,7 +114,8 @@ class profile:
 
     def memory(self) -> Memory:
         """Bytes over time; ``print`` shows it as bars."""
-        return Memory(list(self._read().changes), self._start, self._start + self.duration)
+        end = self._start + self.duration
+        return Memory(list(self._read().changes), self.events(), self._start, end)
 
     # Reports
 

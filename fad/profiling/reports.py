@@ -166,11 +166,19 @@ class Memory:
     ``times``: milliseconds since the block began, one for each change. ``alive``: the bytes of the arrays
     that were made in the block and still exist then. ``kept``: the bytes that nodes keep for backward
     passes then, each array once, also where it was made before the block. ``peak``: the largest of
-    ``alive``; ``peak_time``: when; ``peak_name``: what operation reached it. ``print(memory)`` shows bars.
+    ``alive``; ``peak_time``: when; ``peak_name``: what operation reached it. ``blocks``: name, beginning
+    and end of the outermost blocks of `record_function`. ``print(memory)`` shows bars.
     """
 
-    def __init__(self, changes: Iterable[Change], start: int, end: int) -> None:
+    def __init__(
+        self, changes: Iterable[Change], events: Iterable[Event], start: int, end: int
+    ) -> None:
         self.duration = (end - start) / 1e6
+        self.blocks = [
+            (e.name, (e.start - start) / 1e6, (e.end - start) / 1e6)
+            for e in events
+            if e.kind == "range" and e.parent is None
+        ]
         self.times: list[float] = [0.0]
         self.alive: list[int] = [0]
         self.kept: list[int] = [0]
@@ -244,8 +252,13 @@ class Memory:
             axes.annotate(
                 text, at, (0, 6), textcoords="offset points", ha="center", fontsize="small"
             )
+        for k, (label, begin, end) in enumerate(self.blocks):
+            axes.axvspan(begin, end, color="#000000", alpha=0.03 + 0.05 * (k % 2), linewidth=0)
+            axes.text(
+                (begin + end) / 2, 0.88, label, transform=axes.get_xaxis_transform(), ha="center"
+            )
         axes.set_xlim(0, max(self.duration, 1e-6))
-        axes.set_ylim(0, 1.18 * max(*alive, *kept, 1e-9))
+        axes.set_ylim(0, 1.3 * max(*alive, *kept, 1e-9))
         axes.set_xlabel("time in ms")
         axes.set_ylabel(f"memory in {name}")
         axes.spines[["top", "right"]].set_visible(False)

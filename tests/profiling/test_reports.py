@@ -88,12 +88,15 @@ def test_memory_over_time() -> None:
     x = fad.tensor(np.ones(1000, np.float32))
     with profile() as p:
         y = x + 1.0
-        z = y * 2.0
-        del y
+        with record_function("block"):
+            z = y * 2.0
+            del y
         w = z - 1.0
     memory = p.memory()
     assert (memory.peak, memory.peak_name, memory.alive[-1]) == (8000, "multiply", 8000)
     assert memory.alive == [0, 4000, 8000, 4000, 8000] and set(memory.kept) == {0}
+    ((name, begin, end),) = memory.blocks
+    assert name == "block" and begin <= memory.peak_time <= end
     assert memory.times == sorted(memory.times) and w.shape == z.shape
     assert str(memory).splitlines()[0].startswith("peak 8 kB at ")
 
@@ -148,7 +151,7 @@ def test_the_trace_is_what_viewers_read(tmp_path: Path) -> None:
 def test_pictures_of_memory(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     x = leaf(np.ones(1000, np.float32))
-    with profile() as p:
+    with profile() as p, record_function("a step"):
         (fnp.sin(x) * x).sum().backward()
     with profile() as empty:
         pass
