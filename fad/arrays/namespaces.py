@@ -13,6 +13,8 @@ from typing import Any
 
 from fad.arrays import special_cases
 from fad.arrays.derive import derive
+from fad.core.suggestions import no_name, no_name_later
+from fad.core.synonyms import instead_in_module
 
 __all__ = ["Namespace", "install_tree"]
 
@@ -43,23 +45,30 @@ class Namespace:
             AttributeError: the JAX module has no such public name, or fad does not have it.
         """
         if attribute.startswith("_"):
-            raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
+            raise no_name(self.name, attribute, "")
         if attribute in self.children:
             return importlib.import_module(f"{self.name}.{attribute}")
         try:
             value = getattr(importlib.import_module(self.jax_module), attribute)
         except AttributeError as error:
-            raise AttributeError(
-                f"module {self.name!r} has no attribute {attribute!r}: {error}"
-            ) from None
+            raise self._missing(attribute, str(error)) from None
         reason = special_cases.missing(self.jax_module, attribute, value)
         if reason is not None:
             raise AttributeError(f"fad has no {self.jax_module}.{attribute}: {reason}")
         if isinstance(value, types.ModuleType):
-            raise AttributeError(f"module {self.name!r} has no attribute {attribute!r}")
+            raise self._missing(attribute)
         result = derive(attribute, self.name, self.jax_module, value)
         setattr(sys.modules[self.name], attribute, result)
         return result
+
+    def _missing(self, attribute: str, of_jax: str = "") -> AttributeError:
+        """The error for a name that is not there; ``of_jax`` is what JAX says of it."""
+
+        def instead() -> str:
+            deprecated = "" if "has no attribute" in of_jax else of_jax
+            return instead_in_module(self.name, attribute) or deprecated
+
+        return no_name_later(self.name, attribute, instead, self.names)
 
     def names(self) -> list[str]:
         """The public names."""

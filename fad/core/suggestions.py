@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-__all__ = ["no_name"]
+__all__ = ["no_name", "no_name_later"]
 
 
 def no_name(module: str, name: str, instead: str, names: Iterable[str] = ()) -> AttributeError:
@@ -27,4 +27,34 @@ def no_name(module: str, name: str, instead: str, names: Iterable[str] = ()) -> 
         close = difflib.get_close_matches(name, list(names), n=3)
         if close:
             text += f": did you mean {' or '.join(map(repr, close))}?"
+    return AttributeError(text, name=name)
+
+
+class _Later:
+    """A text that is made when it is read."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self.make = make
+
+    def __str__(self) -> str:
+        return str(self.make())
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def no_name_later(
+    module: str, name: str, instead: Callable[[], str], names: Callable[[], Iterable[str]]
+) -> AttributeError:
+    """`no_name`, whose text is made when it is read: ``hasattr`` reads none.
+
+    >>> print(no_name_later("fad.numpy", "sinn", lambda: "", lambda: ["sin", "cos"]))
+    fad.numpy has no 'sinn': did you mean 'sin'?
+    """
+    text = _Later(lambda: no_name(module, name, instead(), names()))
     return AttributeError(text, name=name)

@@ -7,6 +7,9 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from fad.core.suggestions import no_name_later
+from fad.core.synonyms import instead_of_attribute
+
 if TYPE_CHECKING:
     from fad.core.level import Level
     from fad.core.tensor_members import TensorMembers
@@ -137,7 +140,14 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             self._lazy.trace.materialize()
             if self._lazy is not None:  # its operation has failed, which is raised now
                 self._lazy.trace.materialize()
-        return object.__getattribute__(self, name)
+        try:
+            return object.__getattribute__(self, name)
+        except AttributeError:
+            if name.startswith("_") or hasattr(type(self), name):
+                raise
+        raise no_name_later(
+            "Tensor", name, lambda: instead_of_attribute(name), lambda: _public(type(self))
+        )
 
     @property
     def value(self) -> Any:
@@ -239,6 +249,10 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+
+def _public(cls: type) -> list[str]:
+    return [name for name in dir(cls) if not name.startswith("_")]
 
 
 def version_of(t: Tensor) -> int:

@@ -24,8 +24,8 @@ PACKAGE = ROOT / "fad"
 ROOMS = {
     "tracebacks": "",
     "errors": "",
-    "core": """keys dtypes suggestions caches collector observation pace jaxapi avals jaxprs borrowed masked
-        residuals tensor trees level rules primitive replay_protocol""",
+    "core": """keys dtypes suggestions synonyms caches collector observation pace jaxapi avals jaxprs borrowed
+        masked residuals tensor trees level rules primitive replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp batch randomness staged",

@@ -250,7 +250,7 @@ def test_a_checker_leaves_no_trace() -> None:
 @pytest.mark.filterwarnings("ignore:Converting a tensor:UserWarning")
 def test_an_output_whose_shape_depends_on_the_value_is_refused(torch: Any) -> None:
     def f(cat: Any) -> Any:
-        return lambda x: cat([x, x]) if float(x[0]) > 0.3 else x
+        return lambda x: cat([x, x]) if x[0].item() > 0.3 else x
 
     for options in (
         {},

@@ -1,0 +1,221 @@
+"""What to write for a name that is not there: names of PyTorch, NumPy and JAX, and where else a name is.
+
+Data for messages of errors alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+__all__ = ["instead_in_module", "instead_of_attribute"]
+
+# Where a name is looked for that a module does not have: modules of fad, and of what they have the names.
+_MODULES = {
+    "fad.numpy": "jax.numpy",
+    "fad.nn": "jax.nn",
+    "fad.lax": "jax.lax",
+    "fad.numpy.linalg": "jax.numpy.linalg",
+    "fad.scipy.special": "jax.scipy.special",
+    "fad.random": "jax.random",
+    "fad.numpy.fft": "jax.numpy.fft",
+}
+
+# Names of functions; most are methods of PyTorch's tensors too. `x` is the array.
+_FUNCTIONS = {
+    # joining, shapes
+    "cat": "fad.numpy.concatenate(arrays, axis) or fad.cat(tensors, dim)",
+    "row_stack": "fad.numpy.vstack(arrays)",
+    "unsqueeze": "fad.numpy.expand_dims(x, axis) or x[..., None]",
+    "view": "fad.numpy.reshape(x, shape)",
+    "view_as": "fad.numpy.reshape(x, y.shape)",
+    "reshape_as": "fad.numpy.reshape(x, y.shape)",
+    "flatten": "x.reshape(-1)",
+    "permute": "fad.numpy.transpose(x, axes)",
+    "t": "x.T",
+    "movedim": "fad.numpy.moveaxis(x, source, destination)",
+    "swapdims": "fad.numpy.swapaxes(x, a, b)",
+    "expand": "fad.numpy.broadcast_to(x, shape)",
+    "expand_as": "fad.numpy.broadcast_to(x, y.shape)",
+    "chunk": "fad.numpy.array_split(x, chunks, axis)",
+    "repeat_interleave": "fad.numpy.repeat(x, repeats, axis)",
+    "narrow": "a slice: x[start : start + length]",
+    "unbind": "list(x)",
+    # picking
+    "gather": "fad.numpy.take_along_axis(x, index, axis)",
+    "index_select": "fad.numpy.take(x, index, axis) or x[index]",
+    "masked_select": "x[mask]",
+    "masked_fill": "fad.numpy.where(mask, value, x)",
+    "masked_fill_": "x[mask] = value",
+    "scatter": "x.at[index].set(value), or x[index] = value",
+    "scatter_add": "x.at[index].add(value)",
+    "index_add": "x.at[index].add(value)",
+    "topk": "fad.lax.top_k(x, k)",
+    "copyto": "x[...] = value",
+    # arithmetic
+    "sub": "fad.numpy.subtract(x, y)",
+    "mul": "fad.numpy.multiply(x, y)",
+    "div": "fad.numpy.divide(x, y)",
+    "neg": "fad.numpy.negative(x)",
+    "eq": "fad.numpy.equal(x, y)",
+    "ne": "fad.numpy.not_equal(x, y)",
+    "lt": "fad.numpy.less(x, y)",
+    "le": "fad.numpy.less_equal(x, y)",
+    "gt": "fad.numpy.greater(x, y)",
+    "ge": "fad.numpy.greater_equal(x, y)",
+    "mm": "x @ y or fad.numpy.matmul(x, y)",
+    "bmm": "x @ y or fad.numpy.matmul(x, y)",
+    "mv": "x @ y or fad.numpy.matmul(x, y)",
+    "addmm": "c + a @ b",
+    "clamp": "fad.numpy.clip(x, low, high)",
+    "clamp_min": "fad.numpy.maximum(x, low)",
+    "clamp_max": "fad.numpy.minimum(x, high)",
+    "frac": "x - fad.numpy.trunc(x)",
+    "lerp": "x + weight * (y - x)",
+    "erfinv": "fad.lax.erf_inv(x)",
+    "norm": "fad.numpy.linalg.norm(x)",
+    "inverse": "fad.numpy.linalg.inv(x)",
+    "cdist": "fad.numpy.linalg.norm(x[:, None] - y[None], axis=-1)",
+    "mse_loss": "((x - y) ** 2).mean()",
+    "linear": "x @ weight.T + bias",
+    "cross_entropy": "-fad.numpy.take_along_axis(fad.nn.log_softmax(x), labels[:, None], 1).mean()",
+    # names that NumPy had
+    "product": "fad.numpy.prod(x)",
+    "cumproduct": "fad.numpy.cumprod(x)",
+    "alltrue": "fad.numpy.all(x)",
+    "sometrue": "fad.numpy.any(x)",
+    "in1d": "fad.numpy.isin(x, y)",
+    "trapz": "fad.numpy.trapezoid(y, x)",
+    "float": "the dtype fad.numpy.float32 or fad.numpy.float64",
+    "int": "the dtype fad.numpy.int32 or fad.numpy.int64",
+    "Inf": "fad.numpy.inf",
+    "NaN": "fad.numpy.nan",
+    "matrix": "an array of two dimensions, and @ for products",
+    "nditer": "a loop over x.reshape(-1), or fad.vmap",
+    # transforms and modes
+    "value_and_grad": "fad.value_and_grad(f)",
+    "grad": "fad.grad(f)",
+    "vmap": "fad.vmap(f)",
+    "jit": "fad.jit(f)",
+    "no_grad": "fad.no_grad()",
+    "tensor": "fad.tensor(data)",
+}
+
+_DTYPES = {
+    "float": "x.astype(fad.float32)",
+    "double": "x.astype(fad.float64)",
+    "half": "x.astype(fad.float16)",
+    "bfloat16": "x.astype(fad.bfloat16)",
+    "int": "x.astype(fad.int32)",
+    "long": "x.astype(fad.int64)",
+    "bool": "x.astype(bool)",
+    "type": "x.astype(dtype), and x.dtype",
+    "type_as": "x.astype(y.dtype)",
+}
+
+# Attributes and methods of PyTorch's tensors and of NumPy's arrays.
+_ATTRIBUTES = {
+    **_FUNCTIONS,
+    **_DTYPES,
+    "select": "an index: x[i]",
+    "data": "x.detach(), or x.array for the JAX array; write to x itself under fad.no_grad()",
+    "numel": "x.size",
+    "nelement": "x.size",
+    "dim": "x.ndim",
+    "ndimension": "x.ndim",
+    "element_size": "x.itemsize",
+    "cuda": "x.to(jax.devices('gpu')[0])",
+    "cpu": "x.to(jax.devices('cpu')[0])",
+    "is_cuda": "x.device.platform == 'gpu'",
+    "get_device": "x.device",
+    "pin_memory": "x itself: JAX has no pinned arrays",
+    "contiguous": "x itself: JAX arrays have no strides",
+    "is_contiguous": "True: JAX arrays have no strides",
+    "stride": "x.shape: JAX arrays have no strides",
+    "strides": "x.shape: JAX arrays have no strides",
+    "data_ptr": "x.array.unsafe_buffer_pointer()",
+    "storage": "x.base, the Tensor that it is a view of",
+    "untyped_storage": "x.base, the Tensor that it is a view of",
+    "flat": "x.reshape(-1)",
+    "itemset": "x[i] = value",
+    "tobytes": "x.numpy().tobytes()",
+    "tofile": "x.numpy().tofile(path)",
+    "zero": "x.zero_() or fad.numpy.zeros_like(x)",
+    "zero_grad": "x.grad = None",
+    "new_zeros": "fad.zeros(shape, dtype=x.dtype)",
+    "new_ones": "fad.ones(shape, dtype=x.dtype)",
+    "new_tensor": "fad.tensor(data, dtype=x.dtype)",
+    "new_full": "fad.numpy.full(shape, value, x.dtype)",
+    "normal_": "x[...] = fad.random.normal(key, x.shape)",
+    "uniform_": "x[...] = fad.random.uniform(key, x.shape)",
+    "is_floating_point": "fad.numpy.issubdtype(x.dtype, fad.numpy.floating)",
+    "register_backward_hook": "x.register_hook(hook)",
+}
+
+_NO_LAYERS = (
+    "fad.nn has the functions of jax.nn, and no layers: write a function of parameters, which are a "
+    "dict of Tensors, or use Equinox or Flax; fad.func.functional_call calls a module"
+)
+_LAYERS = """Module Linear Sequential Conv1d Conv2d Conv3d ReLU GELU Tanh Sigmoid Softmax Dropout Embedding
+BatchNorm1d BatchNorm2d LayerNorm LSTM GRU RNN Transformer MultiheadAttention ModuleList Flatten MaxPool2d
+CrossEntropyLoss MSELoss L1Loss BCELoss NLLLoss Dense Conv""".split()
+
+_KEY = "with key = fad.random.key(0); fad.random.split(key) gives new ones"
+
+# What is special to one module.
+_IN_MODULE = {
+    "fad.nn": {
+        **dict.fromkeys(_LAYERS, _NO_LAYERS),
+        "Parameter": "fad.tensor(data, requires_grad=True)",
+        "functional": "fad.nn itself, which has the functions of jax.nn",
+        "dropout": f"fad.numpy.where(fad.random.bernoulli(key, 1 - p, x.shape), x / (1 - p), 0), {_KEY}",
+    },
+    "fad.random": {
+        "seed": "key = fad.random.key(0), and pass it on: there is no global generator",
+        "manual_seed": "key = fad.random.key(0), and pass it on: there is no global generator",
+        "default_rng": "key = fad.random.key(0), and pass it on: there is no global generator",
+        "rand": f"fad.random.uniform(key, shape), {_KEY}",
+        "random": f"fad.random.uniform(key, shape), {_KEY}",
+        "randn": f"fad.random.normal(key, shape), {_KEY}",
+        "standard_normal": f"fad.random.normal(key, shape), {_KEY}",
+        "shuffle": f"fad.random.permutation(key, x), {_KEY}",
+        "randperm": f"fad.random.permutation(key, n), {_KEY}",
+    },
+}
+
+
+def instead_in_module(module: str, name: str) -> str:
+    """What to write for ``module.name``, which is not there; "" if that is not known.
+
+    >>> instead_in_module("fad.numpy", "cat")
+    'write fad.numpy.concatenate(arrays, axis) or fad.cat(tensors, dim)'
+    >>> instead_in_module("fad.numpy", "relu")
+    'write fad.nn.relu'
+    """
+    own = _IN_MODULE.get(module, {}).get(name)
+    if own is not None and own is not _NO_LAYERS:
+        return f"write {own}"
+    return own or _written(_FUNCTIONS.get(name) or _where(name))
+
+
+def instead_of_attribute(name: str) -> str:
+    """What to write for an attribute ``name`` that a Tensor, `x`, does not have; "" if that is not known.
+
+    >>> instead_of_attribute("numel"), instead_of_attribute("relu")
+    ('write x.size', 'write fad.nn.relu(x)')
+    """
+    where = _where(name)
+    return _written(_ATTRIBUTES.get(name) or (where and f"{where}(x)"))
+
+
+def _written(text: str) -> str:
+    return text and f"write {text}"
+
+
+def _where(name: str) -> str:
+    """The full name of a public function of another module; "" if there is none."""
+    for module, of_jax in _MODULES.items():
+        if not name.startswith("_") and callable(
+            vars(importlib.import_module(of_jax)).get(name, None)
+        ):
+            return f"{module}.{name}"
+    return ""
