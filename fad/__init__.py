@@ -13,6 +13,7 @@ from fad import numpy as numpy
 from fad import random as random
 from fad import replay as _replay
 from fad import scipy as scipy
+from fad import tracebacks as _tracebacks
 from fad.bridge.compilation import jit as jit
 from fad.bridge.custom_rules import custom_rules as custom_rules
 from fad.bridge.jax_functions import from_jax as from_jax
@@ -173,6 +174,7 @@ __all__ = [
 ]
 
 _replay.install()
+_tracebacks.install()
 
 
 # Dtypes that are not in ``__all__``: a star import would take Python's own names away.

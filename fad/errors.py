@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
+
+from fad import tracebacks
 
 __all__ = [
     "ArgumentError",
@@ -19,6 +22,7 @@ __all__ = [
     "attribute",
     "describe",
     "reader",
+    "traceback_filtering",
 ]
 
 
@@ -118,6 +122,43 @@ class DroppedDerivativeWarning(UserWarning):
     >>> caught[0].category.__name__, float(df), float(fad.grad(lambda x: x * x.item())(3.0))
     ('DroppedDerivativeWarning', 3.0, 3.0)
     """
+
+
+def traceback_filtering(mode: str | None = None) -> str:
+    """Whether tracebacks of errors that nothing caught leave out the frames of fad and JAX.
+
+    The environment variable ``FAD_TRACEBACK_FILTERING`` sets what a program begins with. The frames of JAX
+    stay where ``JAX_TRACEBACK_FILTERING`` is off. An error that is caught has all of its frames.
+
+    Arguments:
+        mode: "remove_frames" (the default at the start), "off", or None, which changes nothing.
+
+    Returns:
+        The mode before the call.
+
+    Raises:
+        ArgumentError: there is no such mode.
+
+    Source: ``jax.config.jax_traceback_filtering``.
+
+    >>> import fad
+    >>> before = fad.errors.traceback_filtering("off")
+    >>> fad.errors.traceback_filtering(before)
+    'off'
+    """
+    before = tracebacks.setting.filtering
+    if mode is not None:
+        if mode not in FILTERINGS:
+            raise ArgumentError(
+                f"traceback_filtering: the mode must be one of {', '.join(map(repr, FILTERINGS))}, "
+                f"got {mode!r}"
+            )
+        tracebacks.setting.filtering = mode
+    return before
+
+
+FILTERINGS = ("remove_frames", "off")
+traceback_filtering(os.environ.get("FAD_TRACEBACK_FILTERING") or None)
 
 
 def attribute(get: Callable[[Any], Any], put: Callable[[Any, Any], None] | None = None) -> property:

@@ -1,14 +1,28 @@
-"""Which lines of a call stack are the user's: for warnings, and for what a traceback shows."""
+"""Which lines of a call stack are the user's: for warnings, and for what a traceback shows.
+
+NOTE [traceback filtering]
+
+Between a line of the user and the error stand frames of fad and of JAX, which say nothing to the user. They
+are left out where an error that nothing caught is shown: in ``sys.excepthook``, ``threading.excepthook`` and
+the shell of IPython. So a call that succeeds does nothing for it, and the error itself keeps all of its
+frames: for ``except``, ``pdb.pm()`` and loggers. `fad.errors.traceback_filtering` switches it off.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
+import threading
 import types
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
-__all__ = ["is_users", "warn_at_users_line"]
+import jax
+
+__all__ = ["install", "is_users", "setting", "shown", "warn_at_users_line"]
 
 
 def _directory(package: str) -> str:
@@ -17,12 +31,13 @@ def _directory(package: str) -> str:
     return os.path.join(os.path.dirname(spec.origin), "") if spec and spec.origin else "?"
 
 
-_LIBRARIES = tuple(map(_directory, ("fad", "jax", "jaxlib", "numpy", "scipy")))
+_FAD, *_LIBRARIES = map(_directory, ("fad", "jax", "jaxlib", "numpy", "scipy"))
+_JAX = tuple(_LIBRARIES[:2])
 
 
 def is_users(code: types.CodeType) -> bool:
     """Whether code is neither part of fad nor of JAX, NumPy or SciPy."""
-    return not code.co_filename.startswith(_LIBRARIES)
+    return not code.co_filename.startswith((_FAD, *_LIBRARIES))
 
 
 def warn_at_users_line(message: str, category: type[Warning]) -> None:
@@ -42,3 +57,106 @@ def warn_at_users_line(message: str, category: type[Warning]) -> None:
         names.get("__name__", "<unknown>"),
         names.setdefault("__warningregistry__", {}),
     )
+
+
+class _Setting:
+    """``filtering``: "remove_frames" or "off"."""
+
+    filtering = "remove_frames"
+
+
+setting = _Setting()
+
+
+def _hidden() -> tuple[str, ...]:
+    """The directories whose frames are left out; those of JAX only where JAX filters them too."""
+    return (_FAD,) if jax.config.jax_traceback_filtering == "off" else (_FAD, *_JAX)
+
+
+def _shortened(traceback: types.TracebackType | None) -> tuple[types.TracebackType | None, int]:
+    """A traceback without hidden frames, and how many these were.
+
+    One without frames of fad, or without other frames, is left as it is.
+    """
+    steps = []
+    step = traceback
+    while step is not None:
+        steps.append(step)
+        step = step.tb_next
+    hidden = _hidden()
+    files = [step.tb_frame.f_code.co_filename for step in steps]
+    kept = [step for step, file in zip(steps, files) if not file.startswith(hidden)]
+    if not kept or not any(file.startswith(_FAD) for file in files):
+        return traceback, 0
+    short = None
+    for step in reversed(kept):
+        short = types.TracebackType(short, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return short, len(steps) - len(kept)
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """An error and those that are shown with it."""
+    found: list[BaseException] = []
+    rest = [error]
+    while rest:
+        e = rest.pop()
+        if e is not None and not any(e is other for other in found):
+            found.append(e)
+            rest += [e.__cause__, e.__context__, *getattr(e, "exceptions", ())]
+    return found
+
+
+@contextlib.contextmanager
+def shown(error: BaseException | None) -> Iterator[None]:
+    """A block in which tracebacks of ``error`` are filtered, and a note says so."""
+    errors = _chain(error) if setting.filtering != "off" else []
+    before = [(e, e.__traceback__) for e in errors]
+    removed = 0
+    for e in errors:
+        e.__traceback__, count = _shortened(e.__traceback__)
+        removed += count
+    if removed and error is not None:
+        error.add_note(
+            f"({removed} frames of fad and JAX are not shown: they are with "
+            "FAD_TRACEBACK_FILTERING=off, or fad.errors.traceback_filtering('off'))"
+        )
+    try:
+        yield
+    finally:
+        for e, traceback in before:
+            e.__traceback__ = traceback
+        if removed and error is not None:
+            error.__notes__.pop()
+
+
+def install() -> None:
+    """Filter what is shown of errors that nothing caught. The hooks that were there do the showing."""
+    show, show_of_thread = sys.excepthook, threading.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        with shown(error):
+            show(kind, error, error.__traceback__ or traceback)
+
+    def hook_of_thread(args: Any, /) -> None:
+        with shown(args.exc_value):
+            traceback = getattr(args.exc_value, "__traceback__", None) or args.exc_traceback
+            show_of_thread(
+                threading.ExceptHookArgs((args.exc_type, args.exc_value, traceback, args.thread))
+            )
+
+    sys.excepthook, threading.excepthook = hook, hook_of_thread
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((Exception,), _show_in_shell)
+
+
+def _show_in_shell(
+    shell: Any,
+    kind: type[BaseException],
+    error: BaseException,
+    traceback: Any,
+    tb_offset: Any = None,
+) -> None:
+    """The handler of IPython's ``set_custom_exc``."""
+    with shown(error):
+        shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
