@@ -70,7 +70,8 @@ setting = _Setting()
 
 def _hidden() -> tuple[str, ...]:
     """The directories whose frames are left out; those of JAX only where JAX filters them too."""
-    return (_FAD,) if jax.config.jax_traceback_filtering == "off" else (_FAD, *_JAX)
+    config: Any = jax.config
+    return (_FAD,) if config.jax_traceback_filtering == "off" else (_FAD, *_JAX)
 
 
 def _shortened(traceback: types.TracebackType | None) -> tuple[types.TracebackType | None, int]:
