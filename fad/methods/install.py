@@ -11,7 +11,16 @@ import fad.numpy as fnp
 from fad.core.observation import observable
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError
-from fad.methods import container, history, operators, placement, shapes, shapes_in_place, values
+from fad.methods import (
+    container,
+    history,
+    notebook,
+    operators,
+    placement,
+    shapes,
+    shapes_in_place,
+    values,
+)
 from fad.methods.in_place import IN_PLACE
 from fad.tape.recorder import ROOT
 from fad.views.make_view import stop_gradient
@@ -72,6 +81,7 @@ def _install() -> None:
         IN_PLACE,
         operators.MEMBERS,
         values.MEMBERS,
+        notebook.MEMBERS,
         shapes.MEMBERS,
         shapes_in_place.MEMBERS,
         container.MEMBERS,

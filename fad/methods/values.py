@@ -23,7 +23,7 @@ from fad.errors import (
 from fad.tape.recorder import ROOT
 from fad.tracebacks import warn_at_users_line
 
-__all__ = ["MEMBERS", "is_tracked", "unwrap"]
+__all__ = ["MEMBERS", "facts", "is_tracked", "unwrap"]
 
 
 def unwrap(x: Any) -> Any:
@@ -214,10 +214,9 @@ def _format(self: Tensor, spec: str) -> str:
         ) from None
 
 
-def _repr(self: Tensor) -> str:
-    """Value, dtype, level and kind where wrapped, and place in the graph."""
-    parts = [f"dtype={_safe(lambda: self.dtype)}"]
-    inner = self.value
+def facts(self: Tensor) -> list[str]:
+    """Level and kind where wrapped, and place in the graph, as ``repr`` says them."""
+    parts = []
     if self.level is not ROOT:
         parts.append(f"level={self.level.id} ({self.level.kind})")
         if not self.level.alive:
@@ -231,7 +230,14 @@ def _repr(self: Tensor) -> str:
         parts.append(f"grad_fn=<{self.node.name()}>")
     elif self.requires_grad:
         parts.append("requires_grad=True")
-    return f"Tensor({_short(inner)}, {', '.join(parts)})"
+    return parts
+
+
+def _repr(self: Tensor) -> str:
+    """Value, dtype, level and kind where wrapped, and place in the graph."""
+    inner = self.value
+    dtype = f"dtype={_safe(lambda: self.dtype)}"
+    return f"Tensor({_short(inner)}, {', '.join([dtype, *facts(self)])})"
 
 
 def _safe(f: Callable[[], Any]) -> Any:

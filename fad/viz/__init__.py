@@ -5,6 +5,8 @@ Pictures need the extra ``viz`` (``pip install 'fad-jax[viz]'``); text, DOT and 
 
 from fad.viz.graphs import Graph as Graph
 from fad.viz.graphs import graph as graph
+from fad.viz.matrices import Matrix as Matrix
+from fad.viz.matrices import matrix as matrix
 from fad.viz.nodes import NodeView as NodeView
 
-__all__ = ["Graph", "NodeView", "graph"]
+__all__ = ["Graph", "Matrix", "NodeView", "graph", "matrix"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from fad.core.level import flush, state
@@ -15,6 +14,7 @@ from fad.tape.running import running
 from fad.viz import bitmap, drawing, text
 from fad.viz.folding import fold as folded
 from fad.viz.layout import MissingLibrary
+from fad.viz.matrices import write
 from fad.viz.nodes import (
     Drawn,
     NodeView,
@@ -111,22 +111,18 @@ class Graph:
             ArgumentError: it ends with something else.
             ImportError: a picture needs the extra ``viz``, which is not installed.
         """
-        formats: dict[str, Callable[[], str | bytes]] = {
-            ".svg": self.svg,
-            ".html": self.html,
-            ".png": self.png,
-            ".dot": self.dot,
-            ".gv": self.dot,
-            ".json": self.json,
-            ".txt": self.__str__,
-        }
-        file = Path(path)
-        if file.suffix.lower() not in formats:
-            raise ArgumentError(
-                f"Graph.save: the name must end with one of {', '.join(formats)}, got {str(path)!r}"
-            )
-        content = formats[file.suffix.lower()]()
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        write(
+            path,
+            {
+                ".svg": self.svg,
+                ".html": self.html,
+                ".png": self.png,
+                ".dot": self.dot,
+                ".gv": self.dot,
+                ".json": self.json,
+                ".txt": self.__str__,
+            },
+        )
 
     def _repr_svg_(self) -> str | None:
         """For notebooks: the picture; None, and so the text, without the extra ``viz``."""

@@ -49,7 +49,7 @@ ROOMS = {
     "autograd": "*",
     "func": "*",
     "testing": "*",
-    "viz": "nodes folding text layout drawing bitmap graphs",
+    "viz": "nodes folding text layout drawing bitmap matrices graphs",
     "replay": """settings log modes inputs program outcomes states arguments entries segments recording trace
         opening donation layouts compiled_backward""",
     "names": "",
