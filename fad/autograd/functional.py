@@ -79,7 +79,7 @@ def _check_strict(
         outs = _outputs(out, who)
         _check_dependence(who, "Output", outs, xs, each and not second)
         if second:
-            out = outs = grad(outs, xs, create_graph=True)
+            out = outs = list(grad(outs, xs, create_graph=True))
             _check_dependence(who, "The gradient for input", outs, xs, each)
         if not create_graph:
             return
@@ -89,9 +89,10 @@ def _check_strict(
         elif who == "jvp":  # the derivative of the product of a cotangent with the Jacobian
             cotangents = [level.variable(_ones(o)) for o in outs]
             products = grad(outs, xs, cotangents, **options)
-            results = grad(products, cotangents, v, **options)
+            results = list(grad(products, cotangents, v, **options))
         else:
-            results = grad(outs, xs, trees.flatten(_cotangent(v, out, who))[0], **options)
+            cts = trees.flatten(_cotangent(v, out, who))[0]
+            results = list(grad(outs, xs, cts, **options))
         for k, g in enumerate(results):
             if not is_tracked(g):
                 raise GradientError(

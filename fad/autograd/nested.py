@@ -99,7 +99,7 @@ class NestedIOFunction(Function):
         return super().apply(_Settings(cls, vars(self)), *inputs)
 
     @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Call the Function on nested inputs; see `NestedIOFunction`.
 
         Arguments:

@@ -125,29 +125,31 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     born: int  # the id of the newest level at the time that this Tensor was made
     meta: Meta | None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         raise TypeError(
             "Tensor() is not called directly: write fad.tensor(data) to copy data into a new Tensor, "
             "or fad.asarray(x) to wrap an array"
         )
 
-    def __getattr__(self, name: str) -> Any:
-        """Called for an unset slot: a lazy Tensor has its trace materialized, which sets it.
+    if not TYPE_CHECKING:  # else no misspelt name were an error
 
-        See `fad.core.replay_protocol`.
-        """
-        if name in ("_value", "_aux", "_node") and self._lazy is not None:
-            self._lazy.trace.materialize()
-            if self._lazy is not None:  # its operation has failed, which is raised now
+        def __getattr__(self, name: str) -> Any:
+            """Called for an unset slot: a lazy Tensor has its trace materialized, which sets it.
+
+            See `fad.core.replay_protocol`.
+            """
+            if name in ("_value", "_aux", "_node") and self._lazy is not None:
                 self._lazy.trace.materialize()
-        try:
-            return object.__getattribute__(self, name)
-        except AttributeError:
-            if name.startswith("_") or hasattr(type(self), name):
-                raise
-        raise no_name_later(
-            "Tensor", name, lambda: instead_of_attribute(name), lambda: _public(type(self))
-        )
+                if self._lazy is not None:  # its operation has failed, which is raised now
+                    self._lazy.trace.materialize()
+            try:
+                return object.__getattribute__(self, name)
+            except AttributeError:
+                if name.startswith("_") or hasattr(type(self), name):
+                    raise
+            raise no_name_later(
+                "Tensor", name, lambda: instead_of_attribute(name), lambda: _public(type(self))
+            )
 
     @property
     def value(self) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import typing
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 from jax.tree_util import PyTreeDef
@@ -13,6 +14,13 @@ from jax.tree_util import PyTreeDef
 from fad.core.tensor import Tensor
 from fad.errors import describe
 from fad.functions.templates import Static
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Saved = TypeVar("Saved", default=Tensor)
+else:
+    Saved = typing.TypeVar("Saved")
 
 __all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref"]
 
@@ -40,7 +48,7 @@ class _Record:
     materialize: bool = True
 
 
-class Context:
+class Context(Generic[Saved]):
     """``ctx``: what a forward pass keeps for the vjp and jvp rules.
 
     Each pass through the rules has a context of its own, with what forward kept on it; so attributes
@@ -51,7 +59,8 @@ class Context:
         needs_input_grad: for each argument of forward, whether its gradient may be wanted; in a vjp
             rule, whether it is wanted in this very backward pass.
 
-    Attributes of any other name may be set too.
+    Attributes of any other name may be set too. For type checkers a ``Context`` saves Tensors; that of a
+    Function with ``jax_rules`` is a ``Context[jax.Array]``.
 
     Source: ``torch.autograd.function.FunctionCtx``.
 
@@ -71,6 +80,11 @@ class Context:
 
     __slots__ = ("__dict__", "_record", "needs_input_grad", "saved_data")
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
     def __init__(self, needs_input_grad: tuple[bool, ...] = ()) -> None:
         self.needs_input_grad = needs_input_grad
         self.saved_data: dict[Any, Any] = {}
@@ -88,7 +102,7 @@ class Context:
         self._record.forward = _check_saved("save_for_forward", tensors)
 
     @property
-    def saved_tensors(self) -> tuple[Any, ...]:
+    def saved_tensors(self) -> tuple[Saved, ...]:
         """What was saved, in order."""
         return self._record.backward
 

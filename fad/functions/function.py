@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from fad.functions.templates import ARRAYS, Template
 from fad.functions.user_rules import UserRules
 from fad.views.inplace import overwrite_from
 from fad.views.make_view import attach_chain
+
+if TYPE_CHECKING:
+    from fad.functions.signatures import apply_method
+else:
+    apply_method = classmethod
 
 __all__ = ["Context", "Function", "VmapInfo"]
 
@@ -99,7 +104,7 @@ class Function(metaclass=_FunctionType):
     jax_rules = False
     is_traceable = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         name = type(self).__name__
         raise RuleError(f"{name} is not instantiated: call {name}.apply(...)")
 
@@ -107,8 +112,8 @@ class Function(metaclass=_FunctionType):
         super().__init_subclass__(**kwargs)
         _check_class(cls)
 
-    @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+    @apply_method
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the Function. Given a Tensor it returns Tensors, given only arrays it returns arrays.
 
         Tensors, arrays and NumPy's floating scalars are differentiated; other arguments are handed on

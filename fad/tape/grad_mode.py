@@ -23,7 +23,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 
@@ -40,6 +40,8 @@ __all__ = [
     "no_grad",
     "set_grad_enabled",
 ]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def is_grad_enabled() -> bool:
@@ -103,7 +105,7 @@ class _GradMode:
     def _again(self) -> _GradMode:
         return _GradMode(self.enabled)
 
-    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, f: F) -> F:
         if not callable(f):
             raise TypeError(
                 f"{type(self).__name__}: only functions can be decorated, got {describe(f)}"
@@ -124,10 +126,10 @@ class _GradMode:
             with self._again():
                 return f(*args, **kwargs)
 
-        return wrapper
+        return wrapper  # type: ignore[return-value]
 
 
-def _around_steps(f: Callable[..., Any], mode: Callable[[], _GradMode]) -> Callable[..., Any]:
+def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
     """Keep the mode on while the body of a generator or coroutine runs, not while it is suspended."""
 
     class Steps:
@@ -194,7 +196,21 @@ def _around_steps(f: Callable[..., Any], mode: Callable[[], _GradMode]) -> Calla
     return generator
 
 
-class no_grad(_GradMode):
+class _FixedMode(_GradMode):
+    """A mode that is either on or off: ``records``.
+
+    It is no part of the classes below, so that type checkers know these by their ``__new__``, which gives a
+    function the type that it has.
+    """
+
+    __slots__ = ()
+    records: bool
+
+    def __init__(self, f: object = None) -> None:
+        super().__init__(self.records)
+
+
+class no_grad(_FixedMode):
     """Stop recording on every level that exists here. Tangents of forward mode go on.
 
     A context manager, and a decorator for functions, generators and coroutines.
@@ -209,15 +225,17 @@ class no_grad(_GradMode):
     """
 
     __slots__ = ()
+    records = False
 
-    def __init__(self, f: Callable[..., Any] | None = None) -> None:
-        super().__init__(False)
-
-    def __new__(cls, f: Callable[..., Any] | None = None) -> Any:
+    @overload
+    def __new__(cls, f: None = None) -> Self: ...
+    @overload
+    def __new__(cls, f: F) -> F: ...  # type: ignore[misc]
+    def __new__(cls, f: Any = None) -> Any:
         return super().__new__(cls) if f is None else cls()(f)
 
 
-class enable_grad(_GradMode):
+class enable_grad(_FixedMode):
     """Record again inside ``no_grad``. Context manager and decorator, as ``torch.enable_grad``.
 
     >>> import fad
@@ -229,11 +247,13 @@ class enable_grad(_GradMode):
     """
 
     __slots__ = ()
+    records = True
 
-    def __init__(self, f: Callable[..., Any] | None = None) -> None:
-        super().__init__(True)
-
-    def __new__(cls, f: Callable[..., Any] | None = None) -> Any:
+    @overload
+    def __new__(cls, f: None = None) -> Self: ...
+    @overload
+    def __new__(cls, f: F) -> F: ...  # type: ignore[misc]
+    def __new__(cls, f: Any = None) -> Any:
         return super().__new__(cls) if f is None else cls()(f)
 
 
@@ -264,37 +284,19 @@ class set_grad_enabled(_GradMode):
     def __enter__(self) -> Self:
         return self
 
-    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, f: F) -> F:
         super().__exit__(None, None, None)
         return super().__call__(f)
 
 
-class inference_mode(_GradMode):
-    """No recording, for good: Tensors made here cannot be part of what autograd saves later.
-
-    Arguments:
-        mode: False switches the mode off, inside of a block that switched it on, and switches
-            recording on.
-
-    Forward mode stops too: results have no tangents. A transform inside of the block differentiates.
-    Context manager and decorator. Source: ``torch.inference_mode``.
-
-    >>> import fad
-    >>> x = fad.tensor(2.0, requires_grad=True)
-    >>> with fad.inference_mode():
-    ...     y = x * x
-    >>> y.requires_grad, y.is_inference()
-    (False, True)
-    """
+class _InferenceMode(_GradMode):
+    """`inference_mode` without its ``__new__``, for the reason that `_FixedMode` gives."""
 
     __slots__ = ("_outside",)
 
     def __init__(self, mode: bool | Callable[..., Any] = True) -> None:
         super().__init__(not mode)
         self._outside: list[Any] = []
-
-    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
-        return cls()(mode) if callable(mode) else super().__new__(cls)
 
     def __enter__(self) -> Self:
         self._saved.append(state.watermark)
@@ -323,3 +325,31 @@ class inference_mode(_GradMode):
 
     def _again(self) -> _GradMode:
         return inference_mode(not self.enabled)
+
+
+class inference_mode(_InferenceMode):
+    """No recording, for good: Tensors made here cannot be part of what autograd saves later.
+
+    Arguments:
+        mode: False switches the mode off, inside of a block that switched it on, and switches
+            recording on.
+
+    Forward mode stops too: results have no tangents. A transform inside of the block differentiates.
+    Context manager and decorator. Source: ``torch.inference_mode``.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> with fad.inference_mode():
+    ...     y = x * x
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
+    """
+
+    __slots__ = ()
+
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: F) -> F: ...  # type: ignore[misc]
+    def __new__(cls, mode: Any = True) -> Any:
+        return cls()(mode) if callable(mode) else super().__new__(cls)

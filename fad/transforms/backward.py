@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, overload
 
 import jax.numpy as jnp
 
@@ -14,6 +14,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError
 from fad.levels.batch import BatchLevel
 from fad.tape.accumulate import accumulate
+from fad.tape.edges import GradientEdge
 from fad.tape.endpoints import as_list, check_levels, edges_of, roots_of
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import accumulator_of
@@ -21,6 +22,9 @@ from fad.tape.hooks import retain_grad
 from fad.tape.node_step import level_of
 
 __all__ = ["backward", "grad"]
+
+Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
+Key = TypeVar("Key")
 
 
 def backward(
@@ -113,6 +117,43 @@ def _of_leaves(
     return pull_back(outs, seeds, leaves)
 
 
+@overload
+def grad(  # type: ignore[overload-overlap]
+    outputs: Tensors,
+    inputs: Mapping[Key, Tensor | GradientEdge],
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> dict[Key, Tensor]: ...
+@overload
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: Literal[False] | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]: ...
+@overload
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    *,
+    allow_unused: bool,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]: ...
 def grad(
     outputs: Any,
     inputs: Any,

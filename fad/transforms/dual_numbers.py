@@ -47,8 +47,8 @@ class UnpackedDual(NamedTuple):
     (2.0, None)
     """
 
-    primal: Any
-    tangent: Any
+    primal: Tensor
+    tangent: Tensor | None
 
 
 class dual_level(contextlib.ContextDecorator):

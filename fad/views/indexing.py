@@ -8,7 +8,7 @@ long, where None and ``...`` stand) is static.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -323,50 +323,53 @@ class _Selected:
         self.x = x
         self.index = index
 
-    def _update(self, method: str, v: Any, options: dict[str, Any]) -> Any:
+    def _update(self, method: str, v: Any, options: dict[str, Any]) -> Tensor:
         form, values = parse_index(self.x, self.index)
         op = updater(method, form, tuple(sorted(options.items())))
-        return bind(op, [self.x, as_array(v) if isinstance(v, (list, np.ndarray)) else v, *values])
+        v = as_array(v) if isinstance(v, (list, np.ndarray)) else v
+        t: Tensor = bind(op, [self.x, v, *values])
+        return t
 
-    def get(self) -> Any:
+    def get(self) -> Tensor:
         """``x[index]``."""
         form, values = parse_index(self.x, self.index)
-        return bind(getter(form), [self.x, *values])
+        t: Tensor = bind(getter(form), [self.x, *values])
+        return t
 
-    def set(self, v: Any, **options: Any) -> Any:
+    def set(self, v: Any, **options: Any) -> Tensor:
         """``x`` with ``x[index] = v``."""
         return self._update("set", v, options)
 
-    def add(self, v: Any, **options: Any) -> Any:
+    def add(self, v: Any, **options: Any) -> Tensor:
         """``x`` with ``x[index] += v``; repeated indices add up."""
         return self._update("add", v, options)
 
-    def subtract(self, v: Any, **options: Any) -> Any:
+    def subtract(self, v: Any, **options: Any) -> Tensor:
         """``x`` with ``x[index] -= v``."""
         return self._update("subtract", v, options)
 
-    def multiply(self, v: Any, **options: Any) -> Any:
+    def multiply(self, v: Any, **options: Any) -> Tensor:
         """``x`` with ``x[index] *= v``."""
         return self._update("multiply", v, options)
 
     mul = multiply
 
-    def divide(self, v: Any, **options: Any) -> Any:
+    def divide(self, v: Any, **options: Any) -> Tensor:
         """``x`` with ``x[index] /= v``."""
         return self._update("divide", v, options)
 
-    def power(self, v: Any, **options: Any) -> Any:
+    def power(self, v: Any, **options: Any) -> Tensor:
         """``x`` with ``x[index] **= v``."""
         return self._update("power", v, options)
 
-    def min(self, v: Any, **options: Any) -> Any:
+    def min(self, v: Any, **options: Any) -> Tensor:
         """``x`` with ``x[index] = minimum(x[index], v)``."""
         return self._update("min", v, options)
 
-    def max(self, v: Any, **options: Any) -> Any:
+    def max(self, v: Any, **options: Any) -> Tensor:
         """``x`` with ``x[index] = maximum(x[index], v)``."""
         return self._update("max", v, options)
 
-    def apply(self, f: Any) -> Any:
+    def apply(self, f: Callable[[Tensor], Any]) -> Tensor:
         """``x`` with ``x[index] = f(x[index])``, for an elementwise ``f``."""
         return self.set(f(self.get()))

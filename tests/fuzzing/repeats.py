@@ -383,6 +383,7 @@ def _asked(total: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     grads = grad(total, leaves, allow_unused=True, materialize_grads=True)
     with no_grad():
         for v, g in zip(leaves, grads, strict=True):
+            assert g is not None
             v.copy_((v - RATE * g).astype(v.dtype))
     return leaves
 

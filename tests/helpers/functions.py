@@ -170,7 +170,7 @@ class Split(fad.Function):
 
 
 class SplitVjp(Split):
-    jvp = None
+    jvp = None  # type: ignore[assignment]
 
 
 class Couple(NamedTuple):

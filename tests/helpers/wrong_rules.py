@@ -54,8 +54,8 @@ class WrongFactor(Sine):
 
 @wrong(X, Y, law="vjp", rule="backward", argument="argument 'y'")
 class WrongSign(Product):
-    vjp = None
-    jvp = None
+    vjp = None  # type: ignore[assignment]
+    jvp = None  # type: ignore[assignment]
 
     @staticmethod
     def backward(ctx, g):
@@ -528,7 +528,7 @@ class WrongForTheLastDimension(Sine):
     def forward(x):
         return fnp.cumsum(x)
 
-    vjp = None
+    vjp = None  # type: ignore[assignment]
 
     @staticmethod
     def vmap(info, in_dims, x):

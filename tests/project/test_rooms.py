@@ -29,7 +29,7 @@ OF_A_ROOM = """
     extend/test_own_transform replay/test_threads tape/test_threads views/test_programs
     views/test_views_vs_torch
 """.split()
-NOT_OF_A_ROOM = ("laws", "project", "helpers", "fuzzing")
+NOT_OF_A_ROOM = ("laws", "project", "helpers", "fuzzing", "stubs")
 
 
 def modules() -> list[str]:

@@ -1,0 +1,546 @@
+"""The names of jax.nn, for Tensors and arrays."""
+
+# Made by `python -m tests.stubs`, from JAX's signatures.
+# mypy: disable-error-code="overload-overlap,assignment"
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal, overload
+
+import jax
+
+from fad.arrays.annotations import DTypeLike, JaxValue, TensorValue, Value
+from fad.core.tensor import Tensor
+from fad.nn import initializers as initializers
+
+@overload
+def celu(x: JaxValue, alpha: JaxValue = 1.0) -> jax.Array:
+    """Continuously-differentiable exponential linear unit activation."""
+
+@overload
+def celu(x: TensorValue, alpha: Value = 1.0) -> Tensor: ...
+@overload
+def celu(x: Value, alpha: Value = 1.0) -> Tensor: ...
+@overload
+def dot_product_attention(
+    query: JaxValue,
+    key: JaxValue,
+    value: JaxValue,
+    bias: JaxValue | None = None,
+    mask: JaxValue | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: JaxValue | None = None,
+    key_value_seq_lengths: JaxValue | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[False] = False,
+) -> jax.Array:
+    """Scaled dot product attention function."""
+
+@overload
+def dot_product_attention(
+    query: TensorValue,
+    key: Value,
+    value: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def dot_product_attention(
+    query: Value,
+    key: TensorValue,
+    value: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def dot_product_attention(
+    query: Value,
+    key: Value,
+    value: TensorValue,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def dot_product_attention(
+    query: Value,
+    key: Value,
+    value: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def dot_product_attention(
+    query: JaxValue,
+    key: JaxValue,
+    value: JaxValue,
+    bias: JaxValue | None = None,
+    mask: JaxValue | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: JaxValue | None = None,
+    key_value_seq_lengths: JaxValue | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[True] = ...,
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def dot_product_attention(
+    query: TensorValue,
+    key: Value,
+    value: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[True] = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def dot_product_attention(
+    query: Value,
+    key: TensorValue,
+    value: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[True] = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def dot_product_attention(
+    query: Value,
+    key: Value,
+    value: TensorValue,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[True] = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def dot_product_attention(
+    query: Value,
+    key: Value,
+    value: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[True] = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def elu(x: JaxValue, alpha: JaxValue = 1.0) -> jax.Array:
+    """Exponential linear unit activation function."""
+
+@overload
+def elu(x: TensorValue, alpha: Value = 1.0) -> Tensor: ...
+@overload
+def elu(x: Value, alpha: Value = 1.0) -> Tensor: ...
+@overload
+def gelu(x: JaxValue, approximate: bool = True) -> jax.Array:
+    """Gaussian error linear unit activation function."""
+
+@overload
+def gelu(x: TensorValue, approximate: bool = True) -> Tensor: ...
+def get_scaled_dot_general_config(
+    mode: Literal["nvfp4", "mxfp8"], global_scale: Tensor | jax.Array | None = None
+) -> Any:
+    """Get quantization configs for scaled_dot_general."""
+
+@overload
+def glu(x: JaxValue, axis: int = -1) -> jax.Array:
+    """Gated linear unit activation function."""
+
+@overload
+def glu(x: TensorValue, axis: int = -1) -> Tensor: ...
+@overload
+def hard_sigmoid(x: JaxValue) -> jax.Array:
+    """Hard Sigmoid activation function."""
+
+@overload
+def hard_sigmoid(x: TensorValue) -> Tensor: ...
+@overload
+def hard_silu(x: JaxValue) -> jax.Array: ...
+@overload
+def hard_silu(x: TensorValue) -> Tensor: ...
+@overload
+def hard_swish(x: JaxValue) -> jax.Array: ...
+@overload
+def hard_swish(x: TensorValue) -> Tensor: ...
+@overload
+def hard_tanh(x: JaxValue) -> jax.Array: ...
+@overload
+def hard_tanh(x: TensorValue) -> Tensor: ...
+@overload
+def identity(x: JaxValue) -> jax.Array:
+    """Identity activation function."""
+
+@overload
+def identity(x: TensorValue) -> Tensor: ...
+@overload
+def leaky_relu(x: JaxValue, negative_slope: JaxValue = 0.01) -> jax.Array:
+    """Leaky rectified linear unit activation function."""
+
+@overload
+def leaky_relu(x: TensorValue, negative_slope: Value = 0.01) -> Tensor: ...
+@overload
+def leaky_relu(x: Value, negative_slope: Value = 0.01) -> Tensor: ...
+@overload
+def log1mexp(x: JaxValue) -> jax.Array: ...
+@overload
+def log1mexp(x: TensorValue) -> Tensor: ...
+@overload
+def log_sigmoid(x: JaxValue) -> jax.Array:
+    """Log-sigmoid activation function."""
+
+@overload
+def log_sigmoid(x: TensorValue) -> Tensor: ...
+@overload
+def log_softmax(
+    x: JaxValue, axis: int | Sequence[int] | None = -1, where: JaxValue | None = None
+) -> jax.Array:
+    """Log-Softmax function."""
+
+@overload
+def log_softmax(
+    x: TensorValue, axis: int | Sequence[int] | None = -1, where: Value | None = None
+) -> Tensor: ...
+@overload
+def log_softmax(
+    x: Value, axis: int | Sequence[int] | None = -1, where: Value | None = None
+) -> Tensor: ...
+@overload
+def logmeanexp(
+    x: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    where: JaxValue | None = None,
+    keepdims: bool = False,
+) -> jax.Array:
+    """Log mean exp."""
+
+@overload
+def logmeanexp(
+    x: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    where: Value | None = None,
+    keepdims: bool = False,
+) -> Tensor: ...
+@overload
+def logmeanexp(
+    x: Value,
+    axis: int | Sequence[int] | None = None,
+    where: Value | None = None,
+    keepdims: bool = False,
+) -> Tensor: ...
+@overload
+def logsumexp(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    b: JaxValue | None = None,
+    keepdims: bool = False,
+    return_sign: Literal[False] = False,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Log-sum-exp reduction."""
+
+@overload
+def logsumexp(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    b: Value | None = None,
+    keepdims: bool = False,
+    return_sign: Literal[False] = False,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def logsumexp(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    b: Value | None = None,
+    keepdims: bool = False,
+    return_sign: Literal[False] = False,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def logsumexp(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    b: JaxValue | None = None,
+    keepdims: bool = False,
+    *,
+    return_sign: Literal[True],
+    where: JaxValue | None = None,
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def logsumexp(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    b: Value | None = None,
+    keepdims: bool = False,
+    *,
+    return_sign: Literal[True],
+    where: Value | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def logsumexp(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    b: Value | None = None,
+    keepdims: bool = False,
+    *,
+    return_sign: Literal[True],
+    where: Value | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def logsumexp(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    b: JaxValue | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: JaxValue | None = None,
+) -> jax.Array | tuple[jax.Array, jax.Array]: ...
+@overload
+def logsumexp(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    b: Value | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Value | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def logsumexp(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    b: Value | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: Value | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def mish(x: JaxValue) -> jax.Array:
+    """Mish activation function."""
+
+@overload
+def mish(x: TensorValue) -> Tensor: ...
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Hashable = -1) -> jax.Array:
+    """One-hot encodes the given indices."""
+
+@overload
+def relu(x: JaxValue) -> jax.Array:
+    """Rectified linear unit activation function."""
+
+@overload
+def relu(x: TensorValue) -> Tensor: ...
+@overload
+def relu6(x: JaxValue) -> jax.Array:
+    """Rectified Linear Unit 6 activation function."""
+
+@overload
+def relu6(x: TensorValue) -> Tensor: ...
+@overload
+def scaled_dot_general(
+    lhs: JaxValue,
+    rhs: JaxValue,
+    dimension_numbers: Any,
+    preferred_element_type: DTypeLike = ...,
+    configs: Any = None,
+    implementation: Literal["cudnn"] | None = None,
+) -> jax.Array:
+    """Scaled dot general operation."""
+
+@overload
+def scaled_dot_general(
+    lhs: TensorValue,
+    rhs: Value,
+    dimension_numbers: Any,
+    preferred_element_type: DTypeLike = ...,
+    configs: Any = None,
+    implementation: Literal["cudnn"] | None = None,
+) -> Tensor: ...
+@overload
+def scaled_dot_general(
+    lhs: Value,
+    rhs: TensorValue,
+    dimension_numbers: Any,
+    preferred_element_type: DTypeLike = ...,
+    configs: Any = None,
+    implementation: Literal["cudnn"] | None = None,
+) -> Tensor: ...
+@overload
+def scaled_matmul(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    lhs_scales: jax.Array,
+    rhs_scales: jax.Array,
+    preferred_element_type: DTypeLike = ...,
+) -> jax.Array:
+    """Scaled matrix multiplication function."""
+
+@overload
+def scaled_matmul(
+    lhs: Tensor | jax.Array,
+    rhs: Tensor | jax.Array,
+    lhs_scales: Tensor | jax.Array,
+    rhs_scales: Tensor | jax.Array,
+    preferred_element_type: DTypeLike = ...,
+) -> Tensor: ...
+@overload
+def selu(x: JaxValue) -> jax.Array:
+    """Scaled exponential linear unit activation."""
+
+@overload
+def selu(x: TensorValue) -> Tensor: ...
+@overload
+def sigmoid(x: JaxValue) -> jax.Array:
+    """Sigmoid activation function."""
+
+@overload
+def sigmoid(x: TensorValue) -> Tensor: ...
+@overload
+def silu(x: JaxValue) -> jax.Array:
+    """SiLU (aka swish) activation function."""
+
+@overload
+def silu(x: TensorValue) -> Tensor: ...
+@overload
+def soft_sign(x: JaxValue) -> jax.Array:
+    """Soft-sign activation function."""
+
+@overload
+def soft_sign(x: TensorValue) -> Tensor: ...
+@overload
+def softmax(
+    x: JaxValue, axis: int | Sequence[int] | None = -1, where: JaxValue | None = None
+) -> jax.Array:
+    """Softmax function."""
+
+@overload
+def softmax(
+    x: TensorValue, axis: int | Sequence[int] | None = -1, where: Value | None = None
+) -> Tensor: ...
+@overload
+def softmax(
+    x: Value, axis: int | Sequence[int] | None = -1, where: Value | None = None
+) -> Tensor: ...
+@overload
+def softplus(x: JaxValue) -> jax.Array:
+    """Softplus activation function."""
+
+@overload
+def softplus(x: TensorValue) -> Tensor: ...
+@overload
+def sparse_plus(x: JaxValue) -> jax.Array:
+    """Sparse plus function."""
+
+@overload
+def sparse_plus(x: TensorValue) -> Tensor: ...
+@overload
+def sparse_sigmoid(x: JaxValue) -> jax.Array:
+    """Sparse sigmoid activation function."""
+
+@overload
+def sparse_sigmoid(x: TensorValue) -> Tensor: ...
+@overload
+def squareplus(x: JaxValue, b: JaxValue = 4) -> jax.Array:
+    """Squareplus activation function."""
+
+@overload
+def squareplus(x: TensorValue, b: Value = 4) -> Tensor: ...
+@overload
+def squareplus(x: Value, b: Value = 4) -> Tensor: ...
+@overload
+def standardize(
+    x: JaxValue,
+    axis: int | Sequence[int] | None = -1,
+    mean: JaxValue | None = None,
+    variance: JaxValue | None = None,
+    epsilon: JaxValue = 1e-05,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Standardizes input to zero mean and unit variance."""
+
+@overload
+def standardize(
+    x: TensorValue,
+    axis: int | Sequence[int] | None = -1,
+    mean: Value | None = None,
+    variance: Value | None = None,
+    epsilon: Value = 1e-05,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def standardize(
+    x: Value,
+    axis: int | Sequence[int] | None = -1,
+    mean: Value | None = None,
+    variance: Value | None = None,
+    epsilon: Value = 1e-05,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def swish(x: JaxValue) -> jax.Array:
+    """SiLU (aka swish) activation function."""
+
+@overload
+def swish(x: TensorValue) -> Tensor: ...
+@overload
+def tanh(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise hyperbolic tangent of input."""
+
+@overload
+def tanh(x: TensorValue, /) -> Tensor: ...

@@ -1,0 +1,4253 @@
+"""The names of jax.numpy, for Tensors and arrays."""
+
+# Made by `python -m tests.stubs`, from JAX's signatures.
+# mypy: disable-error-code="overload-overlap,assignment"
+import builtins
+from collections.abc import Callable, Collection, Sequence
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
+
+import jax
+import numpy as np
+from jax.numpy import ComplexWarning as ComplexWarning
+from jax.numpy import finfo as finfo
+from jax.numpy import iinfo as iinfo
+from jax.numpy import ndarray as ndarray
+from jax.numpy import ufunc as ufunc
+
+from fad.arrays.annotations import (
+    BinaryUfunc,
+    DTypeLike,
+    Indexer,
+    IndexExpression,
+    JaxValue,
+    NumpyArray,
+    PrecisionArgument,
+    ScalarType,
+    TensorValue,
+    UnaryUfunc,
+    Value,
+)
+from fad.core.tensor import Tensor
+from fad.numpy import fft as fft
+from fad.numpy import linalg as linalg
+
+_ArrayT = TypeVar("_ArrayT")
+
+class _UniqueAllResult(NamedTuple, Generic[_ArrayT]):
+    values: _ArrayT
+    indices: _ArrayT
+    inverse_indices: _ArrayT
+    counts: _ArrayT
+
+class _UniqueCountsResult(NamedTuple, Generic[_ArrayT]):
+    values: _ArrayT
+    counts: _ArrayT
+
+class _UniqueInverseResult(NamedTuple, Generic[_ArrayT]):
+    values: _ArrayT
+    inverse_indices: _ArrayT
+
+@overload
+def abs(x: JaxValue, /) -> jax.Array:
+    """Alias of :func:`jax.numpy.absolute`."""
+
+@overload
+def abs(x: TensorValue, /) -> Tensor: ...
+@overload
+def absolute(x: JaxValue, /) -> jax.Array:
+    """Calculate the absolute value element-wise."""
+
+@overload
+def absolute(x: TensorValue, /) -> Tensor: ...
+@overload
+def acos(x: JaxValue, /) -> jax.Array: ...
+@overload
+def acos(x: TensorValue, /) -> Tensor: ...
+@overload
+def acosh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def acosh(x: TensorValue, /) -> Tensor: ...
+
+add: BinaryUfunc
+
+@overload
+def all(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Test whether all array elements along a given axis evaluate to True."""
+
+@overload
+def all(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def all(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def allclose(
+    a: JaxValue,
+    b: JaxValue,
+    rtol: JaxValue = 1e-05,
+    atol: JaxValue = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> jax.Array:
+    """Check if two arrays are element-wise approximately equal within a tolerance."""
+
+@overload
+def allclose(
+    a: TensorValue,
+    b: Value,
+    rtol: Value = 1e-05,
+    atol: Value = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def allclose(
+    a: Value,
+    b: TensorValue,
+    rtol: Value = 1e-05,
+    atol: Value = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def allclose(
+    a: Value, b: Value, rtol: Value = 1e-05, atol: Value = 1e-08, equal_nan: builtins.bool = False
+) -> Tensor: ...
+@overload
+def amax(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Alias of :func:`jax.numpy.max`."""
+
+@overload
+def amax(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def amax(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def amin(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Alias of :func:`jax.numpy.min`."""
+
+@overload
+def amin(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def amin(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def angle(z: JaxValue, deg: builtins.bool = False) -> jax.Array:
+    """Return the angle of a complex valued number or array."""
+
+@overload
+def angle(z: TensorValue, deg: builtins.bool = False) -> Tensor: ...
+@overload
+def any(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Test whether any of the array elements along a given axis evaluate to True."""
+
+@overload
+def any(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def any(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def append(arr: JaxValue, values: JaxValue, axis: int | None = None) -> jax.Array:
+    """Return a new array with values appended to the end of the original array."""
+
+@overload
+def append(arr: TensorValue, values: Value, axis: int | None = None) -> Tensor: ...
+@overload
+def append(arr: Value, values: TensorValue, axis: int | None = None) -> Tensor: ...
+@overload
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: JaxValue, *args: JaxValue, **kwargs: Any
+) -> jax.Array:
+    """Apply a function to 1D array slices along an axis."""
+
+@overload
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: TensorValue, *args: Value, **kwargs: Any
+) -> Tensor: ...
+@overload
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Value, *args: Value, **kwargs: Any
+) -> Tensor: ...
+@overload
+def apply_over_axes(func: Callable[..., Any], a: JaxValue, axes: Sequence[int]) -> jax.Array:
+    """Apply a function repeatedly over specified axes."""
+
+@overload
+def apply_over_axes(func: Callable[..., Any], a: TensorValue, axes: Sequence[int]) -> Tensor: ...
+def arange(
+    start: Value,
+    stop: Value | None = None,
+    step: Value | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Create an array of evenly-spaced values."""
+
+@overload
+def arccos(x: JaxValue, /) -> jax.Array:
+    """Compute element-wise inverse of trigonometric cosine of input."""
+
+@overload
+def arccos(x: TensorValue, /) -> Tensor: ...
+@overload
+def arccosh(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise inverse of hyperbolic cosine of input."""
+
+@overload
+def arccosh(x: TensorValue, /) -> Tensor: ...
+@overload
+def arcsin(x: JaxValue, /) -> jax.Array:
+    """Compute element-wise inverse of trigonometric sine of input."""
+
+@overload
+def arcsin(x: TensorValue, /) -> Tensor: ...
+@overload
+def arcsinh(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise inverse of hyperbolic sine of input."""
+
+@overload
+def arcsinh(x: TensorValue, /) -> Tensor: ...
+@overload
+def arctan(x: JaxValue, /) -> jax.Array:
+    """Compute element-wise inverse of trigonometric tangent of input."""
+
+@overload
+def arctan(x: TensorValue, /) -> Tensor: ...
+@overload
+def arctan2(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Compute the arctangent of x1/x2, choosing the correct quadrant."""
+
+@overload
+def arctan2(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def arctan2(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def arctanh(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise inverse of hyperbolic tangent of input."""
+
+@overload
+def arctanh(x: TensorValue, /) -> Tensor: ...
+@overload
+def argmax(
+    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> jax.Array:
+    """Return the index of the maximum value of an array."""
+
+@overload
+def argmax(
+    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor: ...
+@overload
+def argmin(
+    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> jax.Array:
+    """Return the index of the minimum value of an array."""
+
+@overload
+def argmin(
+    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor: ...
+@overload
+def argpartition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array:
+    """Returns indices that partially sort an array."""
+
+@overload
+def argpartition(a: TensorValue, kth: int, axis: int = -1) -> Tensor: ...
+@overload
+def argsort(
+    a: JaxValue,
+    axis: int | None = -1,
+    *,
+    stable: builtins.bool = True,
+    descending: builtins.bool = False,
+    kind: str | None = None,
+    order: None = None,
+    dtype: DTypeLike | None = None,
+) -> jax.Array:
+    """Return indices that sort an array."""
+
+@overload
+def argsort(
+    a: TensorValue,
+    axis: int | None = -1,
+    *,
+    stable: builtins.bool = True,
+    descending: builtins.bool = False,
+    kind: str | None = None,
+    order: None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def argwhere(
+    a: JaxValue, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> jax.Array: ...
+@overload
+def argwhere(
+    a: TensorValue, *, size: int | None = None, fill_value: Value | None = None
+) -> Tensor: ...
+@overload
+def argwhere(a: Value, *, size: int | None = None, fill_value: Value | None = None) -> Tensor: ...
+@overload
+def around(a: JaxValue, decimals: int = 0) -> jax.Array: ...
+@overload
+def around(a: TensorValue, decimals: int = 0) -> Tensor: ...
+def array(
+    object: Any,
+    dtype: DTypeLike | None = None,
+    copy: builtins.bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Convert an object to a JAX array."""
+
+@overload
+def array_equal(a1: JaxValue, a2: JaxValue, equal_nan: builtins.bool = False) -> jax.Array:
+    """Check if two arrays are element-wise equal."""
+
+@overload
+def array_equal(a1: TensorValue, a2: Value, equal_nan: builtins.bool = False) -> Tensor: ...
+@overload
+def array_equal(a1: Value, a2: TensorValue, equal_nan: builtins.bool = False) -> Tensor: ...
+@overload
+def array_equiv(a1: JaxValue, a2: JaxValue) -> jax.Array:
+    """Check if two arrays are element-wise equal."""
+
+@overload
+def array_equiv(a1: TensorValue, a2: Value) -> Tensor: ...
+@overload
+def array_equiv(a1: Value, a2: TensorValue) -> Tensor: ...
+def array_repr(
+    arr: Value, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
+) -> str:
+    """Return the string representation of an array."""
+
+@overload
+def array_split(
+    ary: JaxValue, indices_or_sections: JaxValue | Sequence[int], axis: int = 0
+) -> list[jax.Array]:
+    """Split an array into sub-arrays."""
+
+@overload
+def array_split(
+    ary: TensorValue, indices_or_sections: Value | Sequence[int], axis: int = 0
+) -> list[Tensor]: ...
+@overload
+def array_split(
+    ary: Value, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
+) -> list[Tensor]: ...
+def array_str(
+    a: Value, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
+) -> str:
+    """Return a string representation of the data in an array."""
+
+def asarray(
+    a: Any,
+    dtype: DTypeLike | None = None,
+    order: str | None = None,
+    *,
+    copy: builtins.bool | None = None,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Convert an object to a JAX array."""
+
+@overload
+def asin(x: JaxValue, /) -> jax.Array: ...
+@overload
+def asin(x: TensorValue, /) -> Tensor: ...
+@overload
+def asinh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def asinh(x: TensorValue, /) -> Tensor: ...
+@overload
+def astype(
+    a: JaxValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
+) -> jax.Array:
+    """Convert an array to a specified dtype."""
+
+@overload
+def astype(
+    a: TensorValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
+) -> Tensor: ...
+@overload
+def atan(x: JaxValue, /) -> jax.Array: ...
+@overload
+def atan(x: TensorValue, /) -> Tensor: ...
+@overload
+def atan2(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def atan2(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def atan2(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def atanh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def atanh(x: TensorValue, /) -> Tensor: ...
+@overload
+def atleast_1d() -> list[jax.Array]:
+    """Convert inputs to arrays with at least 1 dimension."""
+
+@overload
+def atleast_1d(x: JaxValue, /) -> jax.Array: ...
+@overload
+def atleast_1d(x: TensorValue, /) -> Tensor: ...
+@overload
+def atleast_1d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
+@overload
+def atleast_1d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_1d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_1d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_2d() -> list[jax.Array]:
+    """Convert inputs to arrays with at least 2 dimensions."""
+
+@overload
+def atleast_2d(x: JaxValue, /) -> jax.Array: ...
+@overload
+def atleast_2d(x: TensorValue, /) -> Tensor: ...
+@overload
+def atleast_2d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
+@overload
+def atleast_2d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_2d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_2d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_3d() -> list[jax.Array]:
+    """Convert inputs to arrays with at least 3 dimensions."""
+
+@overload
+def atleast_3d(x: JaxValue, /) -> jax.Array: ...
+@overload
+def atleast_3d(x: TensorValue, /) -> Tensor: ...
+@overload
+def atleast_3d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
+@overload
+def atleast_3d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_3d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_3d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def average(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    weights: JaxValue | None = None,
+    returned: Literal[False] = False,
+    keepdims: builtins.bool = False,
+) -> jax.Array:
+    """Compute the weighed average."""
+
+@overload
+def average(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    weights: Value | None = None,
+    returned: Literal[False] = False,
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def average(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    weights: Value | None = None,
+    returned: Literal[False] = False,
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def average(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    weights: JaxValue | None = None,
+    *,
+    returned: Literal[True],
+    keepdims: builtins.bool = False,
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def average(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    weights: Value | None = None,
+    *,
+    returned: Literal[True],
+    keepdims: builtins.bool = False,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def average(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    weights: Value | None = None,
+    *,
+    returned: Literal[True],
+    keepdims: builtins.bool = False,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def average(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    weights: JaxValue | None = None,
+    returned: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> jax.Array | tuple[jax.Array, jax.Array]: ...
+@overload
+def average(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    weights: Value | None = None,
+    returned: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def average(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    weights: Value | None = None,
+    returned: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def bartlett(M: int) -> Tensor:
+    """Return a Bartlett window of size M."""
+
+bfloat16: ScalarType
+
+@overload
+def bincount(
+    x: JaxValue,
+    weights: JaxValue | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Count the number of occurrences of each value in an integer array."""
+
+@overload
+def bincount(
+    x: TensorValue,
+    weights: Value | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def bincount(
+    x: Value,
+    weights: Value | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+
+bitwise_and: BinaryUfunc
+
+@overload
+def bitwise_count(x: JaxValue, /) -> jax.Array: ...
+@overload
+def bitwise_count(x: TensorValue, /) -> Tensor: ...
+@overload
+def bitwise_invert(x: JaxValue, /) -> jax.Array:
+    """Alias of :func:`jax.numpy.invert`."""
+
+@overload
+def bitwise_invert(x: TensorValue, /) -> Tensor: ...
+@overload
+def bitwise_left_shift(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Alias of :func:`jax.numpy.left_shift`."""
+
+@overload
+def bitwise_left_shift(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def bitwise_left_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def bitwise_not(x: JaxValue, /) -> jax.Array:
+    """Alias of :func:`jax.numpy.invert`."""
+
+@overload
+def bitwise_not(x: TensorValue, /) -> Tensor: ...
+
+bitwise_or: BinaryUfunc
+
+@overload
+def bitwise_right_shift(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Alias of :func:`jax.numpy.right_shift`."""
+
+@overload
+def bitwise_right_shift(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def bitwise_right_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+
+bitwise_xor: BinaryUfunc
+
+def blackman(M: int) -> Tensor:
+    """Return a Blackman window of size M."""
+
+@overload
+def block(arrays: JaxValue | Sequence[JaxValue] | Sequence[Sequence[JaxValue]]) -> jax.Array:
+    """Create an array from a list of blocks."""
+
+@overload
+def block(arrays: TensorValue | Sequence[Value] | Sequence[Sequence[Value]]) -> Tensor: ...
+
+bool: ScalarType
+bool_: ScalarType
+
+@overload
+def broadcast_arrays(*args: JaxValue) -> list[jax.Array]:
+    """Broadcast arrays to a common shape."""
+
+@overload
+def broadcast_arrays(*args: Value) -> list[Tensor]: ...
+@overload
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """Broadcast input shapes to a common output shape."""
+
+@overload
+def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]: ...
+@overload
+def broadcast_to(
+    array: JaxValue,
+    shape: int | Sequence[int],
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Broadcast an array to a specified shape."""
+
+@overload
+def broadcast_to(
+    array: TensorValue,
+    shape: int | Sequence[int],
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+
+c_: Indexer
+
+def can_cast(from_: Value, to: Any, casting: Any = "safe") -> builtins.bool: ...
+@overload
+def cbrt(x: JaxValue, /) -> jax.Array:
+    """Calculates element-wise cube root of the input array."""
+
+@overload
+def cbrt(x: TensorValue, /) -> Tensor: ...
+
+cdouble: ScalarType
+
+@overload
+def ceil(x: JaxValue, /) -> jax.Array:
+    """Round input to the nearest integer upwards."""
+
+@overload
+def ceil(x: TensorValue, /) -> Tensor: ...
+
+character = np.character
+
+@overload
+def choose(a: JaxValue, choices: jax.Array | Sequence[JaxValue], mode: str = "raise") -> jax.Array:
+    """Construct an array by stacking slices of choice arrays."""
+
+@overload
+def choose(
+    a: TensorValue, choices: Tensor | jax.Array | NumpyArray | Sequence[Value], mode: str = "raise"
+) -> Tensor: ...
+@overload
+def choose(
+    a: Value, choices: Tensor | NumpyArray | Sequence[Value], mode: str = "raise"
+) -> Tensor: ...
+@overload
+def clip(
+    x: JaxValue | None = ..., /, min: JaxValue | None = None, max: JaxValue | None = None
+) -> jax.Array:
+    """Clip array values to a specified range."""
+
+@overload
+def clip(
+    x: Value | None = ..., /, min: Value | None = None, max: Value | None = None
+) -> Tensor: ...
+@overload
+def column_stack(tup: jax.Array | Sequence[JaxValue]) -> jax.Array:
+    """Stack arrays column-wise."""
+
+@overload
+def column_stack(tup: NumpyArray | Tensor | Sequence[Value]) -> Tensor: ...
+
+complex128: ScalarType
+complex64: ScalarType
+complex_: ScalarType
+complexfloating = np.complexfloating
+
+@overload
+def compress(
+    condition: JaxValue,
+    a: JaxValue,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue = 0,
+) -> jax.Array:
+    """Compress an array along a given axis using a boolean condition."""
+
+@overload
+def compress(
+    condition: TensorValue,
+    a: Value,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: Value = 0,
+) -> Tensor: ...
+@overload
+def compress(
+    condition: Value,
+    a: TensorValue,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: Value = 0,
+) -> Tensor: ...
+@overload
+def compress(
+    condition: Value,
+    a: Value,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: Value = 0,
+) -> Tensor: ...
+@overload
+def concat(arrays: Sequence[JaxValue], /, *, axis: int | None = 0) -> jax.Array:
+    """Join arrays along an existing axis."""
+
+@overload
+def concat(arrays: Sequence[Value], /, *, axis: int | None = 0) -> Tensor: ...
+@overload
+def concatenate(
+    arrays: jax.Array | Sequence[JaxValue], axis: int | None = 0, dtype: DTypeLike | None = None
+) -> jax.Array:
+    """Join arrays along an existing axis."""
+
+@overload
+def concatenate(
+    arrays: NumpyArray | Tensor | Sequence[Value],
+    axis: int | None = 0,
+    dtype: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def conj(x: JaxValue, /) -> jax.Array: ...
+@overload
+def conj(x: TensorValue, /) -> Tensor: ...
+@overload
+def conjugate(x: JaxValue, /) -> jax.Array:
+    """Return element-wise complex-conjugate of the input."""
+
+@overload
+def conjugate(x: TensorValue, /) -> Tensor: ...
+@overload
+def convolve(
+    a: JaxValue,
+    v: JaxValue,
+    mode: str = "full",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array:
+    """Convolution of two one dimensional arrays."""
+
+@overload
+def convolve(
+    a: TensorValue,
+    v: Value,
+    mode: str = "full",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def convolve(
+    a: Value,
+    v: TensorValue,
+    mode: str = "full",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def copy(a: JaxValue, order: str | None = None) -> jax.Array:
+    """Return a copy of the array."""
+
+@overload
+def copy(a: TensorValue, order: str | None = None) -> Tensor: ...
+@overload
+def copysign(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Copies the sign of each element in ``x2`` to the corresponding element in ``x1``."""
+
+@overload
+def copysign(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def copysign(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def corrcoef(
+    x: JaxValue,
+    y: JaxValue | None = None,
+    rowvar: builtins.bool = True,
+    dtype: DTypeLike | None = None,
+) -> jax.Array:
+    """Compute the Pearson correlation coefficients."""
+
+@overload
+def corrcoef(
+    x: TensorValue,
+    y: Value | None = None,
+    rowvar: builtins.bool = True,
+    dtype: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def corrcoef(
+    x: Value, y: Value | None = None, rowvar: builtins.bool = True, dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
+def correlate(
+    a: JaxValue,
+    v: JaxValue,
+    mode: str = "valid",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array:
+    """Correlation of two one dimensional arrays."""
+
+@overload
+def correlate(
+    a: TensorValue,
+    v: Value,
+    mode: str = "valid",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def correlate(
+    a: Value,
+    v: TensorValue,
+    mode: str = "valid",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def cos(x: JaxValue, /) -> jax.Array:
+    """Compute a trigonometric cosine of each element of input."""
+
+@overload
+def cos(x: TensorValue, /) -> Tensor: ...
+@overload
+def cosh(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise hyperbolic cosine of input."""
+
+@overload
+def cosh(x: TensorValue, /) -> Tensor: ...
+@overload
+def count_nonzero(
+    a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> jax.Array:
+    """Return the number of nonzero elements along a given axis."""
+
+@overload
+def count_nonzero(
+    a: TensorValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> Tensor: ...
+@overload
+def cov(
+    m: JaxValue,
+    y: JaxValue | None = None,
+    rowvar: builtins.bool = True,
+    bias: builtins.bool = False,
+    ddof: int | None = None,
+    fweights: JaxValue | None = None,
+    aweights: JaxValue | None = None,
+    dtype: DTypeLike | None = None,
+) -> jax.Array:
+    """Estimate the weighted sample covariance."""
+
+@overload
+def cov(
+    m: TensorValue,
+    y: Value | None = None,
+    rowvar: builtins.bool = True,
+    bias: builtins.bool = False,
+    ddof: int | None = None,
+    fweights: Value | None = None,
+    aweights: Value | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def cov(
+    m: Value,
+    y: Value | None = None,
+    rowvar: builtins.bool = True,
+    bias: builtins.bool = False,
+    ddof: int | None = None,
+    fweights: Value | None = None,
+    aweights: Value | None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def cross(
+    a: JaxValue,
+    b: JaxValue,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> jax.Array:
+    """Compute the (batched) cross product of two arrays."""
+
+@overload
+def cross(
+    a: TensorValue,
+    b: Value,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Tensor: ...
+@overload
+def cross(
+    a: Value,
+    b: TensorValue,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Tensor: ...
+
+csingle: ScalarType
+
+@overload
+def cumprod(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
+    """Cumulative product of elements along an axis."""
+
+@overload
+def cumprod(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor: ...
+@overload
+def cumsum(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
+    """Cumulative sum of elements along an axis."""
+
+@overload
+def cumsum(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor: ...
+@overload
+def cumulative_prod(
+    x: JaxValue,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: builtins.bool = False,
+) -> jax.Array:
+    """Cumulative product along the axis of an array."""
+
+@overload
+def cumulative_prod(
+    x: TensorValue,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def cumulative_sum(
+    x: JaxValue,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: builtins.bool = False,
+) -> jax.Array:
+    """Cumulative sum along the axis of an array."""
+
+@overload
+def cumulative_sum(
+    x: TensorValue,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def deg2rad(x: JaxValue, /) -> jax.Array:
+    """Convert angles from degrees to radians."""
+
+@overload
+def deg2rad(x: TensorValue, /) -> Tensor: ...
+@overload
+def degrees(x: JaxValue, /) -> jax.Array: ...
+@overload
+def degrees(x: TensorValue, /) -> Tensor: ...
+@overload
+def delete(
+    arr: JaxValue,
+    obj: JaxValue | slice,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: builtins.bool = False,
+) -> jax.Array:
+    """Delete entry or entries from an array."""
+
+@overload
+def delete(
+    arr: TensorValue,
+    obj: Value | slice,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def delete(
+    arr: Value,
+    obj: TensorValue | slice,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def diag(v: JaxValue, k: int = 0) -> jax.Array:
+    """Returns the specified diagonal or constructs a diagonal array."""
+
+@overload
+def diag(v: TensorValue, k: int = 0) -> Tensor: ...
+def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
+    """Return indices for accessing the main diagonal of a multidimensional array."""
+
+def diag_indices_from(arr: Value) -> tuple[Tensor, ...]:
+    """Return indices for accessing the main diagonal of a given array."""
+
+@overload
+def diagflat(v: JaxValue, k: int = 0) -> jax.Array:
+    """Return a 2-D array with the flattened input array laid out on the diagonal."""
+
+@overload
+def diagflat(v: TensorValue, k: int = 0) -> Tensor: ...
+@overload
+def diagonal(a: JaxValue, offset: JaxValue = 0, axis1: int = 0, axis2: int = 1) -> jax.Array:
+    """Returns the specified diagonal of an array."""
+
+@overload
+def diagonal(a: TensorValue, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor: ...
+@overload
+def diagonal(a: Value, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor: ...
+@overload
+def diff(
+    a: JaxValue,
+    n: int = 1,
+    axis: int = -1,
+    prepend: JaxValue | None = None,
+    append: JaxValue | None = None,
+) -> jax.Array:
+    """Calculate n-th order difference between array elements along a given axis."""
+
+@overload
+def diff(
+    a: TensorValue,
+    n: int = 1,
+    axis: int = -1,
+    prepend: Value | None = None,
+    append: Value | None = None,
+) -> Tensor: ...
+@overload
+def diff(
+    a: Value, n: int = 1, axis: int = -1, prepend: Value | None = None, append: Value | None = None
+) -> Tensor: ...
+@overload
+def digitize(
+    x: JaxValue, bins: JaxValue, right: builtins.bool = False, *, method: str | None = None
+) -> jax.Array:
+    """Convert an array to bin indices."""
+
+@overload
+def digitize(
+    x: TensorValue, bins: Value, right: builtins.bool = False, *, method: str | None = None
+) -> Tensor: ...
+@overload
+def digitize(
+    x: Value, bins: TensorValue, right: builtins.bool = False, *, method: str | None = None
+) -> Tensor: ...
+@overload
+def divide(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Alias of :func:`jax.numpy.true_divide`."""
+
+@overload
+def divide(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def divide(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def divmod(x: JaxValue, y: JaxValue, /) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def divmod(x: TensorValue, y: Value, /) -> tuple[Tensor, Tensor]: ...
+@overload
+def divmod(x: Value, y: TensorValue, /) -> tuple[Tensor, Tensor]: ...
+@overload
+def dot(
+    a: JaxValue,
+    b: JaxValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Compute the dot product of two arrays."""
+
+@overload
+def dot(
+    a: TensorValue,
+    b: Value,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def dot(
+    a: Value,
+    b: TensorValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+
+double: ScalarType
+
+@overload
+def dsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]:
+    """Split an array into sub-arrays depth-wise."""
+
+@overload
+def dsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]: ...
+@overload
+def dsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
+@overload
+def dstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array:
+    """Stack arrays depth-wise."""
+
+@overload
+def dstack(
+    tup: NumpyArray | Tensor | Sequence[Value], dtype: DTypeLike | None = None
+) -> Tensor: ...
+
+dtype = np.dtype
+e: float
+
+@overload
+def ediff1d(
+    ary: JaxValue, to_end: JaxValue | None = None, to_begin: JaxValue | None = None
+) -> jax.Array:
+    """Compute the differences of the elements of the flattened array."""
+
+@overload
+def ediff1d(
+    ary: TensorValue, to_end: Value | None = None, to_begin: Value | None = None
+) -> Tensor: ...
+@overload
+def ediff1d(ary: Value, to_end: Value | None = None, to_begin: Value | None = None) -> Tensor: ...
+@overload
+def einsum(
+    subscript: str,
+    /,
+    *operands: JaxValue,
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def einsum(
+    subscript: str,
+    /,
+    *operands: Value,
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def einsum(
+    arr: JaxValue,
+    axes: Sequence[Any],
+    /,
+    *operands: JaxValue | Sequence[Any],
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def einsum(
+    arr: TensorValue,
+    axes: Sequence[Any],
+    /,
+    *operands: Value | Sequence[Any],
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def einsum(
+    arr: Value,
+    axes: Sequence[Any],
+    /,
+    *operands: Value | Sequence[Any],
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def einsum(
+    subscripts: JaxValue,
+    /,
+    *operands: JaxValue,
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def einsum(
+    subscripts: TensorValue,
+    /,
+    *operands: Value,
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def einsum(
+    subscripts: Value,
+    /,
+    *operands: Value,
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def einsum_path(
+    subscripts: str,
+    /,
+    *operands: Value,
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+) -> tuple[list[tuple[int, ...]], Any]:
+    """Evaluates the optimal contraction path without evaluating the einsum."""
+
+@overload
+def einsum_path(
+    arr: Value,
+    axes: Sequence[Any],
+    /,
+    *operands: Value | Sequence[Any],
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+) -> tuple[list[tuple[int, ...]], Any]: ...
+@overload
+def einsum_path(
+    subscripts: Value,
+    /,
+    *operands: Value,
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+) -> tuple[list[tuple[int, ...]], Any]: ...
+def empty(
+    shape: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Create an empty array."""
+
+def empty_like(
+    prototype: Value, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
+) -> Tensor:
+    """Create an empty array with the same shape and dtype as an array."""
+
+@overload
+def equal(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Returns element-wise truth value of ``x == y``."""
+
+@overload
+def equal(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def equal(x: Value, y: TensorValue, /) -> Tensor: ...
+
+euler_gamma: float
+
+@overload
+def exp(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise exponential of the input."""
+
+@overload
+def exp(x: TensorValue, /) -> Tensor: ...
+@overload
+def exp2(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise base-2 exponential of input."""
+
+@overload
+def exp2(x: TensorValue, /) -> Tensor: ...
+@overload
+def expand_dims(a: JaxValue, axis: int | Sequence[int]) -> jax.Array: ...
+@overload
+def expand_dims(a: TensorValue, axis: int | Sequence[int]) -> Tensor: ...
+@overload
+def expm1(x: JaxValue, /) -> jax.Array:
+    """Calculate ``exp(x)-1`` of each element of the input."""
+
+@overload
+def expm1(x: TensorValue, /) -> Tensor: ...
+@overload
+def extract(
+    condition: JaxValue, arr: JaxValue, *, size: int | None = None, fill_value: JaxValue = 0
+) -> jax.Array:
+    """Return the elements of an array that satisfy a condition."""
+
+@overload
+def extract(
+    condition: TensorValue, arr: Value, *, size: int | None = None, fill_value: Value = 0
+) -> Tensor: ...
+@overload
+def extract(
+    condition: Value, arr: TensorValue, *, size: int | None = None, fill_value: Value = 0
+) -> Tensor: ...
+@overload
+def extract(
+    condition: Value, arr: Value, *, size: int | None = None, fill_value: Value = 0
+) -> Tensor: ...
+def eye(
+    N: int,
+    M: int | None = None,
+    k: Value = 0,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+) -> Tensor: ...
+@overload
+def fabs(x: JaxValue, /) -> jax.Array:
+    """Compute the element-wise absolute values of the real-valued input."""
+
+@overload
+def fabs(x: TensorValue, /) -> Tensor: ...
+@overload
+def fill_diagonal(
+    a: JaxValue, val: JaxValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
+) -> jax.Array:
+    """Return a copy of the array with the diagonal overwritten."""
+
+@overload
+def fill_diagonal(
+    a: TensorValue, val: Value, wrap: builtins.bool = False, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
+def fill_diagonal(
+    a: Value, val: TensorValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
+def flatnonzero(
+    a: JaxValue, *, size: int | None = None, fill_value: JaxValue | tuple[JaxValue] | None = None
+) -> jax.Array: ...
+@overload
+def flatnonzero(
+    a: TensorValue, *, size: int | None = None, fill_value: Value | tuple[Value] | None = None
+) -> Tensor: ...
+@overload
+def flatnonzero(
+    a: Value, *, size: int | None = None, fill_value: Value | tuple[Value] | None = None
+) -> Tensor: ...
+
+flexible = np.flexible
+
+@overload
+def flip(m: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array:
+    """Reverse the order of elements of an array along the given axis."""
+
+@overload
+def flip(m: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor: ...
+@overload
+def fliplr(m: JaxValue) -> jax.Array:
+    """Reverse the order of elements of an array along axis 1."""
+
+@overload
+def fliplr(m: TensorValue) -> Tensor: ...
+@overload
+def flipud(m: JaxValue) -> jax.Array:
+    """Reverse the order of elements of an array along axis 0."""
+
+@overload
+def flipud(m: TensorValue) -> Tensor: ...
+
+float16: ScalarType
+float32: ScalarType
+float4_e2m1fn: ScalarType
+float64: ScalarType
+float6_e2m3fn: ScalarType
+float6_e3m2fn: ScalarType
+float8_e3m4: ScalarType
+float8_e4m3: ScalarType
+float8_e4m3b11fnuz: ScalarType
+float8_e4m3fn: ScalarType
+float8_e4m3fnuz: ScalarType
+float8_e5m2: ScalarType
+float8_e5m2fnuz: ScalarType
+float8_e8m0fnu: ScalarType
+float_: ScalarType
+
+@overload
+def float_power(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Calculate element-wise base ``x`` exponential of ``y``."""
+
+@overload
+def float_power(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def float_power(x: Value, y: TensorValue, /) -> Tensor: ...
+
+floating = np.floating
+
+@overload
+def floor(x: JaxValue, /) -> jax.Array:
+    """Round input to the nearest integer downwards."""
+
+@overload
+def floor(x: TensorValue, /) -> Tensor: ...
+@overload
+def floor_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def floor_divide(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def floor_divide(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def fmax(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Return element-wise maximum of the input arrays."""
+
+@overload
+def fmax(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def fmax(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def fmin(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Return element-wise minimum of the input arrays."""
+
+@overload
+def fmin(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def fmin(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def fmod(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Calculate element-wise floating-point modulo operation."""
+
+@overload
+def fmod(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def fmod(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def frexp(x: JaxValue, /) -> tuple[jax.Array, jax.Array]:
+    """Split floating point values into mantissa and twos exponent."""
+
+@overload
+def frexp(x: TensorValue, /) -> tuple[Tensor, Tensor]: ...
+def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Tensor:
+    """Construct a JAX array via DLPack."""
+
+def frombuffer(buffer: Any, dtype: DTypeLike = ..., count: int = -1, offset: int = 0) -> Tensor:
+    """Convert a buffer into a 1-D JAX array."""
+
+def fromfile(*args: Value, **kwargs: Any) -> Tensor:
+    """Unimplemented JAX wrapper for jnp.fromfile."""
+
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: DTypeLike = ..., **kwargs: Any
+) -> Tensor:
+    """Create an array from a function applied over indices."""
+
+def fromiter(*args: Value, **kwargs: Any) -> Tensor:
+    """Unimplemented JAX wrapper for jnp.fromiter."""
+
+def frompyfunc(
+    func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None
+) -> Callable[..., Any]: ...
+def fromstring(string: str, dtype: DTypeLike = ..., count: int = -1, *, sep: str) -> Tensor:
+    """Convert a string of text into 1-D JAX array."""
+
+def full(
+    shape: Any,
+    fill_value: Value,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Create an array full of a specified value."""
+
+def full_like(
+    a: Value,
+    fill_value: Value,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Create an array full of a specified value with the same shape and dtype as an array."""
+
+@overload
+def gcd(x1: JaxValue, x2: JaxValue) -> jax.Array:
+    """Compute the greatest common divisor of two arrays."""
+
+@overload
+def gcd(x1: TensorValue, x2: Value) -> Tensor: ...
+@overload
+def gcd(x1: Value, x2: TensorValue) -> Tensor: ...
+
+generic = np.generic
+
+def geomspace(
+    start: Value,
+    stop: Value,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Tensor:
+    """Generate geometrically-spaced values."""
+
+def get_printoptions() -> dict[str, Any]: ...
+@overload
+def gradient(
+    f: JaxValue,
+    *varargs: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    edge_order: int | None = None,
+) -> jax.Array | list[jax.Array]:
+    """Compute the numerical gradient of a sampled function."""
+
+@overload
+def gradient(
+    f: TensorValue,
+    *varargs: Value,
+    axis: int | Sequence[int] | None = None,
+    edge_order: int | None = None,
+) -> Tensor | list[Tensor]: ...
+@overload
+def gradient(
+    f: Value,
+    *varargs: Value,
+    axis: int | Sequence[int] | None = None,
+    edge_order: int | None = None,
+) -> Tensor | list[Tensor]: ...
+@overload
+def greater(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Return element-wise truth value of ``x > y``."""
+
+@overload
+def greater(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def greater(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def greater_equal(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Return element-wise truth value of ``x >= y``."""
+
+@overload
+def greater_equal(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def greater_equal(x: Value, y: TensorValue, /) -> Tensor: ...
+def hamming(M: int) -> Tensor:
+    """Return a Hamming window of size M."""
+
+def hanning(M: int) -> Tensor:
+    """Return a Hanning window of size M."""
+
+@overload
+def heaviside(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Compute the heaviside step function."""
+
+@overload
+def heaviside(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def heaviside(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def histogram(
+    a: JaxValue,
+    bins: JaxValue = 10,
+    range: Sequence[JaxValue] | None = None,
+    weights: JaxValue | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Compute a 1-dimensional histogram."""
+
+@overload
+def histogram(
+    a: TensorValue,
+    bins: Value = 10,
+    range: Sequence[Value] | None = None,
+    weights: Value | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def histogram(
+    a: Value,
+    bins: Value = 10,
+    range: Sequence[Value] | None = None,
+    weights: Value | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def histogram2d(
+    x: JaxValue,
+    y: JaxValue,
+    bins: JaxValue | Sequence[JaxValue] = 10,
+    range: Sequence[jax.Array | Sequence[JaxValue] | None] | None = None,
+    weights: JaxValue | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Compute a 2-dimensional histogram."""
+
+@overload
+def histogram2d(
+    x: TensorValue,
+    y: Value,
+    bins: Value | Sequence[Value] = 10,
+    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
+    weights: Value | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def histogram2d(
+    x: Value,
+    y: TensorValue,
+    bins: Value | Sequence[Value] = 10,
+    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
+    weights: Value | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def histogram2d(
+    x: Value,
+    y: Value,
+    bins: Value | Sequence[Value] = 10,
+    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
+    weights: Value | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def histogram_bin_edges(
+    a: JaxValue,
+    bins: JaxValue = 10,
+    range: jax.Array | Sequence[JaxValue] | None = None,
+    weights: JaxValue | None = None,
+) -> jax.Array:
+    """Compute the bin edges for a histogram."""
+
+@overload
+def histogram_bin_edges(
+    a: TensorValue,
+    bins: Value = 10,
+    range: Tensor | jax.Array | Sequence[Value] | None = None,
+    weights: Value | None = None,
+) -> Tensor: ...
+@overload
+def histogram_bin_edges(
+    a: Value,
+    bins: Value = 10,
+    range: Tensor | jax.Array | Sequence[Value] | None = None,
+    weights: Value | None = None,
+) -> Tensor: ...
+@overload
+def histogramdd(
+    sample: JaxValue,
+    bins: JaxValue | Sequence[JaxValue] = 10,
+    range: Sequence[jax.Array | Sequence[JaxValue] | None] | None = None,
+    weights: JaxValue | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[jax.Array, list[jax.Array]]:
+    """Compute an N-dimensional histogram."""
+
+@overload
+def histogramdd(
+    sample: TensorValue,
+    bins: Value | Sequence[Value] = 10,
+    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
+    weights: Value | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[Tensor, list[Tensor]]: ...
+@overload
+def histogramdd(
+    sample: Value,
+    bins: Value | Sequence[Value] = 10,
+    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
+    weights: Value | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[Tensor, list[Tensor]]: ...
+@overload
+def hsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]:
+    """Split an array into sub-arrays horizontally."""
+
+@overload
+def hsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]: ...
+@overload
+def hsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
+@overload
+def hstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array:
+    """Horizontally stack arrays."""
+
+@overload
+def hstack(
+    tup: NumpyArray | Tensor | Sequence[Value], dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
+def hypot(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Return element-wise hypotenuse for the given legs of a right angle triangle."""
+
+@overload
+def hypot(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def hypot(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def i0(x: JaxValue) -> jax.Array:
+    """Calculate modified Bessel function of first kind, zeroth order."""
+
+@overload
+def i0(x: TensorValue) -> Tensor: ...
+def identity(n: int, dtype: DTypeLike | None = None) -> Tensor: ...
+@overload
+def imag(x: JaxValue, /) -> jax.Array:
+    """Return element-wise imaginary of part of the complex argument."""
+
+@overload
+def imag(x: TensorValue, /) -> Tensor: ...
+
+index_exp: IndexExpression
+
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: Literal[False] = False
+) -> Tensor:
+    """Generate arrays of grid indices."""
+
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, *, sparse: Literal[True]
+) -> tuple[Tensor, ...]: ...
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: builtins.bool = False
+) -> Tensor | tuple[Tensor, ...]: ...
+
+inexact = np.inexact
+inf: float
+
+@overload
+def inner(
+    a: JaxValue,
+    b: JaxValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array:
+    """Compute the inner product of two arrays."""
+
+@overload
+def inner(
+    a: TensorValue,
+    b: Value,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def inner(
+    a: Value,
+    b: TensorValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def insert(
+    arr: JaxValue, obj: JaxValue | slice, values: JaxValue, axis: int | None = None
+) -> jax.Array:
+    """Insert entries into an array at specified indices."""
+
+@overload
+def insert(
+    arr: TensorValue, obj: Value | slice, values: Value, axis: int | None = None
+) -> Tensor: ...
+@overload
+def insert(
+    arr: Value, obj: TensorValue | slice, values: Value, axis: int | None = None
+) -> Tensor: ...
+@overload
+def insert(
+    arr: Value, obj: Value | slice, values: TensorValue, axis: int | None = None
+) -> Tensor: ...
+
+int1: ScalarType
+int16: ScalarType
+int2: ScalarType
+int32: ScalarType
+int4: ScalarType
+int64: ScalarType
+int8: ScalarType
+int_: ScalarType
+integer = np.integer
+
+@overload
+def interp(
+    x: JaxValue,
+    xp: JaxValue,
+    fp: JaxValue,
+    left: JaxValue | str | None = None,
+    right: JaxValue | str | None = None,
+    period: JaxValue | None = None,
+) -> jax.Array:
+    """One-dimensional linear interpolation."""
+
+@overload
+def interp(
+    x: TensorValue,
+    xp: Value,
+    fp: Value,
+    left: Value | str | None = None,
+    right: Value | str | None = None,
+    period: Value | None = None,
+) -> Tensor: ...
+@overload
+def interp(
+    x: Value,
+    xp: TensorValue,
+    fp: Value,
+    left: Value | str | None = None,
+    right: Value | str | None = None,
+    period: Value | None = None,
+) -> Tensor: ...
+@overload
+def interp(
+    x: Value,
+    xp: Value,
+    fp: TensorValue,
+    left: Value | str | None = None,
+    right: Value | str | None = None,
+    period: Value | None = None,
+) -> Tensor: ...
+@overload
+def interp(
+    x: Value,
+    xp: Value,
+    fp: Value,
+    left: Value | str | None = None,
+    right: Value | str | None = None,
+    period: Value | None = None,
+) -> Tensor: ...
+@overload
+def intersect1d(
+    ar1: JaxValue,
+    ar2: JaxValue,
+    assume_unique: builtins.bool = False,
+    return_indices: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue | None = None,
+) -> jax.Array | tuple[jax.Array, jax.Array, jax.Array]:
+    """Compute the set intersection of two 1D arrays."""
+
+@overload
+def intersect1d(
+    ar1: TensorValue,
+    ar2: Value,
+    assume_unique: builtins.bool = False,
+    return_indices: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def intersect1d(
+    ar1: Value,
+    ar2: TensorValue,
+    assume_unique: builtins.bool = False,
+    return_indices: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def intersect1d(
+    ar1: Value,
+    ar2: Value,
+    assume_unique: builtins.bool = False,
+    return_indices: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def invert(x: JaxValue, /) -> jax.Array:
+    """Compute the bitwise inversion of an input."""
+
+@overload
+def invert(x: TensorValue, /) -> Tensor: ...
+@overload
+def isclose(
+    a: JaxValue,
+    b: JaxValue,
+    rtol: JaxValue = 1e-05,
+    atol: JaxValue = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> jax.Array:
+    """Check if the elements of two arrays are approximately equal within a tolerance."""
+
+@overload
+def isclose(
+    a: TensorValue,
+    b: Value,
+    rtol: Value = 1e-05,
+    atol: Value = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def isclose(
+    a: Value,
+    b: TensorValue,
+    rtol: Value = 1e-05,
+    atol: Value = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def isclose(
+    a: Value, b: Value, rtol: Value = 1e-05, atol: Value = 1e-08, equal_nan: builtins.bool = False
+) -> Tensor: ...
+@overload
+def iscomplex(x: JaxValue) -> jax.Array:
+    """Return boolean array showing where the input is complex."""
+
+@overload
+def iscomplex(x: TensorValue) -> Tensor: ...
+def iscomplexobj(x: Any) -> builtins.bool:
+    """Check if the input is a complex number or an array containing complex elements."""
+
+def isdtype(
+    dtype: DTypeLike, kind: np.dtype[Any] | str | tuple[np.dtype[Any] | str, ...]
+) -> builtins.bool:
+    """Returns a boolean indicating whether a provided dtype is of a specified kind."""
+
+@overload
+def isfinite(x: JaxValue, /) -> jax.Array:
+    """Return a boolean array indicating whether each element of input is finite."""
+
+@overload
+def isfinite(x: TensorValue, /) -> Tensor: ...
+@overload
+def isin(
+    element: JaxValue,
+    test_elements: JaxValue,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    method: str = "auto",
+) -> jax.Array:
+    """Determine whether elements in ``element`` appear in ``test_elements``."""
+
+@overload
+def isin(
+    element: TensorValue,
+    test_elements: Value,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    method: str = "auto",
+) -> Tensor: ...
+@overload
+def isin(
+    element: Value,
+    test_elements: TensorValue,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    method: str = "auto",
+) -> Tensor: ...
+@overload
+def isinf(x: JaxValue, /) -> jax.Array:
+    """Return a boolean array indicating whether each element of input is infinite."""
+
+@overload
+def isinf(x: TensorValue, /) -> Tensor: ...
+@overload
+def isnan(x: JaxValue, /) -> jax.Array:
+    """Returns a boolean array indicating whether each element of input is ``NaN``."""
+
+@overload
+def isnan(x: TensorValue, /) -> Tensor: ...
+@overload
+def isneginf(x: JaxValue, /) -> jax.Array:
+    """Return boolean array indicating whether each element of input is negative infinite."""
+
+@overload
+def isneginf(x: TensorValue, /) -> Tensor: ...
+@overload
+def isposinf(x: JaxValue, /) -> jax.Array:
+    """Return boolean array indicating whether each element of input is positive infinite."""
+
+@overload
+def isposinf(x: TensorValue, /) -> Tensor: ...
+@overload
+def isreal(x: JaxValue) -> jax.Array:
+    """Return boolean array showing where the input is real."""
+
+@overload
+def isreal(x: TensorValue) -> Tensor: ...
+def isrealobj(x: Any) -> builtins.bool:
+    """Check if the input is not a complex number or an array containing complex elements."""
+
+def isscalar(element: Any) -> builtins.bool:
+    """Return True if the input is a scalar."""
+
+def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> builtins.bool:
+    """Return True if arg1 is equal or lower than arg2 in the type hierarchy."""
+
+def iterable(y: Value) -> builtins.bool:
+    """Check whether or not an object can be iterated over."""
+
+@overload
+def ix_(*args: JaxValue) -> tuple[jax.Array, ...]:
+    """Return a multi-dimensional grid (open mesh) from N one-dimensional sequences."""
+
+@overload
+def ix_(*args: Value) -> tuple[Tensor, ...]: ...
+def kaiser(M: int, beta: Value) -> Tensor:
+    """Return a Kaiser window of size M."""
+
+@overload
+def kron(a: JaxValue, b: JaxValue) -> jax.Array:
+    """Compute the Kronecker product of two input arrays."""
+
+@overload
+def kron(a: TensorValue, b: Value) -> Tensor: ...
+@overload
+def kron(a: Value, b: TensorValue) -> Tensor: ...
+@overload
+def lcm(x1: JaxValue, x2: JaxValue) -> jax.Array:
+    """Compute the least common multiple of two arrays."""
+
+@overload
+def lcm(x1: TensorValue, x2: Value) -> Tensor: ...
+@overload
+def lcm(x1: Value, x2: TensorValue) -> Tensor: ...
+@overload
+def ldexp(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def ldexp(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def ldexp(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def left_shift(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
+
+@overload
+def left_shift(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def left_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def less(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Return element-wise truth value of ``x < y``."""
+
+@overload
+def less(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def less(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def less_equal(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Return element-wise truth value of ``x <= y``."""
+
+@overload
+def less_equal(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def less_equal(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def lexsort(keys: jax.Array | Sequence[JaxValue], axis: int = -1) -> jax.Array:
+    """Sort a sequence of keys in lexicographic order."""
+
+@overload
+def lexsort(keys: Tensor | NumpyArray | Sequence[Value], axis: int = -1) -> Tensor: ...
+@overload
+def linspace(
+    start: Value,
+    stop: Value,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    retstep: Literal[False] = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Tensor:
+    """Return evenly-spaced numbers within an interval."""
+
+@overload
+def linspace(
+    start: Value,
+    stop: Value,
+    num: int,
+    endpoint: builtins.bool,
+    retstep: Literal[True],
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linspace(
+    start: Value,
+    stop: Value,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    *,
+    retstep: Literal[True],
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    device: Any = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def linspace(
+    start: Value,
+    stop: Value,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    retstep: builtins.bool = False,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Tensor | tuple[Tensor | jax.Array, Tensor | jax.Array]: ...
+def load(file: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Load JAX arrays from npy files."""
+
+@overload
+def log(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise natural logarithm of the input."""
+
+@overload
+def log(x: TensorValue, /) -> Tensor: ...
+@overload
+def log10(x: JaxValue, /) -> jax.Array: ...
+@overload
+def log10(x: TensorValue, /) -> Tensor: ...
+@overload
+def log1p(x: JaxValue, /) -> jax.Array:
+    """Calculates element-wise logarithm of one plus input, ``log(x+1)``."""
+
+@overload
+def log1p(x: TensorValue, /) -> Tensor: ...
+@overload
+def log2(x: JaxValue, /) -> jax.Array:
+    """Calculates the base-2 logarithm of ``x`` element-wise."""
+
+@overload
+def log2(x: TensorValue, /) -> Tensor: ...
+
+logaddexp: BinaryUfunc
+logaddexp2: BinaryUfunc
+logical_and: BinaryUfunc
+
+@overload
+def logical_not(x: JaxValue, /) -> jax.Array:
+    """Compute NOT bool(x) element-wise."""
+
+@overload
+def logical_not(x: TensorValue, /) -> Tensor: ...
+
+logical_or: BinaryUfunc
+logical_xor: BinaryUfunc
+
+def logspace(
+    start: Value,
+    stop: Value,
+    num: int = 50,
+    endpoint: builtins.bool = True,
+    base: Value = 10.0,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Tensor:
+    """Generate logarithmically-spaced values."""
+
+def mask_indices(
+    n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None
+) -> tuple[Tensor, ...]:
+    """Return indices of a mask of an (n, n) array."""
+
+@overload
+def matmul(
+    a: JaxValue,
+    b: JaxValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Perform a matrix multiplication."""
+
+@overload
+def matmul(
+    a: TensorValue,
+    b: Value,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def matmul(
+    a: Value,
+    b: TensorValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def matrix_transpose(x: JaxValue, /) -> jax.Array:
+    """Transpose the last two dimensions of an array."""
+
+@overload
+def matrix_transpose(x: TensorValue, /) -> Tensor: ...
+@overload
+def matvec(x1: JaxValue, x2: JaxValue, /) -> jax.Array:
+    """Batched matrix-vector product."""
+
+@overload
+def matvec(x1: TensorValue, x2: Value, /) -> Tensor: ...
+@overload
+def matvec(x1: Value, x2: TensorValue, /) -> Tensor: ...
+@overload
+def max(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Return the maximum of the array elements along a given axis."""
+
+@overload
+def max(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def max(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+
+maximum: BinaryUfunc
+
+@overload
+def mean(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Return the mean of array elements along a given axis."""
+
+@overload
+def mean(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def mean(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def median(
+    a: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> jax.Array:
+    """Return the median of array elements along a given axis."""
+
+@overload
+def median(
+    a: TensorValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+def meshgrid(
+    *xi: Value, copy: builtins.bool = True, sparse: builtins.bool = False, indexing: str = "xy"
+) -> list[Tensor]:
+    """Construct N-dimensional grid arrays from N 1-dimensional vectors."""
+
+mgrid: Indexer
+
+@overload
+def min(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Return the minimum of array elements along a given axis."""
+
+@overload
+def min(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def min(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+
+minimum: BinaryUfunc
+
+@overload
+def mod(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def mod(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def mod(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def modf(x: JaxValue, /) -> tuple[jax.Array, jax.Array]:
+    """Return element-wise fractional and integral parts of the input array."""
+
+@overload
+def modf(x: TensorValue, /) -> tuple[Tensor, Tensor]: ...
+@overload
+def moveaxis(
+    a: JaxValue, source: int | Sequence[int], destination: int | Sequence[int]
+) -> jax.Array: ...
+@overload
+def moveaxis(
+    a: TensorValue, source: int | Sequence[int], destination: int | Sequence[int]
+) -> Tensor: ...
+
+multiply: BinaryUfunc
+nan: float
+
+@overload
+def nan_to_num(
+    x: JaxValue,
+    copy: builtins.bool = True,
+    nan: JaxValue = 0.0,
+    posinf: JaxValue | None = None,
+    neginf: JaxValue | None = None,
+) -> jax.Array:
+    """Replace NaN and infinite entries in an array."""
+
+@overload
+def nan_to_num(
+    x: TensorValue,
+    copy: builtins.bool = True,
+    nan: Value = 0.0,
+    posinf: Value | None = None,
+    neginf: Value | None = None,
+) -> Tensor: ...
+@overload
+def nan_to_num(
+    x: Value,
+    copy: builtins.bool = True,
+    nan: Value = 0.0,
+    posinf: Value | None = None,
+    neginf: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanargmax(
+    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> jax.Array:
+    """Return the index of the maximum value of an array, ignoring NaNs."""
+
+@overload
+def nanargmax(
+    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor: ...
+@overload
+def nanargmin(
+    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> jax.Array:
+    """Return the index of the minimum value of an array, ignoring NaNs."""
+
+@overload
+def nanargmin(
+    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor: ...
+@overload
+def nancumprod(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
+    """Cumulative product of elements along an axis, ignoring NaN values."""
+
+@overload
+def nancumprod(
+    a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
+def nancumsum(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
+    """Cumulative sum of elements along an axis, ignoring NaN values."""
+
+@overload
+def nancumsum(
+    a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
+def nanmax(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Return the maximum of the array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nanmax(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanmax(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanmean(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Return the mean of the array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nanmean(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanmean(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanmedian(
+    a: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> jax.Array:
+    """Return the median of array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nanmedian(
+    a: TensorValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def nanmin(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Return the minimum of the array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nanmin(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanmin(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanpercentile(
+    a: JaxValue,
+    q: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> jax.Array:
+    """Compute the percentile of the data along the specified axis, ignoring NaN values."""
+
+@overload
+def nanpercentile(
+    a: TensorValue,
+    q: Value,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def nanpercentile(
+    a: Value,
+    q: TensorValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def nanprod(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Return the product of the array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nanprod(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanprod(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanquantile(
+    a: JaxValue,
+    q: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> jax.Array:
+    """Compute the quantile of the data along the specified axis, ignoring NaNs."""
+
+@overload
+def nanquantile(
+    a: TensorValue,
+    q: Value,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def nanquantile(
+    a: Value,
+    q: TensorValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def nanstd(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Compute the standard deviation along a given axis, ignoring NaNs."""
+
+@overload
+def nanstd(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanstd(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nansum(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Return the sum of the array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nansum(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nansum(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanvar(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    where: JaxValue | None = None,
+) -> jax.Array:
+    """Compute the variance of array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nanvar(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanvar(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    where: Value | None = None,
+) -> Tensor: ...
+def ndim(a: Any) -> int:
+    """Return the number of dimensions of an array."""
+
+negative: UnaryUfunc
+newaxis: None
+
+@overload
+def nextafter(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Return element-wise next floating point value after ``x`` towards ``y``."""
+
+@overload
+def nextafter(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def nextafter(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def nonzero(
+    a: JaxValue,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue | tuple[JaxValue, ...] | None = None,
+) -> tuple[jax.Array, ...]:
+    """Return indices of nonzero elements of an array."""
+
+@overload
+def nonzero(
+    a: TensorValue, *, size: int | None = None, fill_value: Value | tuple[Value, ...] | None = None
+) -> tuple[Tensor, ...]: ...
+@overload
+def nonzero(
+    a: Value, *, size: int | None = None, fill_value: Value | tuple[Value, ...] | None = None
+) -> tuple[Tensor, ...]: ...
+@overload
+def not_equal(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Returns element-wise truth value of ``x != y``."""
+
+@overload
+def not_equal(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def not_equal(x: Value, y: TensorValue, /) -> Tensor: ...
+
+number = np.number
+object_ = np.object_
+ogrid: Indexer
+
+def ones(
+    shape: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Create an array full of ones."""
+
+def ones_like(
+    a: Value,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Create an array of ones with the same shape and dtype as an array."""
+
+@overload
+def outer(a: JaxValue, b: jax.Array) -> jax.Array:
+    """Compute the outer product of two arrays."""
+
+@overload
+def outer(a: TensorValue, b: Tensor | jax.Array) -> Tensor: ...
+@overload
+def outer(a: Value, b: Tensor) -> Tensor: ...
+@overload
+def packbits(a: JaxValue, axis: int | None = None, bitorder: str = "big") -> jax.Array:
+    """Pack array of bits into a uint8 array."""
+
+@overload
+def packbits(a: TensorValue, axis: int | None = None, bitorder: str = "big") -> Tensor: ...
+@overload
+def pad(
+    array: JaxValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
+) -> jax.Array:
+    """Add padding to an array."""
+
+@overload
+def pad(
+    array: TensorValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
+) -> Tensor: ...
+@overload
+def partition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array:
+    """Returns a partially-sorted copy of an array."""
+
+@overload
+def partition(a: TensorValue, kth: int, axis: int = -1) -> Tensor: ...
+@overload
+def percentile(
+    a: JaxValue,
+    q: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> jax.Array:
+    """Compute the percentile of the data along the specified axis."""
+
+@overload
+def percentile(
+    a: TensorValue,
+    q: Value,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def percentile(
+    a: Value,
+    q: TensorValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def permute_dims(x: JaxValue, /, axes: tuple[int, ...]) -> jax.Array:
+    """Permute the axes/dimensions of an array."""
+
+@overload
+def permute_dims(x: TensorValue, /, axes: tuple[int, ...]) -> Tensor: ...
+
+pi: float
+
+@overload
+def piecewise(
+    x: JaxValue,
+    condlist: jax.Array | Sequence[JaxValue],
+    funclist: Sequence[JaxValue | Callable[..., Any]],
+    *args: JaxValue,
+    **kw: Any,
+) -> jax.Array:
+    """Evaluate a function defined piecewise across the domain."""
+
+@overload
+def piecewise(
+    x: TensorValue,
+    condlist: Tensor | jax.Array | Sequence[Value],
+    funclist: Sequence[Value | Callable[..., Any]],
+    *args: Value,
+    **kw: Any,
+) -> Tensor: ...
+@overload
+def piecewise(
+    x: Value,
+    condlist: Tensor | Sequence[Value],
+    funclist: Sequence[Value | Callable[..., Any]],
+    *args: Value,
+    **kw: Any,
+) -> Tensor: ...
+@overload
+def piecewise(
+    x: Value,
+    condlist: Tensor | jax.Array | Sequence[Value],
+    funclist: Sequence[Value | Callable[..., Any]],
+    *args: Value,
+    **kw: Any,
+) -> Tensor: ...
+@overload
+def place(
+    arr: JaxValue, mask: JaxValue, vals: JaxValue, *, inplace: builtins.bool = True
+) -> jax.Array:
+    """Update array elements based on a mask."""
+
+@overload
+def place(
+    arr: TensorValue, mask: Value, vals: Value, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
+def place(
+    arr: Value, mask: TensorValue, vals: Value, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
+def place(
+    arr: Value, mask: Value, vals: TensorValue, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
+def poly(seq_of_zeros: JaxValue) -> jax.Array:
+    """Returns the coefficients of a polynomial for the given sequence of roots."""
+
+@overload
+def poly(seq_of_zeros: TensorValue) -> Tensor: ...
+@overload
+def polyadd(a1: JaxValue, a2: JaxValue) -> jax.Array:
+    """Returns the sum of the two polynomials."""
+
+@overload
+def polyadd(a1: TensorValue, a2: Value) -> Tensor: ...
+@overload
+def polyadd(a1: Value, a2: TensorValue) -> Tensor: ...
+@overload
+def polyder(p: JaxValue, m: int = 1) -> jax.Array:
+    """Returns the coefficients of the derivative of specified order of a polynomial."""
+
+@overload
+def polyder(p: TensorValue, m: int = 1) -> Tensor: ...
+@overload
+def polydiv(
+    u: JaxValue, v: JaxValue, *, trim_leading_zeros: builtins.bool = False
+) -> tuple[jax.Array, jax.Array]:
+    """Returns the quotient and remainder of polynomial division."""
+
+@overload
+def polydiv(
+    u: TensorValue, v: Value, *, trim_leading_zeros: builtins.bool = False
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def polydiv(
+    u: Value, v: TensorValue, *, trim_leading_zeros: builtins.bool = False
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def polyfit(
+    x: JaxValue,
+    y: JaxValue,
+    deg: int,
+    rcond: float | None = None,
+    full: builtins.bool = False,
+    w: JaxValue | None = None,
+    cov: builtins.bool = False,
+) -> jax.Array | tuple[jax.Array, ...]:
+    """Least squares polynomial fit to data."""
+
+@overload
+def polyfit(
+    x: TensorValue,
+    y: Value,
+    deg: int,
+    rcond: float | None = None,
+    full: builtins.bool = False,
+    w: Value | None = None,
+    cov: builtins.bool = False,
+) -> Tensor | tuple[Tensor, ...]: ...
+@overload
+def polyfit(
+    x: Value,
+    y: TensorValue,
+    deg: int,
+    rcond: float | None = None,
+    full: builtins.bool = False,
+    w: Value | None = None,
+    cov: builtins.bool = False,
+) -> Tensor | tuple[Tensor, ...]: ...
+@overload
+def polyfit(
+    x: Value,
+    y: Value,
+    deg: int,
+    rcond: float | None = None,
+    full: builtins.bool = False,
+    w: Value | None = None,
+    cov: builtins.bool = False,
+) -> Tensor | tuple[Tensor, ...]: ...
+@overload
+def polyint(p: JaxValue, m: int = 1, k: JaxValue | None = None) -> jax.Array:
+    """Returns the coefficients of the integration of specified order of a polynomial."""
+
+@overload
+def polyint(p: TensorValue, m: int = 1, k: Value | None = None) -> Tensor: ...
+@overload
+def polyint(p: Value, m: int = 1, k: Value | None = None) -> Tensor: ...
+@overload
+def polymul(a1: JaxValue, a2: JaxValue, *, trim_leading_zeros: builtins.bool = False) -> jax.Array:
+    """Returns the product of two polynomials."""
+
+@overload
+def polymul(a1: TensorValue, a2: Value, *, trim_leading_zeros: builtins.bool = False) -> Tensor: ...
+@overload
+def polymul(a1: Value, a2: TensorValue, *, trim_leading_zeros: builtins.bool = False) -> Tensor: ...
+@overload
+def polysub(a1: JaxValue, a2: JaxValue) -> jax.Array:
+    """Returns the difference of two polynomials."""
+
+@overload
+def polysub(a1: TensorValue, a2: Value) -> Tensor: ...
+@overload
+def polysub(a1: Value, a2: TensorValue) -> Tensor: ...
+@overload
+def polyval(p: JaxValue, x: JaxValue, *, unroll: int = 16) -> jax.Array:
+    """Evaluates the polynomial at specific values."""
+
+@overload
+def polyval(p: TensorValue, x: Value, *, unroll: int = 16) -> Tensor: ...
+@overload
+def polyval(p: Value, x: TensorValue, *, unroll: int = 16) -> Tensor: ...
+@overload
+def positive(x: JaxValue, /) -> jax.Array:
+    """Return element-wise positive values of the input."""
+
+@overload
+def positive(x: TensorValue, /) -> Tensor: ...
+@overload
+def pow(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def pow(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def pow(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def power(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Calculate element-wise base ``x1`` exponential of ``x2``."""
+
+@overload
+def power(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def power(x: Value, y: TensorValue, /) -> Tensor: ...
+def printoptions(*args: Value, **kwargs: Any) -> Any:
+    """Alias of :func:`numpy.printoptions`."""
+
+@overload
+def prod(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+    promote_integers: builtins.bool = True,
+) -> jax.Array:
+    """Return product of the array elements over a given axis."""
+
+@overload
+def prod(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+    promote_integers: builtins.bool = True,
+) -> Tensor: ...
+@overload
+def prod(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+    promote_integers: builtins.bool = True,
+) -> Tensor: ...
+def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:
+    """Returns the type to which a binary operation should cast its arguments."""
+
+@overload
+def ptp(
+    a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> jax.Array:
+    """Return the peak-to-peak range along a given axis."""
+
+@overload
+def ptp(
+    a: TensorValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> Tensor: ...
+@overload
+def put(
+    a: JaxValue,
+    ind: JaxValue,
+    v: JaxValue,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
+) -> jax.Array:
+    """Put elements into an array at given indices."""
+
+@overload
+def put(
+    a: TensorValue, ind: Value, v: Value, mode: str | None = None, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
+def put(
+    a: Value, ind: TensorValue, v: Value, mode: str | None = None, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
+def put(
+    a: Value, ind: Value, v: TensorValue, mode: str | None = None, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
+def put_along_axis(
+    arr: JaxValue,
+    indices: JaxValue,
+    values: JaxValue,
+    axis: int | None,
+    inplace: builtins.bool = True,
+    *,
+    mode: str | None = None,
+) -> jax.Array:
+    """Put values into the destination array by matching 1d index and data slices."""
+
+@overload
+def put_along_axis(
+    arr: TensorValue,
+    indices: Value,
+    values: Value,
+    axis: int | None,
+    inplace: builtins.bool = True,
+    *,
+    mode: str | None = None,
+) -> Tensor: ...
+@overload
+def put_along_axis(
+    arr: Value,
+    indices: TensorValue,
+    values: Value,
+    axis: int | None,
+    inplace: builtins.bool = True,
+    *,
+    mode: str | None = None,
+) -> Tensor: ...
+@overload
+def put_along_axis(
+    arr: Value,
+    indices: Value,
+    values: TensorValue,
+    axis: int | None,
+    inplace: builtins.bool = True,
+    *,
+    mode: str | None = None,
+) -> Tensor: ...
+@overload
+def quantile(
+    a: JaxValue,
+    q: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> jax.Array:
+    """Compute the quantile of the data along the specified axis."""
+
+@overload
+def quantile(
+    a: TensorValue,
+    q: Value,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
+def quantile(
+    a: Value,
+    q: TensorValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+
+r_: Indexer
+
+@overload
+def rad2deg(x: JaxValue, /) -> jax.Array:
+    """Convert angles from radians to degrees."""
+
+@overload
+def rad2deg(x: TensorValue, /) -> Tensor: ...
+@overload
+def radians(x: JaxValue, /) -> jax.Array: ...
+@overload
+def radians(x: TensorValue, /) -> Tensor: ...
+@overload
+def ravel(
+    a: JaxValue,
+    order: str = "C",
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Flatten array into a 1-dimensional shape."""
+
+@overload
+def ravel(
+    a: TensorValue,
+    order: str = "C",
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def ravel_multi_index(
+    multi_index: Sequence[JaxValue], dims: Sequence[int], mode: str = "raise", order: str = "C"
+) -> jax.Array:
+    """Convert multi-dimensional indices into flat indices."""
+
+@overload
+def ravel_multi_index(
+    multi_index: Sequence[Value], dims: Sequence[int], mode: str = "raise", order: str = "C"
+) -> Tensor: ...
+@overload
+def real(x: JaxValue, /) -> jax.Array:
+    """Return element-wise real part of the complex argument."""
+
+@overload
+def real(x: TensorValue, /) -> Tensor: ...
+@overload
+def reciprocal(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise reciprocal of the input."""
+
+@overload
+def reciprocal(x: TensorValue, /) -> Tensor: ...
+@overload
+def remainder(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Returns element-wise remainder of the division."""
+
+@overload
+def remainder(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def remainder(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def repeat(
+    a: JaxValue,
+    repeats: JaxValue,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Construct an array from repeated elements."""
+
+@overload
+def repeat(
+    a: TensorValue,
+    repeats: Value,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def repeat(
+    a: Value,
+    repeats: TensorValue,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def reshape(
+    a: JaxValue,
+    shape: int | Sequence[int],
+    order: str = "C",
+    *,
+    copy: builtins.bool | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Return a reshaped copy of an array."""
+
+@overload
+def reshape(
+    a: TensorValue,
+    shape: int | Sequence[int],
+    order: str = "C",
+    *,
+    copy: builtins.bool | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def resize(a: JaxValue, new_shape: Sequence[int]) -> jax.Array:
+    """Return a new array with specified shape."""
+
+@overload
+def resize(a: TensorValue, new_shape: Sequence[int]) -> Tensor: ...
+def result_type(*args: Any) -> np.dtype[Any]:
+    """Return the result of applying JAX promotion rules to the inputs."""
+
+@overload
+def right_shift(x: JaxValue, y: JaxValue, /) -> jax.Array:
+    """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
+
+@overload
+def right_shift(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def right_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def rint(x: JaxValue, /) -> jax.Array: ...
+@overload
+def rint(x: TensorValue, /) -> Tensor: ...
+@overload
+def roll(
+    a: JaxValue, shift: JaxValue | Sequence[int], axis: int | Sequence[int] | None = None
+) -> jax.Array:
+    """Roll the elements of an array along a specified axis."""
+
+@overload
+def roll(
+    a: TensorValue, shift: Value | Sequence[int], axis: int | Sequence[int] | None = None
+) -> Tensor: ...
+@overload
+def roll(
+    a: Value, shift: TensorValue | Sequence[int], axis: int | Sequence[int] | None = None
+) -> Tensor: ...
+@overload
+def rollaxis(a: JaxValue, axis: int, start: int = 0) -> jax.Array:
+    """Roll the specified axis to a given position."""
+
+@overload
+def rollaxis(a: TensorValue, axis: int, start: int = 0) -> Tensor: ...
+@overload
+def roots(p: JaxValue, *, strip_zeros: builtins.bool = True) -> jax.Array:
+    """Returns the roots of a polynomial given the coefficients ``p``."""
+
+@overload
+def roots(p: TensorValue, *, strip_zeros: builtins.bool = True) -> Tensor: ...
+@overload
+def rot90(m: JaxValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> jax.Array:
+    """Rotate an array by 90 degrees counterclockwise in the plane specified by axes."""
+
+@overload
+def rot90(m: TensorValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor: ...
+@overload
+def round(a: JaxValue, decimals: int = 0) -> jax.Array:
+    """Round input evenly to the given number of decimals."""
+
+@overload
+def round(a: TensorValue, decimals: int = 0) -> Tensor: ...
+
+s_: IndexExpression
+
+def save(file: Value, arr: Value, allow_pickle: Any = True) -> Any:
+    """Save an array to a binary file in NumPy ``.npy`` format."""
+
+def savez(file: Value, *args: Value, allow_pickle: Any = True, **kwds: Any) -> Any:
+    """Save several arrays into a single file in uncompressed ``.npz`` format."""
+
+@overload
+def searchsorted(
+    a: JaxValue,
+    v: JaxValue,
+    side: str = "left",
+    sorter: JaxValue | None = None,
+    *,
+    method: str = "scan",
+) -> jax.Array:
+    """Perform a binary search within a sorted array."""
+
+@overload
+def searchsorted(
+    a: TensorValue,
+    v: Value,
+    side: str = "left",
+    sorter: Value | None = None,
+    *,
+    method: str = "scan",
+) -> Tensor: ...
+@overload
+def searchsorted(
+    a: Value,
+    v: TensorValue,
+    side: str = "left",
+    sorter: Value | None = None,
+    *,
+    method: str = "scan",
+) -> Tensor: ...
+@overload
+def searchsorted(
+    a: Value, v: Value, side: str = "left", sorter: Value | None = None, *, method: str = "scan"
+) -> Tensor: ...
+@overload
+def select(
+    condlist: Sequence[JaxValue], choicelist: Sequence[JaxValue], default: JaxValue = 0
+) -> jax.Array:
+    """Select values based on a series of conditions."""
+
+@overload
+def select(
+    condlist: Sequence[Value], choicelist: Sequence[Value], default: Value = 0
+) -> Tensor: ...
+def set_printoptions(*args: Value, **kwargs: Any) -> Any:
+    """Alias of :func:`numpy.set_printoptions`."""
+
+@overload
+def setdiff1d(
+    ar1: JaxValue,
+    ar2: JaxValue,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue | None = None,
+) -> jax.Array:
+    """Compute the set difference of two 1D arrays."""
+
+@overload
+def setdiff1d(
+    ar1: TensorValue,
+    ar2: Value,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor: ...
+@overload
+def setdiff1d(
+    ar1: Value,
+    ar2: TensorValue,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor: ...
+@overload
+def setdiff1d(
+    ar1: Value,
+    ar2: Value,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor: ...
+@overload
+def setxor1d(
+    ar1: JaxValue,
+    ar2: JaxValue,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue | None = None,
+) -> jax.Array:
+    """Compute the set-wise xor of elements in two arrays."""
+
+@overload
+def setxor1d(
+    ar1: TensorValue,
+    ar2: Value,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor: ...
+@overload
+def setxor1d(
+    ar1: Value,
+    ar2: TensorValue,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor: ...
+@overload
+def setxor1d(
+    ar1: Value,
+    ar2: Value,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor: ...
+def shape(a: Any) -> tuple[int, ...]:
+    """Return the shape an array."""
+
+@overload
+def sign(x: JaxValue, /) -> jax.Array:
+    """Return an element-wise indication of sign of the input."""
+
+@overload
+def sign(x: TensorValue, /) -> Tensor: ...
+@overload
+def signbit(x: JaxValue, /) -> jax.Array:
+    """Return the sign bit of array elements."""
+
+@overload
+def signbit(x: TensorValue, /) -> Tensor: ...
+
+signedinteger = np.signedinteger
+
+@overload
+def sin(x: JaxValue, /) -> jax.Array:
+    """Compute a trigonometric sine of each element of input."""
+
+@overload
+def sin(x: TensorValue, /) -> Tensor: ...
+@overload
+def sinc(x: JaxValue, /) -> jax.Array:
+    """Calculate the normalized sinc function."""
+
+@overload
+def sinc(x: TensorValue, /) -> Tensor: ...
+
+single: ScalarType
+
+@overload
+def sinh(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise hyperbolic sine of input."""
+
+@overload
+def sinh(x: TensorValue, /) -> Tensor: ...
+def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
+    """Return number of elements along a given axis."""
+
+@overload
+def sort(
+    a: JaxValue,
+    axis: int | None = -1,
+    *,
+    stable: builtins.bool = True,
+    descending: builtins.bool = False,
+    kind: str | None = None,
+    order: None = None,
+) -> jax.Array:
+    """Return a sorted copy of an array."""
+
+@overload
+def sort(
+    a: TensorValue,
+    axis: int | None = -1,
+    *,
+    stable: builtins.bool = True,
+    descending: builtins.bool = False,
+    kind: str | None = None,
+    order: None = None,
+) -> Tensor: ...
+@overload
+def sort_complex(a: JaxValue) -> jax.Array:
+    """Return a sorted copy of complex array."""
+
+@overload
+def sort_complex(a: TensorValue) -> Tensor: ...
+@overload
+def spacing(x: JaxValue, /) -> jax.Array:
+    """Return the spacing between ``x`` and the next adjacent number."""
+
+@overload
+def spacing(x: TensorValue, /) -> Tensor: ...
+@overload
+def split(
+    ary: JaxValue, indices_or_sections: JaxValue | Sequence[int], axis: int = 0
+) -> list[jax.Array]:
+    """Split an array into sub-arrays."""
+
+@overload
+def split(
+    ary: TensorValue, indices_or_sections: Value | Sequence[int], axis: int = 0
+) -> list[Tensor]: ...
+@overload
+def split(
+    ary: Value, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
+) -> list[Tensor]: ...
+@overload
+def sqrt(x: JaxValue, /) -> jax.Array:
+    """Calculates element-wise non-negative square root of the input array."""
+
+@overload
+def sqrt(x: TensorValue, /) -> Tensor: ...
+@overload
+def square(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise square of the input array."""
+
+@overload
+def square(x: TensorValue, /) -> Tensor: ...
+@overload
+def squeeze(a: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def squeeze(a: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor: ...
+@overload
+def stack(
+    arrays: jax.Array | Sequence[JaxValue], axis: int = 0, dtype: DTypeLike | None = None
+) -> jax.Array:
+    """Join arrays along a new axis."""
+
+@overload
+def stack(
+    arrays: NumpyArray | Tensor | Sequence[Value], axis: int = 0, dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
+def std(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    *,
+    where: JaxValue | None = None,
+    correction: int | float | None = None,
+) -> jax.Array:
+    """Compute the standard deviation along a given axis."""
+
+@overload
+def std(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+    correction: int | float | None = None,
+) -> Tensor: ...
+@overload
+def std(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+    correction: int | float | None = None,
+) -> Tensor: ...
+
+subtract: BinaryUfunc
+
+@overload
+def sum(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+    promote_integers: builtins.bool = True,
+) -> jax.Array:
+    """Sum of the elements of the array over a given axis."""
+
+@overload
+def sum(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+    promote_integers: builtins.bool = True,
+) -> Tensor: ...
+@overload
+def sum(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+    promote_integers: builtins.bool = True,
+) -> Tensor: ...
+@overload
+def swapaxes(a: JaxValue, axis1: int, axis2: int) -> jax.Array:
+    """Swap two axes of an array."""
+
+@overload
+def swapaxes(a: TensorValue, axis1: int, axis2: int) -> Tensor: ...
+@overload
+def take(
+    a: JaxValue,
+    indices: JaxValue,
+    axis: int | None = None,
+    mode: str | None = None,
+    unique_indices: builtins.bool = False,
+    indices_are_sorted: builtins.bool = False,
+    fill_value: builtins.bool | int | float | complex | None = None,
+) -> jax.Array:
+    """Take elements from an array."""
+
+@overload
+def take(
+    a: TensorValue,
+    indices: Value,
+    axis: int | None = None,
+    mode: str | None = None,
+    unique_indices: builtins.bool = False,
+    indices_are_sorted: builtins.bool = False,
+    fill_value: builtins.bool | int | float | complex | None = None,
+) -> Tensor: ...
+@overload
+def take(
+    a: Value,
+    indices: TensorValue,
+    axis: int | None = None,
+    mode: str | None = None,
+    unique_indices: builtins.bool = False,
+    indices_are_sorted: builtins.bool = False,
+    fill_value: builtins.bool | int | float | complex | None = None,
+) -> Tensor: ...
+@overload
+def take_along_axis(
+    arr: JaxValue,
+    indices: JaxValue,
+    axis: int | None = -1,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: builtins.bool | int | float | complex | None = None,
+    *,
+    wrap_negative_indices: builtins.bool | None = None,
+) -> jax.Array:
+    """Take elements from an array."""
+
+@overload
+def take_along_axis(
+    arr: TensorValue,
+    indices: Value,
+    axis: int | None = -1,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: builtins.bool | int | float | complex | None = None,
+    *,
+    wrap_negative_indices: builtins.bool | None = None,
+) -> Tensor: ...
+@overload
+def take_along_axis(
+    arr: Value,
+    indices: TensorValue,
+    axis: int | None = -1,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: builtins.bool | int | float | complex | None = None,
+    *,
+    wrap_negative_indices: builtins.bool | None = None,
+) -> Tensor: ...
+@overload
+def tan(x: JaxValue, /) -> jax.Array:
+    """Compute a trigonometric tangent of each element of input."""
+
+@overload
+def tan(x: TensorValue, /) -> Tensor: ...
+@overload
+def tanh(x: JaxValue, /) -> jax.Array:
+    """Calculate element-wise hyperbolic tangent of input."""
+
+@overload
+def tanh(x: TensorValue, /) -> Tensor: ...
+@overload
+def tensordot(
+    a: JaxValue,
+    b: JaxValue,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Compute the tensor dot product of two N-dimensional arrays."""
+
+@overload
+def tensordot(
+    a: TensorValue,
+    b: Value,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def tensordot(
+    a: Value,
+    b: TensorValue,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def tile(A: JaxValue, reps: int | Sequence[int]) -> jax.Array:
+    """Construct an array by repeating ``A`` along specified dimensions."""
+
+@overload
+def tile(A: TensorValue, reps: int | Sequence[int]) -> Tensor: ...
+@overload
+def trace(
+    a: JaxValue,
+    offset: JaxValue = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+) -> jax.Array:
+    """Calculate sum of the diagonal of input along the given axes."""
+
+@overload
+def trace(
+    a: TensorValue,
+    offset: Value = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def trace(
+    a: Value, offset: Value = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
+def transpose(a: JaxValue, axes: Sequence[int] | None = None) -> jax.Array:
+    """Return a transposed version of an N-dimensional array."""
+
+@overload
+def transpose(a: TensorValue, axes: Sequence[int] | None = None) -> Tensor: ...
+@overload
+def trapezoid(
+    y: JaxValue, x: JaxValue | None = None, dx: JaxValue = 1.0, axis: int = -1
+) -> jax.Array:
+    """Integrate along the given axis using the composite trapezoidal rule."""
+
+@overload
+def trapezoid(
+    y: TensorValue, x: Value | None = None, dx: Value = 1.0, axis: int = -1
+) -> Tensor: ...
+@overload
+def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor: ...
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:
+    """Return an array with ones on and below the diagonal and zeros elsewhere."""
+
+@overload
+def tril(m: JaxValue, k: int = 0) -> jax.Array:
+    """Return lower triangle of an array."""
+
+@overload
+def tril(m: TensorValue, k: int = 0) -> Tensor: ...
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the indices of lower triangle of an array of size ``(n, m)``."""
+
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Tensor, Tensor]:
+    """Return the indices of lower triangle of a given array."""
+
+@overload
+def trim_zeros(
+    filt: JaxValue, trim: str = "fb", axis: int | Sequence[int] | None = None
+) -> jax.Array:
+    """Trim leading and/or trailing zeros of the input array."""
+
+@overload
+def trim_zeros(
+    filt: TensorValue, trim: str = "fb", axis: int | Sequence[int] | None = None
+) -> Tensor: ...
+@overload
+def triu(m: JaxValue, k: int = 0) -> jax.Array:
+    """Return upper triangle of an array."""
+
+@overload
+def triu(m: TensorValue, k: int = 0) -> Tensor: ...
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the indices of upper triangle of an array of size ``(n, m)``."""
+
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Tensor, Tensor]:
+    """Return the indices of upper triangle of a given array."""
+
+@overload
+def true_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def true_divide(x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def true_divide(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def trunc(x: JaxValue, /) -> jax.Array:
+    """Round input to the nearest integer towards zero."""
+
+@overload
+def trunc(x: TensorValue, /) -> Tensor: ...
+
+uint: ScalarType
+uint1: ScalarType
+uint16: ScalarType
+uint2: ScalarType
+uint32: ScalarType
+uint4: ScalarType
+uint64: ScalarType
+uint8: ScalarType
+
+@overload
+def union1d(
+    ar1: JaxValue, ar2: JaxValue, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> jax.Array:
+    """Compute the set union of two 1D arrays."""
+
+@overload
+def union1d(
+    ar1: TensorValue, ar2: Value, *, size: int | None = None, fill_value: Value | None = None
+) -> Tensor: ...
+@overload
+def union1d(
+    ar1: Value, ar2: TensorValue, *, size: int | None = None, fill_value: Value | None = None
+) -> Tensor: ...
+@overload
+def union1d(
+    ar1: Value, ar2: Value, *, size: int | None = None, fill_value: Value | None = None
+) -> Tensor: ...
+def unique(
+    ar: Value,
+    return_index: builtins.bool = False,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: builtins.bool = True,
+    size: int | None = None,
+    fill_value: Value | None = None,
+    sorted: builtins.bool = True,
+) -> Any:
+    """Return the unique values from an array."""
+
+@overload
+def unique_all(
+    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> _UniqueAllResult[jax.Array]:
+    """Return unique values from x, along with indices, inverse indices, and counts."""
+
+@overload
+def unique_all(
+    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueAllResult[Tensor]: ...
+@overload
+def unique_all(
+    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueAllResult[Tensor]: ...
+@overload
+def unique_counts(
+    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> _UniqueCountsResult[jax.Array]:
+    """Return unique values from x, along with counts."""
+
+@overload
+def unique_counts(
+    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueCountsResult[Tensor]: ...
+@overload
+def unique_counts(
+    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueCountsResult[Tensor]: ...
+@overload
+def unique_inverse(
+    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> _UniqueInverseResult[jax.Array]:
+    """Return unique values from x, along with indices, inverse indices, and counts."""
+
+@overload
+def unique_inverse(
+    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueInverseResult[Tensor]: ...
+@overload
+def unique_inverse(
+    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueInverseResult[Tensor]: ...
+@overload
+def unique_values(
+    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> jax.Array:
+    """Return unique values from x, along with indices, inverse indices, and counts."""
+
+@overload
+def unique_values(
+    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+) -> Tensor: ...
+@overload
+def unique_values(
+    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+) -> Tensor: ...
+@overload
+def unpackbits(
+    a: JaxValue, axis: int | None = None, count: JaxValue | None = None, bitorder: str = "big"
+) -> jax.Array:
+    """Unpack the bits in a uint8 array."""
+
+@overload
+def unpackbits(
+    a: TensorValue, axis: int | None = None, count: Value | None = None, bitorder: str = "big"
+) -> Tensor: ...
+@overload
+def unpackbits(
+    a: Value, axis: int | None = None, count: Value | None = None, bitorder: str = "big"
+) -> Tensor: ...
+@overload
+def unravel_index(indices: JaxValue, shape: Sequence[int]) -> tuple[jax.Array, ...]:
+    """Convert flat indices into multi-dimensional indices."""
+
+@overload
+def unravel_index(indices: TensorValue, shape: Sequence[int]) -> tuple[Tensor, ...]: ...
+
+unsignedinteger = np.unsignedinteger
+
+@overload
+def unstack(x: JaxValue, /, *, axis: int = 0) -> tuple[jax.Array, ...]:
+    """Unstack an array along an axis."""
+
+@overload
+def unstack(x: TensorValue, /, *, axis: int = 0) -> tuple[Tensor, ...]: ...
+@overload
+def unwrap(
+    p: JaxValue,
+    discont: JaxValue | None = None,
+    axis: int = -1,
+    period: JaxValue = 6.283185307179586,
+) -> jax.Array:
+    """Unwrap a periodic signal."""
+
+@overload
+def unwrap(
+    p: TensorValue, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
+) -> Tensor: ...
+@overload
+def unwrap(
+    p: Value, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
+) -> Tensor: ...
+@overload
+def vander(x: JaxValue, N: int | None = None, increasing: builtins.bool = False) -> jax.Array:
+    """Generate a Vandermonde matrix."""
+
+@overload
+def vander(x: TensorValue, N: int | None = None, increasing: builtins.bool = False) -> Tensor: ...
+@overload
+def var(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    *,
+    where: JaxValue | None = None,
+    correction: int | float | None = None,
+) -> jax.Array:
+    """Compute the variance along a given axis."""
+
+@overload
+def var(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+    correction: int | float | None = None,
+) -> Tensor: ...
+@overload
+def var(
+    a: Value,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+    correction: int | float | None = None,
+) -> Tensor: ...
+@overload
+def vdot(
+    a: JaxValue,
+    b: JaxValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array:
+    """Perform a conjugate multiplication of two 1D vectors."""
+
+@overload
+def vdot(
+    a: TensorValue,
+    b: Value,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def vdot(
+    a: Value,
+    b: TensorValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def vecdot(
+    x1: JaxValue,
+    x2: JaxValue,
+    /,
+    *,
+    axis: int = -1,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array:
+    """Perform a conjugate multiplication of two batched vectors."""
+
+@overload
+def vecdot(
+    x1: TensorValue,
+    x2: Value,
+    /,
+    *,
+    axis: int = -1,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def vecdot(
+    x1: Value,
+    x2: TensorValue,
+    /,
+    *,
+    axis: int = -1,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def vecmat(x1: JaxValue, x2: JaxValue, /) -> jax.Array:
+    """Batched conjugate vector-matrix product."""
+
+@overload
+def vecmat(x1: TensorValue, x2: Value, /) -> Tensor: ...
+@overload
+def vecmat(x1: Value, x2: TensorValue, /) -> Tensor: ...
+def vectorize(
+    pyfunc: Callable[_P, Any],
+    *,
+    excluded: Collection[int | str] = ...,
+    signature: str | None = None,
+) -> Callable[_P, Any]: ...
+@overload
+def vsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]:
+    """Split an array into sub-arrays vertically."""
+
+@overload
+def vsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]: ...
+@overload
+def vsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
+@overload
+def vstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array:
+    """Vertically stack arrays."""
+
+@overload
+def vstack(
+    tup: NumpyArray | Tensor | Sequence[Value], dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
+def where(
+    condition: JaxValue,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue | tuple[JaxValue, ...] | None = None,
+) -> tuple[jax.Array, ...]:
+    """Select elements from two arrays based on a condition."""
+
+@overload
+def where(
+    condition: TensorValue,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Value | tuple[Value, ...] | None = None,
+) -> tuple[Tensor, ...]: ...
+@overload
+def where(
+    condition: Value,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Value | tuple[Value, ...] | None = None,
+) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: JaxValue, x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def where(condition: TensorValue, x: Value, y: Value, /) -> Tensor: ...
+@overload
+def where(condition: Value, x: TensorValue, y: Value, /) -> Tensor: ...
+@overload
+def where(condition: Value, x: Value, y: TensorValue, /) -> Tensor: ...
+def zeros(
+    shape: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Create an array full of zeros."""
+
+def zeros_like(
+    a: Value,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor:
+    """Create an array full of zeros with the same shape and dtype as an array."""
+
+_P = ParamSpec("_P")

@@ -1,0 +1,5 @@
+"""The names of jax.scipy.sparse, for Tensors and arrays."""
+# Made by `python -m tests.stubs`, from JAX's signatures.
+# mypy: disable-error-code="overload-overlap,assignment"
+
+from fad.scipy.sparse import linalg as linalg

@@ -1,0 +1,3 @@
+"""The names of jax.scipy.spatial.transform, for Tensors and arrays."""
+# Made by `python -m tests.stubs`, from JAX's signatures.
+# mypy: disable-error-code="overload-overlap,assignment"

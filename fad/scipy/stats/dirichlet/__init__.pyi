@@ -1,0 +1,27 @@
+"""The names of jax.scipy.stats.dirichlet, for Tensors and arrays."""
+
+# Made by `python -m tests.stubs`, from JAX's signatures.
+# mypy: disable-error-code="overload-overlap,assignment"
+from typing import overload
+
+import jax
+
+from fad.arrays.annotations import JaxValue, TensorValue, Value
+from fad.core.tensor import Tensor
+
+@overload
+def logpdf(x: JaxValue, alpha: JaxValue) -> jax.Array:
+    """Dirichlet log probability distribution function."""
+
+@overload
+def logpdf(x: TensorValue, alpha: Value) -> Tensor: ...
+@overload
+def logpdf(x: Value, alpha: TensorValue) -> Tensor: ...
+@overload
+def pdf(x: JaxValue, alpha: JaxValue) -> jax.Array:
+    """Dirichlet probability distribution function."""
+
+@overload
+def pdf(x: TensorValue, alpha: Value) -> Tensor: ...
+@overload
+def pdf(x: Value, alpha: TensorValue) -> Tensor: ...

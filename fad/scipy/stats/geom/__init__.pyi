@@ -1,0 +1,31 @@
+"""The names of jax.scipy.stats.geom, for Tensors and arrays."""
+
+# Made by `python -m tests.stubs`, from JAX's signatures.
+# mypy: disable-error-code="overload-overlap,assignment"
+from typing import overload
+
+import jax
+
+from fad.arrays.annotations import JaxValue, TensorValue, Value
+from fad.core.tensor import Tensor
+
+@overload
+def logpmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array:
+    """Geometric log probability mass function."""
+
+@overload
+def logpmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor: ...
+@overload
+def logpmf(k: Value, p: TensorValue, loc: Value = 0) -> Tensor: ...
+@overload
+def logpmf(k: Value, p: Value, loc: Value = 0) -> Tensor: ...
+@overload
+def pmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array:
+    """Geometric probability mass function."""
+
+@overload
+def pmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor: ...
+@overload
+def pmf(k: Value, p: TensorValue, loc: Value = 0) -> Tensor: ...
+@overload
+def pmf(k: Value, p: Value, loc: Value = 0) -> Tensor: ...

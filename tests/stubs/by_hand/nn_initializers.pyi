@@ -1,0 +1,3 @@
+"""What `fad.nn.initializers` calls an initializer."""
+
+Initializer: TypeAlias = TensorInitializer

@@ -1,0 +1,105 @@
+"""The stubs are those that `python -m tests.stubs` writes, and say what is there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+
+import jax
+import pytest
+
+import fad
+from tests.stubs.members import PATH, members_stub
+from tests.stubs.signatures import annotation_of
+from tests.stubs.stubs import ROOT, Module, modules, stub_of, stub_path
+from tests.stubs.translation import EITHER, JAX, TENSOR, result, translated
+
+# The version of JAX whose signatures the stubs have. With another one there may be more names.
+MADE_OF = "0.10.2"
+MODULES = modules()
+exact = pytest.mark.skipif(jax.__version__ != MADE_OF, reason=f"the stubs are of JAX {MADE_OF}")
+
+
+def definitions(text: str) -> list[str]:
+    """A stub without its imports, of which ruff leaves out some, and in one form."""
+    body = ast.parse(text).body
+    return [
+        ast.unparse(node) for node in body if not isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+
+
+def names_in(text: str) -> set[str]:
+    """The public names of a stub."""
+    found: set[str] = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.add(node.targets[0].id)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {a.asname for a in node.names if a.asname is not None}
+    return {name for name in found if not name.startswith("_")}
+
+
+@exact
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.name)
+def test_the_stub_of_a_module_is_current(module: Module) -> None:
+    assert definitions(stub_path(module).read_text()) == definitions(stub_of(module)), HINT
+
+
+@exact
+def test_the_stub_of_tensor_is_current() -> None:
+    assert definitions(PATH.read_text()) == definitions(members_stub()), HINT
+
+
+HINT = "write it again: python -m tests.stubs"
+
+
+def test_there_are_no_other_stubs() -> None:
+    by_hand = (
+        """__init__.pyi arrays/annotations.pyi func/__init__.pyi functions/signatures.pyi""".split()
+    )
+    expected = {stub_path(m) for m in MODULES} | {PATH} | {ROOT / "fad" / p for p in by_hand}
+    assert expected == {*(ROOT / "fad").rglob("*.pyi")}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.name)
+def test_a_stub_has_the_names_that_are_there(module: Module) -> None:
+    source = importlib.import_module(module.name)
+    found = names_in(stub_path(module).read_text())
+    missing = [name for name in found if not hasattr(source, name)]
+    if jax.__version__ == MADE_OF:
+        assert found == {*dir(source)}
+    assert not missing
+
+
+@pytest.mark.parametrize("module", ["fad", "fad.func"])
+def test_a_stub_by_hand_has_the_names_that_are_there(module: str) -> None:
+    source = importlib.import_module(module)
+    text = ROOT.joinpath(*module.split("."), "__init__.pyi").read_text()
+    dtypes = {"bool", "float", "int"} if source is fad else set()
+    assert names_in(text) == {n for n in source.__all__ if not n.startswith("_")} | dtypes
+
+
+def test_arrays_of_each_kind() -> None:
+    several = annotation_of("Array | np.ndarray | Sequence[ArrayLike] | None")
+    assert several is not None
+    assert translated(several, JAX) == "jax.Array | Sequence[JaxValue] | None"
+    assert translated(several, TENSOR) == "Tensor | NumpyArray | Sequence[Value]"
+    assert translated(several, EITHER) == "Tensor | jax.Array | NumpyArray | Sequence[Value] | None"
+
+
+def test_results_of_each_kind() -> None:
+    several = annotation_of("Array | tuple[Array, ...] | int")
+    assert several is not None
+    assert result(several, JAX, {}) == "jax.Array | tuple[jax.Array, ...] | int"
+    assert result(several, TENSOR, {}) == "Tensor | tuple[Tensor, ...] | int"
+
+
+def test_what_is_not_known_is_any() -> None:
+    for text in ("Tracer", "Callable[[Tracer], int] | Tracer"):
+        annotation = annotation_of(text)
+        assert annotation is not None
+        assert translated(annotation, JAX) == "Any"
