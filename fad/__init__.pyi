@@ -31,6 +31,7 @@ from fad import nn as nn
 from fad import numpy as numpy
 from fad import random as random
 from fad import scipy as scipy
+from fad import viz as viz
 from fad.arrays.annotations import DTypeLike, JaxValue, NumpyArray, TensorValue, Value
 from fad.bridge.protocols import from_dlpack as from_dlpack
 from fad.core import dtypes as _dtypes
@@ -78,6 +79,7 @@ float = _dtypes.float_
 int = _dtypes.int_
 
 _P = ParamSpec("_P")
+_Q = ParamSpec("_Q")
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
 _A = TypeVar("_A")
@@ -153,6 +155,27 @@ class _Decorator:
     def __call__(self, f: _F) -> _F: ...
     @overload
     def __call__(self, f: Callable[_P, _R]) -> Callable[_P, _R]: ...
+
+class _Compiled(Generic[_P, _R]):
+    __wrapped__: Callable[_P, _R]
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    @overload
+    def __get__(self, instance: None, owner: type) -> _Compiled[_P, _R]: ...
+    @overload
+    def __get__(
+        self: _Compiled[Concatenate[_X, _Q], _R], instance: _X, owner: type
+    ) -> Callable[_Q, _R]: ...
+    def lower(self, *args: _P.args, **kwargs: _P.kwargs) -> Any: ...
+    def trace(self, *args: _P.args, **kwargs: _P.kwargs) -> Any: ...
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any: ...
+    def explain(self, *args: _P.args, **kwargs: _P.kwargs) -> str: ...
+    def clear_cache(self) -> None: ...
+
+class _Jit:
+    @overload
+    def __call__(self, f: _F) -> _F: ...
+    @overload
+    def __call__(self, f: Callable[_P, _R]) -> _Compiled[_P, _R]: ...
 
 # Reverse mode
 
@@ -345,9 +368,11 @@ def hvp(f: Callable[..., object], primals: _X, tangents: Sequence[Any]) -> tuple
 @overload
 def vmap(
     f: _F,
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    in_dims: object = 0,
+    out_dims: object = 0,
     *,
+    in_axes: object = 0,
+    out_axes: object = 0,
     randomness: str = "error",
     chunk_size: builtins.int | None = None,
     axis_size: builtins.int | None = None,
@@ -356,9 +381,11 @@ def vmap(
 @overload
 def vmap(
     f: Callable[_P, _R],
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    in_dims: object = 0,
+    out_dims: object = 0,
     *,
+    in_axes: object = 0,
+    out_axes: object = 0,
     randomness: str = "error",
     chunk_size: builtins.int | None = None,
     axis_size: builtins.int | None = None,
@@ -372,6 +399,8 @@ def jit(
     static_argnames: str | Sequence[str] | None = None,
     donate_argnums: builtins.int | Sequence[builtins.int] | None = None,
     donate_argnames: str | Sequence[str] | None = None,
+    in_shardings: object = None,
+    out_shardings: object = None,
     explain: builtins.bool = False,
 ) -> _F: ...
 @overload
@@ -382,8 +411,10 @@ def jit(
     static_argnames: str | Sequence[str] | None = None,
     donate_argnums: builtins.int | Sequence[builtins.int] | None = None,
     donate_argnames: str | Sequence[str] | None = None,
+    in_shardings: object = None,
+    out_shardings: object = None,
     explain: builtins.bool = False,
-) -> Callable[_P, _R]: ...
+) -> _Compiled[_P, _R]: ...
 @overload
 def jit(
     f: None = None,
@@ -392,17 +423,33 @@ def jit(
     static_argnames: str | Sequence[str] | None = None,
     donate_argnums: builtins.int | Sequence[builtins.int] | None = None,
     donate_argnames: str | Sequence[str] | None = None,
+    in_shardings: object = None,
+    out_shardings: object = None,
     explain: builtins.bool = False,
-) -> _Decorator: ...
+) -> _Jit: ...
 @overload
-def checkpoint(f: _F) -> _F: ...
+def checkpoint(f: _F, *, policy: Callable[..., object] | None = None) -> _F: ...
 @overload
-def checkpoint(f: Callable[_P, _R]) -> Callable[_P, _R]: ...
+def checkpoint(
+    f: Callable[_P, _R], *, policy: Callable[..., object] | None = None
+) -> Callable[_P, _R]: ...
+@overload
+def checkpoint(f: None = None, *, policy: Callable[..., object] | None = None) -> _Decorator: ...
 @overload
 def functionalize(f: _F) -> _F: ...
 @overload
 def functionalize(f: Callable[_P, _R]) -> Callable[_P, _R]: ...
 def stop_gradient(x: _X) -> _X: ...
+def linear_transpose(
+    f: Callable[..., object], *primals: Any
+) -> Callable[[Any], tuple[Any, ...]]: ...
+def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
+def make_jaxpr(
+    f: Callable[..., Any],
+    static_argnums: builtins.int | Sequence[builtins.int] | None = None,
+    *,
+    return_shape: builtins.bool = False,
+) -> Callable[..., Any]: ...
 
 # Between fad and JAX
 
@@ -470,7 +517,11 @@ def custom_rules(
 # Values
 
 def tensor(
-    data: Any, dtype: DTypeLike | None = None, requires_grad: builtins.bool = False
+    data: Any,
+    dtype: DTypeLike | None = None,
+    requires_grad: builtins.bool = False,
+    *,
+    device: Any = None,
 ) -> Tensor: ...
 def asarray(x: Any, dtype: DTypeLike | None = None) -> Tensor: ...
 def zeros(

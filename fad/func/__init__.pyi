@@ -78,8 +78,8 @@ def jvp(
 @overload
 def vmap(
     f: _F,
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    in_dims: object = 0,
+    out_dims: object = 0,
     randomness: str = "error",
     *,
     chunk_size: int | None = None,
@@ -87,8 +87,8 @@ def vmap(
 @overload
 def vmap(
     f: Callable[_P, _R],
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    in_dims: object = 0,
+    out_dims: object = 0,
     randomness: str = "error",
     *,
     chunk_size: int | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 
 import jax
 import pytest
@@ -81,6 +82,20 @@ def test_a_stub_by_hand_has_the_names_that_are_there(module: str) -> None:
     text = ROOT.joinpath(*module.split("."), "__init__.pyi").read_text()
     dtypes = {"bool", "float", "int"} if source is fad else set()
     assert names_in(text) == {n for n in source.__all__ if not n.startswith("_")} | dtypes
+
+
+@pytest.mark.parametrize("module", ["fad", "fad.func"])
+def test_a_stub_by_hand_has_the_parameters_that_are_there(module: str) -> None:
+    source = importlib.import_module(module)
+    text = ROOT.joinpath(*module.split("."), "__init__.pyi").read_text()
+    found: dict[str, set[str]] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            a = node.args
+            several = [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg]
+            found.setdefault(node.name, set()).update([x.arg for x in several if x is not None])
+    there = {name: {*inspect.signature(getattr(source, name)).parameters} for name in found}
+    assert found == there
 
 
 def test_arrays_of_each_kind() -> None:

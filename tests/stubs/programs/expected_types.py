@@ -84,6 +84,15 @@ reveal_type(fscipy.stats.norm.pdf(w))  # Tensor
 reveal_type(fnn.initializers.glorot_normal()(frandom.key(0), (2, 2)))  # Tensor
 
 
+# PyTorch's names
+reveal_type(fad.zeros(2, 3))  # Tensor
+reveal_type(fad.ones_like(w))  # Tensor
+reveal_type(fad.cat([w, w], dim=0))  # Tensor
+reveal_type(fad.stack([a, a]))  # Array
+reveal_type(fad.where(w > 0, w, 0.0))  # Tensor
+reveal_type(fad.tensor([1.0], dtype=fad.float32))  # Tensor
+
+
 # Transforms
 def f(x: fad.Tensor, scale: float = 1.0, *, shift: int = 0) -> fad.Tensor:
     return (x * scale + shift).sum()
@@ -213,6 +222,19 @@ def steps(x: fad.Tensor) -> Iterator[fad.Tensor]:
     yield x
 
 
+class Model:
+    @fad.jit
+    def predict(self, x: fad.Tensor) -> fad.Tensor:
+        return x
+
+    @fad.checkpoint
+    def hidden(self, x: fad.Tensor, n: int) -> fad.Tensor:
+        return x * n
+
+
+reveal_type(Model().predict(w))  # Tensor
+reveal_type(Model().hidden(w, 2))  # Tensor
+reveal_type(compiled.explain(w))  # str
 reveal_type(without(w))  # Tensor
 reveal_type(bare(w))  # Tensor
 reveal_type(inferred(w, 3))  # str
