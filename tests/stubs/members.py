@@ -62,7 +62,9 @@ def _members() -> dict[str, Any]:
     return {
         name: member
         for name, member in vars(Tensor).items()
-        if name not in LEFT_OUT and getattr(_code(member), "__module__", own) != own
+        if (name.startswith("__") or name[0] != "_")
+        and name not in LEFT_OUT
+        and getattr(_code(member), "__module__", own) != own
     }
 
 
