@@ -32,6 +32,15 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == sorted((pages - {"index"}) | {"reference/index"})
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "cookbook").glob("*.md")), ids=lambda p: p.stem)
+def test_a_recipe_draws_the_figure_that_it_shows(page: Path) -> None:
+    text = page.read_text()
+    drawn = re.findall(r'savefig\("([\w-]+\.png)"', text)
+    shown = re.findall(r"!\[[^\]]+\]\(\.\./images/([\w-]+\.png)\)", text)
+    assert drawn == shown and (page.stem == "index" or drawn == [f"{page.stem}.png"])
+    assert all((DOCS / "images" / name).exists() for name in shown)
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The pages of the reference, as Sphinx is given them."""
