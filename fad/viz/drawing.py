@@ -63,7 +63,7 @@ def lines_of(plan: Plan, at: dict[int, tuple[float, float, float, float]]) -> li
     for (a, b), count in counts.items():
         x, y, w, h = at[a]
         u, v, width, _ = at[b]
-        middle = [(at[n][0], at[n][1]) for n in bends[a, b]]
+        middle = [(at[n][0], at[n][1] + part * at[n][3]) for n in bends[a, b] for part in (0, 1)]
         found.append(Line((a, b), [(x + w / 2, y + h), *middle, (u + width / 2, v)], count))
     return found
 
@@ -93,7 +93,8 @@ def svg(drawn: Drawn, folded: Folded, plan: Plan | None = None) -> str:
     width, height = max(width, 300.0), height + 26 if drawn.nodes else 60.0
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 -8 {width:.0f} {height:.0f}" class="fad">',
+        f'viewBox="0 -8 {width:.0f} {height:.0f}" class="fad" '
+        'style="background: white">',
         f"<style>{styles()}</style>",
         '<defs><marker id="fad-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         'orient="auto"><path d="M0 0L8 4L0 8z" fill="#607d8b"/></marker></defs>',

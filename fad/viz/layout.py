@@ -167,7 +167,10 @@ def _from_above(place: tuple[int, tuple[float, float]]) -> tuple[float, float, i
 def arrange(
     spots: Sequence[Spot], sizes: dict[int, tuple[float, float]]
 ) -> tuple[dict[int, tuple[float, float]], tuple[float, float]]:
-    """The left upper corner of each box and bend of a container, and the size of all; see the NOTE."""
+    """The left upper corner of each box and bend of a container, and the size of all; see the NOTE.
+
+    Bends are as high as their row, which is put into ``sizes``.
+    """
     rows: dict[int, list[Spot]] = {}
     for spot in spots:
         rows.setdefault(spot.row, []).append(spot)
@@ -184,7 +187,9 @@ def arrange(
             free = places[-1] + w / 2 + GAP
         off = sum([place - spot.x for place, spot in zip(places, row)]) / len(row)
         for place, spot in zip(places, row):
-            w, h = sizes.get(spot.number, (0.0, 0.0))
+            if spot.number < 0:
+                sizes[spot.number] = (0.0, height)
+            w, h = sizes[spot.number]
             found[spot.number] = (place - off - w / 2, y + (height - h) / 2)
         y += height + ROW_GAP
     least = min([x for x, _ in found.values()], default=0.0)

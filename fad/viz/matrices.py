@@ -92,7 +92,7 @@ class Matrix:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif" '
-            f'font-size="11" fill="#263238">{"".join(parts)}</svg>'
+            f'font-size="11" fill="#263238" style="background: white">{"".join(parts)}</svg>'
         )
 
     def _grid(self) -> tuple[list[float], list[float], float]:

@@ -39,6 +39,7 @@
         return place;
       });
       row.forEach((s, i) => {
+        if (s[0] < 0) sizes.set(s[0], [0, height]);
         const [w, h] = size(s[0]);
         found.set(s[0], [places[i] - off - w / 2, y + (height - h) / 2]);
       });
@@ -113,11 +114,15 @@
       const bends = routes.get(here[k].number + " " + there[k].number) || [];
       seen.set(key, { from, to, bends, count: count + (known ? known.count : 0) });
     }
+    const through = (n) => {
+      const [x, y, , h] = at.get(n);
+      return [[x, y], [x, y + h]];
+    };
     const edges = svg.querySelector(".edges");
     edges.textContent = "";
     for (const { from, to, bends, count } of seen.values()) {
       const [x, y, w, h] = at.get(from), [u, v, width] = at.get(to);
-      const points = [[x + w / 2, y + h], ...bends.map((n) => at.get(n).slice(0, 2)), [u + width / 2, v]];
+      const points = [[x + w / 2, y + h], ...bends.flatMap(through), [u + width / 2, v]];
       add(edges, "path", { class: "edge", "data-from": from, "data-to": to, d: curve(points),
                            "marker-end": "url(#fad-arrow)" });
       if (count > 1) add(edges, "text", { class: "times", x: u + width / 2 + 4, y: v - 8 }, count + "×");
