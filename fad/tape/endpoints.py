@@ -19,7 +19,7 @@ from fad.tape.engine import ONES_LIKE
 from fad.tape.graph import Node, gradient_edge
 from fad.tape.node_step import level_of
 
-__all__ = ["as_list", "check_levels", "edges_of", "roots_of"]
+__all__ = ["as_list", "edges_of", "inputs_outside", "roots_of"]
 
 
 _SINGLE = (
@@ -81,7 +81,7 @@ def roots_of(
             c = _implicit(t, expected, who)
         else:
             c = _given(c, k, expected, who)
-        roots.append((edge, level.lift(c) if create_graph else level.detach(c)))
+        roots.append((edge, level.seed(c) if create_graph else level.detach(c)))
     return roots
 
 
@@ -166,12 +166,16 @@ def edges_of(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
     return edges
 
 
-def check_levels(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
-    """Refuse a gradient with respect to a Tensor from outside of a transform that outputs are in.
+def inputs_outside(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
+    """The inputs that are Tensors from outside of the level of an output, by their numbers.
 
-    Its place in the outer graph is hidden by the wrappers of the transform: it would be reported as
+    Their place in the outer graph is hidden by the wrappers of that level: they would be reported as
     "unused", which is silently wrong.
+
+    Raises:
+        GradientError: it is not known what the level captured.
     """
+    found = []
     for k, x in enumerate(inputs):
         for y in outputs:
             if not isinstance(x, Tensor) or not isinstance(y, Tensor):
@@ -181,8 +185,13 @@ def check_levels(outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
                 and y.level.alive
                 and not (y.level.on_tape and x.level.on_tape)
             ):
+                level: Any = y.level
+                if level.captured() is not None:
+                    found.append(k)
+                    break
                 raise GradientError(
                     f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
                     "which is inside of it. Pass the input as an argument of the transformed "
                     "function, or take the gradient of what the transform returns, outside of it."
                 )
+    return found

@@ -266,6 +266,14 @@ class RecordingLevel(Level):
     def outlive(self, t: Tensor) -> Any:
         return as_tensor(t.value)
 
+    def seed(self, x: Any) -> Tensor:
+        """The cotangent that a recorded backward pass starts with, as a Tensor of this level."""
+        return self.lift(x)
+
+    def captured(self) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """Tensors from outside that were used, and what stood for them here; None where that is unknown."""
+        return None
+
 
 class GradLevel(RecordingLevel):
     """A level that adds nothing but wrappers: its inputs require grad, the recorder does the rest."""

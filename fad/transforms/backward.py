@@ -15,7 +15,7 @@ from fad.errors import GradientError
 from fad.levels.batch import BatchLevel
 from fad.tape.accumulate import accumulate
 from fad.tape.edges import GradientEdge
-from fad.tape.endpoints import as_list, check_levels, edges_of, roots_of
+from fad.tape.endpoints import as_list, edges_of, inputs_outside, roots_of
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import accumulator_of
 from fad.tape.hooks import retain_grad
@@ -243,12 +243,44 @@ def _grad(
     else:
         roots = roots_of(outputs, cotangents, create_graph, "autograd.grad()")
         edges = edges_of(inputs, "autograd.grad()")
-        check_levels(outputs, inputs)
-        grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
+        outside = inputs_outside(outputs, inputs)
+        if outside:
+            grads = _through_captures(roots, inputs, outside, keep, create_graph)
+        else:
+            grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
     return [
         _finish(k, x, g, create_graph, allow_unused, materialize)
         for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
     ]
+
+
+def _through_captures(
+    roots: Sequence[Any],
+    inputs: Sequence[Any],
+    outside: Sequence[int],
+    keep: bool,
+    create_graph: bool,
+) -> list[Any]:
+    """Gradients with respect to inputs some of which are ``outside`` of the level of the roots.
+
+    First those of what the level captured; from there on through the graph outside, which is kept.
+    """
+    level = level_of(roots[0][0][0])
+    pairs = [(t, s) for t, s in zip(*level.captured(), strict=True) if s.requires_grad]
+    own = [x for k, x in enumerate(inputs) if k not in outside]
+    ends = edges_of([*[s for _, s in pairs], *own], "autograd.grad()")
+    grads = run(roots, ends, create_graph=create_graph, keep_graph=keep)
+    found = [(t, g) for (t, _), g in zip(pairs, grads) if g is not None]
+    if not all([t.requires_grad for t, _ in found]):
+        raise GradientError(
+            f"autograd.grad(): input {outside[0]} is from outside of {level!r}, which runs again after the "
+            "transform outside of it has finished: pass it as an argument of the function"
+        )
+    outer = edges_of([inputs[k] for k in outside], "autograd.grad()")
+    further = [(edges_of([t], "autograd.grad()")[0], g) for t, g in found]
+    beyond = iter(run(further, outer, create_graph=create_graph, keep_graph=True))
+    rest = iter(grads[len(pairs) :])
+    return [next(beyond) if k in outside else next(rest) for k in range(len(inputs))]
 
 
 def _level(x: Any) -> Any:

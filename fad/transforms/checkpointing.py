@@ -8,10 +8,12 @@ nests with everything, and the Functions inside keep their rules. What the body 
 inputs: a first run in a `WatchLevel`, on constants, finds the Tensors of outer levels among operands. What it
 gives is the output of the call, so the body runs once in the forward pass (twice where JAX traces it).
 
-Inside, the arguments require grad as they do outside, so that the body may call ``autograd.grad``: it is
-recorded in the `WatchLevel`, which in the backward pass stands for the level that they require grad at. Where
-other levels differentiate the call too, the pullback runs the body in a grad level of its own, below the
-`WatchLevel`. There a gradient that is not recorded would not be a constant, so taking one is an error.
+Inside, arguments and captures require grad as they do outside, so that the body may call
+``autograd.grad``: it is recorded in the `WatchLevel`, which in the backward pass stands for the level that
+they require grad at. Where other levels differentiate the call too, the pullback runs the body in a grad
+level of its own, below the `WatchLevel`. There a gradient that is not recorded would not be a constant, so
+taking one is an error. A gradient with respect to a Tensor from outside goes on, from what was captured,
+through the graph outside.
 
 The body may run again when a vmap that it was called in is over. What it closes over still has its
 lanes then, and may be computed with alone (``s[0]``) before it is an operand, and replaced; so the vmap's
@@ -35,6 +37,7 @@ from fad.core.level import (
     captured_by_jit,
     outlived,
     restores_modes,
+    state,
 )
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
@@ -58,14 +61,16 @@ class WatchLevel(GradLevel):
     """A grad level that notes the Tensors of outer levels among the other operands.
 
     Arguments:
-        first: the body runs for the first time; the Tensors of outer levels are used as constants.
+        first: the body runs for the first time; constants stand in for the Tensors of outer levels.
         stands: what it records is what the backward pass of the call differentiates.
 
-    ``stand_ins`` are used in place of those Tensors in a later run, in the order in which they are found.
-    ``differentiated``: a backward pass has run at this level.
+    ``stand_ins`` are used in place of those Tensors, in the order in which they are found.
+    ``differentiated``: a backward pass that is not recorded has run at this level.
+    ``recording``: the no_grad watermark outside, if that pass went on through the graph outside; else None.
+    A later run records there too.
     """
 
-    __slots__ = ("captures", "differentiated", "first", "stand_ins", "stands")
+    __slots__ = ("captures", "differentiated", "first", "recording", "stand_ins", "stands")
 
     kind = "checkpoint"
     runs_again = "checkpoint"
@@ -76,12 +81,15 @@ class WatchLevel(GradLevel):
         self.captures = Captures()
         self.first = first
         self.stands = stands
-        self.stand_ins: Sequence[Tensor] = ()
+        self.recording: int | None = None
+        self.stand_ins: list[Tensor] = []
         self.differentiated = False
 
     def __enter__(self) -> WatchLevel:
         if self.stands:
             super().__enter__()
+            if self.recording is not None:
+                state.watermark = state.base_watermark = self.recording
         else:
             RecordingLevel.__enter__(self)  # where nothing is recorded outside, nothing is inside
         return self
@@ -90,7 +98,11 @@ class WatchLevel(GradLevel):
         return super().process(op, [self.own(a) for a in args])
 
     def lift(self, x: Any) -> Tensor:
-        self.differentiated = True  # what a backward pass gives is lifted
+        if not isinstance(x, Tensor) or x.level is not self:
+            self.differentiated = True  # what a backward pass that is not recorded gives
+        return super().lift(x)
+
+    def seed(self, x: Any) -> Tensor:
         return super().lift(x)
 
     def tensor(self, value: Any, requires_grad: bool) -> Tensor:
@@ -109,14 +121,20 @@ class WatchLevel(GradLevel):
         if not isinstance(x, Tensor) or x.level is self:
             return x
         at = self.captures.position(x)
-        if self.first:
-            return _constant(x)
+        if self.first and at == len(self.stand_ins):
+            self.stand_ins.append(self.tensor(_constant(x), _requires(x)))
         if at >= len(self.stand_ins):
             raise StructureError(
                 "checkpoint: the function used more Tensors from outside when it ran again than the "
                 "first time: it must do the same each time"
             )
         return self.stand_ins[at]
+
+    def captured(self) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        if self.recording is None:
+            self.recording = self._saved[1]
+        tensors = self.captures.tensors
+        return tensors, self.stand_ins[: len(tensors)]
 
     def lower(self, x: Any) -> Any:
         """``x`` one level down; Tensors from outside are noted, and replaced."""
@@ -155,15 +173,22 @@ class CheckpointRules(Rules):
         count: the number of captures.
         requires: for each capture and operand, whether it requires grad inside.
         alone: only one level differentiates the call.
+        recording: see `WatchLevel`.
     """
 
     def __init__(
-        self, body: Callable[..., Any], count: int, requires: Sequence[bool], alone: bool
+        self,
+        body: Callable[..., Any],
+        count: int,
+        requires: Sequence[bool],
+        alone: bool,
+        recording: int | None,
     ) -> None:
         self.body = body
         self.count = count
         self.requires = requires
         self.alone = alone
+        self.recording = recording
         self.name = "checkpoint"
         self.batches = batch_levels()
 
@@ -194,7 +219,9 @@ class CheckpointRules(Rules):
         if not self.alone:
             return pull_through(self.forward, values, cotangents, need, GradLevel)
         wanted = [n and r for n, r in zip(need, self.requires, strict=True)]
-        with alive_again(self.batches), WatchLevel(stands=True) as level:
+        level = WatchLevel(stands=True)
+        level.recording = self.recording
+        with alive_again(self.batches), level:
             inside, out = self._run(level, values)
             outs = [level.own(o) for o in Template.split(out)[0]]
             variables = [x for x, w in zip(inside, wanted, strict=True) if w]
@@ -274,24 +301,21 @@ def checkpoint(
 
         if policy is not None:
             return leave(_kept_by(policy, body, operands), tensors)
-        top = _only_level(operands)
         with WatchLevel(first=True) as level:
             inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
             out = trees.map_leaves(level.lower, body(inside))
         captures = level.captures.tensors
         every = [*captures, *operands]
         if any(_is_tracked(x) for x in every):
-            alone = top is not None and _only_level(every) is top
+            alone = _only_level(every) is not None
             if level.differentiated and not alone:
                 raise GradientError(
-                    "checkpoint: the function differentiates (autograd.grad, backward) with respect to its "
-                    "arguments, and several levels differentiate what it uses: use fad.grad inside, and pass "
-                    "Tensors from outside as arguments"
+                    "checkpoint: the function differentiates (autograd.grad, backward) with respect to what "
+                    "it uses, and several levels differentiate that: use fad.grad inside, and pass Tensors "
+                    "from outside as arguments"
                 )
             requires = [_requires(x) for x in every]
-            if not alone:  # only arguments are seen to require grad
-                requires[: len(captures)] = [False] * len(captures)
-            op = FunctionOp(CheckpointRules(body, len(captures), requires, alone))
+            op = FunctionOp(CheckpointRules(body, len(captures), requires, alone, level.recording))
             op.known, op.template = Template.split(out)
             out = op.template.join(list(bind(op, every)))
         return leave(out, tensors)

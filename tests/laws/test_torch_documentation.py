@@ -1931,6 +1931,25 @@ def _(lib: Any, log: Any) -> None:
     log(g, lib.grad(g, x))
 
 
+@says("checkpoint: autograd.grad inside of it, with respect to arguments and what it closes over")
+def _(lib: Any, log: Any) -> None:
+    w = lib.var([3.0, 4.0])
+
+    def f(x: Any) -> Any:
+        (g,) = lib.grad((x**3 * w).sum(), x, create_graph=True)
+        return g * w
+
+    def h(x: Any) -> Any:
+        (g,) = lib.grad((x * w**3).sum(), w, create_graph=True)
+        return g * x
+
+    for body in (f, h):
+        x = lib.var([1.0, 2.0])
+        w.grad = None
+        lib.checkpoint(body, x).sum().backward()
+        log(x.grad, w.grad)
+
+
 @says("checkpoint: without grad it is a call")
 def _(lib: Any, log: Any) -> None:
     runs: list[int] = []

@@ -191,7 +191,51 @@ def _branch_on_what_requires_grad(library: Any) -> list[Any]:
     return [x.grad.tolist(), f(x.detach()).item()]
 
 
+def _gradient_of_what_is_closed_over(create_graph: bool) -> Any:
+    def program(library: Any) -> list[Any]:
+        def f(x: Any) -> Any:
+            y = (x * w * w + w**3 * v * x * x).sum()  # w**3 alone is computed outside
+            a, b = library.autograd.grad(y, [w, x], create_graph=create_graph, retain_graph=True)
+            return a * x + b * w
+
+        x = library.tensor([1.0, 2.0], requires_grad=True)
+        w = library.tensor([3.0, 4.0], requires_grad=True)
+        v = w * 2.0
+        out = _checkpointed(library, f)(x)
+        out.sum().backward()
+        return [out.tolist(), x.grad.tolist(), w.grad.tolist()]
+
+    return program
+
+
+def _gradient_of_what_alone_requires_grad(library: Any) -> list[Any]:
+    w = library.tensor([3.0, 4.0], requires_grad=True)
+
+    def f(x: Any) -> Any:
+        (a,) = library.autograd.grad((x * w**3).sum(), w, create_graph=True)
+        return a * x
+
+    out = _checkpointed(library, f)(library.tensor([1.0, 2.0]))
+    (g,) = library.autograd.grad(out.sum(), w, create_graph=True)
+    (h,) = library.autograd.grad(g.sum(), w)
+    return [out.tolist(), g.tolist(), h.tolist()]
+
+
+def _gradient_of_what_is_not_used(library: Any) -> list[Any]:
+    x, w, v = [library.tensor([1.0, 2.0], requires_grad=True) for _ in range(3)]
+
+    def f(x: Any) -> Any:
+        return library.autograd.grad((x * w).sum(), [w, v], allow_unused=True)
+
+    a, b = _checkpointed(library, f)(x)
+    return [a.tolist(), b]
+
+
 PROGRAMS = [
+    _gradient_of_what_is_closed_over(True),
+    _gradient_of_what_is_closed_over(False),
+    _gradient_of_what_alone_requires_grad,
+    _gradient_of_what_is_not_used,
     _gradient_inside(True),
     _gradient_inside(False),
     _gradient_of_an_intermediate_value,
@@ -250,6 +294,25 @@ def test_a_gradient_inside_under_transforms() -> None:
     for transform in (lambda f: f, fad.vmap, fad.jit):
         assert_close(transform(fad.grad(fad.checkpoint(f)))(X), 9.0 * X * X)
         assert_close(transform(fad.grad(fad.checkpoint(constant)))(X), 3.0 * X * X)
+
+
+def test_a_gradient_of_what_is_closed_over_under_transforms() -> None:
+    def checkpointed(body: Any) -> Any:
+        return lambda w: fad.checkpoint(lambda x: body(x, w))(fnp.array(X))
+
+    def alone(x: Any, w: Any) -> Any:
+        return (fad.autograd.grad((x * w**3).sum(), w, create_graph=True)[0] * x).sum()
+
+    def together(x: Any, w: Any) -> Any:
+        return (fad.autograd.grad((x * w * w * w).sum(), w, create_graph=True)[0] * x).sum()
+
+    expected = 6.0 * X * X * X
+    lanes, of_lanes = jnp.stack([X, 2.0 * X]), jnp.stack([expected, 2.0 * expected])
+    assert_close(fad.grad(checkpointed(alone))(X), expected)
+    assert_close(fad.vmap(fad.grad(checkpointed(alone)))(lanes), of_lanes)
+    assert_close(fad.jit(fad.grad(checkpointed(together)))(X), expected)
+    with pytest.raises(GradientError, match="pass it as an argument"):
+        fad.jit(fad.vmap(fad.grad(checkpointed(together))))(lanes)
 
 
 def test_a_gradient_that_cannot_be_a_constant_is_refused() -> None:
