@@ -306,6 +306,9 @@ def _finish(drawn: Drawn, top: Box, owner: list[Box | None], limit: int | None) 
     boxes = [top, *_inside(top)]
     for number, box in enumerate(boxes):
         box.number = number
+        hidden = 0 if box.children else sum([len(drawn.nodes[k].results) for k in box.members])
+        if hidden and box.node is None:
+            box.title += f", with {hidden} result{'s' * (hidden != 1)}"
     edges: dict[tuple[Box, Box], int] = {}
     for i, j, _ in drawn.edges:
         a, b = owner[i], owner[j]

@@ -141,7 +141,9 @@ class Graph:
         return f'<iframe srcdoc="{html.escape(text)}" style="{style}"></iframe>'
 
 
-def graph(x: Any, *args: Any, fold: bool = True, limit: int = 150, **kwargs: Any) -> Graph:
+def graph(
+    x: Any, *args: Any, fold: bool = True, limit: int = 150, names: Any = None, **kwargs: Any
+) -> Graph:
     """The graph that a Tensor belongs to, or what a function records when it is called, at each level.
 
     Arguments:
@@ -152,6 +154,8 @@ def graph(x: Any, *args: Any, fold: bool = True, limit: int = 150, **kwargs: Any
             inside.
         fold: whether blocks that repeat are folded into one frame, and long sequences into boxes.
         limit: how many boxes are drawn at once.
+        names: a dict (or another pytree) of Tensors of the eager tape: leaves among them are called by their
+            places in it.
 
     Returns:
         A `Graph`.
@@ -170,7 +174,7 @@ def graph(x: Any, *args: Any, fold: bool = True, limit: int = 150, **kwargs: Any
     if not isinstance(limit, int) or limit < 2:
         raise ArgumentError(f"viz.graph: limit must be an int of at least 2, got {describe(limit)}")
     if callable(x) and not isinstance(x, Node):
-        return Graph(_recorded(x, args, kwargs), fold, limit)
+        return Graph(_recorded(x, args, kwargs, names), fold, limit)
     if args or kwargs:
         raise ArgumentError(
             f"viz.graph: arguments are for a function, and the first one is {describe(x)}. For the graph of "
@@ -178,10 +182,10 @@ def graph(x: Any, *args: Any, fold: bool = True, limit: int = 150, **kwargs: Any
         )
     check_place(x)
     flush()
-    return Graph(read(roots_of(x)), fold, limit)
+    return Graph(read(roots_of(x), names=names), fold, limit)
 
 
-def _recorded(f: Callable[..., Any], args: Any, kwargs: Any) -> Drawn:
+def _recorded(f: Callable[..., Any], args: Any, kwargs: Any, names: Any) -> Drawn:
     """What a call of ``f`` records. Code that is traced, to be compiled, records nothing when it runs."""
     nodes: list[Node] = []
     saved: dict[Node, int] = {}
@@ -197,4 +201,4 @@ def _recorded(f: Callable[..., Any], args: Any, kwargs: Any) -> Drawn:
 
     with observed_nodes(observe):
         result = f(*args, **kwargs)
-    return read(roots_of(result), nodes, saved, bytes_of(arrays))
+    return read(roots_of(result), nodes, saved, bytes_of(arrays), names)

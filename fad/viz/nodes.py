@@ -41,7 +41,7 @@ class NodeView:
     """One node of a `fad.viz.Graph`.
 
     Attributes:
-        name: as ``node.name()``.
+        name: as ``node.name()``, or what a leaf is called by ``names``.
         kind: ``"leaf"``, ``"operation"``, ``"view"``, ``"write"`` (in place), ``"function"`` (a call of a
             Function), ``"custom"`` (made by hand), or ``"earlier"`` (there before the call).
         level: the place of its level among those of the graph: 0 is the eager tape.
@@ -171,6 +171,7 @@ def read(
     recorded: Iterable[Node] | None = None,
     saved: dict[Node, int] | None = None,
     total: int | None = None,
+    names: Any = None,
 ) -> Drawn:
     """The graph that ``roots`` reach.
 
@@ -179,6 +180,7 @@ def read(
         recorded: only these nodes are followed, and all of them are there; None: all that is reached.
         saved: how much nodes kept when they were recorded, which may be freed by now.
         total: the sum of that, each array counted once.
+        names: a pytree of Tensors; leaves among them are called by their places in it.
     """
     only = None if recorded is None else dict.fromkeys(recorded)
     order = _in_order([*(only or ()), *[node for node, _, _ in roots]], only)
@@ -196,8 +198,13 @@ def read(
             arrays.update(own)
         total = bytes_of(arrays)
     nodes = [_view(node, levels[node], saved.get(node, 0), only) for node in order]
-    for node, names in labels.items():
-        nodes[numbers[node]].results = tuple(dict.fromkeys(names))
+    for node, found in labels.items():
+        nodes[numbers[node]].results = tuple(dict.fromkeys(found))
+    for path, x in jax.tree_util.tree_leaves_with_path(names, is_leaf=_is_place):
+        if isinstance(x, Tensor) and x.requires_grad and x.is_leaf and x.meta is not None:
+            known = None if x.meta.accumulator is None else x.meta.accumulator()
+            if known in numbers:
+                nodes[numbers[known]].name = jax.tree_util.keystr(path, simple=True, separator=".")
     edges = []
     for node in order:
         if only is None or node in only:
@@ -277,11 +284,8 @@ def _view(
     freed = isinstance(node, PrimitiveNode) and node.values is None
     freed = freed or (isinstance(node, FunctionNode) and node.saved is None)
     leaf = isinstance(node, AccumulateGrad)
-    name = node.name()
-    if isinstance(node, AccumulateGrad) and node.variable.meta is not None:
-        name = node.variable.meta.name or name
     return NodeView(
-        name,
+        node.name(),
         _kind(node, only),
         *level,
         _outputs(node),

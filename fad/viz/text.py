@@ -161,7 +161,7 @@ def _one_line(box: Box, drawn: Drawn, places: dict[int, int]) -> str:
     if box.node is None:
         return f"[{box.title}]"
     name, *rest = label(drawn.nodes[box.node])
-    number = f" {places[box.node]}" if box.node in places else ""
+    number = f" {places[box.node]}" if box.node in places and name == "leaf" else ""
     return "  ".join([name + number, *rest])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter
 from typing import Any
@@ -94,3 +95,13 @@ class Step(Node):
 
     def apply(self, *gradients: Any) -> Any:
         return tuple([g for g in gradients for _ in self.edges])
+
+
+def tangle(count: int) -> Node:
+    """Nodes made by hand that lead to two or three others each, at random."""
+    draw = random.Random(0)
+    made: list[Node] = [Step("end")]
+    for k in range(count):
+        ends = dict.fromkeys([made[-1], *draw.sample(made, min(2, len(made)))])
+        made.append(Step(f"n{k}", *ends))
+    return made[-1]

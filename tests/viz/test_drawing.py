@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
-from drawn_graphs import Halve, Step, chain, of_dot
+from drawn_graphs import Halve, Step, chain, of_dot, tangle
 
 import fad
 import fad.numpy as fnp
 from fad import viz
 from fad.viz import layout
+from fad.viz.drawing import lines_of, path_of
+from fad.viz.folding import fold
+from fad.viz.layout import coordinates, plan_of
+from fad.viz.nodes import read, roots_of
 
 pytest.importorskip("fast_sugiyama", reason="places boxes (extra: viz)")
 
@@ -113,3 +119,47 @@ def test_files_of_pictures(tmp_path: Path) -> None:
     graph.save(tmp_path / "a.html")
     assert (tmp_path / "a.svg").read_text() == graph.svg()
     assert (tmp_path / "a.html").read_text() == graph.html()
+
+
+def in_node(graph: viz.Graph, folder: Path, clicks: str) -> dict[str, Any]:
+    """Where the script of the page puts boxes and edges, after clicks."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("runs the script of the page: Node.js")
+    data, script = folder / "data.json", resources.files("fad.viz").joinpath("page.js")
+    data.write_text(json.dumps(data_of(graph.html())))
+    program = Path(__file__).parents[1] / "helpers" / "page_in_node.js"
+    with resources.as_file(script) as file:
+        done = subprocess.run(
+            [node, program, data, file, clicks], capture_output=True, text=True, check=True
+        )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("clicks", ["", "close", "close,open", "b1", "b1,b1", "b1,b2"])
+def test_the_script_opens_and_closes_boxes(clicks: str, tmp_path: Path) -> None:
+    node = tangle(40)
+    drawn = read(roots_of(node))
+    folded = fold(drawn, True, 6)
+    graph = viz.graph(node, limit=6)
+    found = in_node(graph, tmp_path, clicks)
+    for click in filter(None, clicks.split(",")):
+        for box in folded.boxes[1:]:
+            if click in ("open", "close"):
+                box.open = click == "open"
+            elif click == f"b{box.number}":
+                box.open = not box.open
+    plan = plan_of(drawn, folded, 10_000)
+    at = coordinates(plan)
+    expected = {f"b{number}": place for number, place in at.items() if number > 0}
+    assert found["places"].keys() == expected.keys()
+    for name, place in expected.items():
+        assert found["places"][name] == pytest.approx(place)
+    lines = {(a, b): d for a, b, d in found["lines"]}
+    assert lines.keys() == {line.ends for line in lines_of(plan, at)}
+    for line in lines_of(plan, at):
+        numbers = [float(x) for x in re.findall(r"[-\d.]+(?:e-?\d+)?", lines[line.ends])]
+        assert numbers == pytest.approx(
+            [float(x) for x in re.findall(r"[-\d.]+", path_of(line.points))], abs=0.06
+        )

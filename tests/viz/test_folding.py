@@ -161,3 +161,11 @@ def test_a_hundred_thousand_nodes_answer_within_seconds() -> None:
     assert graph.edges[:3] == [(0, 1, 0), (0, 2, 0), (1, 2, 0)] and len(graph.edges) == 150_000
     assert len(text.splitlines()) < 10 and dot.count("->") < 10
     assert "[50000 × 2 nodes]" in text and "[49999 more]" in text
+
+
+def test_results_inside_of_a_box_are_counted() -> None:
+    x = fad.tensor([1.0, 2.0], requires_grad=True)
+    turns = [fnp.sin(x)]
+    for _ in range(5):
+        turns.append(fnp.sin(turns[-1]))
+    assert "[4 more, with 4 results]" in str(viz.graph(turns))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-from drawn_graphs import Step, chain
+from drawn_graphs import chain, tangle
 
 import fad
 import fad.numpy as fnp
 from fad import viz
-from fad.autograd import Node
 from fad.viz import layout
 from fad.viz.folding import fold
 from fad.viz.layout import Spot, arrange, coordinates, plan_of
@@ -33,15 +31,6 @@ def loops() -> Any:
             y = fnp.sin(y) * x
         y = fnp.exp(y) + x[0]
     return y.sum()
-
-
-def tangle(count: int) -> Node:
-    draw = random.Random(0)
-    made: list[Node] = [Step("end")]
-    for k in range(count):
-        ends = dict.fromkeys([made[-1], *draw.sample(made, min(2, len(made)))])
-        made.append(Step(f"n{k}", *ends))
-    return made[-1]
 
 
 @pytest.mark.parametrize("make", [loops, lambda: tangle(60)], ids=["loops", "tangle"])

@@ -203,3 +203,15 @@ def test_a_graph_is_the_same_with_and_without_replay() -> None:
 def test_what_has_no_place_in_a_graph_is_refused(wrong: Any) -> None:
     with pytest.raises(ArgumentError, match=r"expected a Tensor, .* fad.viz.graph\(f, x\)"):
         viz.graph(wrong)
+
+
+def test_leaves_are_called_by_names() -> None:
+    w = fad.tensor([1.0, 2.0], requires_grad=True)
+    b = fad.tensor(2.0, requires_grad=True)
+    unused, product = fad.tensor(1.0, requires_grad=True), w * 2.0
+    names = {"w": w, "layers": [{"b": b}], "unused": unused, "product": product, "none": None}
+    graph = viz.graph((product + b).sum(), names=names)
+    assert [n.name for n in graph.nodes if n.kind == "leaf"] == ["layers.0.b", "w"]
+    assert "MultiplyBackward" in str(graph) and "\nw  float32[2]" in str(graph)
+    called = viz.graph(lambda: (w * b).sum(), names=names)
+    assert sorted(n.name for n in called.nodes if n.kind == "leaf") == ["layers.0.b", "w"]
