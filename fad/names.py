@@ -56,6 +56,7 @@ _INSTEAD = {
     "custom_vjp": "write @fad.custom_rules, with its defvjp(fwd, bwd)",
     "custom_jvp": "write @fad.custom_rules, with its defjvp(rule)",
     "custom_vmap": "write @fad.custom_rules, with its def_vmap(rule)",
+    "tree_map": "write jax.tree.map, for which a Tensor is a leaf's container",
     "tree": "write jax.tree, of which a Tensor is a leaf",
     "devices": "write jax.devices()",
     "device_put": "write x.to(device)",

@@ -22,6 +22,8 @@ from typing import Any
 
 import jax
 
+from fad.advice import advise
+
 __all__ = ["install", "is_users", "setting", "shown", "warn_at_users_line"]
 
 
@@ -109,11 +111,12 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 @contextlib.contextmanager
 def shown(error: BaseException | None) -> Iterator[None]:
-    """A block in which tracebacks of ``error`` are filtered, and a note says so."""
+    """A block in which tracebacks of ``error`` are filtered, and notes say so and what to write instead."""
     errors = _chain(error) if setting.filtering != "off" else []
-    before = [(e, e.__traceback__) for e in errors]
+    before = [(e, e.__traceback__, list(getattr(e, "__notes__", ()))) for e in errors]
     removed = 0
     for e in errors:
+        advise(e)
         e.__traceback__, count = _shortened(e.__traceback__)
         removed += count
     if removed and error is not None:
@@ -124,10 +127,10 @@ def shown(error: BaseException | None) -> Iterator[None]:
     try:
         yield
     finally:
-        for e, traceback in before:
+        for e, traceback, notes in before:
             e.__traceback__ = traceback
-        if removed and error is not None:
-            error.__notes__.pop()
+            if getattr(e, "__notes__", notes) != notes:
+                e.__notes__ = notes
 
 
 def install() -> None:

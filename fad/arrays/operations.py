@@ -43,15 +43,21 @@ from fad.arrays.arguments import (
     thaw_all,
     unhashable_message,
 )
-from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, making_tensors, numpy_alone
+from fad.arrays.call_notes import note_call
+from fad.arrays.results import (
+    FOLLOWS,
+    TENSORS,
+    as_tensors,
+    making_tensors,
+    numpy_alone,
+    snapshots,
+    write_out,
+)
 from fad.core.borrowed import is_foreign
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.errors import HostValueError, describe
-from fad.views.aliases import snapshot
-from fad.views.inplace import write
-from fad.views.make_view import shares
+from fad.errors import HostValueError
 
 __all__ = ["Op", "copy_signature", "fast_function"]
 
@@ -427,70 +433,48 @@ class Op:
             _remember(route.known, quick, primitive, KNOWN)
 
 
-def _into(op: Op, out: Any, result: Any) -> Any:
-    """Write a result into the Tensor that was given as ``out=``."""
-    who = f"{op.where}.{op.name}"
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{who}: out must be a Tensor, which can be changed, got {describe(out)}")
-    if type(result) in (tuple, list):
-        raise TypeError(f"{who}: out= is for functions with one result")
-    if jax.numpy.shape(result) != out.shape:
-        raise ValueError(
-            f"{who}: out has shape {out.shape}, but the result has shape {jax.numpy.shape(result)}"
-        )
-    return write(OUT, [out, result])
-
-
-def _snapshots(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Arguments that share memory with ``out``, as snapshots, which a graph may save."""
-
-    def one(a: Any) -> Any:
-        return snapshot(a) if isinstance(a, Tensor) and shares(a, out) else a
-
-    return tuple([one(a) for a in args]), {k: one(v) for k, v in kwargs.items()}
-
-
-OUT = Primitive("out", lambda _, result: jax.numpy.asarray(result))
-
-
 def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
     """What users call: the hot path of NOTE [how an operation finds its Primitive]."""
     routes, call = op.routes, op.call
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        values: Any = args
-        if kwargs:
-            if kwargs.get("out") is not None:
-                out = kwargs.pop("out")
-                args, kwargs = _snapshots(out, args, kwargs)
-                return _into(op, out, function(*args, **kwargs))
-            values = (*args, *kwargs.values())
-            route = routes.get((*map(type, values), *kwargs))
-        else:
-            route = routes.get(tuple(map(type, args)))
-        if type(route) is Primitive:
-            primitive: Any = route
-        elif route is None:
-            return call(args, kwargs, binder)
-        elif route.simple:
-            try:
-                at = route.tuple
-                key = route.statics(values)
-                primitive = route.known[key if at < 0 else (key, *map(type, values[at]))]
-            except (KeyError, TypeError):  # new, or a tuple that has no hash
-                return call(args, kwargs, binder)
-            values = route.leaves(values)
-        else:
-            try:
-                primitive, values = op.find(route, values)
-            except Unhashable:
-                return call(args, kwargs, binder)
-            if primitive is None:
-                return call(args, kwargs, binder)
         try:
-            out = binder(primitive, values)
-        except _RECOVERABLE:
-            return call(args, kwargs, binder)
-        return primitive.unflatten(out) if type(out) is tuple else out
+            values: Any = args
+            if kwargs:
+                if kwargs.get("out") is not None:
+                    out = kwargs.pop("out")
+                    args, kwargs = snapshots(out, args, kwargs)
+                    return write_out(f"{op.where}.{op.name}", out, function(*args, **kwargs))
+                values = (*args, *kwargs.values())
+                route = routes.get((*map(type, values), *kwargs))
+            else:
+                route = routes.get(tuple(map(type, args)))
+            if type(route) is Primitive:
+                primitive: Any = route
+            elif route is None:
+                return call(args, kwargs, binder)
+            elif route.simple:
+                try:
+                    at = route.tuple
+                    key = route.statics(values)
+                    primitive = route.known[key if at < 0 else (key, *map(type, values[at]))]
+                except (KeyError, TypeError):  # new, or a tuple that has no hash
+                    return call(args, kwargs, binder)
+                values = route.leaves(values)
+            else:
+                try:
+                    primitive, values = op.find(route, values)
+                except Unhashable:
+                    return call(args, kwargs, binder)
+                if primitive is None:
+                    return call(args, kwargs, binder)
+            try:
+                out = binder(primitive, values)
+            except _RECOVERABLE:
+                return call(args, kwargs, binder)
+            return primitive.unflatten(out) if type(out) is tuple else out
+        except (TypeError, ValueError) as error:
+            note_call(error, f"{op.where}.{op.name}", op.plan.names, args, kwargs)
+            raise
 
     return function

@@ -21,15 +21,30 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from fad.arrays.arguments import NUMPY_TYPES
 from fad.core import trees
 from fad.core.level import state
+from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.errors import describe
 from fad.tape.grad_mode import mark_inference
 from fad.tape.recorder import ROOT
+from fad.views.aliases import snapshot
+from fad.views.inplace import write
+from fad.views.make_view import shares
 
-__all__ = ["FOLLOWS", "KEYS", "TENSORS", "as_tensors", "making_tensors", "numpy_alone"]
+__all__ = [
+    "FOLLOWS",
+    "KEYS",
+    "TENSORS",
+    "as_tensors",
+    "making_tensors",
+    "numpy_alone",
+    "snapshots",
+    "write_out",
+]
 
 FOLLOWS, TENSORS, KEYS = range(3)
 
@@ -61,3 +76,31 @@ def numpy_alone(values: Sequence[Any]) -> bool:
     """Whether there is a NumPy array and no Tensor among ``values``."""
     types = set(map(type, values))
     return not NUMPY_TYPES.isdisjoint(types) and Tensor not in types
+
+
+# ``out=``
+
+
+def write_out(who: str, out: Any, result: Any) -> Any:
+    """Write a result into the Tensor that was given as ``out=``."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{who}: out must be a Tensor, which can be changed, got {describe(out)}")
+    if type(result) in (tuple, list):
+        raise TypeError(f"{who}: out= is for functions with one result")
+    if jnp.shape(result) != out.shape:
+        raise ValueError(
+            f"{who}: out has shape {out.shape}, but the result has shape {jnp.shape(result)}"
+        )
+    return write(OUT, [out, result])
+
+
+def snapshots(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Arguments that share memory with ``out``, as snapshots, which a graph may save."""
+
+    def one(a: Any) -> Any:
+        return snapshot(a) if isinstance(a, Tensor) and shares(a, out) else a
+
+    return tuple([one(a) for a in args]), {k: one(v) for k, v in kwargs.items()}
+
+
+OUT = Primitive("out", lambda _, result: jnp.asarray(result))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,9 @@ import numpy as np
 import fad.numpy as fnp
 from fad import scipy
 from fad.core.borrowed import borrow
+from fad.core.synonyms import instead_in_module
 from fad.core.tensor import Tensor
-from fad.errors import HostValueError, TrackedValueError, attribute, describe
+from fad.errors import ArgumentError, HostValueError, TrackedValueError, attribute, describe
 from fad.methods.values import is_tracked, unwrap
 from fad.tape.recorder import as_tensor
 
@@ -99,6 +100,22 @@ def _dlpack_device(self: Tensor) -> tuple[Any, int]:
     """Kind and number of the device of the value."""
     found: tuple[Any, int] = _leaving(self, "__dlpack_device__").__dlpack_device__()
     return found
+
+
+def _torch_function(
+    cls: type, function: Any, types: Any, args: Any = (), kwargs: Any = None
+) -> NoReturn:
+    """Refuses a Tensor in a function of PyTorch, which asks for this method.
+
+    Raises:
+        ArgumentError: always.
+    """
+    name = getattr(function, "__name__", "f").strip("_")
+    here = f"write fad.numpy.{name}" if hasattr(fnp, name) else instead_in_module("fad.numpy", name)
+    raise ArgumentError(
+        f"torch.{name} was given a Tensor of fad: {here or 'write a function of fad.numpy'}, or pass "
+        "torch.from_dlpack(x.detach()), which PyTorch then differentiates by itself"
+    )
 
 
 def _array_namespace(self: Tensor, *, api_version: str | None = None) -> ModuleType:
@@ -203,6 +220,7 @@ MEMBERS: dict[str, Any] = {
     "__array_ufunc__": _array_ufunc,
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
+    "__torch_function__": classmethod(_torch_function),
     "to_device": _to_device,
     **{name: _attribute(name) for name in _OF_THE_VALUE},
     **{name: _method(name) for name in _METHODS_OF_THE_VALUE},

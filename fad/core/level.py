@@ -24,6 +24,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
+from fad.advice import advise
 from fad.core import tensor as tensors
 from fad.core.observation import Observable
 from fad.core.tensor import Tensor, new_tensor
@@ -461,8 +462,9 @@ def restores_modes(f: Callable[P, R]) -> Callable[P, R]:
         del before["trace"]  # the tape manages this one itself
         try:
             return f(*args, **kwargs)
-        except BaseException:
+        except BaseException as error:
             modes.update(before)
+            advise(error, inside=True)
             raise
 
     return call

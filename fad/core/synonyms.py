@@ -91,6 +91,7 @@ _FUNCTIONS = {
     "NaN": "fad.numpy.nan",
     "matrix": "an array of two dimensions, and @ for products",
     "nditer": "a loop over x.reshape(-1), or fad.vmap",
+    "random": "fad.random.normal(key, shape), fad.random.uniform(key, shape), ...",
     # transforms and modes
     "value_and_grad": "fad.value_and_grad(f)",
     "grad": "fad.grad(f)",

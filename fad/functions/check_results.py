@@ -34,7 +34,8 @@ def gradients(
     ``inputs`` is the structure of the bound arguments, and ``names`` has a name for each of them.
     """
     parts = inputs.parts()
-    if not isinstance(grads, (tuple, list)) or (len(names) == 1 and _is_for_whole(grads, parts[0])):
+    single = len(names) == 1 and parts[0].structure != trees.LEAF
+    if not isinstance(grads, (tuple, list)) or (single and _is_for_whole(grads, parts[0])):
         grads = (grads,)
     if len(grads) > len(names) and all([g is None for g in grads[len(names) :]]):
         grads = grads[: len(names)]
@@ -87,11 +88,9 @@ def _spread(out_dims: Any, template: Template, outs: Sequence[Any], who: str) ->
 
 
 def _is_for_whole(grads: Sequence[Any], part: Template) -> bool:
-    """Whether what a vjp returned is the gradient of its one argument, not a tuple around it."""
+    """Whether what a vjp returned is the gradient of its one argument, a tree, not a tuple around it."""
     if len(grads) != 1:
         return not all([g is None for g in grads[1:]])
-    if part.structure == trees.LEAF:
-        return False
     try:
         part.collect(grads[0], "")
     except RuleError:

@@ -196,6 +196,12 @@ def _check_class(cls: Any) -> None:
         raise RuleError(f"{name} defines vmap and sets generate_vmap_rule = True: keep one of them")
     if not defines(cls, "forward"):
         return
+    first = list(inspect.signature(cls.forward).parameters)[:3]
+    if first[:1] == ["self"] and "ctx" in first[1:2]:
+        raise RuleError(
+            f"{name}.forward has self: it is a static method, without self: "
+            f"forward({', '.join(first[1:])})"
+        )
     cls._plans = {}
     members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
     cls._backward_cls = type(f"{name}Backward", (FunctionNode,), members)

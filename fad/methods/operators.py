@@ -11,7 +11,7 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad.core.tensor import Tensor
-from fad.errors import attribute, describe
+from fad.errors import ArgumentError, attribute, describe
 from fad.methods.in_place import OPERATORS, in_place
 from fad.views.inplace import replace
 from fad.views.make_view import same_view
@@ -59,22 +59,32 @@ def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, Any], Any]:
         def operator(self: Tensor, other: Any) -> Any:
             if isinstance(other, _OPERANDS):
                 return op(other, self)
-            return NotImplemented
+            return _no_operand(other)
     else:
 
         def operator(self: Tensor, other: Any) -> Any:
             if isinstance(other, _OPERANDS):
                 return op(self, other)
-            return NotImplemented
+            return _no_operand(other)
 
     return operator
+
+
+def _no_operand(other: Any) -> Any:
+    """NotImplemented: Python asks the other operand. PyTorch's tensors would not be told apart by name."""
+    if type(other).__module__.partition(".")[0] == "torch":
+        raise ArgumentError(
+            "a torch.Tensor cannot be an operand of a Tensor of fad: write fad.tensor(t), or "
+            "fad.from_dlpack(t) without a copy"
+        )
+    return NotImplemented
 
 
 def _augmented(change: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
     """The operator method that changes its Tensor in place, as ``+=``."""
 
     def operator(self: Tensor, other: Any) -> Any:
-        return change(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        return change(self, other) if isinstance(other, _OPERANDS) else _no_operand(other)
 
     return operator
 

@@ -12,7 +12,7 @@ from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.errors import attribute
+from fad.errors import ArgumentError, attribute
 from fad.methods.values import unwrap
 
 __all__ = ["MEMBERS"]
@@ -58,6 +58,12 @@ def _to(self: Tensor, target: Any) -> Any:
         if op is None:
             op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)
         return bind(op, (self,))
+    if isinstance(target, str) and target.partition(":")[0] in _PLATFORMS:
+        platform, _, number = target.partition(":")
+        raise ArgumentError(
+            f"to: a device is an object of JAX, got {target!r}: write "
+            f"x.to(jax.devices({_PLATFORMS[platform]!r})[{number or 0}])"
+        )
     if jnp.dtype(target) == self.dtype:
         return self
     op = _PUT.get(target)
@@ -67,6 +73,8 @@ def _to(self: Tensor, target: Any) -> Any:
 
 
 _PUT: dict[Any, Primitive] = {}
+# Names of kinds of devices, and what JAX calls them.
+_PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "mps": "METAL", "tpu": "tpu", "xla": "tpu"}
 
 
 def _put(x: Any, target: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
+from fad.core.blocks import BlockType
 from fad.core.jaxapi import is_inexact
 from fad.core.level import flush
 from fad.core.tensor import Tensor
@@ -98,7 +99,7 @@ class set_detect_anomaly:
         _set(*self._before)
 
 
-class detect_anomaly:
+class detect_anomaly(metaclass=BlockType):
     """A block in which each node remembers the line that made it, and NaN is an error.
 
     A backward rule that fails, or returns NaN, raises with the traceback of the forward call; with

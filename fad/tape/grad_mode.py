@@ -27,6 +27,7 @@ from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 
+from fad.core.blocks import BlockType
 from fad.core.level import Level, last_level_id, map_tensors, state
 from fad.core.tensor import Tensor, meta_of, storage_of
 from fad.errors import ArgumentError, describe
@@ -80,7 +81,7 @@ def _mark(t: Any) -> Any:
     return t
 
 
-class _GradMode:
+class _GradMode(metaclass=BlockType):
     """A grad mode as context manager and as decorator (functions, generators, coroutines)."""
 
     __slots__ = ("_saved", "enabled")

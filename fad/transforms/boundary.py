@@ -139,10 +139,10 @@ def _differentiable(leaf: Any, who: str, where: str) -> Any:
         )
     value = lower(leaf)
     if not is_inexact(value.dtype):
+        convert = f"write {float(leaf)}" if isinstance(leaf, int) else "x.astype(float)"
         raise ArgumentError(
             f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
-            f"{describe(leaf)}. Convert it (x.astype(float)), or leave it out of what is "
-            "differentiated."
+            f"{describe(leaf)}. Convert it ({convert}), or leave it out of what is differentiated."
         )
     return value
 
@@ -156,7 +156,10 @@ def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
     if not isinstance(nums, (tuple, list)) or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in nums
     ):
-        raise ArgumentError(f"{who}: argnums must be an int or a tuple of ints, got {argnums!r}")
+        called = f". Write {who}(f)(x), not {who}(f, x)" if is_array(argnums) else ""
+        raise ArgumentError(
+            f"{who}: argnums must be an int or a tuple of ints, got {describe(argnums)}{called}"
+        )
     if not nums:
         raise StructureError(f"{who}: argnums is empty: name at least one argument")
     for n in nums:
@@ -218,10 +221,13 @@ def write_back(originals: Sequence[Any], new: Sequence[Any], who: str) -> None:
             overwrite_from(x, as_tensor(outlived(n)), who)
 
 
-def check_callable(f: Any, who: str) -> None:
-    """Refuse what is not a function, where a transform expects one."""
+def check_callable(f: Any, who: str, argnums: Any = 0) -> None:
+    """Refuse what is not a function, where a transform expects one; and an argument after it."""
+    if type(argnums) is not int and is_array(argnums):
+        pick(argnums, 1, who)
     if not callable(f):
-        raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
+        called = f": write {who}(f)(x), not {who}(f(x))" if is_array(f) else ""
+        raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}{called}")
 
 
 def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:

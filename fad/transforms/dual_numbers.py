@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from fad.core.blocks import BlockType
 from fad.core.jaxapi import is_inexact
 from fad.core.level import Level, flush, last_level_id, outlived, state
 from fad.core.replay_protocol import seam
@@ -51,7 +52,7 @@ class UnpackedDual(NamedTuple):
     tangent: Tensor | None
 
 
-class dual_level(contextlib.ContextDecorator):
+class dual_level(contextlib.ContextDecorator, metaclass=BlockType):
     """A block in which `make_dual` makes dual Tensors; operations on them carry tangents along.
 
     Blocks nest without limit, and each thread has its own. ``with dual_level() as level`` gives the

@@ -84,7 +84,7 @@ def grad(
 def gradient_function(
     f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, who: str, with_value: bool
 ) -> Callable[..., Any]:
-    check_callable(f, who)
+    check_callable(f, who, argnums)
 
     @restores_modes
     @functools.wraps(f)

@@ -22,17 +22,18 @@ PACKAGE = ROOT / "fad"
 # The rooms of fad, and the files inside of each: what is imported stands above, in the room or in an earlier
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
+    "advice": "",
     "tracebacks": "",
     "errors": "",
-    "core": """keys dtypes suggestions synonyms caches collector observation pace jaxapi avals jaxprs borrowed
-        masked residuals tensor trees level rules primitive replay_protocol""",
+    "core": """keys blocks dtypes suggestions synonyms caches collector observation pace jaxapi avals
+        jaxprs borrowed masked residuals tensor trees level rules primitive replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals make_view
         batched_views user_views index_forms indexing write_ops inplace shapes_in_place
         copying""",
-    "arrays": "arguments special_cases results operations control_flow derive namespaces",
+    "arrays": "arguments special_cases call_notes results operations control_flow derive namespaces",
     "numpy": "*",
     "lax": "*",
     "nn": "*",

@@ -1,0 +1,76 @@
+"""What is added to an error of JAX in a function of a namespace: the call, and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fad.errors import FadError, describe
+from fad.tracebacks import is_users
+
+__all__ = ["note_call"]
+
+# Names of PyTorch's parameters, and those of NumPy.
+_PARAMETERS = {
+    "dim": "axis",
+    "dims": "axis",
+    "keepdim": "keepdims",
+    "input": "the first argument, by position",
+    "other": "the second argument, by position",
+    "unbiased": "ddof",
+    "correction": "ddof",
+    "device": "x.to(device)",
+    "requires_grad": "x.requires_grad_()",
+}
+
+
+def note_call(
+    error: Exception, who: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Add a note to ``error``, which a call has raised, if neither fad nor code of the user raised it.
+
+    Arguments:
+        error: the error.
+        who: the function that was called.
+        names: the names of its parameters.
+        args: what it was given.
+        kwargs: what it was given by name.
+
+    >>> error = TypeError("got an unexpected keyword argument 'dim'")
+    >>> note_call(error, "fad.numpy.sum", ["a", "axis"], [1.0], {"dim": 0})
+    >>> error.__notes__
+    ["in fad.numpy.sum(float 1.0, dim=int 0): for 'dim' write axis"]
+    """
+    notes = getattr(error, "__notes__", ())
+    if isinstance(error, FadError) or any(note.startswith("in fad.") for note in notes):
+        return
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is not None and is_users(step.tb_frame.f_code):
+        return
+    given = [*map(_short, args), *[f"{name}={_short(x)}" for name, x in kwargs.items()]]
+    advice = _advice(str(error), who, names, [*args, *kwargs.values()])
+    error.add_note(f"in {who}({', '.join(given)})" + (f": {advice}" if advice else ""))
+
+
+def _short(x: Any) -> str:
+    if type(x) in (list, tuple) and x:
+        return f"{type(x).__name__} of {', '.join(map(_short, x[:3]))}{', ...' * (len(x) > 3)}"
+    return describe(x)
+
+
+def _advice(message: str, who: str, names: Sequence[str], values: Sequence[Any]) -> str:
+    """What to write instead; "" where that is not known."""
+    keyword = re.search(r"unexpected keyword argument '(\w+)'", message)
+    if keyword is not None:
+        name = keyword[1]
+        meant = _PARAMETERS.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), "")
+        return f"for {name!r} write {meant}" if meant else f"it takes {', '.join(names)}"
+    if any(type(x).__module__.partition(".")[0] == "torch" for x in values):
+        return "for a torch.Tensor t write fad.tensor(t), or fad.from_dlpack(t) without a copy"
+    if "key" in message and who.startswith("fad.random."):
+        return f"the first argument is a key: write {who}(fad.random.key(0), ...)"
+    return ""

@@ -1,0 +1,56 @@
+"""What is added to an error of JAX in a function of a namespace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import fad
+import fad.numpy as fnp
+
+
+def notes(program: Any) -> list[str]:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        program()
+    return [n for n in getattr(caught.value, "__notes__", []) if n.startswith("in fad.")]
+
+
+X = fad.tensor([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        (
+            lambda: fnp.sum(X, dim=0),
+            "in fad.numpy.sum(Tensor float32[2], dim=int 0): for 'dim' wri",
+        ),
+        (lambda: fnp.sum(X, axs=0), "for 'axs' write axis"),
+        (lambda: fnp.sin(X, zz=0), "it takes x"),
+        (lambda: X @ fad.tensor([1.0, 2.0, 3.0]), "matmul(Tensor float32[2], Tensor float32[3])"),
+        (lambda: fnp.concatenate([X, 2.0 * jnp.ones((2, 2))]), "list of Tensor float32[2], Array"),
+        (lambda: fad.random.normal((3,)), "write fad.random.normal(fad.random.key(0), ...)"),
+    ],
+)
+def test_the_call_is_named(program: Any, text: str) -> None:
+    (found,) = notes(program)
+    assert text in found
+    for transform in (fad.grad, fad.jit, fad.vmap):
+        (again,) = notes(lambda: transform(lambda x: program())(jnp.ones(2)))
+        assert text in again
+
+
+def test_a_call_that_was_right_before_is_named_too() -> None:
+    fnp.add(X, X)
+    (found,) = notes(lambda: fnp.add(X, fad.tensor([1.0, 2.0, 3.0])))
+    assert found == "in fad.numpy.add(Tensor float32[2], Tensor float32[3])"
+
+
+def test_errors_of_the_user_and_of_fad_are_left_alone() -> None:
+    def body(carry: Any, x: Any) -> Any:
+        raise ValueError("of the user")
+
+    assert notes(lambda: fad.lax.scan(body, X, X)) == []
+    assert notes(lambda: fad.vmap(fnp.nonzero)(jnp.ones((2, 3)))) == []
