@@ -3,12 +3,11 @@
 NOTE [levels live on values]
 
 A running transform is a `Level`; the values inside it are Tensors that point to it. ``bind`` looks
-for the highest level among the *arguments* and hands the call to it; the level unwraps its own
-Tensors and binds the call again, one level down, until no Tensor is left and XLA
-runs. There is no global "current transform": a thread started inside ``fad.grad`` computes with
-Tensors of that level and is right, and two threads in two ``dual_level`` blocks do not affect each
-other. Level ids only grow, so an inner transform always has a higher id than the ones around it,
-which distinguishes nested derivatives (it prevents perturbation confusion).
+for the highest level among the *arguments* and hands the call to it; the level unwraps its own Tensors
+and binds the call again, one level down, until no Tensor is left and XLA runs. There is no global
+"current transform": a thread started inside ``fad.grad`` computes with Tensors of that level and is
+right, and two threads in two ``dual_level`` blocks do not affect each other. Level ids only grow, so an
+inner transform always has a higher id than the ones around it, which distinguishes nested derivatives.
 
 `State` holds only the modes of a thread, such as whether recording is switched off. It does not decide
 which level gets a call.
@@ -413,9 +412,7 @@ def captured_by_jit(x: Any) -> bool:
 
 
 def with_default_state(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: the function runs with the modes of a new thread, except for the modes named
-    ``kept``.
-    """
+    """A decorator: the function runs with the modes of a new thread, but for those named ``kept``."""
     defaults = {name: mode for name, mode in MODES.items() if name not in kept}
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:
