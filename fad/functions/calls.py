@@ -104,9 +104,10 @@ class FunctionOp:
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Outputs and their tangents (None is zero), by binding one level down."""
-        self.needs = [is_inexact(p.dtype) for p in primals]
-        outs = bind(self, primals)
         mask = tuple([t is not None for t in tangents])
+        before = mask if self.needs is None else self.needs
+        self.needs = [m or b for m, b in zip(mask, before, strict=True)]
+        outs = bind(self, primals)
         differentiable = self._differentiable_outputs(outs)
         linear = self._linear(mask, differentiable, primals)
         given = [t for t in tangents if t is not None]

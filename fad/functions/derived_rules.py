@@ -70,7 +70,7 @@ class LinearRules(Rules):
     def _saved(self, values: Values) -> Saved:
         """What the call saves for its rules."""
         n = len(self.mask)
-        return self.base.setup(values[:n], values[n : self.known], self.out_template)
+        return self.base.setup(values[:n], values[n : self.known], self.out_template, self.mask)
 
     def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
         return Saved(values, outs, template, _avals(values), _avals(outs))
