@@ -7,12 +7,12 @@ derivatives, and with those that JAX refuses.
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import re
 import types
 
 import jax
+import jax.flatten_util  # equinox uses it without importing it
 import jax.numpy as jnp
 import pytest
 from helpers import assert_close
@@ -20,12 +20,13 @@ from helpers import assert_close
 import fad
 
 X = jnp.array([0.1, 0.9, 0.3, -2.0])
+MISSING = "a client of JAX that is not installed"
 RULES = r"(?<![`\w.])jax\.custom_(?:vjp|jvp)(?!\w)"
 
 
 def renamed(name):
     """A module of a library, and the same with the rules of fad."""
-    module = importlib.import_module(name)
+    module = pytest.importorskip(name, reason=MISSING)
     source, count = re.subn(RULES, "fad.custom_rules", inspect.getsource(module))
     assert count
     copy = types.ModuleType(name)
@@ -36,7 +37,7 @@ def renamed(name):
 
 def functions_with(name, decorator, instead):
     """A module of a library, and its functions that have ``decorator``, with ``instead`` in its place."""
-    module = importlib.import_module(name)
+    module = pytest.importorskip(name, reason=MISSING)
     source = inspect.getsource(module)
     found = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
     first = [n.name for n in found if decorator in map(ast.unparse, n.decorator_list)]
@@ -129,7 +130,7 @@ def test_equinox_filters_what_is_differentiated():
 
 
 def test_diffrax_solves_backwards(monkeypatch):
-    diffrax = pytest.importorskip("diffrax")
+    diffrax = pytest.importorskip("diffrax", reason=MISSING)
     _, equinox = renamed("equinox._ad")
     module, found = functions_with(
         "diffrax._adjoint", "eqx.filter_custom_vjp", equinox.filter_custom_vjp
@@ -152,7 +153,7 @@ def test_diffrax_solves_backwards(monkeypatch):
 
 
 def test_optimistix_differentiates_implicitly(monkeypatch):
-    optimistix = pytest.importorskip("optimistix")
+    optimistix = pytest.importorskip("optimistix", reason=MISSING)
     _, equinox = renamed("equinox._ad")
     module, found = functions_with(
         "optimistix._ad", "eqx.filter_custom_jvp", equinox.filter_custom_jvp

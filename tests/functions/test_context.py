@@ -632,3 +632,33 @@ def test_saved_tensors_hooks_see_what_a_function_saves_once_each(F):
     k = SCALE if F is Counted else 1.0
     expected = jax.grad(lambda x, y: (f(2 * x, y) * value).sum(), (0, 1))(X, Y)
     assert_close(grads, jax.tree.map(lambda v: k * v, expected))
+
+
+def test_a_tangent_of_one_argument_is_no_tangent_of_another():
+    seen = []
+
+    class Product(fad.Function):
+        @staticmethod
+        def forward(x, y):
+            return x * y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            seen.append(ctx.needs_input_grad)
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def vjp(ctx, g):
+            x, y = ctx.saved_tensors
+            return g * y, g * x
+
+    ones = jnp.ones(2)
+    of_x = lambda library: library.jvp(lambda x: Product.apply(x, 3.0 * ones), (ones,), (ones,))[1]
+    for library in (fad, jax):
+        seen.clear()
+        assert of_x(library).tolist() == [3.0, 3.0]
+        assert seen and set(seen) <= {(True, False), (True, True)} and (True, False) in seen
+    seen.clear()
+    both = lambda y: fad.jvp(lambda x: Product.apply(x, y), (ones,), (ones,))[1].sum()
+    assert fad.grad(both)(ones).tolist() == [1.0, 1.0]
+    assert (True, True) in seen
