@@ -83,6 +83,7 @@ from fad.transforms.linearization import linearize as linearize
 from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import value_and_grad as value_and_grad
 from fad.transforms.reverse import vjp as vjp
+from fad.transforms.selection import safe_where as safe_where
 from fad.transforms.transposition import linear_transpose as linear_transpose
 from fad.views.make_view import stop_gradient as stop_gradient
 
@@ -152,6 +153,7 @@ __all__ = [
     "ones",
     "ones_like",
     "random",
+    "safe_where",
     "scipy",
     "set_grad_enabled",
     "short",

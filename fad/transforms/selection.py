@@ -1,0 +1,112 @@
+"""``safe_where``: a choice between two functions, where the one that is not taken has no derivative.
+
+NOTE [why where is not enough]
+
+The derivative of ``where(c, f(x), g(x))`` is ``f'(x) * where(c, t, 0)`` and the same of g: where c is
+false, zero times f'(x), which is NaN if f'(x) is infinite or NaN. So what goes into f has to be selected
+too. ``where(c, x, stop_gradient(x))`` is x, and its derivative is zero where c is false, whatever the
+derivative of f is. Now there is a selection at both ends of f. Each derivative, of either mode and any
+order, is computed from values that come in through one of them and leave through the other; and an
+elementwise f does not mix elements in between. So what f has of NaN and infinities where c is false
+stays inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import fad.numpy as fnp
+from fad.core import trees
+from fad.errors import ArgumentError, StructureError, describe
+from fad.transforms.boundary import check_callable, has_tensor, is_array, leave
+from fad.views.make_view import stop_gradient
+
+__all__ = ["safe_where"]
+
+
+def safe_where(condition: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> Any:
+    """``where(condition, f(*args), g(*args))``; the function that is not taken has derivative zero.
+
+    With ``where``, a function that is singular where it is not taken (the root at 0, a quotient by 0, the
+    logarithm of what is masked) makes gradients and tangents NaN. Here they are exactly those of the
+    function that is taken, in both modes, at every order, batched and compiled.
+
+    Arguments:
+        condition: bools: an array, a Tensor, or one bool. It is broadcast with each argument.
+        f, g: elementwise functions of ``args`` with results of one structure. They may mix elements that
+            have the same condition: rows, where it has one value for each row.
+        args: pytrees of arrays. What is no array, and numbers, are passed on as they are. What f and g
+            close over is not protected: pass it as an argument.
+
+    Returns:
+        Where the condition is true, what f gives, and elsewhere what g gives.
+
+    Both functions are computed for all elements, as with ``where``. Beyond that it costs a selection for
+    each argument and each function, and again in each derivative.
+
+    Raises:
+        ArgumentError: the condition is not of bools, or cannot be broadcast with an argument or a result.
+        StructureError: f and g give results of different structures.
+
+    >>> import fad, fad.numpy as fnp
+    >>> norm = lambda x: fad.safe_where(x > 0.0, fnp.sqrt, fnp.zeros_like, x)
+    >>> fad.vmap(fad.grad(norm))(fnp.array([0.0, 4.0])).tolist()
+    [0.0, 0.25]
+    >>> fad.grad(lambda x: fnp.where(x > 0.0, fnp.sqrt(x), 0.0))(0.0)
+    Array(nan, dtype=float32, weak_type=True)
+    """
+    check_callable(f, "safe_where")
+    check_callable(g, "safe_where")
+    taken = _bools(condition)
+    leaves, structure = trees.flatten(args)
+    for x in leaves:
+        if is_array(x):
+            _check_broadcast(taken, x, "an argument")
+    results = []
+    for chosen, function in ((taken, f), (fnp.logical_not(taken), g)):
+        inside = [_only_where(chosen, x) if is_array(x) else x for x in leaves]
+        results.append(trees.flatten(function(*trees.unflatten(structure, inside))))
+    (outs, out_structure), (others, other_structure) = results
+    if out_structure != other_structure:
+        raise StructureError(
+            f"safe_where: f gives results of the structure {out_structure}, g {other_structure}: they must "
+            "be the same"
+        )
+    for x in (*outs, *others):
+        _check_broadcast(taken, x, "a result")
+    chosen_outs = [fnp.where(taken, a, b) for a, b in zip(outs, others, strict=True)]
+    return leave(trees.unflatten(out_structure, chosen_outs), has_tensor((condition, args)))
+
+
+def _only_where(chosen: Any, x: Any) -> Any:
+    """``x``, with a derivative only where ``chosen`` is true."""
+    return fnp.where(chosen, x, stop_gradient(x))
+
+
+def _bools(condition: Any) -> Any:
+    """The condition as an array or a Tensor."""
+    if isinstance(condition, (bool, np.bool_)):
+        return jnp.asarray(condition)
+    if is_array(condition) and condition.dtype == np.bool_:
+        return condition
+    what = describe(condition) if is_array(condition) else repr(condition)
+    raise ArgumentError(
+        f"safe_where: the condition is {what}, expected bools: write a comparison, such as x > 0"
+    )
+
+
+def _check_broadcast(taken: Any, x: Any, what: str) -> None:
+    if not hasattr(x, "shape"):
+        return
+    try:
+        np.broadcast_shapes(tuple(taken.shape), tuple(x.shape))
+    except ValueError as error:
+        raise ArgumentError(
+            f"safe_where: the condition has shape {list(taken.shape)} and {what} {list(x.shape)}, which "
+            "cannot be broadcast together: the functions are elementwise, and what they need besides, they "
+            "close over"
+        ) from error
