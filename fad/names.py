@@ -7,7 +7,8 @@ import importlib.util
 from collections.abc import Sequence
 from types import ModuleType
 
-from fad.core.suggestions import no_name
+from fad.core.suggestions import no_name, no_name_later
+from fad.core.synonyms import instead_in_module
 
 __all__ = ["missing"]
 
@@ -78,7 +79,11 @@ def missing(name: str, public: Sequence[str]) -> AttributeError:
     """
     if name.startswith("_"):
         return no_name("fad", name, "")
-    return no_name("fad", name, _INSTEAD.get(name) or _elsewhere(name), public)
+
+    def instead() -> str:
+        return _INSTEAD.get(name) or _elsewhere(name) or instead_in_module("fad", name)
+
+    return no_name_later("fad", name, instead, lambda: public)
 
 
 def _elsewhere(name: str) -> str:

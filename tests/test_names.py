@@ -41,6 +41,8 @@ def test_dir_and_the_star_import_have_public_names_alone():
         ("manual_seed", "fad.random.key(0)"),
         ("custom_vjp", "@fad.custom_rules"),
         ("array", "fad.tensor(data)"),
+        ("unsqueeze", "fad.numpy.expand_dims"),
+        ("masked_fill", "fad.numpy.where"),
         ("no_such_thing_at_all", "fad has no 'no_such_thing_at_all'"),
     ],
 )

@@ -469,3 +469,42 @@ def test_a_body_that_closes_over_a_tracked_value_is_refused():
     with pytest.raises(fad.errors.RuleError, match="Pass x as an argument of <lambda>, or use"):
         fad.grad(outer)(X)
     assert_close(jax.grad(outer)(X), Y)
+
+
+# The example of JAX's documentation: a fixed point, differentiated implicitly.
+
+
+def fixed_point_of(decorate):
+    @functools.partial(decorate, nondiff_argnums=(0,))
+    def fixed_point(f, a, guess):
+        def unfinished(carry):
+            before, x = carry
+            return jnp.abs(before - x) > 1e-6
+
+        return jax.lax.while_loop(unfinished, lambda c: (c[1], f(a, c[1])), (guess, f(a, guess)))[1]
+
+    def fwd(f, a, guess):
+        x = fixed_point(f, a, guess)
+        return x, (a, x)
+
+    def step_back(f, packed, u):
+        a, x, g = packed
+        return g + jax.vjp(lambda x: f(a, x), x)[1](u)[0]
+
+    def bwd(f, residuals, g):
+        a, x = residuals
+        u = fixed_point(functools.partial(step_back, f), (a, x, g), g)
+        return (*jax.vjp(lambda a: f(a, x), a)[1](u), jnp.zeros_like(x))
+
+    fixed_point.defvjp(fwd, bwd)
+    newton = lambda a, x: 0.5 * (x + a / x)
+    return lambda a: fixed_point(newton, a, a)
+
+
+def test_a_fixed_point_differentiated_implicitly():
+    ours, theirs = fixed_point_of(fad.custom_rules), fixed_point_of(jax.custom_vjp)
+    a = jnp.float32(2.0)
+    assert_close(jax.grad(ours)(a), jax.grad(theirs)(a))
+    assert_close(jax.grad(jax.grad(ours))(a), jax.grad(jax.grad(theirs))(a))
+    assert_close(fad.grad(ours)(a), jnp.float32(0.5 / np.sqrt(2.0)))
+    assert_close(fad.jit(fad.vmap(fad.grad(ours)))(V), jax.vmap(jax.grad(theirs))(V))
