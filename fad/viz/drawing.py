@@ -50,27 +50,26 @@ def lines_of(plan: Plan, at: dict[int, tuple[float, float, float, float]]) -> li
     """The edges between what can be seen."""
     by_number = {box.number: box for box in plan.boxes}
     counts: dict[tuple[int, int], int] = {}
-    bends: dict[tuple[int, int], list[int]] = {}
+    ways: dict[tuple[int, int], list[int]] = {}
     for (a, b), count in plan.edges.items():
-        here, there = by_number[a].path(), by_number[b].path()
-        key = (_seen(here), _seen(there))
-        if key[0] == key[1]:
-            continue
-        counts[key] = counts.get(key, 0) + count
-        depth = next(k for k, (x, y) in enumerate(zip(here, there)) if x is not y)
-        bends[key] = plan.routes.get((here[depth].number, there[depth].number), [])
+        here, there = _seen(by_number[a].path()), _seen(by_number[b].path())
+        key = (here[-1].number, there[-1].number)
+        if key[0] != key[1]:
+            counts[key] = counts.get(key, 0) + count
+            ways[key] = plan.way(here, there)
     found = []
     for (a, b), count in counts.items():
         x, y, w, h = at[a]
         u, v, width, _ = at[b]
-        middle = [(at[n][0], at[n][1] + part * at[n][3]) for n in bends[a, b] for part in (0, 1)]
+        middle = [(at[n][0], at[n][1] + part * at[n][3]) for n in ways[a, b] for part in (0, 1)]
         found.append(Line((a, b), [(x + w / 2, y + h), *middle, (u + width / 2, v)], count))
     return found
 
 
-def _seen(path: Sequence[Box]) -> int:
-    """The number of the box of a path that can be seen: the first closed one."""
-    return next((box.number for box in path if not (box.open and box.children)), path[-1].number)
+def _seen(path: Sequence[Box]) -> Sequence[Box]:
+    """A path up to the first box that is not open."""
+    shut = (k for k, box in enumerate(path, 1) if not (box.open and box.children))
+    return path[: next(shut, len(path))]
 
 
 def path_of(points: Sequence[tuple[float, float]]) -> str:
@@ -186,5 +185,6 @@ def _data(plan: Plan) -> dict[str, Any]:
         ],
         "spots": {n: [[s.number, s.row, s.x] for s in spots] for n, spots in plan.spots.items()},
         "routes": [[a, b, *bends] for (a, b), bends in plan.routes.items()],
+        "ports": [[a, b, port] for (a, b), port in plan.ports.items()],
         "edges": [[a, b, count] for (a, b), count in plan.edges.items()],
     }

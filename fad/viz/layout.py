@@ -3,24 +3,33 @@
 NOTE [two steps]
 
 `plan_of` asks the library `fast_sugiyama` for the rows of what is directly inside of each box, and for the
-bends of edges that skip rows; this does not depend on what is open. `arrange` gives coordinates to the boxes
-of one container, given their sizes. The second step is in fad/viz/page.js too, which does it again when a
-reader opens or closes a box: change both.
+bends of edges that skip rows, and the ports where they pass the border of a box; this does not depend on what
+is open. `arrange` gives coordinates to the boxes of one container, given their sizes. The second step is in
+fad/viz/page.js too, which does it again when a reader opens or closes a box: change both.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fad.errors import FadError
 from fad.viz.folding import Box, Folded
 from fad.viz.nodes import Drawn
-from fad.viz.text import contracted, label
+from fad.viz.text import label
 
-__all__ = ["MissingLibrary", "Plan", "Spot", "arrange", "coordinates", "plan_of", "viz_library"]
+__all__ = [
+    "MissingLibrary",
+    "Plan",
+    "Spot",
+    "arrange",
+    "coordinates",
+    "fork",
+    "plan_of",
+    "viz_library",
+]
 
 GAP, ROW_GAP, PAD, TITLE = 18.0, 30.0, 12.0, 22.0
 LETTER, BOLD, LINE = 6.6, 7.8, 14.0  # of letters, the first line being bold, and of lines
@@ -49,7 +58,7 @@ def viz_library(name: str) -> Any:
 
 @dataclasses.dataclass(slots=True)
 class Spot:
-    """A place in a container: the number of a box, or of a bend if it is negative."""
+    """A place in a container: the number of a box; of a bend, or a port in its border, if it is negative."""
 
     number: int
     row: int
@@ -65,6 +74,8 @@ class Plan:
         sizes: width and height of each when closed.
         spots: what is directly inside of a box, by its number.
         routes: the bends of an edge between two boxes of one container.
+        ports: where edges pass the border of a box: from inside of the first box to the second, which is
+            beside the first; or from the first to inside of the second.
         edges: pairs of boxes, and how many edges of the graph each stands for.
     """
 
@@ -72,7 +83,27 @@ class Plan:
     sizes: dict[int, tuple[float, float]]
     spots: dict[int, list[Spot]]
     routes: dict[tuple[int, int], list[int]]
+    ports: dict[tuple[int, int], int]
     edges: dict[tuple[int, int], int]
+
+    def way(self, here: Sequence[Box], there: Sequence[Box]) -> list[int]:
+        """The bends and ports on the way from a box to another one, both given by their paths."""
+        depth = fork(here, there)
+        a, b = here[depth].number, there[depth].number
+        found = []
+        for outer, inner in zip(here[-2 : depth - 1 : -1], here[:depth:-1]):
+            port = self.ports[outer.number, b]
+            found += [*self.routes.get((inner.number, port), ()), port]
+        found += self.routes.get((a, b), ())
+        for outer, inner in zip(there[depth:], there[depth + 1 :]):
+            port = self.ports[a, outer.number]
+            found += [port, *self.routes.get((port, inner.number), ())]
+        return found
+
+
+def fork(here: Sequence[Box], there: Sequence[Box]) -> int:
+    """Where two paths part."""
+    return next(k for k, (a, b) in enumerate(zip(here, there)) if a is not b)
 
 
 def plan_of(drawn: Drawn, folded: Folded, budget: int) -> Plan:
@@ -104,16 +135,33 @@ def plan_of(drawn: Drawn, folded: Folded, budget: int) -> Plan:
         key = ends[a], ends[b]
         if key[0] is not key[1]:
             edges[key] = edges.get(key, 0) + count
-    between = contracted(Folded(folded.top, boxes, edges))
-    plan = Plan(boxes, {}, {}, {}, {(a.number, b.number): n for (a, b), n in edges.items()})
-    bends = 0
+    plan = Plan(boxes, {}, {}, {}, {}, {(a.number, b.number): n for (a, b), n in edges.items()})
+    pairs = _pairs(edges, plan)
+    bends = -len(plan.ports)
     for box in boxes:
         plan.sizes[box.number] = _size(
             [box.title] if box.node is None else label(drawn.nodes[box.node])
         )
         if box.children and box.children[0] in inside:
-            bends = _spots(box, between.get(box, {}), plan, bends)
+            bends = _spots(box, list(pairs.get(box, ())), plan, bends)
     return plan
+
+
+def _pairs(edges: Iterable[tuple[Box, Box]], plan: Plan) -> dict[Box, dict[tuple[int, int], None]]:
+    """For each container the edges between the boxes in it, and between these and the ports of its border."""
+    found: dict[Box, dict[tuple[int, int], None]] = {}
+    for a, b in edges:
+        here, there = a.path(), b.path()
+        depth = fork(here, there)
+        ends = here[depth].number, there[depth].number
+        found.setdefault(here[depth - 1], {})[ends] = None
+        for outer, inner in zip(here[depth:], here[depth + 1 :]):
+            port = plan.ports.setdefault((outer.number, ends[1]), -1 - len(plan.ports))
+            found.setdefault(outer, {})[inner.number, port] = None
+        for outer, inner in zip(there[depth:], there[depth + 1 :]):
+            port = plan.ports.setdefault((ends[0], outer.number), -1 - len(plan.ports))
+            found.setdefault(outer, {})[port, inner.number] = None
+    return found
 
 
 def _size(lines: Sequence[str]) -> tuple[float, float]:
@@ -121,35 +169,38 @@ def _size(lines: Sequence[str]) -> tuple[float, float]:
     return max(first * BOLD, max(rest, default=0) * LETTER) + 16, len(lines) * LINE + 10
 
 
-def _spots(box: Box, edges: dict[tuple[Box, Box], int], plan: Plan, bends: int) -> int:
+def _spots(box: Box, pairs: Sequence[tuple[int, int]], plan: Plan, bends: int) -> int:
     """Ask the library for the places inside of a box; returns the number of the last bend."""
-    # The library numbers its bends on from the boxes, which are 0, 1, ... for it.
-    joined = list(dict.fromkeys([child for pair in edges for child in pair]))
-    place = {child: k for k, child in enumerate(joined)}
+    # The library numbers its bends on from the boxes and ports, which are 0, 1, ... for it.
+    joined = list(dict.fromkeys([end for pair in pairs for end in pair]))
+    place = {number: k for k, number in enumerate(joined)}
     parts: Sequence[Any] = ()
-    if edges:
+    if pairs:
         library = viz_library("fast_sugiyama")
-        pairs = [(place[a], place[b]) for a, b in edges]
-        parts = library.from_edges(pairs, vertex_spacing=STEP, dummy_size=20, dummy_vertices=True)
+        numbered = [(place[a], place[b]) for a, b in pairs]
+        parts = library.from_edges(
+            numbered, vertex_spacing=STEP, dummy_size=20, dummy_vertices=True
+        )
     found: list[Spot] = []
     right = 0.0
     # It lists them in any order, at the same places each time.
     for places, links in sorted([(sorted(p[0], key=_from_above), p[3]) for p in parts]):
-        names = {
-            n: joined[n].number if n < len(joined) else -(bends := bends + 1) for n, _ in places
-        }
+        bent = [n for n, _ in places if n >= len(joined)]
+        names = {n: bends - k for k, n in enumerate(bent, 1)}
+        bends -= len(bent)
+        names.update({n: joined[n] for n, _ in places if n < len(joined)})
         ys = sorted({y for _, (_, y) in places}, reverse=True)
         rows = {y: k for k, y in enumerate(ys)}
         left = min([x for _, (x, _) in places])
         found += [Spot(names[n], rows[y], x - left + right) for n, (x, y) in places]
         right = max([spot.x for spot in found]) + STEP
-        following = {names[a]: names[b] for a, b in links if names[a] < 0}
+        following = {a: b for a, b in links if a >= len(joined)}
         for a, b in links:
-            if names[a] > 0 > names[b]:
+            if a < len(joined) <= b:
                 route = [names[b]]
-                while following[route[-1]] < 0:
-                    route.append(following[route[-1]])
-                plan.routes[names[a], following[route[-1]]] = route
+                while (b := following[b]) >= len(joined):
+                    route.append(names[b])
+                plan.routes[joined[a], joined[b]] = route
     known = {spot.number for spot in found}
     for child in box.children:
         if child.number not in known:

@@ -11,12 +11,35 @@
   }
   const order = data.boxes.map((b) => boxes.get(b[0]));
   const routes = new Map(data.routes.map(([a, b, ...bends]) => [a + " " + b, bends]));
+  const ports = new Map(data.ports.map(([a, b, port]) => [a + " " + b, port]));
   const isOpen = (box) => box.open && box.spots !== null;
 
   function path(number) {
     const found = [];
     for (let n = number; n >= 0; n = boxes.get(n).parent) found.push(boxes.get(n));
     return found.reverse();
+  }
+
+  function seenOf(boxes) {
+    const k = boxes.findIndex((box) => !isOpen(box));
+    return k < 0 ? boxes : boxes.slice(0, k + 1);
+  }
+
+  function way(here, there) {
+    const depth = here.findIndex((box, i) => box !== there[i]);
+    const a = here[depth].number, b = there[depth].number;
+    const bends = (x, y) => routes.get(x + " " + y) || [];
+    const found = [];
+    for (let i = here.length - 2; i >= depth; i--) {
+      const port = ports.get(here[i].number + " " + b);
+      found.push(...bends(here[i + 1].number, port), port);
+    }
+    found.push(...bends(a, b));
+    for (let i = depth; i + 1 < there.length; i++) {
+      const port = ports.get(a + " " + there[i].number);
+      found.push(port, ...bends(port, there[i + 1].number));
+    }
+    return found;
   }
 
   function arrange(spots, sizes) {
@@ -105,14 +128,11 @@
     }
     const seen = new Map();
     for (const [a, b, count] of data.edges) {
-      const here = path(a), there = path(b);
-      const from = (here.find((x) => !isOpen(x)) || here[here.length - 1]).number;
-      const to = (there.find((x) => !isOpen(x)) || there[there.length - 1]).number;
+      const here = seenOf(path(a)), there = seenOf(path(b));
+      const from = here[here.length - 1].number, to = there[there.length - 1].number;
       if (from === to) continue;
-      const k = here.findIndex((x, i) => x !== there[i]);
       const key = from + " " + to, known = seen.get(key);
-      const bends = routes.get(here[k].number + " " + there[k].number) || [];
-      seen.set(key, { from, to, bends, count: count + (known ? known.count : 0) });
+      seen.set(key, { from, to, bends: way(here, there), count: count + (known ? known.count : 0) });
     }
     const through = (n) => {
       const [x, y, , h] = at.get(n);
