@@ -68,7 +68,7 @@ def jacrev(
     >>> fad.jacrev(fnp.sin)(fnp.zeros(2)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    _check(f, chunk_size, "jacrev")
+    _check(f, argnums, chunk_size, "jacrev")
 
     @restores_modes
     @functools.wraps(f)
@@ -146,7 +146,7 @@ def jacfwd(
     >>> fad.jacfwd(fad.jacfwd(fnp.sin))(0.0).item()
     -0.0
     """
-    _check(f, chunk_size, "jacfwd")
+    _check(f, argnums, chunk_size, "jacfwd")
 
     @restores_modes
     @functools.wraps(f)
@@ -199,6 +199,7 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     >>> fad.hessian(lambda x: (x**3).sum())(fad.numpy.array([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
+    check_callable(f, "hessian", argnums)
     return jacfwd(jacrev(f, argnums), argnums)
 
 
@@ -226,8 +227,8 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     return result
 
 
-def _check(f: Any, chunk_size: Any, who: str) -> None:
-    check_callable(f, who)
+def _check(f: Any, argnums: Any, chunk_size: Any, who: str) -> None:
+    check_callable(f, who, argnums)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ArgumentError(f"{who}: chunk_size must be a positive int or None, got {chunk_size!r}")
 

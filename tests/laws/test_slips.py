@@ -175,6 +175,10 @@ OF_NUMPY: dict[str, tuple[Callable[[], Any], str]] = {
 OF_JAX: dict[str, tuple[Callable[[], Any], str]] = {
     "fad.grad(f(x))": (lambda: fad.grad((J**2).sum()), "write grad(f)(x), not grad(f(x))"),
     "fad.grad(f, x)": (lambda: fad.grad(fnp.sum, J), "Write grad(f)(x), not grad(f, x)"),
+    "fad.hessian(f, x)": (
+        lambda: fad.hessian(fnp.sum, J),
+        "Write hessian(f)(x), not hessian(f, x)",
+    ),
     "fad.vmap(f(x))": (lambda: fad.vmap(plain()), "write vmap(f)(x)"),
     "grad of a vector": (lambda: fad.grad(lambda x: x * 2.0)(J), "fad.jacrev"),
     "grad by name": (lambda: fad.grad(lambda x: x * x)(x=1.0), "passed by position"),
