@@ -941,7 +941,7 @@ CASES += [
         "an attribute that is not there",
         lambda: fad.tensor(X).nothing,
         AttributeError,
-        ("'Tensor'", "nothing"),
+        ("Tensor has no", "nothing"),
     ),
     Case(
         "a new attribute",
@@ -1055,7 +1055,7 @@ CASES += [
         "two gradients for one argument",
         returned("vjp", (X, X)),
         RuleError,
-        ("Bad.vjp", "argument 'x'", "(3,)", "tuple"),
+        ("Bad.vjp", "2 gradients", "expected 1", "(x)"),
     ),
     Case(
         "a gradient that is a string",
