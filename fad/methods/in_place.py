@@ -16,7 +16,7 @@ from fad.arrays.operations import fast_function
 from fad.core.borrowed import as_array
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.errors import describe
+from fad.errors import ArgumentError, describe
 from fad.tape.recorder import as_tensor
 from fad.views.index_forms import parse_index
 from fad.views.indexing import updater
@@ -117,7 +117,7 @@ def _copy_(self: Tensor, source: Any) -> Tensor:
     """Take the values of ``source``, broadcast to the shape and converted to the dtype."""
     source = _operand(source)
     if np.ndim(source) > self.ndim:
-        raise ValueError(
+        raise ArgumentError(
             f"copy_: cannot broadcast {describe(source)} to the shape {self.shape} of the Tensor"
         )
     return replace(self, source)
@@ -126,7 +126,7 @@ def _copy_(self: Tensor, source: Any) -> Tensor:
 def _fill_(self: Tensor, value: Any) -> Tensor:
     """Set all elements to one value, a number or 0-d Tensor."""
     if np.ndim(value) != 0:
-        raise ValueError(f"fill_: the value must have no dimensions, got {describe(value)}")
+        raise ArgumentError(f"fill_: the value must have no dimensions, got {describe(value)}")
     return replace(self, value)
 
 
@@ -139,7 +139,7 @@ def _masked_fill_(self: Tensor, mask: Any, value: Any) -> Tensor:
     """Set the elements where ``mask`` is true to one value."""
     mask = as_tensor(mask)
     if mask.dtype != bool:
-        raise TypeError(f"masked_fill_: the mask must be of dtype bool, got {describe(mask)}")
+        raise ArgumentError(f"masked_fill_: the mask must be of dtype bool, got {describe(mask)}")
     return write(_MASKED, [self, mask, _operand(value)])
 
 
@@ -155,7 +155,9 @@ def _index_put_(
 ) -> Tensor:
     """Set (or, with ``accumulate``, add to) the elements at a tuple of index arrays."""
     if not isinstance(indices, (tuple, list)):
-        raise TypeError(f"index_put_: indices must be a tuple of arrays, got {describe(indices)}")
+        raise ArgumentError(
+            f"index_put_: indices must be a tuple of arrays, got {describe(indices)}"
+        )
     if not accumulate:
         set_item(self, tuple(indices), values)
         return self
@@ -169,7 +171,7 @@ def _along(self: Tensor, dim: int, index: Any, who: str) -> tuple[Any, ...]:
         raise IndexError(f"{who}: dim {dim} is out of range for {describe(self)}")
     index = as_tensor(index)
     if index.ndim != 1:
-        raise ValueError(f"{who}: the index must have one dimension, got {describe(index)}")
+        raise ArgumentError(f"{who}: the index must have one dimension, got {describe(index)}")
     return (*[slice(None)] * (dim % self.ndim), index)
 
 
@@ -197,15 +199,16 @@ def _index_fill_(self: Tensor, dim: int, index: Any, value: Any) -> Tensor:
 def _scatter(method: str) -> Callable[..., Tensor]:
     def scatter(self: Tensor, dim: int, index: Any, src: Any) -> Tensor:
         index = as_tensor(index)
-        if index.ndim != self.ndim or not -self.ndim <= dim < max(self.ndim, 1):
-            raise IndexError(
-                f"{name}: the index must have the {self.ndim} dimensions of the Tensor and dim must be "
-                f"one of them, got dim {dim} and {describe(index)}"
+        if not -self.ndim <= dim < max(self.ndim, 1):
+            raise IndexError(f"{name}: dim {dim} is out of range for {describe(self)}")
+        if index.ndim != self.ndim:
+            raise ArgumentError(
+                f"{name}: the index must have the {self.ndim} dimensions of the Tensor, got {describe(index)}"
             )
         src = _operand(src)
         if isinstance(src, (Tensor, jax.Array)):
             if src.ndim and any(s < n for s, n in zip(src.shape, index.shape, strict=True)):
-                raise ValueError(
+                raise ArgumentError(
                     f"{name}: src must be at least as large as the index, got {describe(src)} and "
                     f"{describe(index)}"
                 )

@@ -57,13 +57,13 @@ def _replay_on(self: Tensor, new_base: Any) -> Any:
 
     Raises:
         GradientError: it is not a view.
-        ValueError: ``new_base`` has another shape than the base.
+        ArgumentError: ``new_base`` has another shape than the base.
     """
     view_fn = _view_fn(self)
     base = _base(self)
     assert base is not None
     if tuple(new_base.shape) != base.shape:
-        raise ValueError(
+        raise ArgumentError(
             f"replay_on: the new base must have the shape of the base, {base.shape}, got "
             f"{describe(new_base)}"
         )
@@ -79,7 +79,7 @@ def _expand(self: Tensor, *sizes: Any) -> Any:
         sizes = tuple(sizes[0])
     offset = len(sizes) - self.ndim
     if offset < 0:
-        raise ValueError(f"expand: {len(sizes)} sizes are too few for {describe(self)}")
+        raise ArgumentError(f"expand: {len(sizes)} sizes are too few for {describe(self)}")
     lengths = [
         self.shape[k - offset] if n == -1 and k >= offset else n for k, n in enumerate(sizes)
     ]

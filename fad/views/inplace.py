@@ -282,10 +282,14 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     >>> x.version
     1
     """
-    tensors = [tensor] if isinstance(tensor, Tensor) else list(tensor)
+    tensors = (
+        list(tensor)
+        if isinstance(tensor, Iterable) and not isinstance(tensor, Tensor)
+        else [tensor]
+    )
     for t in tensors:
         if not isinstance(t, Tensor):
-            raise TypeError(f"increment_version: expected Tensors, got {describe(t)}")
+            raise ArgumentError(f"increment_version: expected Tensors, got {describe(t)}")
     for t in tensors:
         if t.meta is None or not t.meta.inference:
             link = _link(t)

@@ -13,6 +13,7 @@ import numpy as np
 
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.primitive import Primitive
+from fad.errors import ArgumentError
 from fad.views.chains import Step, ViewOp, Write, bottom, chain_forward
 
 __all__ = ["chain_put", "overlaps", "put"]
@@ -28,7 +29,7 @@ def chain_put(
     if op.write is Write.BROADCAST and len(ops) > 1:
         for later in ops[1:]:
             if not later.whole:
-                raise ValueError(
+                raise ArgumentError(
                     f"cannot write through {later.primitive.name!r} of a broadcast view: clone() it first"
                 )
         return _put_by_indices(lambda x: chain_forward(ops, x, numbers), parent, view)
@@ -60,12 +61,12 @@ def _check_selects(op: ViewOp, shape: tuple[int, ...]) -> None:
         seen = np.asarray(op.forward(jnp.asarray(probe).reshape(shape), ()))
     selected = indices.dtype.kind in "iu" and (not indices.size or indices.max() < size)
     if not selected or not np.array_equal(seen, probe[indices]):
-        raise ValueError(
+        raise ArgumentError(
             f"the view {op.primitive.name!r} does not only select elements, so how a write goes back "
             "cannot be derived: give view_function a write_back(x, view)"
         )
     if np.unique(indices).size != indices.size:
-        raise ValueError(
+        raise ArgumentError(
             f"the view {op.primitive.name!r} shows an element twice, so it cannot be written to: "
             "clone() it first"
         )

@@ -312,6 +312,17 @@ MISUSES: dict[str, Callable[[Any], Any]] = {
     "items at text": lambda m: vec(m)["text"],
     "items at a mask of another shape": lambda m: vec(m)[m.lib.tensor([True, False])],
     "item of a number": lambda m: one(m)[0],
+    "copy_ of a larger tensor": lambda m: vec(m, False).copy_(m.np.ones((2, 3))),
+    "copy_ of another shape": lambda m: vec(m, False).copy_(m.np.ones(2)),
+    "fill_ with a vector": lambda m: vec(m, False).fill_(vec(m, False)),
+    "masked_fill_ with integers": lambda m: vec(m, False).masked_fill_(ints(m), 1.0),
+    "index_put_ with a number": lambda m: vec(m, False).index_put_(3, 1.0),
+    "index_add_ along no dimension": lambda m: vec(m, False).index_add_(3, ints(m), vec(m, False)),
+    "scatter_ along no dimension": lambda m: vec(m, False).scatter_(2, ints(m), vec(m, False)),
+    "scatter_ at a matrix": lambda m: vec(m, False).scatter_(0, ints(m)[None], vec(m, False)),
+    "scatter_ of too few": lambda m: vec(m, False).scatter_(0, ints(m), vec(m, False)[:1]),
+    "expand to too few sizes": lambda m: vec(m, False)[None].expand(3),
+    "increment_version of a number": lambda m: m.graph.increment_version(3),
     # Functions
     "a backward with too many gradients": lambda m: (
         custom(m, backward=lambda ctx, g: (g, g))(vec(m)).sum().backward()
