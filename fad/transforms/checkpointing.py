@@ -41,7 +41,7 @@ from fad.core.level import (
 )
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
-from fad.errors import GradientError, LevelError, StructureError, describe
+from fad.errors import ArgumentError, GradientError, LevelError, StructureError, describe
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import Rules, Saved, pull_through, push_through
 from fad.functions.templates import Template
@@ -241,7 +241,10 @@ def _barrier(x: Any) -> Any:
 
 
 def checkpoint(
-    f: Callable[..., Any] | None = None, *, policy: Callable[..., Any] | None = None
+    f: Callable[..., Any] | None = None,
+    *arguments: Any,
+    policy: Callable[..., Any] | None = None,
+    **options: Any,
 ) -> Any:
     """``f`` without its intermediate values: they are computed again when a derivative needs them.
 
@@ -260,6 +263,7 @@ def checkpoint(
     Raises:
         StructureError: the second run used other Tensors than the first.
         LevelError: f changes an argument, or a Tensor from outside, in place.
+        ArgumentError: it was called as PyTorch's is, with the arguments or options.
         GradientError: f calls ``autograd.grad``, and several levels differentiate what it uses.
 
     Source: ``jax.checkpoint``, ``torch.utils.checkpoint``.
@@ -268,6 +272,12 @@ def checkpoint(
     >>> float(fad.grad(fad.checkpoint(lambda x: fnp.sin(fnp.sin(x))))(0.0))
     1.0
     """
+    if arguments or options:  # as torch.utils.checkpoint.checkpoint takes them
+        unknown = f", and there are no options {', '.join(options)}" if options else ""
+        raise ArgumentError(
+            "checkpoint: the function that it returns takes the arguments: write "
+            f"fad.checkpoint(f)(*args){unknown}"
+        )
     if f is None:
         return functools.partial(checkpoint, policy=policy)
     if not callable(f):

@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import fad
 import fad.numpy as fnp
-from fad.errors import GradientError, LevelError
+from fad.errors import ArgumentError, GradientError, LevelError
 from tests.fuzzing.functions import OneMethodWave
 
 X = jnp.array([0.3, -0.8, 1.2])
@@ -463,3 +463,11 @@ def plain_layers(w: Any, count: int) -> Any:
     for _ in range(count):
         y = fnp.sin(y * w)
     return y
+
+
+def test_arguments_and_options_of_torchs_checkpoint_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"write fad\.checkpoint\(f\)\(\*args\)$"):
+        fad.checkpoint(fnp.sin, X)
+    for options in ({"use_reentrant": False}, {"preserve_rng_state": True, "debug": True}):
+        with pytest.raises(ArgumentError, match=f"no options {', '.join(options)}$"):
+            fad.checkpoint(fnp.sin, X, **options)
