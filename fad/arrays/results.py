@@ -28,7 +28,7 @@ from fad.core import trees
 from fad.core.level import state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import describe
+from fad.errors import ArgumentError, describe
 from fad.tape.grad_mode import mark_inference
 from fad.tape.recorder import ROOT
 from fad.views.aliases import snapshot
@@ -84,11 +84,13 @@ def numpy_alone(values: Sequence[Any]) -> bool:
 def write_out(who: str, out: Any, result: Any) -> Any:
     """Write a result into the Tensor that was given as ``out=``."""
     if not isinstance(out, Tensor):
-        raise TypeError(f"{who}: out must be a Tensor, which can be changed, got {describe(out)}")
+        raise ArgumentError(
+            f"{who}: out must be a Tensor, which can be changed, got {describe(out)}"
+        )
     if type(result) in (tuple, list):
-        raise TypeError(f"{who}: out= is for functions with one result")
+        raise ArgumentError(f"{who}: out= is for functions with one result")
     if jnp.shape(result) != out.shape:
-        raise ValueError(
+        raise ArgumentError(
             f"{who}: out has shape {out.shape}, but the result has shape {jnp.shape(result)}"
         )
     return write(OUT, [out, result])
