@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import tensor
+
 # Each module once, the first in which a name stands has its page.
 WRITTEN = {
     "fad": "values, custom rules, transforms, forward mode, modes, the bridge to JAX",
@@ -71,12 +73,6 @@ def resolve(full: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def members() -> list[str]:
-    """The public members of Tensor."""
-    tensor = resolve("fad.Tensor")
-    return [name for name in dir(tensor) if not name.startswith("_")]
-
-
 def derived_modules() -> Iterator[tuple[str, str]]:
     """The derived modules with their JAX twins; `fad.scipy` has modules of its own."""
     for module, twin in DERIVED.items():
@@ -128,15 +124,14 @@ def name_page(full: str) -> str:
         return text
     if callable(found):
         return text + f".. autofunction:: {full}\n"
-    return text + f".. autodata:: {full}\n"
+    whole = repr(found) if len(repr(found)) < 80 else f"{type(found).__name__} of {len(found)}"
+    return text + f".. py:data:: {full}\n\n   ``{whole}``\n"
 
 
 def tensor_page() -> str:
     text = ".. autoclass:: fad.Tensor\n\n"
-    in_place = [name for name in members() if name.endswith("_")]
-    others = [name for name in members() if not name.endswith("_")]
-    for title, group in (("Attributes and methods", others), ("In-place methods", in_place)):
-        text += heading(title, "-")
+    for title, group in tensor.groups().items():
+        text += heading(title, "-") + tensor.example(title) + "\n\n"
         for name in group:
             kind = inspect.getattr_static(resolve("fad.Tensor"), name)
             directive = "automethod" if inspect.isroutine(kind) else "autoattribute"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
 import os
 import re
@@ -18,6 +19,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_site"))
 import links  # noqa: E402
 import reference  # noqa: E402
+import tensor  # noqa: E402
 
 sys.path.remove(str(DOCS / "_site"))
 
@@ -66,13 +68,16 @@ def test_every_public_name_has_its_entry(pages: dict[str, str]) -> None:
     for full, home in reference.homes().items():
         module = full.rpartition(".")[0]
         name = reference.page_name(home)
-        assert re.search(rf"^\.\. auto(class|function|data):: {home}$", pages[name], re.M), full
+        assert re.search(rf"^\.\. (autoclass|autofunction|py:data):: {home}$", pages[name], re.M), (
+            full
+        )
         assert f"<{name}>`" in pages[module], full
     for module, _ in reference.derived_modules():
         for name in reference.names(module):
             assert re.search(rf"^\.\. py:\w+:: {module}\.{name}$", pages[module], re.M), name
-    for name in reference.members():
+    for name in [name for names in tensor.groups().values() for name in names]:
         assert f":: fad.Tensor.{name}\n" in pages["fad.Tensor-class"], name
+        assert reference.summary(getattr(fad.Tensor, name)), f"Tensor.{name} has no docstring"
     assert all(f"   {name}\n" in pages["index"] for name in reference.WRITTEN)
 
 
@@ -85,6 +90,15 @@ def test_every_public_name_is_described_and_shown(full: str) -> None:
         assert ">>> " in text and reference.summary(found), (
             f"{full} has no example in its docstring"
         )
+
+
+@pytest.mark.parametrize("title", tensor.GROUPS)
+def test_each_kind_of_members_of_a_tensor_is_shown(title: str) -> None:
+    assert title in tensor.groups()
+    test = doctest.DocTestParser().get_doctest(tensor.example(title), {"fad": fad}, title, None, 0)
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=report.append)
+    assert not report, "".join(report)
 
 
 def test_summaries_are_plain_text() -> None:
