@@ -11,11 +11,11 @@ from fad.arrays.annotations import DTypeLike, JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def PRNGKey(seed: JaxValue, *, impl: Any = None) -> jax.Array:
+def PRNGKey(seed: TensorValue, *, impl: Any = None) -> Tensor:
     """Create a legacy PRNG key given an integer seed."""
 
 @overload
-def PRNGKey(seed: TensorValue, *, impl: Any = None) -> Tensor: ...
+def PRNGKey(seed: JaxValue, *, impl: Any = None) -> jax.Array: ...
 def ball(
     key: Value,
     d: int,
@@ -109,9 +109,9 @@ def choice(
     """Generates a random sample from a given array."""
 
 @overload
-def clone(key: JaxValue) -> jax.Array: ...
-@overload
 def clone(key: TensorValue) -> Tensor: ...
+@overload
+def clone(key: JaxValue) -> jax.Array: ...
 def dirichlet(
     key: Value,
     alpha: Value,
@@ -148,13 +148,13 @@ def f(
     """Sample F-distribution random values with given shape and float dtype."""
 
 @overload
-def fold_in(key: JaxValue, data: JaxValue) -> jax.Array:
+def fold_in(key: TensorValue, data: Value) -> Tensor:
     """Folds in data to a PRNG key to form a new PRNG key."""
 
 @overload
-def fold_in(key: TensorValue, data: Value) -> Tensor: ...
-@overload
 def fold_in(key: Value, data: TensorValue) -> Tensor: ...
+@overload
+def fold_in(key: JaxValue, data: JaxValue) -> jax.Array: ...
 def gamma(
     key: Value,
     a: Value,
@@ -196,17 +196,17 @@ def gumbel(
     """Sample Gumbel random values with given shape and float dtype."""
 
 @overload
-def key(seed: JaxValue, *, impl: Any = None, dtype: Any = None) -> jax.Array:
+def key(seed: TensorValue, *, impl: Any = None, dtype: Any = None) -> Tensor:
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
 
 @overload
-def key(seed: TensorValue, *, impl: Any = None, dtype: Any = None) -> Tensor: ...
+def key(seed: JaxValue, *, impl: Any = None, dtype: Any = None) -> jax.Array: ...
 @overload
-def key_data(keys: JaxValue) -> jax.Array:
+def key_data(keys: TensorValue) -> Tensor:
     """Recover the bits of key data underlying a PRNG key array."""
 
 @overload
-def key_data(keys: TensorValue) -> Tensor: ...
+def key_data(keys: JaxValue) -> jax.Array: ...
 def key_dtype(impl_spec: Any = None) -> Any:
     """Get the dtype corresponding to a PRNG implementation."""
 
@@ -362,11 +362,11 @@ def rayleigh(
     """Sample Rayleigh random values with given shape and float dtype."""
 
 @overload
-def split(key: JaxValue, num: int | tuple[int, ...] = 2) -> jax.Array:
+def split(key: TensorValue, num: int | tuple[int, ...] = 2) -> Tensor:
     """Splits a PRNG key into `num` new keys by adding a leading axis."""
 
 @overload
-def split(key: TensorValue, num: int | tuple[int, ...] = 2) -> Tensor: ...
+def split(key: JaxValue, num: int | tuple[int, ...] = 2) -> jax.Array: ...
 def t(
     key: Value,
     df: Value,
@@ -431,8 +431,10 @@ def weibull_min(
     """Sample from a Weibull distribution."""
 
 @overload
-def wrap_key_data(key_bits_array: jax.Array, *, impl: Any = None, dtype: Any = None) -> jax.Array:
+def wrap_key_data(key_bits_array: Tensor, *, impl: Any = None, dtype: Any = None) -> Tensor:
     """Wrap an array of key data bits into a PRNG key array."""
 
 @overload
-def wrap_key_data(key_bits_array: Tensor, *, impl: Any = None, dtype: Any = None) -> Tensor: ...
+def wrap_key_data(
+    key_bits_array: jax.Array, *, impl: Any = None, dtype: Any = None
+) -> jax.Array: ...

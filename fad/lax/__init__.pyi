@@ -37,27 +37,27 @@ DotDimensionNumbers: Any
 PrecisionLike: TypeAlias = PrecisionArgument | None
 
 @overload
-def abs(x: JaxValue) -> jax.Array:
+def abs(x: TensorValue) -> Tensor:
     """Elementwise absolute value: :math:`|x|`."""
 
 @overload
-def abs(x: TensorValue) -> Tensor: ...
-@overload
-def acos(x: JaxValue) -> jax.Array: ...
+def abs(x: JaxValue) -> jax.Array: ...
 @overload
 def acos(x: TensorValue) -> Tensor: ...
 @overload
-def acosh(x: JaxValue) -> jax.Array: ...
+def acos(x: JaxValue) -> jax.Array: ...
 @overload
 def acosh(x: TensorValue) -> Tensor: ...
 @overload
-def add(x: JaxValue, y: JaxValue) -> jax.Array:
+def acosh(x: JaxValue) -> jax.Array: ...
+@overload
+def add(x: TensorValue, y: Value) -> Tensor:
     """Elementwise addition: :math:`x + y`."""
 
 @overload
-def add(x: TensorValue, y: Value) -> Tensor: ...
-@overload
 def add(x: Value, y: TensorValue) -> Tensor: ...
+@overload
+def add(x: JaxValue, y: JaxValue) -> jax.Array: ...
 def after_all(*operands: Any) -> Any: ...
 def all_gather(
     x: _T,
@@ -79,24 +79,35 @@ def all_to_all(
 ) -> _T: ...
 @overload
 def approx_max_k(
-    operand: jax.Array,
+    operand: Tensor,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Tensor, Tensor]:
     """Returns max ``k`` values and their indices of the ``operand`` in an approximate manner."""
 
 @overload
 def approx_max_k(
+    operand: jax.Array,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def approx_min_k(
     operand: Tensor,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Returns min ``k`` values and their indices of the ``operand`` in an approximate manner."""
+
 @overload
 def approx_min_k(
     operand: jax.Array,
@@ -105,55 +116,44 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[jax.Array, jax.Array]:
-    """Returns min ``k`` values and their indices of the ``operand`` in an approximate manner."""
-
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
-def approx_min_k(
-    operand: Tensor,
-    k: int,
-    reduction_dimension: int = -1,
-    recall_target: float = 0.95,
-    reduction_input_size_override: int = -1,
-    aggregate_to_topk: bool = True,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def argmax(operand: JaxValue, axis: int, index_dtype: DTypeLike) -> jax.Array:
+def argmax(operand: TensorValue, axis: int, index_dtype: DTypeLike) -> Tensor:
     """Computes the index of the maximum element along ``axis``."""
 
 @overload
-def argmax(operand: TensorValue, axis: int, index_dtype: DTypeLike) -> Tensor: ...
+def argmax(operand: JaxValue, axis: int, index_dtype: DTypeLike) -> jax.Array: ...
 @overload
-def argmin(operand: JaxValue, axis: int, index_dtype: DTypeLike) -> jax.Array:
+def argmin(operand: TensorValue, axis: int, index_dtype: DTypeLike) -> Tensor:
     """Computes the index of the minimum element along ``axis``."""
 
 @overload
-def argmin(operand: TensorValue, axis: int, index_dtype: DTypeLike) -> Tensor: ...
-@overload
-def asin(x: JaxValue) -> jax.Array: ...
+def argmin(operand: JaxValue, axis: int, index_dtype: DTypeLike) -> jax.Array: ...
 @overload
 def asin(x: TensorValue) -> Tensor: ...
 @overload
-def asinh(x: JaxValue) -> jax.Array: ...
+def asin(x: JaxValue) -> jax.Array: ...
 @overload
 def asinh(x: TensorValue) -> Tensor: ...
+@overload
+def asinh(x: JaxValue) -> jax.Array: ...
 def associative_scan(
     fn: Callable[[_T, _T], _T], elems: _T, reverse: bool = False, axis: int = 0
 ) -> _T: ...
 @overload
-def atan(x: JaxValue) -> jax.Array: ...
-@overload
 def atan(x: TensorValue) -> Tensor: ...
 @overload
-def atan2(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def atan(x: JaxValue) -> jax.Array: ...
 @overload
 def atan2(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def atan2(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def atanh(x: JaxValue) -> jax.Array: ...
+def atan2(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def atanh(x: TensorValue) -> Tensor: ...
+@overload
+def atanh(x: JaxValue) -> jax.Array: ...
 def axis_index(axis_name: Hashable) -> jax.Array:
     """Return the index along the mapped axis ``axis_name``."""
 
@@ -162,82 +162,72 @@ def axis_size(axis_name: Hashable) -> int:
 
 @overload
 def batch_matmul(
-    lhs: jax.Array, rhs: jax.Array, precision: PrecisionArgument | None = None
-) -> jax.Array:
+    lhs: Tensor, rhs: Tensor | jax.Array, precision: PrecisionArgument | None = None
+) -> Tensor:
     """Batch matrix multiplication."""
 
-@overload
-def batch_matmul(
-    lhs: Tensor, rhs: Tensor | jax.Array, precision: PrecisionArgument | None = None
-) -> Tensor: ...
 @overload
 def batch_matmul(
     lhs: Tensor | jax.Array, rhs: Tensor, precision: PrecisionArgument | None = None
 ) -> Tensor: ...
 @overload
-def bessel_i0e(x: JaxValue) -> jax.Array: ...
+def batch_matmul(
+    lhs: jax.Array, rhs: jax.Array, precision: PrecisionArgument | None = None
+) -> jax.Array: ...
 @overload
 def bessel_i0e(x: TensorValue) -> Tensor: ...
 @overload
-def bessel_i1e(x: JaxValue) -> jax.Array: ...
+def bessel_i0e(x: JaxValue) -> jax.Array: ...
 @overload
 def bessel_i1e(x: TensorValue) -> Tensor: ...
 @overload
-def betainc(a: JaxValue, b: JaxValue, x: JaxValue) -> jax.Array:
+def bessel_i1e(x: JaxValue) -> jax.Array: ...
+@overload
+def betainc(a: TensorValue, b: Value, x: Value) -> Tensor:
     """Elementwise regularized incomplete beta integral."""
 
-@overload
-def betainc(a: TensorValue, b: Value, x: Value) -> Tensor: ...
 @overload
 def betainc(a: Value, b: TensorValue, x: Value) -> Tensor: ...
 @overload
 def betainc(a: Value, b: Value, x: TensorValue) -> Tensor: ...
 @overload
-def bitcast_convert_type(operand: JaxValue, new_dtype: DTypeLike) -> jax.Array:
+def betainc(a: JaxValue, b: JaxValue, x: JaxValue) -> jax.Array: ...
+@overload
+def bitcast_convert_type(operand: TensorValue, new_dtype: DTypeLike) -> Tensor:
     """Elementwise bitcast."""
 
 @overload
-def bitcast_convert_type(operand: TensorValue, new_dtype: DTypeLike) -> Tensor: ...
-@overload
-def bitwise_and(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def bitcast_convert_type(operand: JaxValue, new_dtype: DTypeLike) -> jax.Array: ...
 @overload
 def bitwise_and(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def bitwise_and(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def bitwise_not(x: JaxValue) -> jax.Array: ...
+def bitwise_and(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def bitwise_not(x: TensorValue) -> Tensor: ...
 @overload
-def bitwise_or(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def bitwise_not(x: JaxValue) -> jax.Array: ...
 @overload
 def bitwise_or(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def bitwise_or(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def bitwise_xor(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def bitwise_or(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def bitwise_xor(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def bitwise_xor(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def broadcast(operand: JaxValue, sizes: Sequence[int], *, out_sharding: Any = None) -> jax.Array:
+def bitwise_xor(x: JaxValue, y: JaxValue) -> jax.Array: ...
+@overload
+def broadcast(operand: TensorValue, sizes: Sequence[int], *, out_sharding: Any = None) -> Tensor:
     """Broadcasts an array, adding new leading dimensions only."""
 
 @overload
 def broadcast(
-    operand: TensorValue, sizes: Sequence[int], *, out_sharding: Any = None
-) -> Tensor: ...
-@overload
-def broadcast_in_dim(
-    operand: JaxValue,
-    shape: Sequence[int],
-    broadcast_dimensions: Sequence[int],
-    *,
-    out_sharding: Any = None,
-) -> jax.Array:
-    """General broadcasting operation."""
-
+    operand: JaxValue, sizes: Sequence[int], *, out_sharding: Any = None
+) -> jax.Array: ...
 @overload
 def broadcast_in_dim(
     operand: TensorValue,
@@ -245,22 +235,32 @@ def broadcast_in_dim(
     broadcast_dimensions: Sequence[int],
     *,
     out_sharding: Any = None,
-) -> Tensor: ...
+) -> Tensor:
+    """General broadcasting operation."""
+
 @overload
-def broadcast_like(arr: JaxValue, like_arr: JaxValue) -> jax.Array:
+def broadcast_in_dim(
+    operand: JaxValue,
+    shape: Sequence[int],
+    broadcast_dimensions: Sequence[int],
+    *,
+    out_sharding: Any = None,
+) -> jax.Array: ...
+@overload
+def broadcast_like(arr: TensorValue, like_arr: Value) -> Tensor:
     """Broadcasts an array to match the shape and sharding of another array."""
 
 @overload
-def broadcast_like(arr: TensorValue, like_arr: Value) -> Tensor: ...
-@overload
 def broadcast_like(arr: Value, like_arr: TensorValue) -> Tensor: ...
+@overload
+def broadcast_like(arr: JaxValue, like_arr: JaxValue) -> jax.Array: ...
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]: ...
 @overload
-def broadcast_to_rank(x: JaxValue, rank: int) -> jax.Array:
+def broadcast_to_rank(x: TensorValue, rank: int) -> Tensor:
     """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
 
 @overload
-def broadcast_to_rank(x: TensorValue, rank: int) -> Tensor: ...
+def broadcast_to_rank(x: JaxValue, rank: int) -> jax.Array: ...
 def broadcasted_iota(
     dtype: DTypeLike, shape: Sequence[int], dimension: int, *, out_sharding: Any = None
 ) -> Tensor:
@@ -268,57 +268,57 @@ def broadcasted_iota(
 
 @overload
 def cbrt(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array: ...
-@overload
-def cbrt(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def ceil(x: JaxValue) -> jax.Array: ...
+def cbrt(
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
 @overload
 def ceil(x: TensorValue) -> Tensor: ...
 @overload
-def clamp(min: JaxValue, x: JaxValue, max: JaxValue) -> jax.Array:
+def ceil(x: JaxValue) -> jax.Array: ...
+@overload
+def clamp(min: TensorValue, x: Value, max: Value) -> Tensor:
     """Elementwise clamp."""
 
-@overload
-def clamp(min: TensorValue, x: Value, max: Value) -> Tensor: ...
 @overload
 def clamp(min: Value, x: TensorValue, max: Value) -> Tensor: ...
 @overload
 def clamp(min: Value, x: Value, max: TensorValue) -> Tensor: ...
 @overload
-def clz(x: JaxValue) -> jax.Array:
+def clamp(min: JaxValue, x: JaxValue, max: JaxValue) -> jax.Array: ...
+@overload
+def clz(x: TensorValue) -> Tensor:
     """Elementwise count-leading-zeros."""
 
 @overload
-def clz(x: TensorValue) -> Tensor: ...
+def clz(x: JaxValue) -> jax.Array: ...
 @overload
-def collapse(
-    operand: jax.Array, start_dimension: int, stop_dimension: int | None = None
-) -> jax.Array:
+def collapse(operand: Tensor, start_dimension: int, stop_dimension: int | None = None) -> Tensor:
     """Collapses dimensions of an array into a single dimension."""
 
 @overload
 def collapse(
-    operand: Tensor, start_dimension: int, stop_dimension: int | None = None
-) -> Tensor: ...
+    operand: jax.Array, start_dimension: int, stop_dimension: int | None = None
+) -> jax.Array: ...
 @overload
-def complex(x: JaxValue, y: JaxValue) -> jax.Array:
+def complex(x: TensorValue, y: Value) -> Tensor:
     """Elementwise make builtins.complex number: :math:`x + jy`."""
 
 @overload
-def complex(x: TensorValue, y: Value) -> Tensor: ...
-@overload
 def complex(x: Value, y: TensorValue) -> Tensor: ...
+@overload
+def complex(x: JaxValue, y: JaxValue) -> jax.Array: ...
 def composite(decomposition: Callable[_P, _T], name: str, version: int = 0) -> Callable[_P, _T]: ...
 @overload
-def concatenate(operands: jax.Array | Sequence[JaxValue], dimension: int) -> jax.Array:
+def concatenate(operands: Tensor | Sequence[TensorValue], dimension: int) -> Tensor:
     """Concatenates a sequence of arrays along `dimension`."""
 
 @overload
-def concatenate(operands: Tensor | Sequence[Value], dimension: int) -> Tensor: ...
+def concatenate(operands: jax.Array | Sequence[JaxValue], dimension: int) -> jax.Array: ...
+@overload
+def concatenate(operands: Tensor | jax.Array | Sequence[Value], dimension: int) -> Tensor: ...
 def cond(
     pred: Value,
     true_fun: Callable[[*_Ts], _T],
@@ -326,20 +326,9 @@ def cond(
     *operands: *_Ts,
 ) -> _T: ...
 @overload
-def conj(x: JaxValue) -> jax.Array: ...
-@overload
 def conj(x: TensorValue) -> Tensor: ...
 @overload
-def conv(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    window_strides: Sequence[int],
-    padding: str,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Convenience wrapper around `conv_general_dilated`."""
-
+def conj(x: JaxValue) -> jax.Array: ...
 @overload
 def conv(
     lhs: Tensor,
@@ -348,7 +337,9 @@ def conv(
     padding: str,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Convenience wrapper around `conv_general_dilated`."""
+
 @overload
 def conv(
     lhs: Tensor | jax.Array,
@@ -358,6 +349,15 @@ def conv(
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
+@overload
+def conv(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array: ...
 def conv_dimension_numbers(
     lhs_shape: Value, rhs_shape: Value, dimension_numbers: Any
 ) -> jax.lax.ConvDimensionNumbers:
@@ -365,23 +365,6 @@ def conv_dimension_numbers(
 
 @overload
 def conv_general_dilated(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    window_strides: Sequence[int],
-    padding: str | Sequence[tuple[int, int]],
-    lhs_dilation: Sequence[int] | None = None,
-    rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    feature_group_count: int = 1,
-    batch_group_count: int = 1,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """General n-dimensional convolution operator, with optional dilation."""
-
-@overload
-def conv_general_dilated(
     lhs: Tensor,
     rhs: Tensor | jax.Array,
     window_strides: Sequence[int],
@@ -394,7 +377,9 @@ def conv_general_dilated(
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """General n-dimensional convolution operator, with optional dilation."""
+
 @overload
 def conv_general_dilated(
     lhs: Tensor | jax.Array,
@@ -411,19 +396,20 @@ def conv_general_dilated(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> Tensor: ...
 @overload
-def conv_general_dilated_local(
-    lhs: JaxValue,
-    rhs: JaxValue,
+def conv_general_dilated(
+    lhs: jax.Array,
+    rhs: jax.Array,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
-    filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
     precision: PrecisionArgument | None = None,
-) -> jax.Array:
-    """General n-dimensional unshared convolution operator with optional dilation."""
-
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
 @overload
 def conv_general_dilated_local(
     lhs: TensorValue,
@@ -435,7 +421,9 @@ def conv_general_dilated_local(
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
     precision: PrecisionArgument | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """General n-dimensional unshared convolution operator with optional dilation."""
+
 @overload
 def conv_general_dilated_local(
     lhs: Value,
@@ -449,19 +437,17 @@ def conv_general_dilated_local(
     precision: PrecisionArgument | None = None,
 ) -> Tensor: ...
 @overload
-def conv_general_dilated_patches(
+def conv_general_dilated_local(
     lhs: JaxValue,
-    filter_shape: Sequence[int],
+    rhs: JaxValue,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
+    filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
-    precision: jax.lax.Precision | None = None,
-    preferred_element_type: np.dtype[Any] | None = None,
-) -> jax.Array:
-    """Extract patches subject to the receptive field of `conv_general_dilated`."""
-
+    precision: PrecisionArgument | None = None,
+) -> jax.Array: ...
 @overload
 def conv_general_dilated_patches(
     lhs: TensorValue,
@@ -473,7 +459,21 @@ def conv_general_dilated_patches(
     dimension_numbers: Any = None,
     precision: jax.lax.Precision | None = None,
     preferred_element_type: np.dtype[Any] | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Extract patches subject to the receptive field of `conv_general_dilated`."""
+
+@overload
+def conv_general_dilated_patches(
+    lhs: JaxValue,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    precision: jax.lax.Precision | None = None,
+    preferred_element_type: np.dtype[Any] | None = None,
+) -> jax.Array: ...
 def conv_general_permutations(
     dimension_numbers: Any,
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]: ...
@@ -493,19 +493,6 @@ def conv_shape_tuple(
 ) -> tuple[int, ...]: ...
 @overload
 def conv_transpose(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    strides: Sequence[int],
-    padding: str | Sequence[tuple[int, int]],
-    rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    transpose_kernel: bool = False,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    use_consistent_padding: bool = False,
-) -> jax.Array: ...
-@overload
-def conv_transpose(
     lhs: Tensor,
     rhs: Tensor | jax.Array,
     strides: Sequence[int],
@@ -530,6 +517,19 @@ def conv_transpose(
     preferred_element_type: DTypeLike | None = None,
     use_consistent_padding: bool = False,
 ) -> Tensor: ...
+@overload
+def conv_transpose(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    transpose_kernel: bool = False,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    use_consistent_padding: bool = False,
+) -> jax.Array: ...
 def conv_transpose_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
@@ -539,19 +539,6 @@ def conv_transpose_shape_tuple(
 ) -> tuple[int, ...]: ...
 @overload
 def conv_with_general_padding(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    window_strides: Sequence[int],
-    padding: str | Sequence[tuple[int, int]],
-    lhs_dilation: Sequence[int] | None,
-    rhs_dilation: Sequence[int] | None,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Convenience wrapper around `conv_general_dilated`."""
-
-@overload
-def conv_with_general_padding(
     lhs: Tensor,
     rhs: Tensor | jax.Array,
     window_strides: Sequence[int],
@@ -560,7 +547,9 @@ def conv_with_general_padding(
     rhs_dilation: Sequence[int] | None,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Convenience wrapper around `conv_general_dilated`."""
+
 @overload
 def conv_with_general_padding(
     lhs: Tensor | jax.Array,
@@ -573,56 +562,67 @@ def conv_with_general_padding(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
-def convert_element_type(operand: JaxValue, new_dtype: Any) -> jax.Array:
+def conv_with_general_padding(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array: ...
+@overload
+def convert_element_type(operand: TensorValue, new_dtype: Any) -> Tensor:
     """Elementwise cast."""
 
 @overload
-def convert_element_type(operand: TensorValue, new_dtype: Any) -> Tensor: ...
-@overload
-def cos(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array: ...
+def convert_element_type(operand: JaxValue, new_dtype: Any) -> jax.Array: ...
 @overload
 def cos(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def cosh(x: JaxValue) -> jax.Array: ...
+def cos(
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
 @overload
 def cosh(x: TensorValue) -> Tensor: ...
+@overload
+def cosh(x: JaxValue) -> jax.Array: ...
 def create_token(_: Any = None) -> Any:
     """Creates an XLA token value with no preconditions for sequencing effects."""
 
 @overload
-def cumlogsumexp(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array:
+def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor:
     """Computes a cumulative logsumexp along `axis`."""
 
 @overload
-def cumlogsumexp(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor: ...
+def cumlogsumexp(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array: ...
 @overload
-def cummax(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array:
+def cummax(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor:
     """Computes a cumulative maximum along `axis`."""
 
 @overload
-def cummax(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor: ...
+def cummax(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array: ...
 @overload
-def cummin(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array:
+def cummin(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor:
     """Computes a cumulative minimum along `axis`."""
 
 @overload
-def cummin(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor: ...
+def cummin(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array: ...
 @overload
-def cumprod(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array:
+def cumprod(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor:
     """Computes a cumulative product along `axis`."""
 
 @overload
-def cumprod(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor: ...
+def cumprod(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array: ...
 @overload
-def cumsum(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array:
+def cumsum(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor:
     """Computes a cumulative sum along `axis`."""
 
 @overload
-def cumsum(operand: Tensor, axis: int = 0, reverse: bool = False) -> Tensor: ...
+def cumsum(operand: jax.Array, axis: int = 0, reverse: bool = False) -> jax.Array: ...
 def custom_linear_solve(
     matvec: Callable[[_T], _T],
     b: _T,
@@ -640,31 +640,31 @@ def custom_root(
 ) -> _T: ...
 def dce_sink(val: object, *, prevent_mlir_dce: bool = False) -> None: ...
 @overload
-def digamma(x: JaxValue) -> jax.Array: ...
-@overload
 def digamma(x: TensorValue) -> Tensor: ...
 @overload
-def div(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def digamma(x: JaxValue) -> jax.Array: ...
 @overload
 def div(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def div(x: Value, y: TensorValue) -> Tensor: ...
 @overload
+def div(x: JaxValue, y: JaxValue) -> jax.Array: ...
+@overload
 def dot(
-    lhs: JaxValue,
-    rhs: JaxValue,
+    lhs: TensorValue,
+    rhs: Value,
     *,
     dimension_numbers: Any = None,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: Any = None,
-) -> jax.Array:
+) -> Tensor:
     """General dot product/contraction operator."""
 
 @overload
 def dot(
-    lhs: TensorValue,
-    rhs: Value,
+    lhs: Value,
+    rhs: TensorValue,
     *,
     dimension_numbers: Any = None,
     precision: PrecisionArgument | None = None,
@@ -673,12 +673,34 @@ def dot(
 ) -> Tensor: ...
 @overload
 def dot(
-    lhs: Value,
-    rhs: TensorValue,
+    lhs: JaxValue,
+    rhs: JaxValue,
     *,
     dimension_numbers: Any = None,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
+    out_sharding: Any = None,
+) -> jax.Array: ...
+@overload
+def dot_general(
+    lhs: TensorValue,
+    rhs: Value,
+    dimension_numbers: Any,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Tensor:
+    """Alias of :func:`jax.lax.dot`."""
+
+@overload
+def dot_general(
+    lhs: Value,
+    rhs: TensorValue,
+    dimension_numbers: Any,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    *,
     out_sharding: Any = None,
 ) -> Tensor: ...
 @overload
@@ -690,42 +712,9 @@ def dot_general(
     preferred_element_type: DTypeLike | None = None,
     *,
     out_sharding: Any = None,
-) -> jax.Array:
-    """Alias of :func:`jax.lax.dot`."""
-
-@overload
-def dot_general(
-    lhs: TensorValue,
-    rhs: Value,
-    dimension_numbers: Any,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    *,
-    out_sharding: Any = None,
-) -> Tensor: ...
-@overload
-def dot_general(
-    lhs: Value,
-    rhs: TensorValue,
-    dimension_numbers: Any,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    *,
-    out_sharding: Any = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 def dtype(x: Any) -> np.dtype[Any]:
     """Return the dtype object for a value or type."""
-
-@overload
-def dynamic_index_in_dim(
-    operand: jax.Array,
-    index: JaxValue,
-    axis: int = 0,
-    keepdims: bool = True,
-    *,
-    allow_negative_indices: bool = True,
-) -> jax.Array:
-    """Convenience wrapper around dynamic_slice to perform int indexing."""
 
 @overload
 def dynamic_index_in_dim(
@@ -735,7 +724,9 @@ def dynamic_index_in_dim(
     keepdims: bool = True,
     *,
     allow_negative_indices: bool = True,
-) -> Tensor: ...
+) -> Tensor:
+    """Convenience wrapper around dynamic_slice to perform int indexing."""
+
 @overload
 def dynamic_index_in_dim(
     operand: Tensor | jax.Array | NumpyArray,
@@ -746,12 +737,13 @@ def dynamic_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> Tensor: ...
 @overload
-def dynamic_slice(
+def dynamic_index_in_dim(
     operand: jax.Array,
-    start_indices: jax.Array | Sequence[JaxValue],
-    slice_sizes: Sequence[int],
+    index: JaxValue,
+    axis: int = 0,
+    keepdims: bool = True,
     *,
-    allow_negative_indices: bool | Sequence[bool] = True,
+    allow_negative_indices: bool = True,
 ) -> jax.Array: ...
 @overload
 def dynamic_slice(
@@ -764,22 +756,27 @@ def dynamic_slice(
 @overload
 def dynamic_slice(
     operand: Tensor | jax.Array | NumpyArray,
-    start_indices: Tensor | NumpyArray | Sequence[Value],
+    start_indices: Tensor | NumpyArray | Sequence[TensorValue],
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Tensor: ...
 @overload
-def dynamic_slice_in_dim(
+def dynamic_slice(
     operand: jax.Array,
-    start_index: JaxValue,
-    slice_size: int,
-    axis: int = 0,
+    start_indices: jax.Array | Sequence[JaxValue],
+    slice_sizes: Sequence[int],
     *,
-    allow_negative_indices: bool = True,
-) -> jax.Array:
-    """Convenience wrapper around :func:`lax.dynamic_slice` applied to one dimension."""
-
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> jax.Array: ...
+@overload
+def dynamic_slice(
+    operand: Tensor | jax.Array | NumpyArray,
+    start_indices: Tensor | jax.Array | NumpyArray | Sequence[Value],
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Tensor: ...
 @overload
 def dynamic_slice_in_dim(
     operand: Tensor | NumpyArray,
@@ -788,7 +785,9 @@ def dynamic_slice_in_dim(
     axis: int = 0,
     *,
     allow_negative_indices: bool = True,
-) -> Tensor: ...
+) -> Tensor:
+    """Convenience wrapper around :func:`lax.dynamic_slice` applied to one dimension."""
+
 @overload
 def dynamic_slice_in_dim(
     operand: Tensor | jax.Array | NumpyArray,
@@ -799,11 +798,11 @@ def dynamic_slice_in_dim(
     allow_negative_indices: bool = True,
 ) -> Tensor: ...
 @overload
-def dynamic_update_index_in_dim(
+def dynamic_slice_in_dim(
     operand: jax.Array,
-    update: JaxValue,
-    index: JaxValue,
-    axis: int,
+    start_index: JaxValue,
+    slice_size: int,
+    axis: int = 0,
     *,
     allow_negative_indices: bool = True,
 ) -> jax.Array: ...
@@ -835,12 +834,13 @@ def dynamic_update_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> Tensor: ...
 @overload
-def dynamic_update_slice(
+def dynamic_update_index_in_dim(
     operand: jax.Array,
     update: JaxValue,
-    start_indices: jax.Array | Sequence[JaxValue],
+    index: JaxValue,
+    axis: int,
     *,
-    allow_negative_indices: bool | Sequence[bool] = True,
+    allow_negative_indices: bool = True,
 ) -> jax.Array: ...
 @overload
 def dynamic_update_slice(
@@ -862,19 +862,26 @@ def dynamic_update_slice(
 def dynamic_update_slice(
     operand: Tensor | jax.Array | NumpyArray,
     update: Value,
-    start_indices: Tensor | Sequence[Value],
+    start_indices: Tensor | Sequence[TensorValue],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Tensor: ...
 @overload
-def dynamic_update_slice_in_dim(
+def dynamic_update_slice(
     operand: jax.Array,
     update: JaxValue,
-    start_index: JaxValue,
-    axis: int,
+    start_indices: jax.Array | Sequence[JaxValue],
     *,
-    allow_negative_indices: bool = True,
+    allow_negative_indices: bool | Sequence[bool] = True,
 ) -> jax.Array: ...
+@overload
+def dynamic_update_slice(
+    operand: Tensor | jax.Array | NumpyArray,
+    update: Value,
+    start_indices: Tensor | jax.Array | Sequence[Value],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Tensor: ...
 @overload
 def dynamic_update_slice_in_dim(
     operand: Tensor | NumpyArray,
@@ -902,73 +909,82 @@ def dynamic_update_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Tensor: ...
+@overload
+def dynamic_update_slice_in_dim(
+    operand: jax.Array,
+    update: JaxValue,
+    start_index: JaxValue,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> jax.Array: ...
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Tensor:
     """Create an empty array of possibly uninitialized values."""
 
 @overload
-def eq(x: JaxValue, y: JaxValue) -> jax.Array:
+def eq(x: TensorValue, y: Value) -> Tensor:
     """Elementwise equals: :math:`x = y`."""
 
 @overload
-def eq(x: TensorValue, y: Value) -> Tensor: ...
-@overload
 def eq(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def erf(x: JaxValue) -> jax.Array: ...
+def eq(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def erf(x: TensorValue) -> Tensor: ...
 @overload
-def erf_inv(x: JaxValue) -> jax.Array: ...
+def erf(x: JaxValue) -> jax.Array: ...
 @overload
 def erf_inv(x: TensorValue) -> Tensor: ...
 @overload
-def erfc(x: JaxValue) -> jax.Array: ...
+def erf_inv(x: JaxValue) -> jax.Array: ...
 @overload
 def erfc(x: TensorValue) -> Tensor: ...
 @overload
+def erfc(x: JaxValue) -> jax.Array: ...
+@overload
 def exp(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array:
+    x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> Tensor:
     """Elementwise exponential: :math:`e^x`."""
 
 @overload
 def exp(
-    x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> Tensor: ...
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
 @overload
 def exp2(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array:
+    x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> Tensor:
     """Elementwise base-2 exponential: :math:`2^x`."""
 
 @overload
 def exp2(
-    x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> Tensor: ...
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
 @overload
-def expand_dims(array: JaxValue, dimensions: Sequence[int]) -> jax.Array:
+def expand_dims(array: TensorValue, dimensions: Sequence[int]) -> Tensor:
     """Insert any number of size 1 dimensions into an array."""
 
 @overload
-def expand_dims(array: TensorValue, dimensions: Sequence[int]) -> Tensor: ...
+def expand_dims(array: JaxValue, dimensions: Sequence[int]) -> jax.Array: ...
 @overload
 def expm1(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array:
+    x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> Tensor:
     """Elementwise :math:`e^{x} - 1`."""
 
 @overload
 def expm1(
-    x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> Tensor: ...
-@overload
-def fft(x: JaxValue, fft_type: jax.lax.FftType | str, fft_lengths: Sequence[int]) -> jax.Array: ...
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
 @overload
 def fft(x: TensorValue, fft_type: jax.lax.FftType | str, fft_lengths: Sequence[int]) -> Tensor: ...
 @overload
-def floor(x: JaxValue) -> jax.Array: ...
+def fft(x: JaxValue, fft_type: jax.lax.FftType | str, fft_lengths: Sequence[int]) -> jax.Array: ...
 @overload
 def floor(x: TensorValue) -> Tensor: ...
+@overload
+def floor(x: JaxValue) -> jax.Array: ...
 def fori_loop(
     lower: Value,
     upper: Value,
@@ -997,20 +1013,6 @@ def full_like(
 
 @overload
 def gather(
-    operand: JaxValue,
-    start_indices: JaxValue,
-    dimension_numbers: jax.lax.GatherDimensionNumbers,
-    slice_sizes: Sequence[int],
-    *,
-    unique_indices: bool = False,
-    indices_are_sorted: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-    fill_value: Any = None,
-) -> jax.Array:
-    """Gather operator."""
-
-@overload
-def gather(
     operand: TensorValue,
     start_indices: Value,
     dimension_numbers: jax.lax.GatherDimensionNumbers,
@@ -1020,7 +1022,9 @@ def gather(
     indices_are_sorted: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
     fill_value: Any = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Gather operator."""
+
 @overload
 def gather(
     operand: Value,
@@ -1034,92 +1038,102 @@ def gather(
     fill_value: Any = None,
 ) -> Tensor: ...
 @overload
-def ge(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def gather(
+    operand: JaxValue,
+    start_indices: JaxValue,
+    dimension_numbers: jax.lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: Any = None,
+) -> jax.Array: ...
 @overload
 def ge(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def ge(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def gt(x: JaxValue, y: JaxValue) -> jax.Array:
+def ge(x: JaxValue, y: JaxValue) -> jax.Array: ...
+@overload
+def gt(x: TensorValue, y: Value) -> Tensor:
     """Elementwise greater-than: :math:`x > y`."""
 
 @overload
-def gt(x: TensorValue, y: Value) -> Tensor: ...
-@overload
 def gt(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def igamma(a: JaxValue, x: JaxValue) -> jax.Array:
+def gt(x: JaxValue, y: JaxValue) -> jax.Array: ...
+@overload
+def igamma(a: TensorValue, x: Value) -> Tensor:
     """Elementwise regularized incomplete gamma function."""
 
 @overload
-def igamma(a: TensorValue, x: Value) -> Tensor: ...
-@overload
 def igamma(a: Value, x: TensorValue) -> Tensor: ...
 @overload
-def igamma_grad_a(a: JaxValue, x: JaxValue) -> jax.Array:
+def igamma(a: JaxValue, x: JaxValue) -> jax.Array: ...
+@overload
+def igamma_grad_a(a: TensorValue, x: Value) -> Tensor:
     """Elementwise derivative of the regularized incomplete gamma function."""
 
 @overload
-def igamma_grad_a(a: TensorValue, x: Value) -> Tensor: ...
-@overload
 def igamma_grad_a(a: Value, x: TensorValue) -> Tensor: ...
 @overload
-def igammac(a: JaxValue, x: JaxValue) -> jax.Array:
+def igamma_grad_a(a: JaxValue, x: JaxValue) -> jax.Array: ...
+@overload
+def igammac(a: TensorValue, x: Value) -> Tensor:
     """Elementwise complementary regularized incomplete gamma function."""
 
 @overload
-def igammac(a: TensorValue, x: Value) -> Tensor: ...
-@overload
 def igammac(a: Value, x: TensorValue) -> Tensor: ...
 @overload
-def imag(x: JaxValue) -> jax.Array: ...
+def igammac(a: JaxValue, x: JaxValue) -> jax.Array: ...
 @overload
 def imag(x: TensorValue) -> Tensor: ...
 @overload
-def index_in_dim(operand: jax.Array, index: int, axis: int = 0, keepdims: bool = True) -> jax.Array:
+def imag(x: JaxValue) -> jax.Array: ...
+@overload
+def index_in_dim(
+    operand: Tensor | NumpyArray, index: int, axis: int = 0, keepdims: bool = True
+) -> Tensor:
     """Convenience wrapper around :func:`lax.slice` to perform int indexing."""
 
 @overload
 def index_in_dim(
-    operand: Tensor | NumpyArray, index: int, axis: int = 0, keepdims: bool = True
-) -> Tensor: ...
-@overload
-def index_take(src: jax.Array, idxs: jax.Array, axes: Sequence[int]) -> jax.Array: ...
+    operand: jax.Array, index: int, axis: int = 0, keepdims: bool = True
+) -> jax.Array: ...
 @overload
 def index_take(src: Tensor, idxs: Tensor | jax.Array, axes: Sequence[int]) -> Tensor: ...
 @overload
 def index_take(src: Tensor | jax.Array, idxs: Tensor, axes: Sequence[int]) -> Tensor: ...
 @overload
-def integer_pow(x: JaxValue, y: int) -> jax.Array:
+def index_take(src: jax.Array, idxs: jax.Array, axes: Sequence[int]) -> jax.Array: ...
+@overload
+def integer_pow(x: TensorValue, y: int) -> Tensor:
     """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
 
 @overload
-def integer_pow(x: TensorValue, y: int) -> Tensor: ...
+def integer_pow(x: JaxValue, y: int) -> jax.Array: ...
 def iota(dtype: DTypeLike, size: int) -> Tensor: ...
-@overload
-def is_finite(x: JaxValue) -> jax.Array: ...
 @overload
 def is_finite(x: TensorValue) -> Tensor: ...
 @overload
-def le(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def is_finite(x: JaxValue) -> jax.Array: ...
 @overload
 def le(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def le(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def lgamma(x: JaxValue) -> jax.Array: ...
+def le(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def lgamma(x: TensorValue) -> Tensor: ...
 @overload
-def log(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array: ...
+def lgamma(x: JaxValue) -> jax.Array: ...
 @overload
 def log(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def log1p(
+def log(
     x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> jax.Array: ...
 @overload
@@ -1127,7 +1141,7 @@ def log1p(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def logistic(
+def log1p(
     x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> jax.Array: ...
 @overload
@@ -1135,73 +1149,77 @@ def logistic(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def lt(x: JaxValue, y: JaxValue) -> jax.Array:
+def logistic(
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
+@overload
+def lt(x: TensorValue, y: Value) -> Tensor:
     """Elementwise less-than: :math:`x < y`."""
 
 @overload
-def lt(x: TensorValue, y: Value) -> Tensor: ...
-@overload
 def lt(x: Value, y: TensorValue) -> Tensor: ...
-def map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) -> _Y: ...
 @overload
-def max(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def lt(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) -> _Y: ...
 @overload
 def max(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def max(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def min(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def max(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def min(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def min(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def mul(x: JaxValue, y: JaxValue, *, out_dtype: DTypeLike | None = None) -> jax.Array: ...
+def min(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def mul(x: TensorValue, y: Value, *, out_dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def mul(x: Value, y: TensorValue, *, out_dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
-def mulhi(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+def mul(x: JaxValue, y: JaxValue, *, out_dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
 def mulhi(x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def mulhi(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def ne(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def mulhi(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
 def ne(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def ne(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def neg(x: JaxValue) -> jax.Array:
+def ne(x: JaxValue, y: JaxValue) -> jax.Array: ...
+@overload
+def neg(x: TensorValue) -> Tensor:
     """Elementwise negation: :math:`-x`."""
 
 @overload
-def neg(x: TensorValue) -> Tensor: ...
+def neg(x: JaxValue) -> jax.Array: ...
 @overload
-def nextafter(x1: JaxValue, x2: JaxValue) -> jax.Array:
+def nextafter(x1: TensorValue, x2: Value) -> Tensor:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
 
 @overload
-def nextafter(x1: TensorValue, x2: Value) -> Tensor: ...
-@overload
 def nextafter(x1: Value, x2: TensorValue) -> Tensor: ...
+@overload
+def nextafter(x1: JaxValue, x2: JaxValue) -> jax.Array: ...
 def optimization_barrier(operand: _T, /) -> _T: ...
 @overload
 def pad(
-    operand: JaxValue, padding_value: JaxValue, padding_config: Sequence[tuple[int, int, int]]
-) -> jax.Array:
+    operand: TensorValue, padding_value: Value, padding_config: Sequence[tuple[int, int, int]]
+) -> Tensor:
     """Applies low, high, and/or interior padding to an array."""
 
 @overload
 def pad(
-    operand: TensorValue, padding_value: Value, padding_config: Sequence[tuple[int, int, int]]
+    operand: Value, padding_value: TensorValue, padding_config: Sequence[tuple[int, int, int]]
 ) -> Tensor: ...
 @overload
 def pad(
-    operand: Value, padding_value: TensorValue, padding_config: Sequence[tuple[int, int, int]]
-) -> Tensor: ...
+    operand: JaxValue, padding_value: JaxValue, padding_config: Sequence[tuple[int, int, int]]
+) -> jax.Array: ...
 def padtype_to_pads(
     in_shape: Sequence[int] | NumpyArray,
     window_shape: Sequence[int] | NumpyArray,
@@ -1225,25 +1243,25 @@ def pmin(
     x: _T, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> _T: ...
 @overload
-def polygamma(m: JaxValue, x: JaxValue) -> jax.Array: ...
-@overload
 def polygamma(m: TensorValue, x: Value) -> Tensor: ...
 @overload
 def polygamma(m: Value, x: TensorValue) -> Tensor: ...
 @overload
-def population_count(x: JaxValue) -> jax.Array:
+def polygamma(m: JaxValue, x: JaxValue) -> jax.Array: ...
+@overload
+def population_count(x: TensorValue) -> Tensor:
     """Elementwise popcount, count the number of set bits in each element."""
 
 @overload
-def population_count(x: TensorValue) -> Tensor: ...
+def population_count(x: JaxValue) -> jax.Array: ...
 @overload
-def pow(x: JaxValue, y: JaxValue) -> jax.Array:
+def pow(x: TensorValue, y: Value) -> Tensor:
     """Elementwise power: :math:`x^y`."""
 
 @overload
-def pow(x: TensorValue, y: Value) -> Tensor: ...
-@overload
 def pow(x: Value, y: TensorValue) -> Tensor: ...
+@overload
+def pow(x: JaxValue, y: JaxValue) -> jax.Array: ...
 def ppermute(x: _T, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> _T: ...
 def precv(
     token: Any, out_shape: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]
@@ -1283,18 +1301,6 @@ def ragged_all_to_all(
 
 @overload
 def ragged_dot(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    group_sizes: jax.Array,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    group_offset: jax.Array | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Ragged matrix multiplication."""
-
-@overload
-def ragged_dot(
     lhs: Tensor,
     rhs: Tensor | jax.Array,
     group_sizes: Tensor | jax.Array,
@@ -1302,7 +1308,9 @@ def ragged_dot(
     preferred_element_type: DTypeLike | None = None,
     group_offset: Tensor | jax.Array | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Ragged matrix multiplication."""
+
 @overload
 def ragged_dot(
     lhs: Tensor | jax.Array,
@@ -1325,6 +1333,16 @@ def ragged_dot(
 ) -> Tensor: ...
 @overload
 def ragged_dot(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    group_offset: jax.Array | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def ragged_dot(
     lhs: Tensor | jax.Array,
     rhs: Tensor | jax.Array,
     group_sizes: Tensor | jax.Array,
@@ -1335,19 +1353,6 @@ def ragged_dot(
 ) -> Tensor: ...
 @overload
 def ragged_dot_general(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    group_sizes: jax.Array,
-    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    group_offset: jax.Array | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Ragged matrix multiplication."""
-
-@overload
-def ragged_dot_general(
     lhs: Tensor,
     rhs: Tensor | jax.Array,
     group_sizes: Tensor | jax.Array,
@@ -1356,7 +1361,9 @@ def ragged_dot_general(
     preferred_element_type: DTypeLike | None = None,
     group_offset: Tensor | jax.Array | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Ragged matrix multiplication."""
+
 @overload
 def ragged_dot_general(
     lhs: Tensor | jax.Array,
@@ -1379,6 +1386,17 @@ def ragged_dot_general(
     group_offset: Tensor | jax.Array | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> Tensor: ...
+@overload
+def ragged_dot_general(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    group_offset: jax.Array | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
 @overload
 def ragged_dot_general(
     lhs: Tensor | jax.Array,
@@ -1395,13 +1413,13 @@ def random_gamma_grad(*args: JaxValue) -> jax.Array: ...
 @overload
 def random_gamma_grad(*args: Value) -> Tensor: ...
 @overload
-def real(x: JaxValue) -> jax.Array: ...
-@overload
 def real(x: TensorValue) -> Tensor: ...
 @overload
-def reciprocal(x: JaxValue) -> jax.Array: ...
+def real(x: JaxValue) -> jax.Array: ...
 @overload
 def reciprocal(x: TensorValue) -> Tensor: ...
+@overload
+def reciprocal(x: JaxValue) -> jax.Array: ...
 def reduce(
     operands: _T,
     init_values: Any,
@@ -1410,47 +1428,47 @@ def reduce(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> _T: ...
 @overload
-def reduce_and(operand: JaxValue, axes: Sequence[int]) -> jax.Array:
+def reduce_and(operand: TensorValue, axes: Sequence[int]) -> Tensor:
     """Compute the bitwise AND of elements over one or more array axes."""
 
 @overload
-def reduce_and(operand: TensorValue, axes: Sequence[int]) -> Tensor: ...
+def reduce_and(operand: JaxValue, axes: Sequence[int]) -> jax.Array: ...
 @overload
-def reduce_max(operand: JaxValue, axes: Sequence[int]) -> jax.Array:
+def reduce_max(operand: TensorValue, axes: Sequence[int]) -> Tensor:
     """Compute the maximum of elements over one or more array axes."""
 
 @overload
-def reduce_max(operand: TensorValue, axes: Sequence[int]) -> Tensor: ...
+def reduce_max(operand: JaxValue, axes: Sequence[int]) -> jax.Array: ...
 @overload
-def reduce_min(operand: JaxValue, axes: Sequence[int]) -> jax.Array:
+def reduce_min(operand: TensorValue, axes: Sequence[int]) -> Tensor:
     """Compute the minimum of elements over one or more array axes."""
 
 @overload
-def reduce_min(operand: TensorValue, axes: Sequence[int]) -> Tensor: ...
+def reduce_min(operand: JaxValue, axes: Sequence[int]) -> jax.Array: ...
 @overload
-def reduce_or(operand: JaxValue, axes: Sequence[int]) -> jax.Array:
+def reduce_or(operand: TensorValue, axes: Sequence[int]) -> Tensor:
     """Compute the bitwise OR of elements over one or more array axes."""
 
 @overload
-def reduce_or(operand: TensorValue, axes: Sequence[int]) -> Tensor: ...
-@overload
-def reduce_precision(operand: JaxValue, exponent_bits: int, mantissa_bits: int) -> jax.Array: ...
+def reduce_or(operand: JaxValue, axes: Sequence[int]) -> jax.Array: ...
 @overload
 def reduce_precision(operand: TensorValue, exponent_bits: int, mantissa_bits: int) -> Tensor: ...
 @overload
-def reduce_prod(operand: JaxValue, axes: Sequence[int]) -> jax.Array:
+def reduce_precision(operand: JaxValue, exponent_bits: int, mantissa_bits: int) -> jax.Array: ...
+@overload
+def reduce_prod(operand: TensorValue, axes: Sequence[int]) -> Tensor:
     """Compute the product of elements over one or more array axes."""
 
 @overload
-def reduce_prod(operand: TensorValue, axes: Sequence[int]) -> Tensor: ...
+def reduce_prod(operand: JaxValue, axes: Sequence[int]) -> jax.Array: ...
 @overload
-def reduce_sum(operand: JaxValue, axes: Sequence[int], *, out_sharding: Any = None) -> jax.Array:
+def reduce_sum(operand: TensorValue, axes: Sequence[int], *, out_sharding: Any = None) -> Tensor:
     """Compute the sum of elements over one or more array axes."""
 
 @overload
 def reduce_sum(
-    operand: TensorValue, axes: Sequence[int], *, out_sharding: Any = None
-) -> Tensor: ...
+    operand: JaxValue, axes: Sequence[int], *, out_sharding: Any = None
+) -> jax.Array: ...
 def reduce_window(
     operand: _T,
     init_value: Any,
@@ -1470,25 +1488,17 @@ def reduce_window_shape_tuple(
     window_dilation: Sequence[int] | None = None,
 ) -> tuple[int, ...]: ...
 @overload
-def reduce_xor(operand: JaxValue, axes: Sequence[int]) -> jax.Array:
+def reduce_xor(operand: TensorValue, axes: Sequence[int]) -> Tensor:
     """Compute the bitwise XOR of elements over one or more array axes."""
 
 @overload
-def reduce_xor(operand: TensorValue, axes: Sequence[int]) -> Tensor: ...
-@overload
-def rem(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def reduce_xor(operand: JaxValue, axes: Sequence[int]) -> jax.Array: ...
 @overload
 def rem(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def rem(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def reshape(
-    operand: JaxValue,
-    new_sizes: Sequence[int],
-    dimensions: Sequence[int] | None = None,
-    *,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array: ...
+def rem(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def reshape(
     operand: TensorValue,
@@ -1498,46 +1508,49 @@ def reshape(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> Tensor: ...
 @overload
-def rev(operand: JaxValue, dimensions: Sequence[int]) -> jax.Array: ...
+def reshape(
+    operand: JaxValue,
+    new_sizes: Sequence[int],
+    dimensions: Sequence[int] | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
 @overload
 def rev(operand: TensorValue, dimensions: Sequence[int]) -> Tensor: ...
+@overload
+def rev(operand: JaxValue, dimensions: Sequence[int]) -> jax.Array: ...
+@overload
 def rng_bit_generator(
-    key: Value, shape: Any, dtype: Any = ..., algorithm: Any = ..., *, out_sharding: Any = None
-) -> Any:
+    key: TensorValue,
+    shape: Any,
+    dtype: Any = ...,
+    algorithm: Any = ...,
+    *,
+    out_sharding: Any = None,
+) -> tuple[Tensor, Tensor]:
     """Stateless PRNG bit generator. Experimental and its use is discouraged."""
 
+@overload
+def rng_bit_generator(
+    key: JaxValue, shape: Any, dtype: Any = ..., algorithm: Any = ..., *, out_sharding: Any = None
+) -> tuple[jax.Array, jax.Array]: ...
 def rng_uniform(a: Value, b: Value, shape: Any) -> Tensor:
     """Stateful PRNG generator. Experimental and its use is discouraged."""
 
 @overload
-def round(x: JaxValue, rounding_method: jax.lax.RoundingMethod = ...) -> jax.Array:
+def round(x: TensorValue, rounding_method: jax.lax.RoundingMethod = ...) -> Tensor:
     """Elementwise round."""
 
 @overload
-def round(x: TensorValue, rounding_method: jax.lax.RoundingMethod = ...) -> Tensor: ...
-@overload
-def rsqrt(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array: ...
+def round(x: JaxValue, rounding_method: jax.lax.RoundingMethod = ...) -> jax.Array: ...
 @overload
 def rsqrt(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def scaled_dot(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    *,
-    lhs_scale: jax.Array | None = None,
-    rhs_scale: jax.Array | None = None,
-    dimension_numbers: tuple[
-        tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
-    ]
-    | None = None,
-    preferred_element_type: Any = None,
-) -> jax.Array:
-    """Computes a scaled dot product."""
-
+def rsqrt(
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
 @overload
 def scaled_dot(
     lhs: Tensor,
@@ -1550,7 +1563,9 @@ def scaled_dot(
     ]
     | None = None,
     preferred_element_type: Any = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Computes a scaled dot product."""
+
 @overload
 def scaled_dot(
     lhs: Tensor | jax.Array,
@@ -1564,6 +1579,19 @@ def scaled_dot(
     | None = None,
     preferred_element_type: Any = None,
 ) -> Tensor: ...
+@overload
+def scaled_dot(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    *,
+    lhs_scale: jax.Array | None = None,
+    rhs_scale: jax.Array | None = None,
+    dimension_numbers: tuple[
+        tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
+    ]
+    | None = None,
+    preferred_element_type: Any = None,
+) -> jax.Array: ...
 @overload
 def scaled_dot(
     lhs: Tensor | jax.Array,
@@ -1588,30 +1616,19 @@ def scan(
 ) -> tuple[_Carry, _Y]: ...
 @overload
 def scatter(
-    operand: JaxValue,
-    scatter_indices: JaxValue,
-    updates: JaxValue,
+    operand: TensorValue,
+    scatter_indices: Value,
+    updates: Value,
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Scatter-update operator."""
 
 @overload
 def scatter(
-    operand: TensorValue,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter(
     operand: Value,
     scatter_indices: TensorValue,
     updates: Value,
@@ -1623,6 +1640,52 @@ def scatter(
 ) -> Tensor: ...
 @overload
 def scatter(
+    operand: Value,
+    scatter_indices: Value,
+    updates: TensorValue,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor: ...
+@overload
+def scatter(
+    operand: JaxValue,
+    scatter_indices: JaxValue,
+    updates: JaxValue,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> jax.Array: ...
+@overload
+def scatter_add(
+    operand: TensorValue,
+    scatter_indices: Value,
+    updates: Value,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor:
+    """Scatter-add operator."""
+
+@overload
+def scatter_add(
+    operand: Value,
+    scatter_indices: TensorValue,
+    updates: Value,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor: ...
+@overload
+def scatter_add(
     operand: Value,
     scatter_indices: Value,
     updates: TensorValue,
@@ -1642,38 +1705,29 @@ def scatter_add(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
-) -> jax.Array:
-    """Scatter-add operator."""
+) -> jax.Array: ...
+@overload
+def scatter_apply(
+    operand: Tensor,
+    scatter_indices: Tensor | jax.Array,
+    func: Callable[..., Any],
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor:
+    """Scatter-apply operator."""
 
 @overload
-def scatter_add(
-    operand: TensorValue,
-    scatter_indices: Value,
-    updates: Value,
+def scatter_apply(
+    operand: Tensor | jax.Array,
+    scatter_indices: Tensor,
+    func: Callable[..., Any],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter_add(
-    operand: Value,
-    scatter_indices: TensorValue,
-    updates: Value,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter_add(
-    operand: Value,
-    scatter_indices: Value,
-    updates: TensorValue,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
+    update_shape: Sequence[int] = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
@@ -1689,59 +1743,22 @@ def scatter_apply(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
-) -> jax.Array:
-    """Scatter-apply operator."""
-
-@overload
-def scatter_apply(
-    operand: Tensor,
-    scatter_indices: Tensor | jax.Array,
-    func: Callable[..., Any],
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    update_shape: Sequence[int] = (),
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter_apply(
-    operand: Tensor | jax.Array,
-    scatter_indices: Tensor,
-    func: Callable[..., Any],
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    update_shape: Sequence[int] = (),
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def scatter_max(
-    operand: JaxValue,
-    scatter_indices: JaxValue,
-    updates: JaxValue,
+    operand: TensorValue,
+    scatter_indices: Value,
+    updates: Value,
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Scatter-max operator."""
 
 @overload
 def scatter_max(
-    operand: TensorValue,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter_max(
     operand: Value,
     scatter_indices: TensorValue,
     updates: Value,
@@ -1763,7 +1780,7 @@ def scatter_max(
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> Tensor: ...
 @overload
-def scatter_min(
+def scatter_max(
     operand: JaxValue,
     scatter_indices: JaxValue,
     updates: JaxValue,
@@ -1772,22 +1789,22 @@ def scatter_min(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
-) -> jax.Array:
+) -> jax.Array: ...
+@overload
+def scatter_min(
+    operand: TensorValue,
+    scatter_indices: Value,
+    updates: Value,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor:
     """Scatter-min operator."""
 
 @overload
 def scatter_min(
-    operand: TensorValue,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter_min(
     operand: Value,
     scatter_indices: TensorValue,
     updates: Value,
@@ -1809,7 +1826,7 @@ def scatter_min(
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> Tensor: ...
 @overload
-def scatter_mul(
+def scatter_min(
     operand: JaxValue,
     scatter_indices: JaxValue,
     updates: JaxValue,
@@ -1818,22 +1835,22 @@ def scatter_mul(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
-) -> jax.Array:
+) -> jax.Array: ...
+@overload
+def scatter_mul(
+    operand: TensorValue,
+    scatter_indices: Value,
+    updates: Value,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor:
     """Scatter-multiply operator."""
 
 @overload
 def scatter_mul(
-    operand: TensorValue,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter_mul(
     operand: Value,
     scatter_indices: TensorValue,
     updates: Value,
@@ -1845,6 +1862,52 @@ def scatter_mul(
 ) -> Tensor: ...
 @overload
 def scatter_mul(
+    operand: Value,
+    scatter_indices: Value,
+    updates: TensorValue,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor: ...
+@overload
+def scatter_mul(
+    operand: JaxValue,
+    scatter_indices: JaxValue,
+    updates: JaxValue,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> jax.Array: ...
+@overload
+def scatter_sub(
+    operand: TensorValue,
+    scatter_indices: Value,
+    updates: Value,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor:
+    """Scatter-sub operator."""
+
+@overload
+def scatter_sub(
+    operand: Value,
+    scatter_indices: TensorValue,
+    updates: Value,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> Tensor: ...
+@overload
+def scatter_sub(
     operand: Value,
     scatter_indices: Value,
     updates: TensorValue,
@@ -1864,106 +1927,64 @@ def scatter_sub(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
-) -> jax.Array:
-    """Scatter-sub operator."""
-
+) -> jax.Array: ...
 @overload
-def scatter_sub(
-    operand: TensorValue,
-    scatter_indices: Value,
-    updates: Value,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter_sub(
-    operand: Value,
-    scatter_indices: TensorValue,
-    updates: Value,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def scatter_sub(
-    operand: Value,
-    scatter_indices: Value,
-    updates: TensorValue,
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> Tensor: ...
-@overload
-def select(pred: JaxValue, on_true: JaxValue, on_false: JaxValue) -> jax.Array:
+def select(pred: TensorValue, on_true: Value, on_false: Value) -> Tensor:
     """Selects between two branches based on a boolean predicate."""
 
-@overload
-def select(pred: TensorValue, on_true: Value, on_false: Value) -> Tensor: ...
 @overload
 def select(pred: Value, on_true: TensorValue, on_false: Value) -> Tensor: ...
 @overload
 def select(pred: Value, on_true: Value, on_false: TensorValue) -> Tensor: ...
 @overload
-def select_n(which: JaxValue, *cases: JaxValue) -> jax.Array:
+def select(pred: JaxValue, on_true: JaxValue, on_false: JaxValue) -> jax.Array: ...
+@overload
+def select_n(which: TensorValue, *cases: Value) -> Tensor:
     """Selects array values from multiple cases."""
 
 @overload
-def select_n(which: TensorValue, *cases: Value) -> Tensor: ...
+def select_n(which: JaxValue, *cases: JaxValue) -> jax.Array: ...
 @overload
 def select_n(which: Value, *cases: Value) -> Tensor: ...
-def shape_as_value(shape: Sequence[int]) -> Any:
+def shape_as_value(shape: Sequence[int]) -> Tensor:
     """Converts a shape that may contain Poly values into a JAX value."""
 
-@overload
-def shift_left(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def shift_left(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def shift_left(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def shift_right_arithmetic(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def shift_left(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def shift_right_arithmetic(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def shift_right_arithmetic(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def shift_right_logical(x: JaxValue, y: JaxValue) -> jax.Array: ...
+def shift_right_arithmetic(x: JaxValue, y: JaxValue) -> jax.Array: ...
 @overload
 def shift_right_logical(x: TensorValue, y: Value) -> Tensor: ...
 @overload
 def shift_right_logical(x: Value, y: TensorValue) -> Tensor: ...
 @overload
-def sign(x: JaxValue) -> jax.Array:
+def shift_right_logical(x: JaxValue, y: JaxValue) -> jax.Array: ...
+@overload
+def sign(x: TensorValue) -> Tensor:
     """Elementwise sign."""
 
 @overload
-def sign(x: TensorValue) -> Tensor: ...
-@overload
-def sin(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array: ...
+def sign(x: JaxValue) -> jax.Array: ...
 @overload
 def sin(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def sinh(x: JaxValue) -> jax.Array: ...
+def sin(
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
 @overload
 def sinh(x: TensorValue) -> Tensor: ...
 @overload
-def slice(
-    operand: JaxValue,
-    start_indices: Sequence[int],
-    limit_indices: Sequence[int],
-    strides: Sequence[int] | None = None,
-) -> jax.Array: ...
+def sinh(x: JaxValue) -> jax.Array: ...
 @overload
 def slice(
     operand: TensorValue,
@@ -1972,15 +1993,12 @@ def slice(
     strides: Sequence[int] | None = None,
 ) -> Tensor: ...
 @overload
-def slice_in_dim(
-    operand: jax.Array,
-    start_index: int | None,
-    limit_index: int | None,
-    stride: int = 1,
-    axis: int = 0,
-) -> jax.Array:
-    """Convenience wrapper around :func:`lax.slice` applying to only one dimension."""
-
+def slice(
+    operand: JaxValue,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> jax.Array: ...
 @overload
 def slice_in_dim(
     operand: Tensor | NumpyArray,
@@ -1988,6 +2006,20 @@ def slice_in_dim(
     limit_index: int | None,
     stride: int = 1,
     axis: int = 0,
+) -> Tensor:
+    """Convenience wrapper around :func:`lax.slice` applying to only one dimension."""
+
+@overload
+def slice_in_dim(
+    operand: jax.Array,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: int = 0,
+) -> jax.Array: ...
+@overload
+def sort(
+    operand: Tensor, dimension: int = -1, is_stable: bool = True, num_keys: int = 1
 ) -> Tensor: ...
 @overload
 def sort(
@@ -1995,8 +2027,8 @@ def sort(
 ) -> jax.Array: ...
 @overload
 def sort(
-    operand: Tensor, dimension: int = -1, is_stable: bool = True, num_keys: int = 1
-) -> Tensor: ...
+    operand: Sequence[Tensor], dimension: int = -1, is_stable: bool = True, num_keys: int = 1
+) -> tuple[Tensor, ...]: ...
 @overload
 def sort(
     operand: Sequence[jax.Array], dimension: int = -1, is_stable: bool = True, num_keys: int = 1
@@ -2010,76 +2042,74 @@ def sort(
 ) -> tuple[Tensor, ...]: ...
 @overload
 def sort_key_val(
-    keys: jax.Array, values: JaxValue, dimension: int = -1, is_stable: bool = True
-) -> tuple[jax.Array, jax.Array]:
+    keys: Tensor, values: Value, dimension: int = -1, is_stable: bool = True
+) -> tuple[Tensor, Tensor]:
     """Sorts ``keys`` along ``dimension`` and applies the same permutation to ``values``."""
 
-@overload
-def sort_key_val(
-    keys: Tensor, values: Value, dimension: int = -1, is_stable: bool = True
-) -> tuple[Tensor, Tensor]: ...
 @overload
 def sort_key_val(
     keys: Tensor | jax.Array, values: TensorValue, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def split(operand: JaxValue, sizes: Sequence[int], axis: int = 0) -> Sequence[jax.Array]:
+def sort_key_val(
+    keys: jax.Array, values: JaxValue, dimension: int = -1, is_stable: bool = True
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def split(operand: TensorValue, sizes: Sequence[int], axis: int = 0) -> Sequence[Tensor]:
     """Splits an array along ``axis``."""
 
 @overload
-def split(operand: TensorValue, sizes: Sequence[int], axis: int = 0) -> Sequence[Tensor]: ...
-@overload
-def sqrt(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array: ...
+def split(operand: JaxValue, sizes: Sequence[int], axis: int = 0) -> Sequence[jax.Array]: ...
 @overload
 def sqrt(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def square(x: JaxValue) -> jax.Array:
+def sqrt(
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
+@overload
+def square(x: TensorValue) -> Tensor:
     """Elementwise square: :math:`x^2`."""
 
 @overload
-def square(x: TensorValue) -> Tensor: ...
+def square(x: JaxValue) -> jax.Array: ...
 @overload
-def squeeze(array: JaxValue, dimensions: Sequence[int]) -> jax.Array:
+def squeeze(array: TensorValue, dimensions: Sequence[int]) -> Tensor:
     """Squeeze any number of size 1 dimensions from an array."""
 
 @overload
-def squeeze(array: TensorValue, dimensions: Sequence[int]) -> Tensor: ...
+def squeeze(array: JaxValue, dimensions: Sequence[int]) -> jax.Array: ...
 @overload
-def stack(operands: Sequence[JaxValue], axis: int = 0) -> jax.Array:
+def stack(operands: Sequence[TensorValue], axis: int = 0) -> Tensor:
     """Joins a sequence of arrays along a new axis."""
 
 @overload
+def stack(operands: Sequence[JaxValue], axis: int = 0) -> jax.Array: ...
+@overload
 def stack(operands: Sequence[Value], axis: int = 0) -> Tensor: ...
 @overload
-def stage(x: JaxValue, /) -> jax.Array:
+def stage(x: TensorValue, /) -> Tensor:
     """Lifts a value into a trace."""
 
 @overload
-def stage(x: TensorValue, /) -> Tensor: ...
+def stage(x: JaxValue, /) -> jax.Array: ...
 def stop_gradient(x: _T) -> _T: ...
 @overload
-def sub(x: JaxValue, y: JaxValue) -> jax.Array:
+def sub(x: TensorValue, y: Value) -> Tensor:
     """Elementwise subtraction: :math:`x - y`."""
 
 @overload
-def sub(x: TensorValue, y: Value) -> Tensor: ...
-@overload
 def sub(x: Value, y: TensorValue) -> Tensor: ...
+@overload
+def sub(x: JaxValue, y: JaxValue) -> jax.Array: ...
 def switch(index: Value, branches: Sequence[Callable[[*_Ts], _T]], *operands: *_Ts) -> _T: ...
 @overload
 def tan(
-    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> jax.Array: ...
+    x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> Tensor: ...
 @overload
 def tan(
-    x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
-) -> Tensor: ...
-@overload
-def tanh(
     x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> jax.Array: ...
 @overload
@@ -2087,39 +2117,43 @@ def tanh(
     x: TensorValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
 ) -> Tensor: ...
 @overload
-def tile(operand: JaxValue, reps: Sequence[int]) -> jax.Array:
+def tanh(
+    x: JaxValue, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None
+) -> jax.Array: ...
+@overload
+def tile(operand: TensorValue, reps: Sequence[int]) -> Tensor:
     """Tiles an array by repeating it along each dimension."""
 
 @overload
-def tile(operand: TensorValue, reps: Sequence[int]) -> Tensor: ...
+def tile(operand: JaxValue, reps: Sequence[int]) -> jax.Array: ...
 @overload
-def top_k(operand: JaxValue, k: int, *, axis: int = -1) -> tuple[jax.Array, jax.Array]:
+def top_k(operand: TensorValue, k: int, *, axis: int = -1) -> tuple[Tensor, Tensor]:
     """Returns top ``k`` values and their indices along the specified axis of ``operand``."""
 
 @overload
-def top_k(operand: TensorValue, k: int, *, axis: int = -1) -> tuple[Tensor, Tensor]: ...
-@overload
-def transpose(operand: JaxValue, permutation: Sequence[int]) -> jax.Array: ...
+def top_k(operand: JaxValue, k: int, *, axis: int = -1) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def transpose(operand: TensorValue, permutation: Sequence[int] | NumpyArray) -> Tensor: ...
 @overload
 def transpose(operand: Value, permutation: Sequence[int] | NumpyArray) -> Tensor: ...
 @overload
-def unstack(x: JaxValue, axis: int = 0) -> tuple[jax.Array, ...]:
+def transpose(operand: JaxValue, permutation: Sequence[int]) -> jax.Array: ...
+@overload
+def unstack(x: TensorValue, axis: int = 0) -> tuple[Tensor, ...]:
     """Unstacks an array along an axis."""
 
 @overload
-def unstack(x: TensorValue, axis: int = 0) -> tuple[Tensor, ...]: ...
+def unstack(x: JaxValue, axis: int = 0) -> tuple[jax.Array, ...]: ...
 def while_loop(
     cond_fun: Callable[[_T], Value], body_fun: Callable[[_T], _T], init_val: _T
 ) -> _T: ...
 def with_sharding_constraint(x: _T, shardings: Any) -> _T: ...
 @overload
-def zeta(x: JaxValue, q: JaxValue) -> jax.Array: ...
-@overload
 def zeta(x: TensorValue, q: Value) -> Tensor: ...
 @overload
 def zeta(x: Value, q: TensorValue) -> Tensor: ...
+@overload
+def zeta(x: JaxValue, q: JaxValue) -> jax.Array: ...
 
 _T = TypeVar("_T")
 _X = TypeVar("_X")

@@ -12,31 +12,13 @@ from fad.core.tensor import Tensor
 from fad.nn import initializers as initializers
 
 @overload
-def celu(x: JaxValue, alpha: JaxValue = 1.0) -> jax.Array:
+def celu(x: TensorValue, alpha: Value = 1.0) -> Tensor:
     """Continuously-differentiable exponential linear unit activation."""
 
 @overload
-def celu(x: TensorValue, alpha: Value = 1.0) -> Tensor: ...
+def celu(x: JaxValue, alpha: JaxValue = 1.0) -> jax.Array: ...
 @overload
 def celu(x: Value, alpha: Value = 1.0) -> Tensor: ...
-@overload
-def dot_product_attention(
-    query: JaxValue,
-    key: JaxValue,
-    value: JaxValue,
-    bias: JaxValue | None = None,
-    mask: JaxValue | None = None,
-    *,
-    scale: float | None = None,
-    is_causal: bool = False,
-    query_seq_lengths: JaxValue | None = None,
-    key_value_seq_lengths: JaxValue | None = None,
-    local_window_size: int | tuple[int, int] | None = None,
-    implementation: Literal["xla", "cudnn"] | None = None,
-    return_residual: Literal[False] = False,
-) -> jax.Array:
-    """Scaled dot product attention function."""
-
 @overload
 def dot_product_attention(
     query: TensorValue,
@@ -52,7 +34,9 @@ def dot_product_attention(
     local_window_size: int | tuple[int, int] | None = None,
     implementation: Literal["xla", "cudnn"] | None = None,
     return_residual: Literal[False] = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Scaled dot product attention function."""
+
 @overload
 def dot_product_attention(
     query: Value,
@@ -87,6 +71,22 @@ def dot_product_attention(
 ) -> Tensor: ...
 @overload
 def dot_product_attention(
+    query: JaxValue,
+    key: JaxValue,
+    value: JaxValue,
+    bias: JaxValue | None = None,
+    mask: JaxValue | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: JaxValue | None = None,
+    key_value_seq_lengths: JaxValue | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[False] = False,
+) -> jax.Array: ...
+@overload
+def dot_product_attention(
     query: Value,
     key: Value,
     value: Value,
@@ -101,6 +101,54 @@ def dot_product_attention(
     implementation: Literal["xla", "cudnn"] | None = None,
     return_residual: Literal[False] = False,
 ) -> Tensor: ...
+@overload
+def dot_product_attention(
+    query: TensorValue,
+    key: Value,
+    value: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[True] = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def dot_product_attention(
+    query: Value,
+    key: TensorValue,
+    value: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[True] = ...,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def dot_product_attention(
+    query: Value,
+    key: Value,
+    value: TensorValue,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: Value | None = None,
+    key_value_seq_lengths: Value | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
+    return_residual: Literal[True] = ...,
+) -> tuple[Tensor, Tensor]: ...
 @overload
 def dot_product_attention(
     query: JaxValue,
@@ -119,54 +167,6 @@ def dot_product_attention(
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def dot_product_attention(
-    query: TensorValue,
-    key: Value,
-    value: Value,
-    bias: Value | None = None,
-    mask: Value | None = None,
-    *,
-    scale: float | None = None,
-    is_causal: bool = False,
-    query_seq_lengths: Value | None = None,
-    key_value_seq_lengths: Value | None = None,
-    local_window_size: int | tuple[int, int] | None = None,
-    implementation: Literal["xla", "cudnn"] | None = None,
-    return_residual: Literal[True] = ...,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def dot_product_attention(
-    query: Value,
-    key: TensorValue,
-    value: Value,
-    bias: Value | None = None,
-    mask: Value | None = None,
-    *,
-    scale: float | None = None,
-    is_causal: bool = False,
-    query_seq_lengths: Value | None = None,
-    key_value_seq_lengths: Value | None = None,
-    local_window_size: int | tuple[int, int] | None = None,
-    implementation: Literal["xla", "cudnn"] | None = None,
-    return_residual: Literal[True] = ...,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def dot_product_attention(
-    query: Value,
-    key: Value,
-    value: TensorValue,
-    bias: Value | None = None,
-    mask: Value | None = None,
-    *,
-    scale: float | None = None,
-    is_causal: bool = False,
-    query_seq_lengths: Value | None = None,
-    key_value_seq_lengths: Value | None = None,
-    local_window_size: int | tuple[int, int] | None = None,
-    implementation: Literal["xla", "cudnn"] | None = None,
-    return_residual: Literal[True] = ...,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def dot_product_attention(
     query: Value,
     key: Value,
     value: Value,
@@ -182,102 +182,102 @@ def dot_product_attention(
     return_residual: Literal[True] = ...,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def elu(x: JaxValue, alpha: JaxValue = 1.0) -> jax.Array:
+def elu(x: TensorValue, alpha: Value = 1.0) -> Tensor:
     """Exponential linear unit activation function."""
 
 @overload
-def elu(x: TensorValue, alpha: Value = 1.0) -> Tensor: ...
+def elu(x: JaxValue, alpha: JaxValue = 1.0) -> jax.Array: ...
 @overload
 def elu(x: Value, alpha: Value = 1.0) -> Tensor: ...
 @overload
-def gelu(x: JaxValue, approximate: bool = True) -> jax.Array:
+def gelu(x: TensorValue, approximate: bool = True) -> Tensor:
     """Gaussian error linear unit activation function."""
 
 @overload
-def gelu(x: TensorValue, approximate: bool = True) -> Tensor: ...
+def gelu(x: JaxValue, approximate: bool = True) -> jax.Array: ...
 def get_scaled_dot_general_config(
     mode: Literal["nvfp4", "mxfp8"], global_scale: Tensor | jax.Array | None = None
 ) -> Any:
     """Get quantization configs for scaled_dot_general."""
 
 @overload
-def glu(x: JaxValue, axis: int = -1) -> jax.Array:
+def glu(x: TensorValue, axis: int = -1) -> Tensor:
     """Gated linear unit activation function."""
 
 @overload
-def glu(x: TensorValue, axis: int = -1) -> Tensor: ...
+def glu(x: JaxValue, axis: int = -1) -> jax.Array: ...
 @overload
-def hard_sigmoid(x: JaxValue) -> jax.Array:
+def hard_sigmoid(x: TensorValue) -> Tensor:
     """Hard Sigmoid activation function."""
 
 @overload
-def hard_sigmoid(x: TensorValue) -> Tensor: ...
-@overload
-def hard_silu(x: JaxValue) -> jax.Array: ...
+def hard_sigmoid(x: JaxValue) -> jax.Array: ...
 @overload
 def hard_silu(x: TensorValue) -> Tensor: ...
 @overload
-def hard_swish(x: JaxValue) -> jax.Array: ...
+def hard_silu(x: JaxValue) -> jax.Array: ...
 @overload
 def hard_swish(x: TensorValue) -> Tensor: ...
 @overload
-def hard_tanh(x: JaxValue) -> jax.Array: ...
+def hard_swish(x: JaxValue) -> jax.Array: ...
 @overload
 def hard_tanh(x: TensorValue) -> Tensor: ...
 @overload
-def identity(x: JaxValue) -> jax.Array:
+def hard_tanh(x: JaxValue) -> jax.Array: ...
+@overload
+def identity(x: TensorValue) -> Tensor:
     """Identity activation function."""
 
 @overload
-def identity(x: TensorValue) -> Tensor: ...
+def identity(x: JaxValue) -> jax.Array: ...
 @overload
-def leaky_relu(x: JaxValue, negative_slope: JaxValue = 0.01) -> jax.Array:
+def leaky_relu(x: TensorValue, negative_slope: Value = 0.01) -> Tensor:
     """Leaky rectified linear unit activation function."""
 
 @overload
-def leaky_relu(x: TensorValue, negative_slope: Value = 0.01) -> Tensor: ...
+def leaky_relu(x: JaxValue, negative_slope: JaxValue = 0.01) -> jax.Array: ...
 @overload
 def leaky_relu(x: Value, negative_slope: Value = 0.01) -> Tensor: ...
 @overload
-def log1mexp(x: JaxValue) -> jax.Array: ...
-@overload
 def log1mexp(x: TensorValue) -> Tensor: ...
 @overload
-def log_sigmoid(x: JaxValue) -> jax.Array:
+def log1mexp(x: JaxValue) -> jax.Array: ...
+@overload
+def log_sigmoid(x: TensorValue) -> Tensor:
     """Log-sigmoid activation function."""
 
 @overload
-def log_sigmoid(x: TensorValue) -> Tensor: ...
+def log_sigmoid(x: JaxValue) -> jax.Array: ...
 @overload
 def log_softmax(
-    x: JaxValue, axis: int | Sequence[int] | None = -1, where: JaxValue | None = None
-) -> jax.Array:
+    x: TensorValue, axis: int | Sequence[int] | None = -1, where: Value | None = None
+) -> Tensor:
     """Log-Softmax function."""
 
 @overload
 def log_softmax(
-    x: TensorValue, axis: int | Sequence[int] | None = -1, where: Value | None = None
-) -> Tensor: ...
+    x: JaxValue, axis: int | Sequence[int] | None = -1, where: JaxValue | None = None
+) -> jax.Array: ...
 @overload
 def log_softmax(
     x: Value, axis: int | Sequence[int] | None = -1, where: Value | None = None
 ) -> Tensor: ...
 @overload
 def logmeanexp(
-    x: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    where: JaxValue | None = None,
-    keepdims: bool = False,
-) -> jax.Array:
-    """Log mean exp."""
-
-@overload
-def logmeanexp(
     x: TensorValue,
     axis: int | Sequence[int] | None = None,
     where: Value | None = None,
     keepdims: bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Log mean exp."""
+
+@overload
+def logmeanexp(
+    x: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    where: JaxValue | None = None,
+    keepdims: bool = False,
+) -> jax.Array: ...
 @overload
 def logmeanexp(
     x: Value,
@@ -287,24 +287,24 @@ def logmeanexp(
 ) -> Tensor: ...
 @overload
 def logsumexp(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    b: JaxValue | None = None,
-    keepdims: bool = False,
-    return_sign: Literal[False] = False,
-    where: JaxValue | None = None,
-) -> jax.Array:
-    """Log-sum-exp reduction."""
-
-@overload
-def logsumexp(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     b: Value | None = None,
     keepdims: bool = False,
     return_sign: Literal[False] = False,
     where: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Log-sum-exp reduction."""
+
+@overload
+def logsumexp(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    b: JaxValue | None = None,
+    keepdims: bool = False,
+    return_sign: Literal[False] = False,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def logsumexp(
     a: Value,
@@ -314,6 +314,16 @@ def logsumexp(
     return_sign: Literal[False] = False,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def logsumexp(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    b: Value | None = None,
+    keepdims: bool = False,
+    *,
+    return_sign: Literal[True],
+    where: Value | None = None,
+) -> tuple[Tensor, Tensor]: ...
 @overload
 def logsumexp(
     a: JaxValue,
@@ -326,7 +336,7 @@ def logsumexp(
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def logsumexp(
-    a: TensorValue,
+    a: Value,
     axis: int | Sequence[int] | None = None,
     b: Value | None = None,
     keepdims: bool = False,
@@ -336,14 +346,13 @@ def logsumexp(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def logsumexp(
-    a: Value,
+    a: TensorValue,
     axis: int | Sequence[int] | None = None,
     b: Value | None = None,
     keepdims: bool = False,
-    *,
-    return_sign: Literal[True],
+    return_sign: bool = False,
     where: Value | None = None,
-) -> tuple[Tensor, Tensor]: ...
+) -> Tensor | tuple[Tensor, Tensor]: ...
 @overload
 def logsumexp(
     a: JaxValue,
@@ -355,15 +364,6 @@ def logsumexp(
 ) -> jax.Array | tuple[jax.Array, jax.Array]: ...
 @overload
 def logsumexp(
-    a: TensorValue,
-    axis: int | Sequence[int] | None = None,
-    b: Value | None = None,
-    keepdims: bool = False,
-    return_sign: bool = False,
-    where: Value | None = None,
-) -> Tensor | tuple[Tensor, Tensor]: ...
-@overload
-def logsumexp(
     a: Value,
     axis: int | Sequence[int] | None = None,
     b: Value | None = None,
@@ -372,37 +372,26 @@ def logsumexp(
     where: Value | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 @overload
-def mish(x: JaxValue) -> jax.Array:
+def mish(x: TensorValue) -> Tensor:
     """Mish activation function."""
 
 @overload
-def mish(x: TensorValue) -> Tensor: ...
+def mish(x: JaxValue) -> jax.Array: ...
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Hashable = -1) -> jax.Array:
     """One-hot encodes the given indices."""
 
 @overload
-def relu(x: JaxValue) -> jax.Array:
+def relu(x: TensorValue) -> Tensor:
     """Rectified linear unit activation function."""
 
 @overload
-def relu(x: TensorValue) -> Tensor: ...
+def relu(x: JaxValue) -> jax.Array: ...
 @overload
-def relu6(x: JaxValue) -> jax.Array:
+def relu6(x: TensorValue) -> Tensor:
     """Rectified Linear Unit 6 activation function."""
 
 @overload
-def relu6(x: TensorValue) -> Tensor: ...
-@overload
-def scaled_dot_general(
-    lhs: JaxValue,
-    rhs: JaxValue,
-    dimension_numbers: Any,
-    preferred_element_type: DTypeLike = ...,
-    configs: Any = None,
-    implementation: Literal["cudnn"] | None = None,
-) -> jax.Array:
-    """Scaled dot general operation."""
-
+def relu6(x: JaxValue) -> jax.Array: ...
 @overload
 def scaled_dot_general(
     lhs: TensorValue,
@@ -411,7 +400,9 @@ def scaled_dot_general(
     preferred_element_type: DTypeLike = ...,
     configs: Any = None,
     implementation: Literal["cudnn"] | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Scaled dot general operation."""
+
 @overload
 def scaled_dot_general(
     lhs: Value,
@@ -421,6 +412,15 @@ def scaled_dot_general(
     configs: Any = None,
     implementation: Literal["cudnn"] | None = None,
 ) -> Tensor: ...
+@overload
+def scaled_dot_general(
+    lhs: JaxValue,
+    rhs: JaxValue,
+    dimension_numbers: Any,
+    preferred_element_type: DTypeLike = ...,
+    configs: Any = None,
+    implementation: Literal["cudnn"] | None = None,
+) -> jax.Array: ...
 @overload
 def scaled_matmul(
     lhs: jax.Array,
@@ -440,80 +440,69 @@ def scaled_matmul(
     preferred_element_type: DTypeLike = ...,
 ) -> Tensor: ...
 @overload
-def selu(x: JaxValue) -> jax.Array:
+def selu(x: TensorValue) -> Tensor:
     """Scaled exponential linear unit activation."""
 
 @overload
-def selu(x: TensorValue) -> Tensor: ...
+def selu(x: JaxValue) -> jax.Array: ...
 @overload
-def sigmoid(x: JaxValue) -> jax.Array:
+def sigmoid(x: TensorValue) -> Tensor:
     """Sigmoid activation function."""
 
 @overload
-def sigmoid(x: TensorValue) -> Tensor: ...
+def sigmoid(x: JaxValue) -> jax.Array: ...
 @overload
-def silu(x: JaxValue) -> jax.Array:
+def silu(x: TensorValue) -> Tensor:
     """SiLU (aka swish) activation function."""
 
 @overload
-def silu(x: TensorValue) -> Tensor: ...
+def silu(x: JaxValue) -> jax.Array: ...
 @overload
-def soft_sign(x: JaxValue) -> jax.Array:
+def soft_sign(x: TensorValue) -> Tensor:
     """Soft-sign activation function."""
 
 @overload
-def soft_sign(x: TensorValue) -> Tensor: ...
+def soft_sign(x: JaxValue) -> jax.Array: ...
 @overload
 def softmax(
-    x: JaxValue, axis: int | Sequence[int] | None = -1, where: JaxValue | None = None
-) -> jax.Array:
+    x: TensorValue, axis: int | Sequence[int] | None = -1, where: Value | None = None
+) -> Tensor:
     """Softmax function."""
 
 @overload
 def softmax(
-    x: TensorValue, axis: int | Sequence[int] | None = -1, where: Value | None = None
-) -> Tensor: ...
+    x: JaxValue, axis: int | Sequence[int] | None = -1, where: JaxValue | None = None
+) -> jax.Array: ...
 @overload
 def softmax(
     x: Value, axis: int | Sequence[int] | None = -1, where: Value | None = None
 ) -> Tensor: ...
 @overload
-def softplus(x: JaxValue) -> jax.Array:
+def softplus(x: TensorValue) -> Tensor:
     """Softplus activation function."""
 
 @overload
-def softplus(x: TensorValue) -> Tensor: ...
+def softplus(x: JaxValue) -> jax.Array: ...
 @overload
-def sparse_plus(x: JaxValue) -> jax.Array:
+def sparse_plus(x: TensorValue) -> Tensor:
     """Sparse plus function."""
 
 @overload
-def sparse_plus(x: TensorValue) -> Tensor: ...
+def sparse_plus(x: JaxValue) -> jax.Array: ...
 @overload
-def sparse_sigmoid(x: JaxValue) -> jax.Array:
+def sparse_sigmoid(x: TensorValue) -> Tensor:
     """Sparse sigmoid activation function."""
 
 @overload
-def sparse_sigmoid(x: TensorValue) -> Tensor: ...
+def sparse_sigmoid(x: JaxValue) -> jax.Array: ...
 @overload
-def squareplus(x: JaxValue, b: JaxValue = 4) -> jax.Array:
+def squareplus(x: TensorValue, b: Value = 4) -> Tensor:
     """Squareplus activation function."""
 
 @overload
-def squareplus(x: TensorValue, b: Value = 4) -> Tensor: ...
+def squareplus(x: JaxValue, b: JaxValue = 4) -> jax.Array: ...
 @overload
 def squareplus(x: Value, b: Value = 4) -> Tensor: ...
-@overload
-def standardize(
-    x: JaxValue,
-    axis: int | Sequence[int] | None = -1,
-    mean: JaxValue | None = None,
-    variance: JaxValue | None = None,
-    epsilon: JaxValue = 1e-05,
-    where: JaxValue | None = None,
-) -> jax.Array:
-    """Standardizes input to zero mean and unit variance."""
-
 @overload
 def standardize(
     x: TensorValue,
@@ -522,7 +511,18 @@ def standardize(
     variance: Value | None = None,
     epsilon: Value = 1e-05,
     where: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Standardizes input to zero mean and unit variance."""
+
+@overload
+def standardize(
+    x: JaxValue,
+    axis: int | Sequence[int] | None = -1,
+    mean: JaxValue | None = None,
+    variance: JaxValue | None = None,
+    epsilon: JaxValue = 1e-05,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def standardize(
     x: Value,
@@ -533,14 +533,14 @@ def standardize(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
-def swish(x: JaxValue) -> jax.Array:
+def swish(x: TensorValue) -> Tensor:
     """SiLU (aka swish) activation function."""
 
 @overload
-def swish(x: TensorValue) -> Tensor: ...
+def swish(x: JaxValue) -> jax.Array: ...
 @overload
-def tanh(x: JaxValue, /) -> jax.Array:
+def tanh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise hyperbolic tangent of input."""
 
 @overload
-def tanh(x: TensorValue, /) -> Tensor: ...
+def tanh(x: JaxValue, /) -> jax.Array: ...

@@ -4,6 +4,7 @@
 # mypy: disable-error-code="overload-overlap,assignment"
 import builtins
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import (
     Any,
     Generic,
@@ -56,37 +57,27 @@ class _UniqueInverseResult(NamedTuple, Generic[_ArrayT]):
     inverse_indices: _ArrayT
 
 @overload
-def abs(x: JaxValue, /) -> jax.Array:
+def abs(x: TensorValue, /) -> Tensor:
     """Alias of :func:`jax.numpy.absolute`."""
 
 @overload
-def abs(x: TensorValue, /) -> Tensor: ...
+def abs(x: JaxValue, /) -> jax.Array: ...
 @overload
-def absolute(x: JaxValue, /) -> jax.Array:
+def absolute(x: TensorValue, /) -> Tensor:
     """Calculate the absolute value element-wise."""
 
 @overload
-def absolute(x: TensorValue, /) -> Tensor: ...
-@overload
-def acos(x: JaxValue, /) -> jax.Array: ...
+def absolute(x: JaxValue, /) -> jax.Array: ...
 @overload
 def acos(x: TensorValue, /) -> Tensor: ...
 @overload
-def acosh(x: JaxValue, /) -> jax.Array: ...
+def acos(x: JaxValue, /) -> jax.Array: ...
 @overload
 def acosh(x: TensorValue, /) -> Tensor: ...
+@overload
+def acosh(x: JaxValue, /) -> jax.Array: ...
 
 add: BinaryUfunc
-
-@overload
-def all(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    keepdims: builtins.bool = False,
-    *,
-    where: JaxValue | None = None,
-) -> jax.Array:
-    """Test whether all array elements along a given axis evaluate to True."""
 
 @overload
 def all(
@@ -95,7 +86,17 @@ def all(
     keepdims: builtins.bool = False,
     *,
     where: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Test whether all array elements along a given axis evaluate to True."""
+
+@overload
+def all(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def all(
     a: Value,
@@ -106,22 +107,14 @@ def all(
 ) -> Tensor: ...
 @overload
 def allclose(
-    a: JaxValue,
-    b: JaxValue,
-    rtol: JaxValue = 1e-05,
-    atol: JaxValue = 1e-08,
-    equal_nan: builtins.bool = False,
-) -> jax.Array:
-    """Check if two arrays are element-wise approximately equal within a tolerance."""
-
-@overload
-def allclose(
     a: TensorValue,
     b: Value,
     rtol: Value = 1e-05,
     atol: Value = 1e-08,
     equal_nan: builtins.bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Check if two arrays are element-wise approximately equal within a tolerance."""
+
 @overload
 def allclose(
     a: Value,
@@ -132,26 +125,34 @@ def allclose(
 ) -> Tensor: ...
 @overload
 def allclose(
+    a: JaxValue,
+    b: JaxValue,
+    rtol: JaxValue = 1e-05,
+    atol: JaxValue = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> jax.Array: ...
+@overload
+def allclose(
     a: Value, b: Value, rtol: Value = 1e-05, atol: Value = 1e-08, equal_nan: builtins.bool = False
 ) -> Tensor: ...
 @overload
 def amax(
-    a: JaxValue,
+    a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: JaxValue | None = None,
-    where: JaxValue | None = None,
-) -> jax.Array:
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor:
     """Alias of :func:`jax.numpy.max`."""
 
 @overload
 def amax(
-    a: TensorValue,
+    a: JaxValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-) -> Tensor: ...
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def amax(
     a: Value,
@@ -162,22 +163,22 @@ def amax(
 ) -> Tensor: ...
 @overload
 def amin(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor:
+    """Alias of :func:`jax.numpy.min`."""
+
+@overload
+def amin(
     a: JaxValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
     initial: JaxValue | None = None,
     where: JaxValue | None = None,
-) -> jax.Array:
-    """Alias of :func:`jax.numpy.min`."""
-
-@overload
-def amin(
-    a: TensorValue,
-    axis: int | Sequence[int] | None = None,
-    keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def amin(
     a: Value,
@@ -187,11 +188,21 @@ def amin(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
-def angle(z: JaxValue, deg: builtins.bool = False) -> jax.Array:
+def angle(z: TensorValue, deg: builtins.bool = False) -> Tensor:
     """Return the angle of a complex valued number or array."""
 
 @overload
-def angle(z: TensorValue, deg: builtins.bool = False) -> Tensor: ...
+def angle(z: JaxValue, deg: builtins.bool = False) -> jax.Array: ...
+@overload
+def any(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+) -> Tensor:
+    """Test whether any of the array elements along a given axis evaluate to True."""
+
 @overload
 def any(
     a: JaxValue,
@@ -199,17 +210,7 @@ def any(
     keepdims: builtins.bool = False,
     *,
     where: JaxValue | None = None,
-) -> jax.Array:
-    """Test whether any of the array elements along a given axis evaluate to True."""
-
-@overload
-def any(
-    a: TensorValue,
-    axis: int | Sequence[int] | None = None,
-    keepdims: builtins.bool = False,
-    *,
-    where: Value | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def any(
     a: Value,
@@ -219,33 +220,33 @@ def any(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
-def append(arr: JaxValue, values: JaxValue, axis: int | None = None) -> jax.Array:
+def append(arr: TensorValue, values: Value, axis: int | None = None) -> Tensor:
     """Return a new array with values appended to the end of the original array."""
 
 @overload
-def append(arr: TensorValue, values: Value, axis: int | None = None) -> Tensor: ...
-@overload
 def append(arr: Value, values: TensorValue, axis: int | None = None) -> Tensor: ...
 @overload
+def append(arr: JaxValue, values: JaxValue, axis: int | None = None) -> jax.Array: ...
+@overload
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: JaxValue, *args: JaxValue, **kwargs: Any
-) -> jax.Array:
+    func1d: Callable[..., Any], axis: int, arr: TensorValue, *args: Value, **kwargs: Any
+) -> Tensor:
     """Apply a function to 1D array slices along an axis."""
 
 @overload
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: TensorValue, *args: Value, **kwargs: Any
-) -> Tensor: ...
+    func1d: Callable[..., Any], axis: int, arr: JaxValue, *args: JaxValue, **kwargs: Any
+) -> jax.Array: ...
 @overload
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Value, *args: Value, **kwargs: Any
 ) -> Tensor: ...
 @overload
-def apply_over_axes(func: Callable[..., Any], a: JaxValue, axes: Sequence[int]) -> jax.Array:
+def apply_over_axes(func: Callable[..., Any], a: TensorValue, axes: Sequence[int]) -> Tensor:
     """Apply a function repeatedly over specified axes."""
 
 @overload
-def apply_over_axes(func: Callable[..., Any], a: TensorValue, axes: Sequence[int]) -> Tensor: ...
+def apply_over_axes(func: Callable[..., Any], a: JaxValue, axes: Sequence[int]) -> jax.Array: ...
 def arange(
     start: Value,
     stop: Value | None = None,
@@ -258,88 +259,75 @@ def arange(
     """Create an array of evenly-spaced values."""
 
 @overload
-def arccos(x: JaxValue, /) -> jax.Array:
+def arccos(x: TensorValue, /) -> Tensor:
     """Compute element-wise inverse of trigonometric cosine of input."""
 
 @overload
-def arccos(x: TensorValue, /) -> Tensor: ...
+def arccos(x: JaxValue, /) -> jax.Array: ...
 @overload
-def arccosh(x: JaxValue, /) -> jax.Array:
+def arccosh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise inverse of hyperbolic cosine of input."""
 
 @overload
-def arccosh(x: TensorValue, /) -> Tensor: ...
+def arccosh(x: JaxValue, /) -> jax.Array: ...
 @overload
-def arcsin(x: JaxValue, /) -> jax.Array:
+def arcsin(x: TensorValue, /) -> Tensor:
     """Compute element-wise inverse of trigonometric sine of input."""
 
 @overload
-def arcsin(x: TensorValue, /) -> Tensor: ...
+def arcsin(x: JaxValue, /) -> jax.Array: ...
 @overload
-def arcsinh(x: JaxValue, /) -> jax.Array:
+def arcsinh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise inverse of hyperbolic sine of input."""
 
 @overload
-def arcsinh(x: TensorValue, /) -> Tensor: ...
+def arcsinh(x: JaxValue, /) -> jax.Array: ...
 @overload
-def arctan(x: JaxValue, /) -> jax.Array:
+def arctan(x: TensorValue, /) -> Tensor:
     """Compute element-wise inverse of trigonometric tangent of input."""
 
 @overload
-def arctan(x: TensorValue, /) -> Tensor: ...
+def arctan(x: JaxValue, /) -> jax.Array: ...
 @overload
-def arctan2(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def arctan2(x: TensorValue, y: Value, /) -> Tensor:
     """Compute the arctangent of x1/x2, choosing the correct quadrant."""
 
 @overload
-def arctan2(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def arctan2(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def arctanh(x: JaxValue, /) -> jax.Array:
+def arctan2(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def arctanh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise inverse of hyperbolic tangent of input."""
 
 @overload
-def arctanh(x: TensorValue, /) -> Tensor: ...
+def arctanh(x: JaxValue, /) -> jax.Array: ...
 @overload
 def argmax(
-    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
-) -> jax.Array:
+    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor:
     """Return the index of the maximum value of an array."""
 
 @overload
 def argmax(
-    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
-) -> Tensor: ...
+    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> jax.Array: ...
 @overload
 def argmin(
-    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
-) -> jax.Array:
+    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor:
     """Return the index of the minimum value of an array."""
 
 @overload
 def argmin(
-    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
-) -> Tensor: ...
+    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> jax.Array: ...
 @overload
-def argpartition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array:
+def argpartition(a: TensorValue, kth: int, axis: int = -1) -> Tensor:
     """Returns indices that partially sort an array."""
 
 @overload
-def argpartition(a: TensorValue, kth: int, axis: int = -1) -> Tensor: ...
-@overload
-def argsort(
-    a: JaxValue,
-    axis: int | None = -1,
-    *,
-    stable: builtins.bool = True,
-    descending: builtins.bool = False,
-    kind: str | None = None,
-    order: None = None,
-    dtype: DTypeLike | None = None,
-) -> jax.Array:
-    """Return indices that sort an array."""
-
+def argpartition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array: ...
 @overload
 def argsort(
     a: TensorValue,
@@ -350,21 +338,34 @@ def argsort(
     kind: str | None = None,
     order: None = None,
     dtype: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Return indices that sort an array."""
+
 @overload
-def argwhere(
-    a: JaxValue, *, size: int | None = None, fill_value: JaxValue | None = None
+def argsort(
+    a: JaxValue,
+    axis: int | None = -1,
+    *,
+    stable: builtins.bool = True,
+    descending: builtins.bool = False,
+    kind: str | None = None,
+    order: None = None,
+    dtype: DTypeLike | None = None,
 ) -> jax.Array: ...
 @overload
 def argwhere(
     a: TensorValue, *, size: int | None = None, fill_value: Value | None = None
 ) -> Tensor: ...
 @overload
+def argwhere(
+    a: JaxValue, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> jax.Array: ...
+@overload
 def argwhere(a: Value, *, size: int | None = None, fill_value: Value | None = None) -> Tensor: ...
 @overload
-def around(a: JaxValue, decimals: int = 0) -> jax.Array: ...
-@overload
 def around(a: TensorValue, decimals: int = 0) -> Tensor: ...
+@overload
+def around(a: JaxValue, decimals: int = 0) -> jax.Array: ...
 def array(
     object: Any,
     dtype: DTypeLike | None = None,
@@ -378,21 +379,21 @@ def array(
     """Convert an object to a JAX array."""
 
 @overload
-def array_equal(a1: JaxValue, a2: JaxValue, equal_nan: builtins.bool = False) -> jax.Array:
+def array_equal(a1: TensorValue, a2: Value, equal_nan: builtins.bool = False) -> Tensor:
     """Check if two arrays are element-wise equal."""
 
-@overload
-def array_equal(a1: TensorValue, a2: Value, equal_nan: builtins.bool = False) -> Tensor: ...
 @overload
 def array_equal(a1: Value, a2: TensorValue, equal_nan: builtins.bool = False) -> Tensor: ...
 @overload
-def array_equiv(a1: JaxValue, a2: JaxValue) -> jax.Array:
+def array_equal(a1: JaxValue, a2: JaxValue, equal_nan: builtins.bool = False) -> jax.Array: ...
+@overload
+def array_equiv(a1: TensorValue, a2: Value) -> Tensor:
     """Check if two arrays are element-wise equal."""
 
 @overload
-def array_equiv(a1: TensorValue, a2: Value) -> Tensor: ...
-@overload
 def array_equiv(a1: Value, a2: TensorValue) -> Tensor: ...
+@overload
+def array_equiv(a1: JaxValue, a2: JaxValue) -> jax.Array: ...
 def array_repr(
     arr: Value, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
 ) -> str:
@@ -400,17 +401,21 @@ def array_repr(
 
 @overload
 def array_split(
-    ary: JaxValue, indices_or_sections: JaxValue | Sequence[int], axis: int = 0
-) -> list[jax.Array]:
+    ary: TensorValue, indices_or_sections: Value | Sequence[int], axis: int = 0
+) -> list[Tensor]:
     """Split an array into sub-arrays."""
 
 @overload
 def array_split(
-    ary: TensorValue, indices_or_sections: Value | Sequence[int], axis: int = 0
+    ary: Value, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
 ) -> list[Tensor]: ...
 @overload
 def array_split(
-    ary: Value, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
+    ary: JaxValue, indices_or_sections: JaxValue | Sequence[int], axis: int = 0
+) -> list[jax.Array]: ...
+@overload
+def array_split(
+    ary: Value, indices_or_sections: Value | Sequence[int], axis: int = 0
 ) -> list[Tensor]: ...
 def array_str(
     a: Value, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
@@ -429,51 +434,51 @@ def asarray(
     """Convert an object to a JAX array."""
 
 @overload
-def asin(x: JaxValue, /) -> jax.Array: ...
-@overload
 def asin(x: TensorValue, /) -> Tensor: ...
 @overload
-def asinh(x: JaxValue, /) -> jax.Array: ...
+def asin(x: JaxValue, /) -> jax.Array: ...
 @overload
 def asinh(x: TensorValue, /) -> Tensor: ...
 @overload
+def asinh(x: JaxValue, /) -> jax.Array: ...
+@overload
 def astype(
-    a: JaxValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
-) -> jax.Array:
+    a: TensorValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
+) -> Tensor:
     """Convert an array to a specified dtype."""
 
 @overload
 def astype(
-    a: TensorValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
-) -> Tensor: ...
-@overload
-def atan(x: JaxValue, /) -> jax.Array: ...
+    a: JaxValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
+) -> jax.Array: ...
 @overload
 def atan(x: TensorValue, /) -> Tensor: ...
 @overload
-def atan2(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+def atan(x: JaxValue, /) -> jax.Array: ...
 @overload
 def atan2(x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def atan2(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def atanh(x: JaxValue, /) -> jax.Array: ...
+def atan2(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
 def atanh(x: TensorValue, /) -> Tensor: ...
+@overload
+def atanh(x: JaxValue, /) -> jax.Array: ...
 @overload
 def atleast_1d() -> list[jax.Array]:
     """Convert inputs to arrays with at least 1 dimension."""
 
 @overload
-def atleast_1d(x: JaxValue, /) -> jax.Array: ...
-@overload
 def atleast_1d(x: TensorValue, /) -> Tensor: ...
 @overload
-def atleast_1d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
+def atleast_1d(x: JaxValue, /) -> jax.Array: ...
 @overload
 def atleast_1d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
 @overload
 def atleast_1d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_1d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
 @overload
 def atleast_1d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
 @overload
@@ -481,15 +486,15 @@ def atleast_2d() -> list[jax.Array]:
     """Convert inputs to arrays with at least 2 dimensions."""
 
 @overload
-def atleast_2d(x: JaxValue, /) -> jax.Array: ...
-@overload
 def atleast_2d(x: TensorValue, /) -> Tensor: ...
 @overload
-def atleast_2d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
+def atleast_2d(x: JaxValue, /) -> jax.Array: ...
 @overload
 def atleast_2d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
 @overload
 def atleast_2d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
+@overload
+def atleast_2d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
 @overload
 def atleast_2d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
 @overload
@@ -497,27 +502,17 @@ def atleast_3d() -> list[jax.Array]:
     """Convert inputs to arrays with at least 3 dimensions."""
 
 @overload
-def atleast_3d(x: JaxValue, /) -> jax.Array: ...
-@overload
 def atleast_3d(x: TensorValue, /) -> Tensor: ...
 @overload
-def atleast_3d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
+def atleast_3d(x: JaxValue, /) -> jax.Array: ...
 @overload
 def atleast_3d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
 @overload
 def atleast_3d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
 @overload
-def atleast_3d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
+def atleast_3d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
 @overload
-def average(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    weights: JaxValue | None = None,
-    returned: Literal[False] = False,
-    keepdims: builtins.bool = False,
-) -> jax.Array:
-    """Compute the weighed average."""
-
+def atleast_3d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
 @overload
 def average(
     a: TensorValue,
@@ -525,7 +520,17 @@ def average(
     weights: Value | None = None,
     returned: Literal[False] = False,
     keepdims: builtins.bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the weighed average."""
+
+@overload
+def average(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    weights: JaxValue | None = None,
+    returned: Literal[False] = False,
+    keepdims: builtins.bool = False,
+) -> jax.Array: ...
 @overload
 def average(
     a: Value,
@@ -534,6 +539,15 @@ def average(
     returned: Literal[False] = False,
     keepdims: builtins.bool = False,
 ) -> Tensor: ...
+@overload
+def average(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    weights: Value | None = None,
+    *,
+    returned: Literal[True],
+    keepdims: builtins.bool = False,
+) -> tuple[Tensor, Tensor]: ...
 @overload
 def average(
     a: JaxValue,
@@ -545,15 +559,6 @@ def average(
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def average(
-    a: TensorValue,
-    axis: int | Sequence[int] | None = None,
-    weights: Value | None = None,
-    *,
-    returned: Literal[True],
-    keepdims: builtins.bool = False,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def average(
     a: Value,
     axis: int | Sequence[int] | None = None,
     weights: Value | None = None,
@@ -563,20 +568,20 @@ def average(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def average(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    weights: JaxValue | None = None,
-    returned: builtins.bool = False,
-    keepdims: builtins.bool = False,
-) -> jax.Array | tuple[jax.Array, jax.Array]: ...
-@overload
-def average(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     weights: Value | None = None,
     returned: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def average(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    weights: JaxValue | None = None,
+    returned: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> jax.Array | tuple[jax.Array, jax.Array]: ...
 @overload
 def average(
     a: Value,
@@ -592,24 +597,24 @@ bfloat16: ScalarType
 
 @overload
 def bincount(
-    x: JaxValue,
-    weights: JaxValue | None = None,
-    minlength: int = 0,
-    *,
-    length: int | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Count the number of occurrences of each value in an integer array."""
-
-@overload
-def bincount(
     x: TensorValue,
     weights: Value | None = None,
     minlength: int = 0,
     *,
     length: int | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Count the number of occurrences of each value in an integer array."""
+
+@overload
+def bincount(
+    x: JaxValue,
+    weights: JaxValue | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
 @overload
 def bincount(
     x: Value,
@@ -623,40 +628,40 @@ def bincount(
 bitwise_and: BinaryUfunc
 
 @overload
-def bitwise_count(x: JaxValue, /) -> jax.Array: ...
-@overload
 def bitwise_count(x: TensorValue, /) -> Tensor: ...
 @overload
-def bitwise_invert(x: JaxValue, /) -> jax.Array:
+def bitwise_count(x: JaxValue, /) -> jax.Array: ...
+@overload
+def bitwise_invert(x: TensorValue, /) -> Tensor:
     """Alias of :func:`jax.numpy.invert`."""
 
 @overload
-def bitwise_invert(x: TensorValue, /) -> Tensor: ...
+def bitwise_invert(x: JaxValue, /) -> jax.Array: ...
 @overload
-def bitwise_left_shift(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def bitwise_left_shift(x: TensorValue, y: Value, /) -> Tensor:
     """Alias of :func:`jax.numpy.left_shift`."""
 
 @overload
-def bitwise_left_shift(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def bitwise_left_shift(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def bitwise_not(x: JaxValue, /) -> jax.Array:
+def bitwise_left_shift(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def bitwise_not(x: TensorValue, /) -> Tensor:
     """Alias of :func:`jax.numpy.invert`."""
 
 @overload
-def bitwise_not(x: TensorValue, /) -> Tensor: ...
+def bitwise_not(x: JaxValue, /) -> jax.Array: ...
 
 bitwise_or: BinaryUfunc
 
 @overload
-def bitwise_right_shift(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def bitwise_right_shift(x: TensorValue, y: Value, /) -> Tensor:
     """Alias of :func:`jax.numpy.right_shift`."""
 
 @overload
-def bitwise_right_shift(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def bitwise_right_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def bitwise_right_shift(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 
 bitwise_xor: BinaryUfunc
 
@@ -664,11 +669,13 @@ def blackman(M: int) -> Tensor:
     """Return a Blackman window of size M."""
 
 @overload
-def block(arrays: JaxValue | Sequence[JaxValue] | Sequence[Sequence[JaxValue]]) -> jax.Array:
+def block(arrays: TensorValue | Sequence[TensorValue] | Sequence[Sequence[TensorValue]]) -> Tensor:
     """Create an array from a list of blocks."""
 
 @overload
-def block(arrays: TensorValue | Sequence[Value] | Sequence[Sequence[Value]]) -> Tensor: ...
+def block(arrays: JaxValue | Sequence[JaxValue] | Sequence[Sequence[JaxValue]]) -> jax.Array: ...
+@overload
+def block(arrays: Value | Sequence[Value] | Sequence[Sequence[Value]]) -> Tensor: ...
 
 bool: ScalarType
 bool_: ScalarType
@@ -679,61 +686,62 @@ def broadcast_arrays(*args: JaxValue) -> list[jax.Array]:
 
 @overload
 def broadcast_arrays(*args: Value) -> list[Tensor]: ...
-@overload
-def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """Broadcast input shapes to a common output shape."""
-
-@overload
-def broadcast_shapes(*shapes: Sequence[Any]) -> tuple[Any, ...]: ...
-@overload
-def broadcast_to(
-    array: JaxValue,
-    shape: int | Sequence[int],
-    *,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Broadcast an array to a specified shape."""
-
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]: ...
 @overload
 def broadcast_to(
     array: TensorValue,
     shape: int | Sequence[int],
     *,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Broadcast an array to a specified shape."""
+
+@overload
+def broadcast_to(
+    array: JaxValue,
+    shape: int | Sequence[int],
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
 
 c_: Indexer
 
 def can_cast(from_: Value, to: Any, casting: Any = "safe") -> builtins.bool: ...
 @overload
-def cbrt(x: JaxValue, /) -> jax.Array:
+def cbrt(x: TensorValue, /) -> Tensor:
     """Calculates element-wise cube root of the input array."""
 
 @overload
-def cbrt(x: TensorValue, /) -> Tensor: ...
+def cbrt(x: JaxValue, /) -> jax.Array: ...
 
 cdouble: ScalarType
 
 @overload
-def ceil(x: JaxValue, /) -> jax.Array:
+def ceil(x: TensorValue, /) -> Tensor:
     """Round input to the nearest integer upwards."""
 
 @overload
-def ceil(x: TensorValue, /) -> Tensor: ...
+def ceil(x: JaxValue, /) -> jax.Array: ...
 
 character = np.character
 
 @overload
-def choose(a: JaxValue, choices: jax.Array | Sequence[JaxValue], mode: str = "raise") -> jax.Array:
+def choose(
+    a: TensorValue, choices: Tensor | jax.Array | NumpyArray | Sequence[Value], mode: str = "raise"
+) -> Tensor:
     """Construct an array by stacking slices of choice arrays."""
 
 @overload
 def choose(
-    a: TensorValue, choices: Tensor | jax.Array | NumpyArray | Sequence[Value], mode: str = "raise"
+    a: Value, choices: Tensor | NumpyArray | Sequence[TensorValue], mode: str = "raise"
 ) -> Tensor: ...
 @overload
 def choose(
-    a: Value, choices: Tensor | NumpyArray | Sequence[Value], mode: str = "raise"
+    a: JaxValue, choices: jax.Array | Sequence[JaxValue], mode: str = "raise"
+) -> jax.Array: ...
+@overload
+def choose(
+    a: Value, choices: Tensor | jax.Array | NumpyArray | Sequence[Value], mode: str = "raise"
 ) -> Tensor: ...
 @overload
 def clip(
@@ -746,27 +754,18 @@ def clip(
     x: Value | None = ..., /, min: Value | None = None, max: Value | None = None
 ) -> Tensor: ...
 @overload
-def column_stack(tup: jax.Array | Sequence[JaxValue]) -> jax.Array:
+def column_stack(tup: NumpyArray | Tensor | Sequence[TensorValue]) -> Tensor:
     """Stack arrays column-wise."""
 
 @overload
-def column_stack(tup: NumpyArray | Tensor | Sequence[Value]) -> Tensor: ...
+def column_stack(tup: jax.Array | Sequence[JaxValue]) -> jax.Array: ...
+@overload
+def column_stack(tup: NumpyArray | Tensor | jax.Array | Sequence[Value]) -> Tensor: ...
 
 complex128: ScalarType
 complex64: ScalarType
 complex_: ScalarType
 complexfloating = np.complexfloating
-
-@overload
-def compress(
-    condition: JaxValue,
-    a: JaxValue,
-    axis: int | None = None,
-    *,
-    size: int | None = None,
-    fill_value: JaxValue = 0,
-) -> jax.Array:
-    """Compress an array along a given axis using a boolean condition."""
 
 @overload
 def compress(
@@ -776,7 +775,9 @@ def compress(
     *,
     size: int | None = None,
     fill_value: Value = 0,
-) -> Tensor: ...
+) -> Tensor:
+    """Compress an array along a given axis using a boolean condition."""
+
 @overload
 def compress(
     condition: Value,
@@ -786,6 +787,15 @@ def compress(
     size: int | None = None,
     fill_value: Value = 0,
 ) -> Tensor: ...
+@overload
+def compress(
+    condition: JaxValue,
+    a: JaxValue,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue = 0,
+) -> jax.Array: ...
 @overload
 def compress(
     condition: Value,
@@ -796,44 +806,41 @@ def compress(
     fill_value: Value = 0,
 ) -> Tensor: ...
 @overload
-def concat(arrays: Sequence[JaxValue], /, *, axis: int | None = 0) -> jax.Array:
+def concat(arrays: Sequence[TensorValue], /, *, axis: int | None = 0) -> Tensor:
     """Join arrays along an existing axis."""
 
+@overload
+def concat(arrays: Sequence[JaxValue], /, *, axis: int | None = 0) -> jax.Array: ...
 @overload
 def concat(arrays: Sequence[Value], /, *, axis: int | None = 0) -> Tensor: ...
 @overload
 def concatenate(
-    arrays: jax.Array | Sequence[JaxValue], axis: int | None = 0, dtype: DTypeLike | None = None
-) -> jax.Array:
+    arrays: NumpyArray | Tensor | Sequence[TensorValue],
+    axis: int | None = 0,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Join arrays along an existing axis."""
 
 @overload
 def concatenate(
-    arrays: NumpyArray | Tensor | Sequence[Value],
+    arrays: jax.Array | Sequence[JaxValue], axis: int | None = 0, dtype: DTypeLike | None = None
+) -> jax.Array: ...
+@overload
+def concatenate(
+    arrays: NumpyArray | Tensor | jax.Array | Sequence[Value],
     axis: int | None = 0,
     dtype: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
-def conj(x: JaxValue, /) -> jax.Array: ...
-@overload
 def conj(x: TensorValue, /) -> Tensor: ...
 @overload
-def conjugate(x: JaxValue, /) -> jax.Array:
+def conj(x: JaxValue, /) -> jax.Array: ...
+@overload
+def conjugate(x: TensorValue, /) -> Tensor:
     """Return element-wise complex-conjugate of the input."""
 
 @overload
-def conjugate(x: TensorValue, /) -> Tensor: ...
-@overload
-def convolve(
-    a: JaxValue,
-    v: JaxValue,
-    mode: str = "full",
-    *,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Convolution of two one dimensional arrays."""
-
+def conjugate(x: JaxValue, /) -> jax.Array: ...
 @overload
 def convolve(
     a: TensorValue,
@@ -842,7 +849,9 @@ def convolve(
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Convolution of two one dimensional arrays."""
+
 @overload
 def convolve(
     a: Value,
@@ -853,50 +862,48 @@ def convolve(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
-def copy(a: JaxValue, order: str | None = None) -> jax.Array:
+def convolve(
+    a: JaxValue,
+    v: JaxValue,
+    mode: str = "full",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array: ...
+@overload
+def copy(a: TensorValue, order: str | None = None) -> Tensor:
     """Return a copy of the array."""
 
 @overload
-def copy(a: TensorValue, order: str | None = None) -> Tensor: ...
+def copy(a: JaxValue, order: str | None = None) -> jax.Array: ...
 @overload
-def copysign(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def copysign(x: TensorValue, y: Value, /) -> Tensor:
     """Copies the sign of each element in ``x2`` to the corresponding element in ``x1``."""
 
 @overload
-def copysign(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def copysign(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def corrcoef(
-    x: JaxValue,
-    y: JaxValue | None = None,
-    rowvar: builtins.bool = True,
-    dtype: DTypeLike | None = None,
-) -> jax.Array:
-    """Compute the Pearson correlation coefficients."""
-
+def copysign(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
 def corrcoef(
     x: TensorValue,
     y: Value | None = None,
     rowvar: builtins.bool = True,
     dtype: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the Pearson correlation coefficients."""
+
+@overload
+def corrcoef(
+    x: JaxValue,
+    y: JaxValue | None = None,
+    rowvar: builtins.bool = True,
+    dtype: DTypeLike | None = None,
+) -> jax.Array: ...
 @overload
 def corrcoef(
     x: Value, y: Value | None = None, rowvar: builtins.bool = True, dtype: DTypeLike | None = None
 ) -> Tensor: ...
-@overload
-def correlate(
-    a: JaxValue,
-    v: JaxValue,
-    mode: str = "valid",
-    *,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Correlation of two one dimensional arrays."""
-
 @overload
 def correlate(
     a: TensorValue,
@@ -905,7 +912,9 @@ def correlate(
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Correlation of two one dimensional arrays."""
+
 @overload
 def correlate(
     a: Value,
@@ -916,40 +925,36 @@ def correlate(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
-def cos(x: JaxValue, /) -> jax.Array:
+def correlate(
+    a: JaxValue,
+    v: JaxValue,
+    mode: str = "valid",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array: ...
+@overload
+def cos(x: TensorValue, /) -> Tensor:
     """Compute a trigonometric cosine of each element of input."""
 
 @overload
-def cos(x: TensorValue, /) -> Tensor: ...
+def cos(x: JaxValue, /) -> jax.Array: ...
 @overload
-def cosh(x: JaxValue, /) -> jax.Array:
+def cosh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise hyperbolic cosine of input."""
 
 @overload
-def cosh(x: TensorValue, /) -> Tensor: ...
+def cosh(x: JaxValue, /) -> jax.Array: ...
 @overload
 def count_nonzero(
-    a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
-) -> jax.Array:
+    a: TensorValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> Tensor:
     """Return the number of nonzero elements along a given axis."""
 
 @overload
 def count_nonzero(
-    a: TensorValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
-) -> Tensor: ...
-@overload
-def cov(
-    m: JaxValue,
-    y: JaxValue | None = None,
-    rowvar: builtins.bool = True,
-    bias: builtins.bool = False,
-    ddof: int | None = None,
-    fweights: JaxValue | None = None,
-    aweights: JaxValue | None = None,
-    dtype: DTypeLike | None = None,
-) -> jax.Array:
-    """Estimate the weighted sample covariance."""
-
+    a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> jax.Array: ...
 @overload
 def cov(
     m: TensorValue,
@@ -960,7 +965,20 @@ def cov(
     fweights: Value | None = None,
     aweights: Value | None = None,
     dtype: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Estimate the weighted sample covariance."""
+
+@overload
+def cov(
+    m: JaxValue,
+    y: JaxValue | None = None,
+    rowvar: builtins.bool = True,
+    bias: builtins.bool = False,
+    ddof: int | None = None,
+    fweights: JaxValue | None = None,
+    aweights: JaxValue | None = None,
+    dtype: DTypeLike | None = None,
+) -> jax.Array: ...
 @overload
 def cov(
     m: Value,
@@ -974,24 +992,15 @@ def cov(
 ) -> Tensor: ...
 @overload
 def cross(
-    a: JaxValue,
-    b: JaxValue,
-    axisa: int = -1,
-    axisb: int = -1,
-    axisc: int = -1,
-    axis: int | None = None,
-) -> jax.Array:
-    """Compute the (batched) cross product of two arrays."""
-
-@overload
-def cross(
     a: TensorValue,
     b: Value,
     axisa: int = -1,
     axisb: int = -1,
     axisc: int = -1,
     axis: int | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the (batched) cross product of two arrays."""
+
 @overload
 def cross(
     a: Value,
@@ -1001,41 +1010,61 @@ def cross(
     axisc: int = -1,
     axis: int | None = None,
 ) -> Tensor: ...
+@overload
+def cross(
+    a: JaxValue,
+    b: JaxValue,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> jax.Array: ...
 
 csingle: ScalarType
 
 @overload
-def cumprod(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
+def cumprod(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Cumulative product of elements along an axis."""
 
 @overload
-def cumprod(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor: ...
+def cumprod(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
-def cumsum(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
+def cumsum(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Cumulative sum of elements along an axis."""
 
 @overload
-def cumsum(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor: ...
+def cumsum(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
 def cumulative_prod(
-    x: JaxValue,
+    x: TensorValue,
     /,
     *,
     axis: int | None = None,
     dtype: DTypeLike | None = None,
     include_initial: builtins.bool = False,
-) -> jax.Array:
+) -> Tensor:
     """Cumulative product along the axis of an array."""
 
 @overload
 def cumulative_prod(
+    x: JaxValue,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: builtins.bool = False,
+) -> jax.Array: ...
+@overload
+def cumulative_sum(
     x: TensorValue,
     /,
     *,
     axis: int | None = None,
     dtype: DTypeLike | None = None,
     include_initial: builtins.bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Cumulative sum along the axis of an array."""
+
 @overload
 def cumulative_sum(
     x: JaxValue,
@@ -1044,38 +1073,17 @@ def cumulative_sum(
     axis: int | None = None,
     dtype: DTypeLike | None = None,
     include_initial: builtins.bool = False,
-) -> jax.Array:
-    """Cumulative sum along the axis of an array."""
-
+) -> jax.Array: ...
 @overload
-def cumulative_sum(
-    x: TensorValue,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: DTypeLike | None = None,
-    include_initial: builtins.bool = False,
-) -> Tensor: ...
-@overload
-def deg2rad(x: JaxValue, /) -> jax.Array:
+def deg2rad(x: TensorValue, /) -> Tensor:
     """Convert angles from degrees to radians."""
 
 @overload
-def deg2rad(x: TensorValue, /) -> Tensor: ...
-@overload
-def degrees(x: JaxValue, /) -> jax.Array: ...
+def deg2rad(x: JaxValue, /) -> jax.Array: ...
 @overload
 def degrees(x: TensorValue, /) -> Tensor: ...
 @overload
-def delete(
-    arr: JaxValue,
-    obj: JaxValue | slice,
-    axis: int | None = None,
-    *,
-    assume_unique_indices: builtins.bool = False,
-) -> jax.Array:
-    """Delete entry or entries from an array."""
-
+def degrees(x: JaxValue, /) -> jax.Array: ...
 @overload
 def delete(
     arr: TensorValue,
@@ -1083,7 +1091,9 @@ def delete(
     axis: int | None = None,
     *,
     assume_unique_indices: builtins.bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Delete entry or entries from an array."""
+
 @overload
 def delete(
     arr: Value,
@@ -1093,11 +1103,19 @@ def delete(
     assume_unique_indices: builtins.bool = False,
 ) -> Tensor: ...
 @overload
-def diag(v: JaxValue, k: int = 0) -> jax.Array:
+def delete(
+    arr: JaxValue,
+    obj: JaxValue | slice,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: builtins.bool = False,
+) -> jax.Array: ...
+@overload
+def diag(v: TensorValue, k: int = 0) -> Tensor:
     """Returns the specified diagonal or constructs a diagonal array."""
 
 @overload
-def diag(v: TensorValue, k: int = 0) -> Tensor: ...
+def diag(v: JaxValue, k: int = 0) -> jax.Array: ...
 def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     """Return indices for accessing the main diagonal of a multidimensional array."""
 
@@ -1105,29 +1123,19 @@ def diag_indices_from(arr: Value) -> tuple[Tensor, ...]:
     """Return indices for accessing the main diagonal of a given array."""
 
 @overload
-def diagflat(v: JaxValue, k: int = 0) -> jax.Array:
+def diagflat(v: TensorValue, k: int = 0) -> Tensor:
     """Return a 2-D array with the flattened input array laid out on the diagonal."""
 
 @overload
-def diagflat(v: TensorValue, k: int = 0) -> Tensor: ...
+def diagflat(v: JaxValue, k: int = 0) -> jax.Array: ...
 @overload
-def diagonal(a: JaxValue, offset: JaxValue = 0, axis1: int = 0, axis2: int = 1) -> jax.Array:
+def diagonal(a: TensorValue, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Returns the specified diagonal of an array."""
 
 @overload
-def diagonal(a: TensorValue, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor: ...
+def diagonal(a: JaxValue, offset: JaxValue = 0, axis1: int = 0, axis2: int = 1) -> jax.Array: ...
 @overload
 def diagonal(a: Value, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor: ...
-@overload
-def diff(
-    a: JaxValue,
-    n: int = 1,
-    axis: int = -1,
-    prepend: JaxValue | None = None,
-    append: JaxValue | None = None,
-) -> jax.Array:
-    """Calculate n-th order difference between array elements along a given axis."""
-
 @overload
 def diff(
     a: TensorValue,
@@ -1135,50 +1143,49 @@ def diff(
     axis: int = -1,
     prepend: Value | None = None,
     append: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Calculate n-th order difference between array elements along a given axis."""
+
+@overload
+def diff(
+    a: JaxValue,
+    n: int = 1,
+    axis: int = -1,
+    prepend: JaxValue | None = None,
+    append: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def diff(
     a: Value, n: int = 1, axis: int = -1, prepend: Value | None = None, append: Value | None = None
 ) -> Tensor: ...
 @overload
 def digitize(
-    x: JaxValue, bins: JaxValue, right: builtins.bool = False, *, method: str | None = None
-) -> jax.Array:
+    x: TensorValue, bins: Value, right: builtins.bool = False, *, method: str | None = None
+) -> Tensor:
     """Convert an array to bin indices."""
 
-@overload
-def digitize(
-    x: TensorValue, bins: Value, right: builtins.bool = False, *, method: str | None = None
-) -> Tensor: ...
 @overload
 def digitize(
     x: Value, bins: TensorValue, right: builtins.bool = False, *, method: str | None = None
 ) -> Tensor: ...
 @overload
-def divide(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def digitize(
+    x: JaxValue, bins: JaxValue, right: builtins.bool = False, *, method: str | None = None
+) -> jax.Array: ...
+@overload
+def divide(x: TensorValue, y: Value, /) -> Tensor:
     """Alias of :func:`jax.numpy.true_divide`."""
 
 @overload
-def divide(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def divide(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def divmod(x: JaxValue, y: JaxValue, /) -> tuple[jax.Array, jax.Array]: ...
+def divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
 def divmod(x: TensorValue, y: Value, /) -> tuple[Tensor, Tensor]: ...
 @overload
 def divmod(x: Value, y: TensorValue, /) -> tuple[Tensor, Tensor]: ...
 @overload
-def dot(
-    a: JaxValue,
-    b: JaxValue,
-    *,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Compute the dot product of two arrays."""
-
+def divmod(x: JaxValue, y: JaxValue, /) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def dot(
     a: TensorValue,
@@ -1187,7 +1194,9 @@ def dot(
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the dot product of two arrays."""
+
 @overload
 def dot(
     a: Value,
@@ -1197,39 +1206,50 @@ def dot(
     preferred_element_type: DTypeLike | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> Tensor: ...
+@overload
+def dot(
+    a: JaxValue,
+    b: JaxValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
 
 double: ScalarType
 
 @overload
-def dsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]:
+def dsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]:
     """Split an array into sub-arrays depth-wise."""
 
 @overload
-def dsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]: ...
-@overload
 def dsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
 @overload
-def dstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array:
+def dsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]: ...
+@overload
+def dstack(
+    tup: NumpyArray | Tensor | Sequence[TensorValue], dtype: DTypeLike | None = None
+) -> Tensor:
     """Stack arrays depth-wise."""
 
 @overload
+def dstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array: ...
+@overload
 def dstack(
-    tup: NumpyArray | Tensor | Sequence[Value], dtype: DTypeLike | None = None
+    tup: NumpyArray | Tensor | jax.Array | Sequence[Value], dtype: DTypeLike | None = None
 ) -> Tensor: ...
 
 dtype = np.dtype
 e: float
 
 @overload
-def ediff1d(
-    ary: JaxValue, to_end: JaxValue | None = None, to_begin: JaxValue | None = None
-) -> jax.Array:
+def ediff1d(ary: TensorValue, to_end: Value | None = None, to_begin: Value | None = None) -> Tensor:
     """Compute the differences of the elements of the flattened array."""
 
 @overload
 def ediff1d(
-    ary: TensorValue, to_end: Value | None = None, to_begin: Value | None = None
-) -> Tensor: ...
+    ary: JaxValue, to_end: JaxValue | None = None, to_begin: JaxValue | None = None
+) -> jax.Array: ...
 @overload
 def ediff1d(ary: Value, to_end: Value | None = None, to_begin: Value | None = None) -> Tensor: ...
 @overload
@@ -1256,18 +1276,6 @@ def einsum(
 ) -> Tensor: ...
 @overload
 def einsum(
-    arr: JaxValue,
-    axes: Sequence[Any],
-    /,
-    *operands: JaxValue | Sequence[Any],
-    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    _dot_general: Callable[..., Any] = ...,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array: ...
-@overload
-def einsum(
     arr: TensorValue,
     axes: Sequence[Any],
     /,
@@ -1280,10 +1288,33 @@ def einsum(
 ) -> Tensor: ...
 @overload
 def einsum(
+    arr: JaxValue,
+    axes: Sequence[Any],
+    /,
+    *operands: JaxValue | Sequence[Any],
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def einsum(
     arr: Value,
     axes: Sequence[Any],
     /,
     *operands: Value | Sequence[Any],
+    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    _dot_general: Callable[..., Any] = ...,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
+def einsum(
+    subscripts: TensorValue,
+    /,
+    *operands: Value,
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -1301,17 +1332,6 @@ def einsum(
     _dot_general: Callable[..., Any] = ...,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
-@overload
-def einsum(
-    subscripts: TensorValue,
-    /,
-    *operands: Value,
-    optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    _dot_general: Callable[..., Any] = ...,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
 @overload
 def einsum(
     subscripts: Value,
@@ -1362,52 +1382,52 @@ def empty_like(
     """Create an empty array with the same shape and dtype as an array."""
 
 @overload
-def equal(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def equal(x: TensorValue, y: Value, /) -> Tensor:
     """Returns element-wise truth value of ``x == y``."""
 
 @overload
-def equal(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def equal(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def equal(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 
 euler_gamma: float
 
 @overload
-def exp(x: JaxValue, /) -> jax.Array:
+def exp(x: TensorValue, /) -> Tensor:
     """Calculate element-wise exponential of the input."""
 
 @overload
-def exp(x: TensorValue, /) -> Tensor: ...
+def exp(x: JaxValue, /) -> jax.Array: ...
 @overload
-def exp2(x: JaxValue, /) -> jax.Array:
+def exp2(x: TensorValue, /) -> Tensor:
     """Calculate element-wise base-2 exponential of input."""
 
 @overload
-def exp2(x: TensorValue, /) -> Tensor: ...
-@overload
-def expand_dims(a: JaxValue, axis: int | Sequence[int]) -> jax.Array: ...
+def exp2(x: JaxValue, /) -> jax.Array: ...
 @overload
 def expand_dims(a: TensorValue, axis: int | Sequence[int]) -> Tensor: ...
 @overload
-def expm1(x: JaxValue, /) -> jax.Array:
+def expand_dims(a: JaxValue, axis: int | Sequence[int]) -> jax.Array: ...
+@overload
+def expm1(x: TensorValue, /) -> Tensor:
     """Calculate ``exp(x)-1`` of each element of the input."""
 
 @overload
-def expm1(x: TensorValue, /) -> Tensor: ...
+def expm1(x: JaxValue, /) -> jax.Array: ...
 @overload
 def extract(
-    condition: JaxValue, arr: JaxValue, *, size: int | None = None, fill_value: JaxValue = 0
-) -> jax.Array:
+    condition: TensorValue, arr: Value, *, size: int | None = None, fill_value: Value = 0
+) -> Tensor:
     """Return the elements of an array that satisfy a condition."""
 
 @overload
 def extract(
-    condition: TensorValue, arr: Value, *, size: int | None = None, fill_value: Value = 0
+    condition: Value, arr: TensorValue, *, size: int | None = None, fill_value: Value = 0
 ) -> Tensor: ...
 @overload
 def extract(
-    condition: Value, arr: TensorValue, *, size: int | None = None, fill_value: Value = 0
-) -> Tensor: ...
+    condition: JaxValue, arr: JaxValue, *, size: int | None = None, fill_value: JaxValue = 0
+) -> jax.Array: ...
 @overload
 def extract(
     condition: Value, arr: Value, *, size: int | None = None, fill_value: Value = 0
@@ -1421,33 +1441,33 @@ def eye(
     device: Any = None,
 ) -> Tensor: ...
 @overload
-def fabs(x: JaxValue, /) -> jax.Array:
+def fabs(x: TensorValue, /) -> Tensor:
     """Compute the element-wise absolute values of the real-valued input."""
 
 @overload
-def fabs(x: TensorValue, /) -> Tensor: ...
-@overload
-def fill_diagonal(
-    a: JaxValue, val: JaxValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
-) -> jax.Array:
-    """Return a copy of the array with the diagonal overwritten."""
-
+def fabs(x: JaxValue, /) -> jax.Array: ...
 @overload
 def fill_diagonal(
     a: TensorValue, val: Value, wrap: builtins.bool = False, *, inplace: builtins.bool = True
-) -> Tensor: ...
+) -> Tensor:
+    """Return a copy of the array with the diagonal overwritten."""
+
 @overload
 def fill_diagonal(
     a: Value, val: TensorValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
 ) -> Tensor: ...
 @overload
-def flatnonzero(
-    a: JaxValue, *, size: int | None = None, fill_value: JaxValue | tuple[JaxValue] | None = None
+def fill_diagonal(
+    a: JaxValue, val: JaxValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
 ) -> jax.Array: ...
 @overload
 def flatnonzero(
     a: TensorValue, *, size: int | None = None, fill_value: Value | tuple[Value] | None = None
 ) -> Tensor: ...
+@overload
+def flatnonzero(
+    a: JaxValue, *, size: int | None = None, fill_value: JaxValue | tuple[JaxValue] | None = None
+) -> jax.Array: ...
 @overload
 def flatnonzero(
     a: Value, *, size: int | None = None, fill_value: Value | tuple[Value] | None = None
@@ -1456,23 +1476,23 @@ def flatnonzero(
 flexible = np.flexible
 
 @overload
-def flip(m: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array:
+def flip(m: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor:
     """Reverse the order of elements of an array along the given axis."""
 
 @overload
-def flip(m: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor: ...
+def flip(m: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array: ...
 @overload
-def fliplr(m: JaxValue) -> jax.Array:
+def fliplr(m: TensorValue) -> Tensor:
     """Reverse the order of elements of an array along axis 1."""
 
 @overload
-def fliplr(m: TensorValue) -> Tensor: ...
+def fliplr(m: JaxValue) -> jax.Array: ...
 @overload
-def flipud(m: JaxValue) -> jax.Array:
+def flipud(m: TensorValue) -> Tensor:
     """Reverse the order of elements of an array along axis 0."""
 
 @overload
-def flipud(m: TensorValue) -> Tensor: ...
+def flipud(m: JaxValue) -> jax.Array: ...
 
 float16: ScalarType
 float32: ScalarType
@@ -1491,58 +1511,58 @@ float8_e8m0fnu: ScalarType
 float_: ScalarType
 
 @overload
-def float_power(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def float_power(x: TensorValue, y: Value, /) -> Tensor:
     """Calculate element-wise base ``x`` exponential of ``y``."""
 
 @overload
-def float_power(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def float_power(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def float_power(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 
 floating = np.floating
 
 @overload
-def floor(x: JaxValue, /) -> jax.Array:
+def floor(x: TensorValue, /) -> Tensor:
     """Round input to the nearest integer downwards."""
 
 @overload
-def floor(x: TensorValue, /) -> Tensor: ...
-@overload
-def floor_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+def floor(x: JaxValue, /) -> jax.Array: ...
 @overload
 def floor_divide(x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def floor_divide(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def fmax(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def floor_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def fmax(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise maximum of the input arrays."""
 
 @overload
-def fmax(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def fmax(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def fmin(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def fmax(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def fmin(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise minimum of the input arrays."""
 
 @overload
-def fmin(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def fmin(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def fmod(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def fmin(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def fmod(x: TensorValue, y: Value, /) -> Tensor:
     """Calculate element-wise floating-point modulo operation."""
 
 @overload
-def fmod(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def fmod(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def frexp(x: JaxValue, /) -> tuple[jax.Array, jax.Array]:
+def fmod(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def frexp(x: TensorValue, /) -> tuple[Tensor, Tensor]:
     """Split floating point values into mantissa and twos exponent."""
 
 @overload
-def frexp(x: TensorValue, /) -> tuple[Tensor, Tensor]: ...
+def frexp(x: JaxValue, /) -> tuple[jax.Array, jax.Array]: ...
 def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Tensor:
     """Construct a JAX array via DLPack."""
 
@@ -1588,13 +1608,13 @@ def full_like(
     """Create an array full of a specified value with the same shape and dtype as an array."""
 
 @overload
-def gcd(x1: JaxValue, x2: JaxValue) -> jax.Array:
+def gcd(x1: TensorValue, x2: Value) -> Tensor:
     """Compute the greatest common divisor of two arrays."""
 
 @overload
-def gcd(x1: TensorValue, x2: Value) -> Tensor: ...
-@overload
 def gcd(x1: Value, x2: TensorValue) -> Tensor: ...
+@overload
+def gcd(x1: JaxValue, x2: JaxValue) -> jax.Array: ...
 
 generic = np.generic
 
@@ -1611,20 +1631,20 @@ def geomspace(
 def get_printoptions() -> dict[str, Any]: ...
 @overload
 def gradient(
-    f: JaxValue,
-    *varargs: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    edge_order: int | None = None,
-) -> jax.Array | list[jax.Array]:
-    """Compute the numerical gradient of a sampled function."""
-
-@overload
-def gradient(
     f: TensorValue,
     *varargs: Value,
     axis: int | Sequence[int] | None = None,
     edge_order: int | None = None,
-) -> Tensor | list[Tensor]: ...
+) -> Tensor | list[Tensor]:
+    """Compute the numerical gradient of a sampled function."""
+
+@overload
+def gradient(
+    f: JaxValue,
+    *varargs: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    edge_order: int | None = None,
+) -> jax.Array | list[jax.Array]: ...
 @overload
 def gradient(
     f: Value,
@@ -1633,21 +1653,21 @@ def gradient(
     edge_order: int | None = None,
 ) -> Tensor | list[Tensor]: ...
 @overload
-def greater(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def greater(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise truth value of ``x > y``."""
 
 @overload
-def greater(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def greater(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def greater_equal(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def greater(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def greater_equal(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise truth value of ``x >= y``."""
 
 @overload
-def greater_equal(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def greater_equal(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def greater_equal(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 def hamming(M: int) -> Tensor:
     """Return a Hamming window of size M."""
 
@@ -1655,23 +1675,13 @@ def hanning(M: int) -> Tensor:
     """Return a Hanning window of size M."""
 
 @overload
-def heaviside(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def heaviside(x: TensorValue, y: Value, /) -> Tensor:
     """Compute the heaviside step function."""
 
 @overload
-def heaviside(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def heaviside(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def histogram(
-    a: JaxValue,
-    bins: JaxValue = 10,
-    range: Sequence[JaxValue] | None = None,
-    weights: JaxValue | None = None,
-    density: builtins.bool | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """Compute a 1-dimensional histogram."""
-
+def heaviside(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
 def histogram(
     a: TensorValue,
@@ -1679,7 +1689,17 @@ def histogram(
     range: Sequence[Value] | None = None,
     weights: Value | None = None,
     density: builtins.bool | None = None,
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Compute a 1-dimensional histogram."""
+
+@overload
+def histogram(
+    a: JaxValue,
+    bins: JaxValue = 10,
+    range: Sequence[JaxValue] | None = None,
+    weights: JaxValue | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def histogram(
     a: Value,
@@ -1690,24 +1710,15 @@ def histogram(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def histogram2d(
-    x: JaxValue,
-    y: JaxValue,
-    bins: JaxValue | Sequence[JaxValue] = 10,
-    range: Sequence[jax.Array | Sequence[JaxValue] | None] | None = None,
-    weights: JaxValue | None = None,
-    density: builtins.bool | None = None,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Compute a 2-dimensional histogram."""
-
-@overload
-def histogram2d(
     x: TensorValue,
     y: Value,
     bins: Value | Sequence[Value] = 10,
     range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
     weights: Value | None = None,
     density: builtins.bool | None = None,
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute a 2-dimensional histogram."""
+
 @overload
 def histogram2d(
     x: Value,
@@ -1719,6 +1730,15 @@ def histogram2d(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def histogram2d(
+    x: JaxValue,
+    y: JaxValue,
+    bins: JaxValue | Sequence[JaxValue] = 10,
+    range: Sequence[jax.Array | Sequence[JaxValue] | None] | None = None,
+    weights: JaxValue | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]: ...
+@overload
+def histogram2d(
     x: Value,
     y: Value,
     bins: Value | Sequence[Value] = 10,
@@ -1728,20 +1748,20 @@ def histogram2d(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def histogram_bin_edges(
-    a: JaxValue,
-    bins: JaxValue = 10,
-    range: jax.Array | Sequence[JaxValue] | None = None,
-    weights: JaxValue | None = None,
-) -> jax.Array:
-    """Compute the bin edges for a histogram."""
-
-@overload
-def histogram_bin_edges(
     a: TensorValue,
     bins: Value = 10,
     range: Tensor | jax.Array | Sequence[Value] | None = None,
     weights: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the bin edges for a histogram."""
+
+@overload
+def histogram_bin_edges(
+    a: JaxValue,
+    bins: JaxValue = 10,
+    range: jax.Array | Sequence[JaxValue] | None = None,
+    weights: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def histogram_bin_edges(
     a: Value,
@@ -1751,22 +1771,22 @@ def histogram_bin_edges(
 ) -> Tensor: ...
 @overload
 def histogramdd(
-    sample: JaxValue,
-    bins: JaxValue | Sequence[JaxValue] = 10,
-    range: Sequence[jax.Array | Sequence[JaxValue] | None] | None = None,
-    weights: JaxValue | None = None,
-    density: builtins.bool | None = None,
-) -> tuple[jax.Array, list[jax.Array]]:
-    """Compute an N-dimensional histogram."""
-
-@overload
-def histogramdd(
     sample: TensorValue,
     bins: Value | Sequence[Value] = 10,
     range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
     weights: Value | None = None,
     density: builtins.bool | None = None,
-) -> tuple[Tensor, list[Tensor]]: ...
+) -> tuple[Tensor, list[Tensor]]:
+    """Compute an N-dimensional histogram."""
+
+@overload
+def histogramdd(
+    sample: JaxValue,
+    bins: JaxValue | Sequence[JaxValue] = 10,
+    range: Sequence[jax.Array | Sequence[JaxValue] | None] | None = None,
+    weights: JaxValue | None = None,
+    density: builtins.bool | None = None,
+) -> tuple[jax.Array, list[jax.Array]]: ...
 @overload
 def histogramdd(
     sample: Value,
@@ -1776,42 +1796,46 @@ def histogramdd(
     density: builtins.bool | None = None,
 ) -> tuple[Tensor, list[Tensor]]: ...
 @overload
-def hsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]:
+def hsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]:
     """Split an array into sub-arrays horizontally."""
 
 @overload
-def hsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]: ...
-@overload
 def hsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
 @overload
-def hstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array:
+def hsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]: ...
+@overload
+def hstack(
+    tup: NumpyArray | Tensor | Sequence[TensorValue], dtype: DTypeLike | None = None
+) -> Tensor:
     """Horizontally stack arrays."""
 
 @overload
+def hstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array: ...
+@overload
 def hstack(
-    tup: NumpyArray | Tensor | Sequence[Value], dtype: DTypeLike | None = None
+    tup: NumpyArray | Tensor | jax.Array | Sequence[Value], dtype: DTypeLike | None = None
 ) -> Tensor: ...
 @overload
-def hypot(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def hypot(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise hypotenuse for the given legs of a right angle triangle."""
 
 @overload
-def hypot(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def hypot(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def i0(x: JaxValue) -> jax.Array:
+def hypot(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def i0(x: TensorValue) -> Tensor:
     """Calculate modified Bessel function of first kind, zeroth order."""
 
 @overload
-def i0(x: TensorValue) -> Tensor: ...
+def i0(x: JaxValue) -> jax.Array: ...
 def identity(n: int, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
-def imag(x: JaxValue, /) -> jax.Array:
+def imag(x: TensorValue, /) -> Tensor:
     """Return element-wise imaginary of part of the complex argument."""
 
 @overload
-def imag(x: TensorValue, /) -> Tensor: ...
+def imag(x: JaxValue, /) -> jax.Array: ...
 
 index_exp: IndexExpression
 
@@ -1835,22 +1859,14 @@ inf: float
 
 @overload
 def inner(
-    a: JaxValue,
-    b: JaxValue,
-    *,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Compute the inner product of two arrays."""
-
-@overload
-def inner(
     a: TensorValue,
     b: Value,
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the inner product of two arrays."""
+
 @overload
 def inner(
     a: Value,
@@ -1860,15 +1876,17 @@ def inner(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
-def insert(
-    arr: JaxValue, obj: JaxValue | slice, values: JaxValue, axis: int | None = None
-) -> jax.Array:
+def inner(
+    a: JaxValue,
+    b: JaxValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array: ...
+@overload
+def insert(arr: TensorValue, obj: Value | slice, values: Value, axis: int | None = None) -> Tensor:
     """Insert entries into an array at specified indices."""
 
-@overload
-def insert(
-    arr: TensorValue, obj: Value | slice, values: Value, axis: int | None = None
-) -> Tensor: ...
 @overload
 def insert(
     arr: Value, obj: TensorValue | slice, values: Value, axis: int | None = None
@@ -1877,6 +1895,10 @@ def insert(
 def insert(
     arr: Value, obj: Value | slice, values: TensorValue, axis: int | None = None
 ) -> Tensor: ...
+@overload
+def insert(
+    arr: JaxValue, obj: JaxValue | slice, values: JaxValue, axis: int | None = None
+) -> jax.Array: ...
 
 int1: ScalarType
 int16: ScalarType
@@ -1890,24 +1912,15 @@ integer = np.integer
 
 @overload
 def interp(
-    x: JaxValue,
-    xp: JaxValue,
-    fp: JaxValue,
-    left: JaxValue | str | None = None,
-    right: JaxValue | str | None = None,
-    period: JaxValue | None = None,
-) -> jax.Array:
-    """One-dimensional linear interpolation."""
-
-@overload
-def interp(
     x: TensorValue,
     xp: Value,
     fp: Value,
     left: Value | str | None = None,
     right: Value | str | None = None,
     period: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """One-dimensional linear interpolation."""
+
 @overload
 def interp(
     x: Value,
@@ -1928,6 +1941,15 @@ def interp(
 ) -> Tensor: ...
 @overload
 def interp(
+    x: JaxValue,
+    xp: JaxValue,
+    fp: JaxValue,
+    left: JaxValue | str | None = None,
+    right: JaxValue | str | None = None,
+    period: JaxValue | None = None,
+) -> jax.Array: ...
+@overload
+def interp(
     x: Value,
     xp: Value,
     fp: Value,
@@ -1937,18 +1959,6 @@ def interp(
 ) -> Tensor: ...
 @overload
 def intersect1d(
-    ar1: JaxValue,
-    ar2: JaxValue,
-    assume_unique: builtins.bool = False,
-    return_indices: builtins.bool = False,
-    *,
-    size: int | None = None,
-    fill_value: JaxValue | None = None,
-) -> jax.Array | tuple[jax.Array, jax.Array, jax.Array]:
-    """Compute the set intersection of two 1D arrays."""
-
-@overload
-def intersect1d(
     ar1: TensorValue,
     ar2: Value,
     assume_unique: builtins.bool = False,
@@ -1956,7 +1966,9 @@ def intersect1d(
     *,
     size: int | None = None,
     fill_value: Value | None = None,
-) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
+) -> Tensor | tuple[Tensor, Tensor, Tensor]:
+    """Compute the set intersection of two 1D arrays."""
+
 @overload
 def intersect1d(
     ar1: Value,
@@ -1969,6 +1981,16 @@ def intersect1d(
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def intersect1d(
+    ar1: JaxValue,
+    ar2: JaxValue,
+    assume_unique: builtins.bool = False,
+    return_indices: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue | None = None,
+) -> jax.Array | tuple[jax.Array, jax.Array, jax.Array]: ...
+@overload
+def intersect1d(
     ar1: Value,
     ar2: Value,
     assume_unique: builtins.bool = False,
@@ -1978,21 +2000,11 @@ def intersect1d(
     fill_value: Value | None = None,
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
 @overload
-def invert(x: JaxValue, /) -> jax.Array:
+def invert(x: TensorValue, /) -> Tensor:
     """Compute the bitwise inversion of an input."""
 
 @overload
-def invert(x: TensorValue, /) -> Tensor: ...
-@overload
-def isclose(
-    a: JaxValue,
-    b: JaxValue,
-    rtol: JaxValue = 1e-05,
-    atol: JaxValue = 1e-08,
-    equal_nan: builtins.bool = False,
-) -> jax.Array:
-    """Check if the elements of two arrays are approximately equal within a tolerance."""
-
+def invert(x: JaxValue, /) -> jax.Array: ...
 @overload
 def isclose(
     a: TensorValue,
@@ -2000,7 +2012,9 @@ def isclose(
     rtol: Value = 1e-05,
     atol: Value = 1e-08,
     equal_nan: builtins.bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Check if the elements of two arrays are approximately equal within a tolerance."""
+
 @overload
 def isclose(
     a: Value,
@@ -2011,14 +2025,22 @@ def isclose(
 ) -> Tensor: ...
 @overload
 def isclose(
+    a: JaxValue,
+    b: JaxValue,
+    rtol: JaxValue = 1e-05,
+    atol: JaxValue = 1e-08,
+    equal_nan: builtins.bool = False,
+) -> jax.Array: ...
+@overload
+def isclose(
     a: Value, b: Value, rtol: Value = 1e-05, atol: Value = 1e-08, equal_nan: builtins.bool = False
 ) -> Tensor: ...
 @overload
-def iscomplex(x: JaxValue) -> jax.Array:
+def iscomplex(x: TensorValue) -> Tensor:
     """Return boolean array showing where the input is complex."""
 
 @overload
-def iscomplex(x: TensorValue) -> Tensor: ...
+def iscomplex(x: JaxValue) -> jax.Array: ...
 def iscomplexobj(x: Any) -> builtins.bool:
     """Check if the input is a complex number or an array containing complex elements."""
 
@@ -2028,22 +2050,11 @@ def isdtype(
     """Returns a boolean indicating whether a provided dtype is of a specified kind."""
 
 @overload
-def isfinite(x: JaxValue, /) -> jax.Array:
+def isfinite(x: TensorValue, /) -> Tensor:
     """Return a boolean array indicating whether each element of input is finite."""
 
 @overload
-def isfinite(x: TensorValue, /) -> Tensor: ...
-@overload
-def isin(
-    element: JaxValue,
-    test_elements: JaxValue,
-    assume_unique: builtins.bool = False,
-    invert: builtins.bool = False,
-    *,
-    method: str = "auto",
-) -> jax.Array:
-    """Determine whether elements in ``element`` appear in ``test_elements``."""
-
+def isfinite(x: JaxValue, /) -> jax.Array: ...
 @overload
 def isin(
     element: TensorValue,
@@ -2052,7 +2063,9 @@ def isin(
     invert: builtins.bool = False,
     *,
     method: str = "auto",
-) -> Tensor: ...
+) -> Tensor:
+    """Determine whether elements in ``element`` appear in ``test_elements``."""
+
 @overload
 def isin(
     element: Value,
@@ -2063,35 +2076,44 @@ def isin(
     method: str = "auto",
 ) -> Tensor: ...
 @overload
-def isinf(x: JaxValue, /) -> jax.Array:
+def isin(
+    element: JaxValue,
+    test_elements: JaxValue,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    method: str = "auto",
+) -> jax.Array: ...
+@overload
+def isinf(x: TensorValue, /) -> Tensor:
     """Return a boolean array indicating whether each element of input is infinite."""
 
 @overload
-def isinf(x: TensorValue, /) -> Tensor: ...
+def isinf(x: JaxValue, /) -> jax.Array: ...
 @overload
-def isnan(x: JaxValue, /) -> jax.Array:
+def isnan(x: TensorValue, /) -> Tensor:
     """Returns a boolean array indicating whether each element of input is ``NaN``."""
 
 @overload
-def isnan(x: TensorValue, /) -> Tensor: ...
+def isnan(x: JaxValue, /) -> jax.Array: ...
 @overload
-def isneginf(x: JaxValue, /) -> jax.Array:
+def isneginf(x: TensorValue, /) -> Tensor:
     """Return boolean array indicating whether each element of input is negative infinite."""
 
 @overload
-def isneginf(x: TensorValue, /) -> Tensor: ...
+def isneginf(x: JaxValue, /) -> jax.Array: ...
 @overload
-def isposinf(x: JaxValue, /) -> jax.Array:
+def isposinf(x: TensorValue, /) -> Tensor:
     """Return boolean array indicating whether each element of input is positive infinite."""
 
 @overload
-def isposinf(x: TensorValue, /) -> Tensor: ...
+def isposinf(x: JaxValue, /) -> jax.Array: ...
 @overload
-def isreal(x: JaxValue) -> jax.Array:
+def isreal(x: TensorValue) -> Tensor:
     """Return boolean array showing where the input is real."""
 
 @overload
-def isreal(x: TensorValue) -> Tensor: ...
+def isreal(x: JaxValue) -> jax.Array: ...
 def isrealobj(x: Any) -> builtins.bool:
     """Check if the input is not a complex number or an array containing complex elements."""
 
@@ -2114,57 +2136,59 @@ def kaiser(M: int, beta: Value) -> Tensor:
     """Return a Kaiser window of size M."""
 
 @overload
-def kron(a: JaxValue, b: JaxValue) -> jax.Array:
+def kron(a: TensorValue, b: Value) -> Tensor:
     """Compute the Kronecker product of two input arrays."""
 
 @overload
-def kron(a: TensorValue, b: Value) -> Tensor: ...
-@overload
 def kron(a: Value, b: TensorValue) -> Tensor: ...
 @overload
-def lcm(x1: JaxValue, x2: JaxValue) -> jax.Array:
+def kron(a: JaxValue, b: JaxValue) -> jax.Array: ...
+@overload
+def lcm(x1: TensorValue, x2: Value) -> Tensor:
     """Compute the least common multiple of two arrays."""
 
 @overload
-def lcm(x1: TensorValue, x2: Value) -> Tensor: ...
-@overload
 def lcm(x1: Value, x2: TensorValue) -> Tensor: ...
 @overload
-def ldexp(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+def lcm(x1: JaxValue, x2: JaxValue) -> jax.Array: ...
 @overload
 def ldexp(x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def ldexp(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def left_shift(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def ldexp(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def left_shift(x: TensorValue, y: Value, /) -> Tensor:
     """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
 
 @overload
-def left_shift(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def left_shift(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def less(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def left_shift(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def less(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise truth value of ``x < y``."""
 
 @overload
-def less(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def less(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def less_equal(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def less(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def less_equal(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise truth value of ``x <= y``."""
 
 @overload
-def less_equal(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def less_equal(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def lexsort(keys: jax.Array | Sequence[JaxValue], axis: int = -1) -> jax.Array:
+def less_equal(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def lexsort(keys: Tensor | NumpyArray | Sequence[TensorValue], axis: int = -1) -> Tensor:
     """Sort a sequence of keys in lexicographic order."""
 
 @overload
-def lexsort(keys: Tensor | NumpyArray | Sequence[Value], axis: int = -1) -> Tensor: ...
+def lexsort(keys: jax.Array | Sequence[JaxValue], axis: int = -1) -> jax.Array: ...
+@overload
+def lexsort(keys: Tensor | jax.Array | NumpyArray | Sequence[Value], axis: int = -1) -> Tensor: ...
 @overload
 def linspace(
     start: Value,
@@ -2214,43 +2238,43 @@ def linspace(
     axis: int = 0,
     *,
     device: Any = None,
-) -> Tensor | tuple[Tensor | jax.Array, Tensor | jax.Array]: ...
+) -> Tensor | tuple[Tensor, Tensor]: ...
 def load(file: Any, *args: Any, **kwargs: Any) -> Tensor:
     """Load JAX arrays from npy files."""
 
 @overload
-def log(x: JaxValue, /) -> jax.Array:
+def log(x: TensorValue, /) -> Tensor:
     """Calculate element-wise natural logarithm of the input."""
 
 @overload
-def log(x: TensorValue, /) -> Tensor: ...
-@overload
-def log10(x: JaxValue, /) -> jax.Array: ...
+def log(x: JaxValue, /) -> jax.Array: ...
 @overload
 def log10(x: TensorValue, /) -> Tensor: ...
 @overload
-def log1p(x: JaxValue, /) -> jax.Array:
+def log10(x: JaxValue, /) -> jax.Array: ...
+@overload
+def log1p(x: TensorValue, /) -> Tensor:
     """Calculates element-wise logarithm of one plus input, ``log(x+1)``."""
 
 @overload
-def log1p(x: TensorValue, /) -> Tensor: ...
+def log1p(x: JaxValue, /) -> jax.Array: ...
 @overload
-def log2(x: JaxValue, /) -> jax.Array:
+def log2(x: TensorValue, /) -> Tensor:
     """Calculates the base-2 logarithm of ``x`` element-wise."""
 
 @overload
-def log2(x: TensorValue, /) -> Tensor: ...
+def log2(x: JaxValue, /) -> jax.Array: ...
 
 logaddexp: BinaryUfunc
 logaddexp2: BinaryUfunc
 logical_and: BinaryUfunc
 
 @overload
-def logical_not(x: JaxValue, /) -> jax.Array:
+def logical_not(x: TensorValue, /) -> Tensor:
     """Compute NOT bool(x) element-wise."""
 
 @overload
-def logical_not(x: TensorValue, /) -> Tensor: ...
+def logical_not(x: JaxValue, /) -> jax.Array: ...
 
 logical_or: BinaryUfunc
 logical_xor: BinaryUfunc
@@ -2273,24 +2297,15 @@ def mask_indices(
 
 @overload
 def matmul(
-    a: JaxValue,
-    b: JaxValue,
-    *,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Perform a matrix multiplication."""
-
-@overload
-def matmul(
     a: TensorValue,
     b: Value,
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Perform a matrix multiplication."""
+
 @overload
 def matmul(
     a: Value,
@@ -2301,29 +2316,28 @@ def matmul(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> Tensor: ...
 @overload
-def matrix_transpose(x: JaxValue, /) -> jax.Array:
+def matmul(
+    a: JaxValue,
+    b: JaxValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def matrix_transpose(x: TensorValue, /) -> Tensor:
     """Transpose the last two dimensions of an array."""
 
 @overload
-def matrix_transpose(x: TensorValue, /) -> Tensor: ...
+def matrix_transpose(x: JaxValue, /) -> jax.Array: ...
 @overload
-def matvec(x1: JaxValue, x2: JaxValue, /) -> jax.Array:
+def matvec(x1: TensorValue, x2: Value, /) -> Tensor:
     """Batched matrix-vector product."""
 
 @overload
-def matvec(x1: TensorValue, x2: Value, /) -> Tensor: ...
-@overload
 def matvec(x1: Value, x2: TensorValue, /) -> Tensor: ...
 @overload
-def max(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    keepdims: builtins.bool = False,
-    initial: JaxValue | None = None,
-    where: JaxValue | None = None,
-) -> jax.Array:
-    """Return the maximum of the array elements along a given axis."""
-
+def matvec(x1: JaxValue, x2: JaxValue, /) -> jax.Array: ...
 @overload
 def max(
     a: TensorValue,
@@ -2331,7 +2345,17 @@ def max(
     keepdims: builtins.bool = False,
     initial: Value | None = None,
     where: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Return the maximum of the array elements along a given axis."""
+
+@overload
+def max(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def max(
     a: Value,
@@ -2345,24 +2369,24 @@ maximum: BinaryUfunc
 
 @overload
 def mean(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    keepdims: builtins.bool = False,
-    *,
-    where: JaxValue | None = None,
-) -> jax.Array:
-    """Return the mean of array elements along a given axis."""
-
-@overload
-def mean(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
     *,
     where: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Return the mean of array elements along a given axis."""
+
+@overload
+def mean(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    *,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def mean(
     a: Value,
@@ -2374,20 +2398,20 @@ def mean(
 ) -> Tensor: ...
 @overload
 def median(
-    a: JaxValue,
-    axis: int | tuple[int, ...] | None = None,
-    overwrite_input: builtins.bool = False,
-    keepdims: builtins.bool = False,
-) -> jax.Array:
-    """Return the median of array elements along a given axis."""
-
-@overload
-def median(
     a: TensorValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Return the median of array elements along a given axis."""
+
+@overload
+def median(
+    a: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> jax.Array: ...
 def meshgrid(
     *xi: Value, copy: builtins.bool = True, sparse: builtins.bool = False, indexing: str = "xy"
 ) -> list[Tensor]:
@@ -2397,22 +2421,22 @@ mgrid: Indexer
 
 @overload
 def min(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    keepdims: builtins.bool = False,
-    initial: JaxValue | None = None,
-    where: JaxValue | None = None,
-) -> jax.Array:
-    """Return the minimum of array elements along a given axis."""
-
-@overload
-def min(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
     initial: Value | None = None,
     where: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Return the minimum of array elements along a given axis."""
+
+@overload
+def min(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def min(
     a: Value,
@@ -2425,38 +2449,28 @@ def min(
 minimum: BinaryUfunc
 
 @overload
-def mod(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
-@overload
 def mod(x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def mod(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def modf(x: JaxValue, /) -> tuple[jax.Array, jax.Array]:
+def mod(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def modf(x: TensorValue, /) -> tuple[Tensor, Tensor]:
     """Return element-wise fractional and integral parts of the input array."""
 
 @overload
-def modf(x: TensorValue, /) -> tuple[Tensor, Tensor]: ...
-@overload
-def moveaxis(
-    a: JaxValue, source: int | Sequence[int], destination: int | Sequence[int]
-) -> jax.Array: ...
+def modf(x: JaxValue, /) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def moveaxis(
     a: TensorValue, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> Tensor: ...
+@overload
+def moveaxis(
+    a: JaxValue, source: int | Sequence[int], destination: int | Sequence[int]
+) -> jax.Array: ...
 
 multiply: BinaryUfunc
 nan: float
-
-@overload
-def nan_to_num(
-    x: JaxValue,
-    copy: builtins.bool = True,
-    nan: JaxValue = 0.0,
-    posinf: JaxValue | None = None,
-    neginf: JaxValue | None = None,
-) -> jax.Array:
-    """Replace NaN and infinite entries in an array."""
 
 @overload
 def nan_to_num(
@@ -2465,7 +2479,17 @@ def nan_to_num(
     nan: Value = 0.0,
     posinf: Value | None = None,
     neginf: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Replace NaN and infinite entries in an array."""
+
+@overload
+def nan_to_num(
+    x: JaxValue,
+    copy: builtins.bool = True,
+    nan: JaxValue = 0.0,
+    posinf: JaxValue | None = None,
+    neginf: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def nan_to_num(
     x: Value,
@@ -2476,58 +2500,58 @@ def nan_to_num(
 ) -> Tensor: ...
 @overload
 def nanargmax(
-    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
-) -> jax.Array:
+    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor:
     """Return the index of the maximum value of an array, ignoring NaNs."""
 
 @overload
 def nanargmax(
-    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
-) -> Tensor: ...
+    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> jax.Array: ...
 @overload
 def nanargmin(
-    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
-) -> jax.Array:
+    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor:
     """Return the index of the minimum value of an array, ignoring NaNs."""
 
 @overload
 def nanargmin(
-    a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
-) -> Tensor: ...
+    a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> jax.Array: ...
 @overload
-def nancumprod(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
+def nancumprod(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Cumulative product of elements along an axis, ignoring NaN values."""
 
 @overload
 def nancumprod(
-    a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None
-) -> Tensor: ...
+    a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None
+) -> jax.Array: ...
 @overload
-def nancumsum(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array:
+def nancumsum(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Cumulative sum of elements along an axis, ignoring NaN values."""
 
 @overload
 def nancumsum(
-    a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None
-) -> Tensor: ...
+    a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None
+) -> jax.Array: ...
 @overload
 def nanmax(
-    a: JaxValue,
+    a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: JaxValue | None = None,
-    where: JaxValue | None = None,
-) -> jax.Array:
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor:
     """Return the maximum of the array elements along a given axis, ignoring NaNs."""
 
 @overload
 def nanmax(
-    a: TensorValue,
+    a: JaxValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-) -> Tensor: ...
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def nanmax(
     a: Value,
@@ -2538,22 +2562,22 @@ def nanmax(
 ) -> Tensor: ...
 @overload
 def nanmean(
-    a: JaxValue,
+    a: TensorValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    where: JaxValue | None = None,
-) -> jax.Array:
+    where: Value | None = None,
+) -> Tensor:
     """Return the mean of the array elements along a given axis, ignoring NaNs."""
 
 @overload
 def nanmean(
-    a: TensorValue,
+    a: JaxValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    where: Value | None = None,
-) -> Tensor: ...
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def nanmean(
     a: Value,
@@ -2564,38 +2588,38 @@ def nanmean(
 ) -> Tensor: ...
 @overload
 def nanmedian(
-    a: JaxValue,
+    a: TensorValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
-) -> jax.Array:
+) -> Tensor:
     """Return the median of array elements along a given axis, ignoring NaNs."""
 
 @overload
 def nanmedian(
-    a: TensorValue,
+    a: JaxValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def nanmin(
-    a: JaxValue,
+    a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: JaxValue | None = None,
-    where: JaxValue | None = None,
-) -> jax.Array:
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor:
     """Return the minimum of the array elements along a given axis, ignoring NaNs."""
 
 @overload
 def nanmin(
-    a: TensorValue,
+    a: JaxValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-) -> Tensor: ...
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def nanmin(
     a: Value,
@@ -2606,26 +2630,17 @@ def nanmin(
 ) -> Tensor: ...
 @overload
 def nanpercentile(
-    a: JaxValue,
-    q: JaxValue,
+    a: TensorValue,
+    q: Value,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
     method: str = "linear",
     keepdims: builtins.bool = False,
-) -> jax.Array:
+) -> Tensor:
     """Compute the percentile of the data along the specified axis, ignoring NaN values."""
 
 @overload
 def nanpercentile(
-    a: TensorValue,
-    q: Value,
-    axis: int | tuple[int, ...] | None = None,
-    overwrite_input: builtins.bool = False,
-    method: str = "linear",
-    keepdims: builtins.bool = False,
-) -> Tensor: ...
-@overload
-def nanpercentile(
     a: Value,
     q: TensorValue,
     axis: int | tuple[int, ...] | None = None,
@@ -2634,16 +2649,14 @@ def nanpercentile(
     keepdims: builtins.bool = False,
 ) -> Tensor: ...
 @overload
-def nanprod(
+def nanpercentile(
     a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
+    q: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
     keepdims: builtins.bool = False,
-    initial: JaxValue | None = None,
-    where: JaxValue | None = None,
-) -> jax.Array:
-    """Return the product of the array elements along a given axis, ignoring NaNs."""
-
+) -> jax.Array: ...
 @overload
 def nanprod(
     a: TensorValue,
@@ -2652,7 +2665,18 @@ def nanprod(
     keepdims: builtins.bool = False,
     initial: Value | None = None,
     where: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Return the product of the array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nanprod(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def nanprod(
     a: Value,
@@ -2661,6 +2685,26 @@ def nanprod(
     keepdims: builtins.bool = False,
     initial: Value | None = None,
     where: Value | None = None,
+) -> Tensor: ...
+@overload
+def nanquantile(
+    a: TensorValue,
+    q: Value,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor:
+    """Compute the quantile of the data along the specified axis, ignoring NaNs."""
+
+@overload
+def nanquantile(
+    a: Value,
+    q: TensorValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
 ) -> Tensor: ...
 @overload
 def nanquantile(
@@ -2670,27 +2714,18 @@ def nanquantile(
     overwrite_input: builtins.bool = False,
     method: str = "linear",
     keepdims: builtins.bool = False,
-) -> jax.Array:
-    """Compute the quantile of the data along the specified axis, ignoring NaNs."""
-
+) -> jax.Array: ...
 @overload
-def nanquantile(
+def nanstd(
     a: TensorValue,
-    q: Value,
-    axis: int | tuple[int, ...] | None = None,
-    overwrite_input: builtins.bool = False,
-    method: str = "linear",
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
     keepdims: builtins.bool = False,
-) -> Tensor: ...
-@overload
-def nanquantile(
-    a: Value,
-    q: TensorValue,
-    axis: int | tuple[int, ...] | None = None,
-    overwrite_input: builtins.bool = False,
-    method: str = "linear",
-    keepdims: builtins.bool = False,
-) -> Tensor: ...
+    where: Value | None = None,
+) -> Tensor:
+    """Compute the standard deviation along a given axis, ignoring NaNs."""
+
 @overload
 def nanstd(
     a: JaxValue,
@@ -2699,18 +2734,7 @@ def nanstd(
     ddof: int = 0,
     keepdims: builtins.bool = False,
     where: JaxValue | None = None,
-) -> jax.Array:
-    """Compute the standard deviation along a given axis, ignoring NaNs."""
-
-@overload
-def nanstd(
-    a: TensorValue,
-    axis: int | Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    ddof: int = 0,
-    keepdims: builtins.bool = False,
-    where: Value | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def nanstd(
     a: Value,
@@ -2720,6 +2744,17 @@ def nanstd(
     keepdims: builtins.bool = False,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def nansum(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+) -> Tensor:
+    """Return the sum of the array elements along a given axis, ignoring NaNs."""
+
 @overload
 def nansum(
     a: JaxValue,
@@ -2728,18 +2763,7 @@ def nansum(
     keepdims: builtins.bool = False,
     initial: JaxValue | None = None,
     where: JaxValue | None = None,
-) -> jax.Array:
-    """Return the sum of the array elements along a given axis, ignoring NaNs."""
-
-@overload
-def nansum(
-    a: TensorValue,
-    axis: int | Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def nansum(
     a: Value,
@@ -2751,24 +2775,24 @@ def nansum(
 ) -> Tensor: ...
 @overload
 def nanvar(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    ddof: int = 0,
-    keepdims: builtins.bool = False,
-    where: JaxValue | None = None,
-) -> jax.Array:
-    """Compute the variance of array elements along a given axis, ignoring NaNs."""
-
-@overload
-def nanvar(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     ddof: int = 0,
     keepdims: builtins.bool = False,
     where: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the variance of array elements along a given axis, ignoring NaNs."""
+
+@overload
+def nanvar(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    where: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def nanvar(
     a: Value,
@@ -2785,38 +2809,38 @@ negative: UnaryUfunc
 newaxis: None
 
 @overload
-def nextafter(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def nextafter(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise next floating point value after ``x`` towards ``y``."""
 
 @overload
-def nextafter(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def nextafter(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def nextafter(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def nonzero(
+    a: TensorValue, *, size: int | None = None, fill_value: Value | tuple[Value, ...] | None = None
+) -> tuple[Tensor, ...]:
+    """Return indices of nonzero elements of an array."""
+
 @overload
 def nonzero(
     a: JaxValue,
     *,
     size: int | None = None,
     fill_value: JaxValue | tuple[JaxValue, ...] | None = None,
-) -> tuple[jax.Array, ...]:
-    """Return indices of nonzero elements of an array."""
-
-@overload
-def nonzero(
-    a: TensorValue, *, size: int | None = None, fill_value: Value | tuple[Value, ...] | None = None
-) -> tuple[Tensor, ...]: ...
+) -> tuple[jax.Array, ...]: ...
 @overload
 def nonzero(
     a: Value, *, size: int | None = None, fill_value: Value | tuple[Value, ...] | None = None
 ) -> tuple[Tensor, ...]: ...
 @overload
-def not_equal(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def not_equal(x: TensorValue, y: Value, /) -> Tensor:
     """Returns element-wise truth value of ``x != y``."""
 
 @overload
-def not_equal(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def not_equal(x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def not_equal(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 
 number = np.number
 object_ = np.object_
@@ -2842,46 +2866,35 @@ def ones_like(
     """Create an array of ones with the same shape and dtype as an array."""
 
 @overload
-def outer(a: JaxValue, b: jax.Array) -> jax.Array:
+def outer(a: TensorValue, b: Tensor | jax.Array) -> Tensor:
     """Compute the outer product of two arrays."""
 
 @overload
-def outer(a: TensorValue, b: Tensor | jax.Array) -> Tensor: ...
-@overload
 def outer(a: Value, b: Tensor) -> Tensor: ...
 @overload
-def packbits(a: JaxValue, axis: int | None = None, bitorder: str = "big") -> jax.Array:
+def outer(a: JaxValue, b: jax.Array) -> jax.Array: ...
+@overload
+def packbits(a: TensorValue, axis: int | None = None, bitorder: str = "big") -> Tensor:
     """Pack array of bits into a uint8 array."""
 
 @overload
-def packbits(a: TensorValue, axis: int | None = None, bitorder: str = "big") -> Tensor: ...
+def packbits(a: JaxValue, axis: int | None = None, bitorder: str = "big") -> jax.Array: ...
 @overload
 def pad(
-    array: JaxValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
-) -> jax.Array:
+    array: TensorValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
+) -> Tensor:
     """Add padding to an array."""
 
 @overload
 def pad(
-    array: TensorValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
-) -> Tensor: ...
+    array: JaxValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
+) -> jax.Array: ...
 @overload
-def partition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array:
+def partition(a: TensorValue, kth: int, axis: int = -1) -> Tensor:
     """Returns a partially-sorted copy of an array."""
 
 @overload
-def partition(a: TensorValue, kth: int, axis: int = -1) -> Tensor: ...
-@overload
-def percentile(
-    a: JaxValue,
-    q: JaxValue,
-    axis: int | tuple[int, ...] | None = None,
-    overwrite_input: builtins.bool = False,
-    method: str = "linear",
-    keepdims: builtins.bool = False,
-) -> jax.Array:
-    """Compute the percentile of the data along the specified axis."""
-
+def partition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array: ...
 @overload
 def percentile(
     a: TensorValue,
@@ -2890,7 +2903,9 @@ def percentile(
     overwrite_input: builtins.bool = False,
     method: str = "linear",
     keepdims: builtins.bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the percentile of the data along the specified axis."""
+
 @overload
 def percentile(
     a: Value,
@@ -2901,23 +2916,22 @@ def percentile(
     keepdims: builtins.bool = False,
 ) -> Tensor: ...
 @overload
-def permute_dims(x: JaxValue, /, axes: tuple[int, ...]) -> jax.Array:
+def percentile(
+    a: JaxValue,
+    q: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> jax.Array: ...
+@overload
+def permute_dims(x: TensorValue, /, axes: tuple[int, ...]) -> Tensor:
     """Permute the axes/dimensions of an array."""
 
 @overload
-def permute_dims(x: TensorValue, /, axes: tuple[int, ...]) -> Tensor: ...
+def permute_dims(x: JaxValue, /, axes: tuple[int, ...]) -> jax.Array: ...
 
 pi: float
-
-@overload
-def piecewise(
-    x: JaxValue,
-    condlist: jax.Array | Sequence[JaxValue],
-    funclist: Sequence[JaxValue | Callable[..., Any]],
-    *args: JaxValue,
-    **kw: Any,
-) -> jax.Array:
-    """Evaluate a function defined piecewise across the domain."""
 
 @overload
 def piecewise(
@@ -2926,15 +2940,33 @@ def piecewise(
     funclist: Sequence[Value | Callable[..., Any]],
     *args: Value,
     **kw: Any,
-) -> Tensor: ...
+) -> Tensor:
+    """Evaluate a function defined piecewise across the domain."""
+
 @overload
 def piecewise(
     x: Value,
-    condlist: Tensor | Sequence[Value],
+    condlist: Tensor | Sequence[TensorValue],
     funclist: Sequence[Value | Callable[..., Any]],
     *args: Value,
     **kw: Any,
 ) -> Tensor: ...
+@overload
+def piecewise(
+    x: Value,
+    condlist: Tensor | jax.Array | Sequence[Value],
+    funclist: Sequence[TensorValue | Callable[..., Any]],
+    *args: Value,
+    **kw: Any,
+) -> Tensor: ...
+@overload
+def piecewise(
+    x: JaxValue,
+    condlist: jax.Array | Sequence[JaxValue],
+    funclist: Sequence[JaxValue | Callable[..., Any]],
+    *args: JaxValue,
+    **kw: Any,
+) -> jax.Array: ...
 @overload
 def piecewise(
     x: Value,
@@ -2944,15 +2976,9 @@ def piecewise(
     **kw: Any,
 ) -> Tensor: ...
 @overload
-def place(
-    arr: JaxValue, mask: JaxValue, vals: JaxValue, *, inplace: builtins.bool = True
-) -> jax.Array:
+def place(arr: TensorValue, mask: Value, vals: Value, *, inplace: builtins.bool = True) -> Tensor:
     """Update array elements based on a mask."""
 
-@overload
-def place(
-    arr: TensorValue, mask: Value, vals: Value, *, inplace: builtins.bool = True
-) -> Tensor: ...
 @overload
 def place(
     arr: Value, mask: TensorValue, vals: Value, *, inplace: builtins.bool = True
@@ -2962,51 +2988,43 @@ def place(
     arr: Value, mask: Value, vals: TensorValue, *, inplace: builtins.bool = True
 ) -> Tensor: ...
 @overload
-def poly(seq_of_zeros: JaxValue) -> jax.Array:
+def place(
+    arr: JaxValue, mask: JaxValue, vals: JaxValue, *, inplace: builtins.bool = True
+) -> jax.Array: ...
+@overload
+def poly(seq_of_zeros: TensorValue) -> Tensor:
     """Returns the coefficients of a polynomial for the given sequence of roots."""
 
 @overload
-def poly(seq_of_zeros: TensorValue) -> Tensor: ...
+def poly(seq_of_zeros: JaxValue) -> jax.Array: ...
 @overload
-def polyadd(a1: JaxValue, a2: JaxValue) -> jax.Array:
+def polyadd(a1: TensorValue, a2: Value) -> Tensor:
     """Returns the sum of the two polynomials."""
 
 @overload
-def polyadd(a1: TensorValue, a2: Value) -> Tensor: ...
-@overload
 def polyadd(a1: Value, a2: TensorValue) -> Tensor: ...
 @overload
-def polyder(p: JaxValue, m: int = 1) -> jax.Array:
+def polyadd(a1: JaxValue, a2: JaxValue) -> jax.Array: ...
+@overload
+def polyder(p: TensorValue, m: int = 1) -> Tensor:
     """Returns the coefficients of the derivative of specified order of a polynomial."""
 
 @overload
-def polyder(p: TensorValue, m: int = 1) -> Tensor: ...
-@overload
-def polydiv(
-    u: JaxValue, v: JaxValue, *, trim_leading_zeros: builtins.bool = False
-) -> tuple[jax.Array, jax.Array]:
-    """Returns the quotient and remainder of polynomial division."""
-
+def polyder(p: JaxValue, m: int = 1) -> jax.Array: ...
 @overload
 def polydiv(
     u: TensorValue, v: Value, *, trim_leading_zeros: builtins.bool = False
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Returns the quotient and remainder of polynomial division."""
+
 @overload
 def polydiv(
     u: Value, v: TensorValue, *, trim_leading_zeros: builtins.bool = False
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def polyfit(
-    x: JaxValue,
-    y: JaxValue,
-    deg: int,
-    rcond: float | None = None,
-    full: builtins.bool = False,
-    w: JaxValue | None = None,
-    cov: builtins.bool = False,
-) -> jax.Array | tuple[jax.Array, ...]:
-    """Least squares polynomial fit to data."""
-
+def polydiv(
+    u: JaxValue, v: JaxValue, *, trim_leading_zeros: builtins.bool = False
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def polyfit(
     x: TensorValue,
@@ -3016,7 +3034,9 @@ def polyfit(
     full: builtins.bool = False,
     w: Value | None = None,
     cov: builtins.bool = False,
-) -> Tensor | tuple[Tensor, ...]: ...
+) -> Tensor | tuple[Tensor, ...]:
+    """Least squares polynomial fit to data."""
+
 @overload
 def polyfit(
     x: Value,
@@ -3029,6 +3049,16 @@ def polyfit(
 ) -> Tensor | tuple[Tensor, ...]: ...
 @overload
 def polyfit(
+    x: JaxValue,
+    y: JaxValue,
+    deg: int,
+    rcond: float | None = None,
+    full: builtins.bool = False,
+    w: JaxValue | None = None,
+    cov: builtins.bool = False,
+) -> jax.Array | tuple[jax.Array, ...]: ...
+@overload
+def polyfit(
     x: Value,
     y: Value,
     deg: int,
@@ -3038,59 +3068,71 @@ def polyfit(
     cov: builtins.bool = False,
 ) -> Tensor | tuple[Tensor, ...]: ...
 @overload
-def polyint(p: JaxValue, m: int = 1, k: JaxValue | None = None) -> jax.Array:
+def polyint(p: TensorValue, m: int = 1, k: Value | None = None) -> Tensor:
     """Returns the coefficients of the integration of specified order of a polynomial."""
 
 @overload
-def polyint(p: TensorValue, m: int = 1, k: Value | None = None) -> Tensor: ...
+def polyint(p: JaxValue, m: int = 1, k: JaxValue | None = None) -> jax.Array: ...
 @overload
 def polyint(p: Value, m: int = 1, k: Value | None = None) -> Tensor: ...
 @overload
-def polymul(a1: JaxValue, a2: JaxValue, *, trim_leading_zeros: builtins.bool = False) -> jax.Array:
+def polymul(a1: TensorValue, a2: Value, *, trim_leading_zeros: builtins.bool = False) -> Tensor:
     """Returns the product of two polynomials."""
 
 @overload
-def polymul(a1: TensorValue, a2: Value, *, trim_leading_zeros: builtins.bool = False) -> Tensor: ...
-@overload
 def polymul(a1: Value, a2: TensorValue, *, trim_leading_zeros: builtins.bool = False) -> Tensor: ...
 @overload
-def polysub(a1: JaxValue, a2: JaxValue) -> jax.Array:
+def polymul(
+    a1: JaxValue, a2: JaxValue, *, trim_leading_zeros: builtins.bool = False
+) -> jax.Array: ...
+@overload
+def polysub(a1: TensorValue, a2: Value) -> Tensor:
     """Returns the difference of two polynomials."""
 
 @overload
-def polysub(a1: TensorValue, a2: Value) -> Tensor: ...
-@overload
 def polysub(a1: Value, a2: TensorValue) -> Tensor: ...
 @overload
-def polyval(p: JaxValue, x: JaxValue, *, unroll: int = 16) -> jax.Array:
+def polysub(a1: JaxValue, a2: JaxValue) -> jax.Array: ...
+@overload
+def polyval(p: TensorValue, x: Value, *, unroll: int = 16) -> Tensor:
     """Evaluates the polynomial at specific values."""
 
 @overload
-def polyval(p: TensorValue, x: Value, *, unroll: int = 16) -> Tensor: ...
-@overload
 def polyval(p: Value, x: TensorValue, *, unroll: int = 16) -> Tensor: ...
 @overload
-def positive(x: JaxValue, /) -> jax.Array:
+def polyval(p: JaxValue, x: JaxValue, *, unroll: int = 16) -> jax.Array: ...
+@overload
+def positive(x: TensorValue, /) -> Tensor:
     """Return element-wise positive values of the input."""
 
 @overload
-def positive(x: TensorValue, /) -> Tensor: ...
-@overload
-def pow(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+def positive(x: JaxValue, /) -> jax.Array: ...
 @overload
 def pow(x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def pow(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def power(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def pow(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def power(x: TensorValue, y: Value, /) -> Tensor:
     """Calculate element-wise base ``x1`` exponential of ``x2``."""
 
 @overload
-def power(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def power(x: Value, y: TensorValue, /) -> Tensor: ...
-def printoptions(*args: Value, **kwargs: Any) -> Any:
-    """Alias of :func:`numpy.printoptions`."""
+@overload
+def power(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+def printoptions(*args: Any, **kwargs: Any) -> AbstractContextManager[dict[str, Any]]: ...
+@overload
+def prod(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: Value | None = None,
+    where: Value | None = None,
+    promote_integers: builtins.bool = True,
+) -> Tensor:
+    """Return product of the array elements over a given axis."""
 
 @overload
 def prod(
@@ -3101,19 +3143,7 @@ def prod(
     initial: JaxValue | None = None,
     where: JaxValue | None = None,
     promote_integers: builtins.bool = True,
-) -> jax.Array:
-    """Return product of the array elements over a given axis."""
-
-@overload
-def prod(
-    a: TensorValue,
-    axis: int | Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
-    promote_integers: builtins.bool = True,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def prod(
     a: Value,
@@ -3129,29 +3159,20 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:
 
 @overload
 def ptp(
-    a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
-) -> jax.Array:
+    a: TensorValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> Tensor:
     """Return the peak-to-peak range along a given axis."""
 
 @overload
 def ptp(
-    a: TensorValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
-) -> Tensor: ...
-@overload
-def put(
-    a: JaxValue,
-    ind: JaxValue,
-    v: JaxValue,
-    mode: str | None = None,
-    *,
-    inplace: builtins.bool = True,
-) -> jax.Array:
-    """Put elements into an array at given indices."""
-
+    a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> jax.Array: ...
 @overload
 def put(
     a: TensorValue, ind: Value, v: Value, mode: str | None = None, *, inplace: builtins.bool = True
-) -> Tensor: ...
+) -> Tensor:
+    """Put elements into an array at given indices."""
+
 @overload
 def put(
     a: Value, ind: TensorValue, v: Value, mode: str | None = None, *, inplace: builtins.bool = True
@@ -3161,17 +3182,14 @@ def put(
     a: Value, ind: Value, v: TensorValue, mode: str | None = None, *, inplace: builtins.bool = True
 ) -> Tensor: ...
 @overload
-def put_along_axis(
-    arr: JaxValue,
-    indices: JaxValue,
-    values: JaxValue,
-    axis: int | None,
-    inplace: builtins.bool = True,
-    *,
+def put(
+    a: JaxValue,
+    ind: JaxValue,
+    v: JaxValue,
     mode: str | None = None,
-) -> jax.Array:
-    """Put values into the destination array by matching 1d index and data slices."""
-
+    *,
+    inplace: builtins.bool = True,
+) -> jax.Array: ...
 @overload
 def put_along_axis(
     arr: TensorValue,
@@ -3181,7 +3199,9 @@ def put_along_axis(
     inplace: builtins.bool = True,
     *,
     mode: str | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Put values into the destination array by matching 1d index and data slices."""
+
 @overload
 def put_along_axis(
     arr: Value,
@@ -3203,16 +3223,15 @@ def put_along_axis(
     mode: str | None = None,
 ) -> Tensor: ...
 @overload
-def quantile(
-    a: JaxValue,
-    q: JaxValue,
-    axis: int | tuple[int, ...] | None = None,
-    overwrite_input: builtins.bool = False,
-    method: str = "linear",
-    keepdims: builtins.bool = False,
-) -> jax.Array:
-    """Compute the quantile of the data along the specified axis."""
-
+def put_along_axis(
+    arr: JaxValue,
+    indices: JaxValue,
+    values: JaxValue,
+    axis: int | None,
+    inplace: builtins.bool = True,
+    *,
+    mode: str | None = None,
+) -> jax.Array: ...
 @overload
 def quantile(
     a: TensorValue,
@@ -3221,7 +3240,9 @@ def quantile(
     overwrite_input: builtins.bool = False,
     method: str = "linear",
     keepdims: builtins.bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the quantile of the data along the specified axis."""
+
 @overload
 def quantile(
     a: Value,
@@ -3231,76 +3252,78 @@ def quantile(
     method: str = "linear",
     keepdims: builtins.bool = False,
 ) -> Tensor: ...
+@overload
+def quantile(
+    a: JaxValue,
+    q: JaxValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> jax.Array: ...
 
 r_: Indexer
 
 @overload
-def rad2deg(x: JaxValue, /) -> jax.Array:
+def rad2deg(x: TensorValue, /) -> Tensor:
     """Convert angles from radians to degrees."""
 
 @overload
-def rad2deg(x: TensorValue, /) -> Tensor: ...
-@overload
-def radians(x: JaxValue, /) -> jax.Array: ...
+def rad2deg(x: JaxValue, /) -> jax.Array: ...
 @overload
 def radians(x: TensorValue, /) -> Tensor: ...
 @overload
-def ravel(
-    a: JaxValue,
-    order: str = "C",
-    *,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Flatten array into a 1-dimensional shape."""
-
+def radians(x: JaxValue, /) -> jax.Array: ...
 @overload
 def ravel(
     a: TensorValue,
     order: str = "C",
     *,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Flatten array into a 1-dimensional shape."""
+
+@overload
+def ravel(
+    a: JaxValue,
+    order: str = "C",
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def ravel_multi_index(
+    multi_index: Sequence[TensorValue], dims: Sequence[int], mode: str = "raise", order: str = "C"
+) -> Tensor:
+    """Convert multi-dimensional indices into flat indices."""
+
 @overload
 def ravel_multi_index(
     multi_index: Sequence[JaxValue], dims: Sequence[int], mode: str = "raise", order: str = "C"
-) -> jax.Array:
-    """Convert multi-dimensional indices into flat indices."""
-
+) -> jax.Array: ...
 @overload
 def ravel_multi_index(
     multi_index: Sequence[Value], dims: Sequence[int], mode: str = "raise", order: str = "C"
 ) -> Tensor: ...
 @overload
-def real(x: JaxValue, /) -> jax.Array:
+def real(x: TensorValue, /) -> Tensor:
     """Return element-wise real part of the complex argument."""
 
 @overload
-def real(x: TensorValue, /) -> Tensor: ...
+def real(x: JaxValue, /) -> jax.Array: ...
 @overload
-def reciprocal(x: JaxValue, /) -> jax.Array:
+def reciprocal(x: TensorValue, /) -> Tensor:
     """Calculate element-wise reciprocal of the input."""
 
 @overload
-def reciprocal(x: TensorValue, /) -> Tensor: ...
+def reciprocal(x: JaxValue, /) -> jax.Array: ...
 @overload
-def remainder(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def remainder(x: TensorValue, y: Value, /) -> Tensor:
     """Returns element-wise remainder of the division."""
 
 @overload
-def remainder(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def remainder(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def repeat(
-    a: JaxValue,
-    repeats: JaxValue,
-    axis: int | None = None,
-    *,
-    total_repeat_length: int | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Construct an array from repeated elements."""
-
+def remainder(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
 def repeat(
     a: TensorValue,
@@ -3309,7 +3332,9 @@ def repeat(
     *,
     total_repeat_length: int | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Construct an array from repeated elements."""
+
 @overload
 def repeat(
     a: Value,
@@ -3320,16 +3345,14 @@ def repeat(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> Tensor: ...
 @overload
-def reshape(
+def repeat(
     a: JaxValue,
-    shape: int | Sequence[int],
-    order: str = "C",
+    repeats: JaxValue,
+    axis: int | None = None,
     *,
-    copy: builtins.bool | None = None,
+    total_repeat_length: int | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Return a reshaped copy of an array."""
-
+) -> jax.Array: ...
 @overload
 def reshape(
     a: TensorValue,
@@ -3338,85 +3361,89 @@ def reshape(
     *,
     copy: builtins.bool | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Return a reshaped copy of an array."""
+
 @overload
-def resize(a: JaxValue, new_shape: Sequence[int]) -> jax.Array:
+def reshape(
+    a: JaxValue,
+    shape: int | Sequence[int],
+    order: str = "C",
+    *,
+    copy: builtins.bool | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def resize(a: TensorValue, new_shape: Sequence[int]) -> Tensor:
     """Return a new array with specified shape."""
 
 @overload
-def resize(a: TensorValue, new_shape: Sequence[int]) -> Tensor: ...
+def resize(a: JaxValue, new_shape: Sequence[int]) -> jax.Array: ...
 def result_type(*args: Any) -> np.dtype[Any]:
     """Return the result of applying JAX promotion rules to the inputs."""
 
 @overload
-def right_shift(x: JaxValue, y: JaxValue, /) -> jax.Array:
+def right_shift(x: TensorValue, y: Value, /) -> Tensor:
     """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
 
 @overload
-def right_shift(x: TensorValue, y: Value, /) -> Tensor: ...
-@overload
 def right_shift(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def rint(x: JaxValue, /) -> jax.Array: ...
+def right_shift(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
 def rint(x: TensorValue, /) -> Tensor: ...
 @overload
-def roll(
-    a: JaxValue, shift: JaxValue | Sequence[int], axis: int | Sequence[int] | None = None
-) -> jax.Array:
-    """Roll the elements of an array along a specified axis."""
-
+def rint(x: JaxValue, /) -> jax.Array: ...
 @overload
 def roll(
     a: TensorValue, shift: Value | Sequence[int], axis: int | Sequence[int] | None = None
-) -> Tensor: ...
+) -> Tensor:
+    """Roll the elements of an array along a specified axis."""
+
 @overload
 def roll(
     a: Value, shift: TensorValue | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor: ...
 @overload
-def rollaxis(a: JaxValue, axis: int, start: int = 0) -> jax.Array:
+def roll(
+    a: JaxValue, shift: JaxValue | Sequence[int], axis: int | Sequence[int] | None = None
+) -> jax.Array: ...
+@overload
+def roll(
+    a: Value, shift: Value | Sequence[int], axis: int | Sequence[int] | None = None
+) -> Tensor: ...
+@overload
+def rollaxis(a: TensorValue, axis: int, start: int = 0) -> Tensor:
     """Roll the specified axis to a given position."""
 
 @overload
-def rollaxis(a: TensorValue, axis: int, start: int = 0) -> Tensor: ...
+def rollaxis(a: JaxValue, axis: int, start: int = 0) -> jax.Array: ...
 @overload
-def roots(p: JaxValue, *, strip_zeros: builtins.bool = True) -> jax.Array:
+def roots(p: TensorValue, *, strip_zeros: builtins.bool = True) -> Tensor:
     """Returns the roots of a polynomial given the coefficients ``p``."""
 
 @overload
-def roots(p: TensorValue, *, strip_zeros: builtins.bool = True) -> Tensor: ...
+def roots(p: JaxValue, *, strip_zeros: builtins.bool = True) -> jax.Array: ...
 @overload
-def rot90(m: JaxValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> jax.Array:
+def rot90(m: TensorValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """Rotate an array by 90 degrees counterclockwise in the plane specified by axes."""
 
 @overload
-def rot90(m: TensorValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor: ...
+def rot90(m: JaxValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> jax.Array: ...
 @overload
-def round(a: JaxValue, decimals: int = 0) -> jax.Array:
+def round(a: TensorValue, decimals: int = 0) -> Tensor:
     """Round input evenly to the given number of decimals."""
 
 @overload
-def round(a: TensorValue, decimals: int = 0) -> Tensor: ...
+def round(a: JaxValue, decimals: int = 0) -> jax.Array: ...
 
 s_: IndexExpression
 
-def save(file: Value, arr: Value, allow_pickle: Any = True) -> Any:
+def save(file: Value, arr: Value, allow_pickle: Any = True) -> None:
     """Save an array to a binary file in NumPy ``.npy`` format."""
 
-def savez(file: Value, *args: Value, allow_pickle: Any = True, **kwds: Any) -> Any:
+def savez(file: Value, *args: Value, allow_pickle: Any = True, **kwds: Any) -> None:
     """Save several arrays into a single file in uncompressed ``.npz`` format."""
-
-@overload
-def searchsorted(
-    a: JaxValue,
-    v: JaxValue,
-    side: str = "left",
-    sorter: JaxValue | None = None,
-    *,
-    method: str = "scan",
-) -> jax.Array:
-    """Perform a binary search within a sorted array."""
 
 @overload
 def searchsorted(
@@ -3426,7 +3453,9 @@ def searchsorted(
     sorter: Value | None = None,
     *,
     method: str = "scan",
-) -> Tensor: ...
+) -> Tensor:
+    """Perform a binary search within a sorted array."""
+
 @overload
 def searchsorted(
     a: Value,
@@ -3438,43 +3467,51 @@ def searchsorted(
 ) -> Tensor: ...
 @overload
 def searchsorted(
+    a: JaxValue,
+    v: JaxValue,
+    side: str = "left",
+    sorter: JaxValue | None = None,
+    *,
+    method: str = "scan",
+) -> jax.Array: ...
+@overload
+def searchsorted(
     a: Value, v: Value, side: str = "left", sorter: Value | None = None, *, method: str = "scan"
 ) -> Tensor: ...
 @overload
 def select(
-    condlist: Sequence[JaxValue], choicelist: Sequence[JaxValue], default: JaxValue = 0
-) -> jax.Array:
+    condlist: Sequence[TensorValue], choicelist: Sequence[Value], default: Value = 0
+) -> Tensor:
     """Select values based on a series of conditions."""
 
 @overload
 def select(
+    condlist: Sequence[Value], choicelist: Sequence[TensorValue], default: Value = 0
+) -> Tensor: ...
+@overload
+def select(
+    condlist: Sequence[JaxValue], choicelist: Sequence[JaxValue], default: JaxValue = 0
+) -> jax.Array: ...
+@overload
+def select(
     condlist: Sequence[Value], choicelist: Sequence[Value], default: Value = 0
 ) -> Tensor: ...
-def set_printoptions(*args: Value, **kwargs: Any) -> Any:
+def set_printoptions(*args: Value, **kwargs: Any) -> None:
     """Alias of :func:`numpy.set_printoptions`."""
 
 @overload
 def setdiff1d(
-    ar1: JaxValue,
-    ar2: JaxValue,
+    ar1: TensorValue,
+    ar2: Value,
     assume_unique: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: JaxValue | None = None,
-) -> jax.Array:
+    fill_value: Value | None = None,
+) -> Tensor:
     """Compute the set difference of two 1D arrays."""
 
 @overload
 def setdiff1d(
-    ar1: TensorValue,
-    ar2: Value,
-    assume_unique: builtins.bool = False,
-    *,
-    size: int | None = None,
-    fill_value: Value | None = None,
-) -> Tensor: ...
-@overload
-def setdiff1d(
     ar1: Value,
     ar2: TensorValue,
     assume_unique: builtins.bool = False,
@@ -3484,8 +3521,37 @@ def setdiff1d(
 ) -> Tensor: ...
 @overload
 def setdiff1d(
+    ar1: JaxValue,
+    ar2: JaxValue,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue | None = None,
+) -> jax.Array: ...
+@overload
+def setdiff1d(
     ar1: Value,
     ar2: Value,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor: ...
+@overload
+def setxor1d(
+    ar1: TensorValue,
+    ar2: Value,
+    assume_unique: builtins.bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Value | None = None,
+) -> Tensor:
+    """Compute the set-wise xor of elements in two arrays."""
+
+@overload
+def setxor1d(
+    ar1: Value,
+    ar2: TensorValue,
     assume_unique: builtins.bool = False,
     *,
     size: int | None = None,
@@ -3499,27 +3565,7 @@ def setxor1d(
     *,
     size: int | None = None,
     fill_value: JaxValue | None = None,
-) -> jax.Array:
-    """Compute the set-wise xor of elements in two arrays."""
-
-@overload
-def setxor1d(
-    ar1: TensorValue,
-    ar2: Value,
-    assume_unique: builtins.bool = False,
-    *,
-    size: int | None = None,
-    fill_value: Value | None = None,
-) -> Tensor: ...
-@overload
-def setxor1d(
-    ar1: Value,
-    ar2: TensorValue,
-    assume_unique: builtins.bool = False,
-    *,
-    size: int | None = None,
-    fill_value: Value | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def setxor1d(
     ar1: Value,
@@ -3533,55 +3579,43 @@ def shape(a: Any) -> tuple[int, ...]:
     """Return the shape an array."""
 
 @overload
-def sign(x: JaxValue, /) -> jax.Array:
+def sign(x: TensorValue, /) -> Tensor:
     """Return an element-wise indication of sign of the input."""
 
 @overload
-def sign(x: TensorValue, /) -> Tensor: ...
+def sign(x: JaxValue, /) -> jax.Array: ...
 @overload
-def signbit(x: JaxValue, /) -> jax.Array:
+def signbit(x: TensorValue, /) -> Tensor:
     """Return the sign bit of array elements."""
 
 @overload
-def signbit(x: TensorValue, /) -> Tensor: ...
+def signbit(x: JaxValue, /) -> jax.Array: ...
 
 signedinteger = np.signedinteger
 
 @overload
-def sin(x: JaxValue, /) -> jax.Array:
+def sin(x: TensorValue, /) -> Tensor:
     """Compute a trigonometric sine of each element of input."""
 
 @overload
-def sin(x: TensorValue, /) -> Tensor: ...
+def sin(x: JaxValue, /) -> jax.Array: ...
 @overload
-def sinc(x: JaxValue, /) -> jax.Array:
+def sinc(x: TensorValue, /) -> Tensor:
     """Calculate the normalized sinc function."""
 
 @overload
-def sinc(x: TensorValue, /) -> Tensor: ...
+def sinc(x: JaxValue, /) -> jax.Array: ...
 
 single: ScalarType
 
 @overload
-def sinh(x: JaxValue, /) -> jax.Array:
+def sinh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise hyperbolic sine of input."""
 
 @overload
-def sinh(x: TensorValue, /) -> Tensor: ...
+def sinh(x: JaxValue, /) -> jax.Array: ...
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     """Return number of elements along a given axis."""
-
-@overload
-def sort(
-    a: JaxValue,
-    axis: int | None = -1,
-    *,
-    stable: builtins.bool = True,
-    descending: builtins.bool = False,
-    kind: str | None = None,
-    order: None = None,
-) -> jax.Array:
-    """Return a sorted copy of an array."""
 
 @overload
 def sort(
@@ -3592,72 +3626,83 @@ def sort(
     descending: builtins.bool = False,
     kind: str | None = None,
     order: None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Return a sorted copy of an array."""
+
 @overload
-def sort_complex(a: JaxValue) -> jax.Array:
+def sort(
+    a: JaxValue,
+    axis: int | None = -1,
+    *,
+    stable: builtins.bool = True,
+    descending: builtins.bool = False,
+    kind: str | None = None,
+    order: None = None,
+) -> jax.Array: ...
+@overload
+def sort_complex(a: TensorValue) -> Tensor:
     """Return a sorted copy of complex array."""
 
 @overload
-def sort_complex(a: TensorValue) -> Tensor: ...
+def sort_complex(a: JaxValue) -> jax.Array: ...
 @overload
-def spacing(x: JaxValue, /) -> jax.Array:
+def spacing(x: TensorValue, /) -> Tensor:
     """Return the spacing between ``x`` and the next adjacent number."""
 
 @overload
-def spacing(x: TensorValue, /) -> Tensor: ...
-@overload
-def split(
-    ary: JaxValue, indices_or_sections: JaxValue | Sequence[int], axis: int = 0
-) -> list[jax.Array]:
-    """Split an array into sub-arrays."""
-
+def spacing(x: JaxValue, /) -> jax.Array: ...
 @overload
 def split(
     ary: TensorValue, indices_or_sections: Value | Sequence[int], axis: int = 0
-) -> list[Tensor]: ...
+) -> list[Tensor]:
+    """Split an array into sub-arrays."""
+
 @overload
 def split(
     ary: Value, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
 ) -> list[Tensor]: ...
 @overload
-def sqrt(x: JaxValue, /) -> jax.Array:
+def split(
+    ary: JaxValue, indices_or_sections: JaxValue | Sequence[int], axis: int = 0
+) -> list[jax.Array]: ...
+@overload
+def split(
+    ary: Value, indices_or_sections: Value | Sequence[int], axis: int = 0
+) -> list[Tensor]: ...
+@overload
+def sqrt(x: TensorValue, /) -> Tensor:
     """Calculates element-wise non-negative square root of the input array."""
 
 @overload
-def sqrt(x: TensorValue, /) -> Tensor: ...
+def sqrt(x: JaxValue, /) -> jax.Array: ...
 @overload
-def square(x: JaxValue, /) -> jax.Array:
+def square(x: TensorValue, /) -> Tensor:
     """Calculate element-wise square of the input array."""
 
 @overload
-def square(x: TensorValue, /) -> Tensor: ...
-@overload
-def squeeze(a: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array: ...
+def square(x: JaxValue, /) -> jax.Array: ...
 @overload
 def squeeze(a: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor: ...
 @overload
+def squeeze(a: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
 def stack(
-    arrays: jax.Array | Sequence[JaxValue], axis: int = 0, dtype: DTypeLike | None = None
-) -> jax.Array:
+    arrays: NumpyArray | Tensor | Sequence[TensorValue],
+    axis: int = 0,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Join arrays along a new axis."""
 
 @overload
 def stack(
-    arrays: NumpyArray | Tensor | Sequence[Value], axis: int = 0, dtype: DTypeLike | None = None
-) -> Tensor: ...
+    arrays: jax.Array | Sequence[JaxValue], axis: int = 0, dtype: DTypeLike | None = None
+) -> jax.Array: ...
 @overload
-def std(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
+def stack(
+    arrays: NumpyArray | Tensor | jax.Array | Sequence[Value],
+    axis: int = 0,
     dtype: DTypeLike | None = None,
-    ddof: int = 0,
-    keepdims: builtins.bool = False,
-    *,
-    where: JaxValue | None = None,
-    correction: int | float | None = None,
-) -> jax.Array:
-    """Compute the standard deviation along a given axis."""
-
+) -> Tensor: ...
 @overload
 def std(
     a: TensorValue,
@@ -3668,7 +3713,20 @@ def std(
     *,
     where: Value | None = None,
     correction: int | float | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the standard deviation along a given axis."""
+
+@overload
+def std(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    *,
+    where: JaxValue | None = None,
+    correction: int | float | None = None,
+) -> jax.Array: ...
 @overload
 def std(
     a: Value,
@@ -3685,18 +3743,6 @@ subtract: BinaryUfunc
 
 @overload
 def sum(
-    a: JaxValue,
-    axis: int | Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    keepdims: builtins.bool = False,
-    initial: JaxValue | None = None,
-    where: JaxValue | None = None,
-    promote_integers: builtins.bool = True,
-) -> jax.Array:
-    """Sum of the elements of the array over a given axis."""
-
-@overload
-def sum(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
@@ -3704,7 +3750,19 @@ def sum(
     initial: Value | None = None,
     where: Value | None = None,
     promote_integers: builtins.bool = True,
-) -> Tensor: ...
+) -> Tensor:
+    """Sum of the elements of the array over a given axis."""
+
+@overload
+def sum(
+    a: JaxValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    keepdims: builtins.bool = False,
+    initial: JaxValue | None = None,
+    where: JaxValue | None = None,
+    promote_integers: builtins.bool = True,
+) -> jax.Array: ...
 @overload
 def sum(
     a: Value,
@@ -3716,23 +3774,11 @@ def sum(
     promote_integers: builtins.bool = True,
 ) -> Tensor: ...
 @overload
-def swapaxes(a: JaxValue, axis1: int, axis2: int) -> jax.Array:
+def swapaxes(a: TensorValue, axis1: int, axis2: int) -> Tensor:
     """Swap two axes of an array."""
 
 @overload
-def swapaxes(a: TensorValue, axis1: int, axis2: int) -> Tensor: ...
-@overload
-def take(
-    a: JaxValue,
-    indices: JaxValue,
-    axis: int | None = None,
-    mode: str | None = None,
-    unique_indices: builtins.bool = False,
-    indices_are_sorted: builtins.bool = False,
-    fill_value: builtins.bool | int | float | complex | None = None,
-) -> jax.Array:
-    """Take elements from an array."""
-
+def swapaxes(a: JaxValue, axis1: int, axis2: int) -> jax.Array: ...
 @overload
 def take(
     a: TensorValue,
@@ -3742,7 +3788,9 @@ def take(
     unique_indices: builtins.bool = False,
     indices_are_sorted: builtins.bool = False,
     fill_value: builtins.bool | int | float | complex | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Take elements from an array."""
+
 @overload
 def take(
     a: Value,
@@ -3754,17 +3802,15 @@ def take(
     fill_value: builtins.bool | int | float | complex | None = None,
 ) -> Tensor: ...
 @overload
-def take_along_axis(
-    arr: JaxValue,
+def take(
+    a: JaxValue,
     indices: JaxValue,
-    axis: int | None = -1,
-    mode: str | jax.lax.GatherScatterMode | None = None,
+    axis: int | None = None,
+    mode: str | None = None,
+    unique_indices: builtins.bool = False,
+    indices_are_sorted: builtins.bool = False,
     fill_value: builtins.bool | int | float | complex | None = None,
-    *,
-    wrap_negative_indices: builtins.bool | None = None,
-) -> jax.Array:
-    """Take elements from an array."""
-
+) -> jax.Array: ...
 @overload
 def take_along_axis(
     arr: TensorValue,
@@ -3774,7 +3820,9 @@ def take_along_axis(
     fill_value: builtins.bool | int | float | complex | None = None,
     *,
     wrap_negative_indices: builtins.bool | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Take elements from an array."""
+
 @overload
 def take_along_axis(
     arr: Value,
@@ -3786,29 +3834,27 @@ def take_along_axis(
     wrap_negative_indices: builtins.bool | None = None,
 ) -> Tensor: ...
 @overload
-def tan(x: JaxValue, /) -> jax.Array:
+def take_along_axis(
+    arr: JaxValue,
+    indices: JaxValue,
+    axis: int | None = -1,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: builtins.bool | int | float | complex | None = None,
+    *,
+    wrap_negative_indices: builtins.bool | None = None,
+) -> jax.Array: ...
+@overload
+def tan(x: TensorValue, /) -> Tensor:
     """Compute a trigonometric tangent of each element of input."""
 
 @overload
-def tan(x: TensorValue, /) -> Tensor: ...
+def tan(x: JaxValue, /) -> jax.Array: ...
 @overload
-def tanh(x: JaxValue, /) -> jax.Array:
+def tanh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise hyperbolic tangent of input."""
 
 @overload
-def tanh(x: TensorValue, /) -> Tensor: ...
-@overload
-def tensordot(
-    a: JaxValue,
-    b: JaxValue,
-    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
-    *,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
-    """Compute the tensor dot product of two N-dimensional arrays."""
-
+def tanh(x: JaxValue, /) -> jax.Array: ...
 @overload
 def tensordot(
     a: TensorValue,
@@ -3818,7 +3864,9 @@ def tensordot(
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the tensor dot product of two N-dimensional arrays."""
+
 @overload
 def tensordot(
     a: Value,
@@ -3830,21 +3878,21 @@ def tensordot(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> Tensor: ...
 @overload
-def tile(A: JaxValue, reps: int | Sequence[int]) -> jax.Array:
+def tensordot(
+    a: JaxValue,
+    b: JaxValue,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array: ...
+@overload
+def tile(A: TensorValue, reps: int | Sequence[int]) -> Tensor:
     """Construct an array by repeating ``A`` along specified dimensions."""
 
 @overload
-def tile(A: TensorValue, reps: int | Sequence[int]) -> Tensor: ...
-@overload
-def trace(
-    a: JaxValue,
-    offset: JaxValue = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: DTypeLike | None = None,
-) -> jax.Array:
-    """Calculate sum of the diagonal of input along the given axes."""
-
+def tile(A: JaxValue, reps: int | Sequence[int]) -> jax.Array: ...
 @overload
 def trace(
     a: TensorValue,
@@ -3852,38 +3900,46 @@ def trace(
     axis1: int = 0,
     axis2: int = 1,
     dtype: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Calculate sum of the diagonal of input along the given axes."""
+
+@overload
+def trace(
+    a: JaxValue,
+    offset: JaxValue = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+) -> jax.Array: ...
 @overload
 def trace(
     a: Value, offset: Value = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None
 ) -> Tensor: ...
 @overload
-def transpose(a: JaxValue, axes: Sequence[int] | None = None) -> jax.Array:
+def transpose(a: TensorValue, axes: Sequence[int] | None = None) -> Tensor:
     """Return a transposed version of an N-dimensional array."""
 
 @overload
-def transpose(a: TensorValue, axes: Sequence[int] | None = None) -> Tensor: ...
+def transpose(a: JaxValue, axes: Sequence[int] | None = None) -> jax.Array: ...
 @overload
-def trapezoid(
-    y: JaxValue, x: JaxValue | None = None, dx: JaxValue = 1.0, axis: int = -1
-) -> jax.Array:
+def trapezoid(y: TensorValue, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor:
     """Integrate along the given axis using the composite trapezoidal rule."""
 
 @overload
 def trapezoid(
-    y: TensorValue, x: Value | None = None, dx: Value = 1.0, axis: int = -1
-) -> Tensor: ...
+    y: JaxValue, x: JaxValue | None = None, dx: JaxValue = 1.0, axis: int = -1
+) -> jax.Array: ...
 @overload
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor: ...
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """Return an array with ones on and below the diagonal and zeros elsewhere."""
 
 @overload
-def tril(m: JaxValue, k: int = 0) -> jax.Array:
+def tril(m: TensorValue, k: int = 0) -> Tensor:
     """Return lower triangle of an array."""
 
 @overload
-def tril(m: TensorValue, k: int = 0) -> Tensor: ...
+def tril(m: JaxValue, k: int = 0) -> jax.Array: ...
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the indices of lower triangle of an array of size ``(n, m)``."""
 
@@ -3892,20 +3948,20 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Tensor, Tensor]:
 
 @overload
 def trim_zeros(
-    filt: JaxValue, trim: str = "fb", axis: int | Sequence[int] | None = None
-) -> jax.Array:
+    filt: TensorValue, trim: str = "fb", axis: int | Sequence[int] | None = None
+) -> Tensor:
     """Trim leading and/or trailing zeros of the input array."""
 
 @overload
 def trim_zeros(
-    filt: TensorValue, trim: str = "fb", axis: int | Sequence[int] | None = None
-) -> Tensor: ...
+    filt: JaxValue, trim: str = "fb", axis: int | Sequence[int] | None = None
+) -> jax.Array: ...
 @overload
-def triu(m: JaxValue, k: int = 0) -> jax.Array:
+def triu(m: TensorValue, k: int = 0) -> Tensor:
     """Return upper triangle of an array."""
 
 @overload
-def triu(m: TensorValue, k: int = 0) -> Tensor: ...
+def triu(m: JaxValue, k: int = 0) -> jax.Array: ...
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the indices of upper triangle of an array of size ``(n, m)``."""
 
@@ -3913,17 +3969,17 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Tensor, Tensor]:
     """Return the indices of upper triangle of a given array."""
 
 @overload
-def true_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
-@overload
 def true_divide(x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def true_divide(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
-def trunc(x: JaxValue, /) -> jax.Array:
+def true_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def trunc(x: TensorValue, /) -> Tensor:
     """Round input to the nearest integer towards zero."""
 
 @overload
-def trunc(x: TensorValue, /) -> Tensor: ...
+def trunc(x: JaxValue, /) -> jax.Array: ...
 
 uint: ScalarType
 uint1: ScalarType
@@ -3936,24 +3992,51 @@ uint8: ScalarType
 
 @overload
 def union1d(
-    ar1: JaxValue, ar2: JaxValue, *, size: int | None = None, fill_value: JaxValue | None = None
-) -> jax.Array:
+    ar1: TensorValue, ar2: Value, *, size: int | None = None, fill_value: Value | None = None
+) -> Tensor:
     """Compute the set union of two 1D arrays."""
 
-@overload
-def union1d(
-    ar1: TensorValue, ar2: Value, *, size: int | None = None, fill_value: Value | None = None
-) -> Tensor: ...
 @overload
 def union1d(
     ar1: Value, ar2: TensorValue, *, size: int | None = None, fill_value: Value | None = None
 ) -> Tensor: ...
 @overload
 def union1d(
+    ar1: JaxValue, ar2: JaxValue, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> jax.Array: ...
+@overload
+def union1d(
     ar1: Value, ar2: Value, *, size: int | None = None, fill_value: Value | None = None
 ) -> Tensor: ...
+@overload
 def unique(
-    ar: Value,
+    ar: JaxValue,
+    return_index: Literal[False] = False,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: int | None = None,
+    *,
+    equal_nan: builtins.bool = True,
+    size: int | None = None,
+    fill_value: Value | None = None,
+    sorted: builtins.bool = True,
+) -> jax.Array: ...
+@overload
+def unique(
+    ar: TensorValue,
+    return_index: Literal[False] = False,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: int | None = None,
+    *,
+    equal_nan: builtins.bool = True,
+    size: int | None = None,
+    fill_value: Value | None = None,
+    sorted: builtins.bool = True,
+) -> Tensor: ...
+@overload
+def unique(
+    ar: JaxValue,
     return_index: builtins.bool = False,
     return_inverse: builtins.bool = False,
     return_counts: builtins.bool = False,
@@ -3963,117 +4046,141 @@ def unique(
     size: int | None = None,
     fill_value: Value | None = None,
     sorted: builtins.bool = True,
-) -> Any:
-    """Return the unique values from an array."""
-
+) -> tuple[jax.Array, ...]: ...
+@overload
+def unique(
+    ar: TensorValue,
+    return_index: builtins.bool = False,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: builtins.bool = True,
+    size: int | None = None,
+    fill_value: Value | None = None,
+    sorted: builtins.bool = True,
+) -> tuple[Tensor, ...]: ...
 @overload
 def unique_all(
-    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
-) -> _UniqueAllResult[jax.Array]:
+    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueAllResult[Tensor]:
     """Return unique values from x, along with indices, inverse indices, and counts."""
 
 @overload
 def unique_all(
-    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
-) -> _UniqueAllResult[Tensor]: ...
+    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> _UniqueAllResult[jax.Array]: ...
 @overload
 def unique_all(
     x: Value, /, *, size: int | None = None, fill_value: Value | None = None
 ) -> _UniqueAllResult[Tensor]: ...
 @overload
 def unique_counts(
-    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
-) -> _UniqueCountsResult[jax.Array]:
+    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueCountsResult[Tensor]:
     """Return unique values from x, along with counts."""
 
 @overload
 def unique_counts(
-    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
-) -> _UniqueCountsResult[Tensor]: ...
+    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> _UniqueCountsResult[jax.Array]: ...
 @overload
 def unique_counts(
     x: Value, /, *, size: int | None = None, fill_value: Value | None = None
 ) -> _UniqueCountsResult[Tensor]: ...
 @overload
 def unique_inverse(
-    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
-) -> _UniqueInverseResult[jax.Array]:
+    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+) -> _UniqueInverseResult[Tensor]:
     """Return unique values from x, along with indices, inverse indices, and counts."""
 
 @overload
 def unique_inverse(
-    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
-) -> _UniqueInverseResult[Tensor]: ...
+    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> _UniqueInverseResult[jax.Array]: ...
 @overload
 def unique_inverse(
     x: Value, /, *, size: int | None = None, fill_value: Value | None = None
 ) -> _UniqueInverseResult[Tensor]: ...
 @overload
 def unique_values(
-    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
-) -> jax.Array:
+    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+) -> Tensor:
     """Return unique values from x, along with indices, inverse indices, and counts."""
 
 @overload
 def unique_values(
-    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
-) -> Tensor: ...
+    x: JaxValue, /, *, size: int | None = None, fill_value: JaxValue | None = None
+) -> jax.Array: ...
 @overload
 def unique_values(
     x: Value, /, *, size: int | None = None, fill_value: Value | None = None
 ) -> Tensor: ...
 @overload
 def unpackbits(
-    a: JaxValue, axis: int | None = None, count: JaxValue | None = None, bitorder: str = "big"
-) -> jax.Array:
+    a: TensorValue, axis: int | None = None, count: Value | None = None, bitorder: str = "big"
+) -> Tensor:
     """Unpack the bits in a uint8 array."""
 
 @overload
 def unpackbits(
-    a: TensorValue, axis: int | None = None, count: Value | None = None, bitorder: str = "big"
-) -> Tensor: ...
+    a: JaxValue, axis: int | None = None, count: JaxValue | None = None, bitorder: str = "big"
+) -> jax.Array: ...
 @overload
 def unpackbits(
     a: Value, axis: int | None = None, count: Value | None = None, bitorder: str = "big"
 ) -> Tensor: ...
 @overload
-def unravel_index(indices: JaxValue, shape: Sequence[int]) -> tuple[jax.Array, ...]:
+def unravel_index(indices: TensorValue, shape: Sequence[int]) -> tuple[Tensor, ...]:
     """Convert flat indices into multi-dimensional indices."""
 
 @overload
-def unravel_index(indices: TensorValue, shape: Sequence[int]) -> tuple[Tensor, ...]: ...
+def unravel_index(indices: JaxValue, shape: Sequence[int]) -> tuple[jax.Array, ...]: ...
 
 unsignedinteger = np.unsignedinteger
 
 @overload
-def unstack(x: JaxValue, /, *, axis: int = 0) -> tuple[jax.Array, ...]:
+def unstack(x: TensorValue, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Unstack an array along an axis."""
 
 @overload
-def unstack(x: TensorValue, /, *, axis: int = 0) -> tuple[Tensor, ...]: ...
+def unstack(x: JaxValue, /, *, axis: int = 0) -> tuple[jax.Array, ...]: ...
+@overload
+def unwrap(
+    p: TensorValue, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
+) -> Tensor:
+    """Unwrap a periodic signal."""
+
 @overload
 def unwrap(
     p: JaxValue,
     discont: JaxValue | None = None,
     axis: int = -1,
     period: JaxValue = 6.283185307179586,
-) -> jax.Array:
-    """Unwrap a periodic signal."""
-
-@overload
-def unwrap(
-    p: TensorValue, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def unwrap(
     p: Value, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
 ) -> Tensor: ...
 @overload
-def vander(x: JaxValue, N: int | None = None, increasing: builtins.bool = False) -> jax.Array:
+def vander(x: TensorValue, N: int | None = None, increasing: builtins.bool = False) -> Tensor:
     """Generate a Vandermonde matrix."""
 
 @overload
-def vander(x: TensorValue, N: int | None = None, increasing: builtins.bool = False) -> Tensor: ...
+def vander(x: JaxValue, N: int | None = None, increasing: builtins.bool = False) -> jax.Array: ...
+@overload
+def var(
+    a: TensorValue,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    ddof: int = 0,
+    keepdims: builtins.bool = False,
+    *,
+    where: Value | None = None,
+    correction: int | float | None = None,
+) -> Tensor:
+    """Compute the variance along a given axis."""
+
 @overload
 def var(
     a: JaxValue,
@@ -4084,20 +4191,7 @@ def var(
     *,
     where: JaxValue | None = None,
     correction: int | float | None = None,
-) -> jax.Array:
-    """Compute the variance along a given axis."""
-
-@overload
-def var(
-    a: TensorValue,
-    axis: int | Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    ddof: int = 0,
-    keepdims: builtins.bool = False,
-    *,
-    where: Value | None = None,
-    correction: int | float | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def var(
     a: Value,
@@ -4108,6 +4202,24 @@ def var(
     *,
     where: Value | None = None,
     correction: int | float | None = None,
+) -> Tensor: ...
+@overload
+def vdot(
+    a: TensorValue,
+    b: Value,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor:
+    """Perform a conjugate multiplication of two 1D vectors."""
+
+@overload
+def vdot(
+    a: Value,
+    b: TensorValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
 def vdot(
@@ -4116,22 +4228,26 @@ def vdot(
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Perform a conjugate multiplication of two 1D vectors."""
-
+) -> jax.Array: ...
 @overload
-def vdot(
-    a: TensorValue,
-    b: Value,
+def vecdot(
+    x1: TensorValue,
+    x2: Value,
+    /,
     *,
+    axis: int = -1,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Perform a conjugate multiplication of two batched vectors."""
+
 @overload
-def vdot(
-    a: Value,
-    b: TensorValue,
+def vecdot(
+    x1: Value,
+    x2: TensorValue,
+    /,
     *,
+    axis: int = -1,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
@@ -4144,69 +4260,41 @@ def vecdot(
     axis: int = -1,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Perform a conjugate multiplication of two batched vectors."""
-
+) -> jax.Array: ...
 @overload
-def vecdot(
-    x1: TensorValue,
-    x2: Value,
-    /,
-    *,
-    axis: int = -1,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
-@overload
-def vecdot(
-    x1: Value,
-    x2: TensorValue,
-    /,
-    *,
-    axis: int = -1,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
-@overload
-def vecmat(x1: JaxValue, x2: JaxValue, /) -> jax.Array:
+def vecmat(x1: TensorValue, x2: Value, /) -> Tensor:
     """Batched conjugate vector-matrix product."""
 
 @overload
-def vecmat(x1: TensorValue, x2: Value, /) -> Tensor: ...
-@overload
 def vecmat(x1: Value, x2: TensorValue, /) -> Tensor: ...
+@overload
+def vecmat(x1: JaxValue, x2: JaxValue, /) -> jax.Array: ...
 def vectorize(
-    pyfunc: Callable[_P, Any],
+    pyfunc: Callable[_P, _R],
     *,
     excluded: Collection[int | str] = ...,
     signature: str | None = None,
-) -> Callable[_P, Any]: ...
+) -> Callable[_P, _R]: ...
 @overload
-def vsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]:
+def vsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]:
     """Split an array into sub-arrays vertically."""
 
 @overload
-def vsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]: ...
-@overload
 def vsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
 @overload
-def vstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array:
+def vsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]: ...
+@overload
+def vstack(
+    tup: NumpyArray | Tensor | Sequence[TensorValue], dtype: DTypeLike | None = None
+) -> Tensor:
     """Vertically stack arrays."""
 
 @overload
-def vstack(
-    tup: NumpyArray | Tensor | Sequence[Value], dtype: DTypeLike | None = None
-) -> Tensor: ...
+def vstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
-def where(
-    condition: JaxValue,
-    /,
-    *,
-    size: int | None = None,
-    fill_value: JaxValue | tuple[JaxValue, ...] | None = None,
-) -> tuple[jax.Array, ...]:
-    """Select elements from two arrays based on a condition."""
-
+def vstack(
+    tup: NumpyArray | Tensor | jax.Array | Sequence[Value], dtype: DTypeLike | None = None
+) -> Tensor: ...
 @overload
 def where(
     condition: TensorValue,
@@ -4214,7 +4302,17 @@ def where(
     *,
     size: int | None = None,
     fill_value: Value | tuple[Value, ...] | None = None,
-) -> tuple[Tensor, ...]: ...
+) -> tuple[Tensor, ...]:
+    """Select elements from two arrays based on a condition."""
+
+@overload
+def where(
+    condition: JaxValue,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: JaxValue | tuple[JaxValue, ...] | None = None,
+) -> tuple[jax.Array, ...]: ...
 @overload
 def where(
     condition: Value,
@@ -4224,13 +4322,13 @@ def where(
     fill_value: Value | tuple[Value, ...] | None = None,
 ) -> tuple[Tensor, ...]: ...
 @overload
-def where(condition: JaxValue, x: JaxValue, y: JaxValue, /) -> jax.Array: ...
-@overload
 def where(condition: TensorValue, x: Value, y: Value, /) -> Tensor: ...
 @overload
 def where(condition: Value, x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def where(condition: Value, x: Value, y: TensorValue, /) -> Tensor: ...
+@overload
+def where(condition: JaxValue, x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 def zeros(
     shape: Any,
     dtype: DTypeLike | None = None,
@@ -4251,3 +4349,4 @@ def zeros_like(
     """Create an array full of zeros with the same shape and dtype as an array."""
 
 _P = ParamSpec("_P")
+_R = TypeVar("_R")

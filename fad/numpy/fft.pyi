@@ -11,29 +11,29 @@ from fad.arrays.annotations import DTypeLike, JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def fft(a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> jax.Array:
+def fft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a one-dimensional discrete Fourier transform along a given axis."""
 
 @overload
 def fft(
-    a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Tensor: ...
-@overload
-def fft2(
-    a: JaxValue,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str | None = None,
-) -> jax.Array:
-    """Compute a two-dimensional discrete Fourier transform along given axes."""
-
+    a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> jax.Array: ...
 @overload
 def fft2(
     a: TensorValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute a two-dimensional discrete Fourier transform along given axes."""
+
+@overload
+def fft2(
+    a: JaxValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> jax.Array: ...
 def fftfreq(
     n: int, d: Value = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> Tensor:
@@ -41,152 +41,152 @@ def fftfreq(
 
 @overload
 def fftn(
-    a: JaxValue,
+    a: TensorValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Compute a multidimensional discrete Fourier transform along given axes."""
 
 @overload
 def fftn(
-    a: TensorValue,
+    a: JaxValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
-def fftshift(x: JaxValue, axes: int | Sequence[int] | None = None) -> jax.Array:
+def fftshift(x: TensorValue, axes: int | Sequence[int] | None = None) -> Tensor:
     """Shift zero-frequency fft component to the center of the spectrum."""
 
 @overload
-def fftshift(x: TensorValue, axes: int | Sequence[int] | None = None) -> Tensor: ...
+def fftshift(x: JaxValue, axes: int | Sequence[int] | None = None) -> jax.Array: ...
 @overload
-def hfft(a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> jax.Array:
+def hfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a 1-D FFT of an array whose spectrum has Hermitian symmetry."""
 
 @overload
 def hfft(
-    a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Tensor: ...
+    a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> jax.Array: ...
 @overload
-def ifft(a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> jax.Array:
+def ifft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a one-dimensional inverse discrete Fourier transform."""
 
 @overload
 def ifft(
-    a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Tensor: ...
+    a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> jax.Array: ...
 @overload
 def ifft2(
-    a: JaxValue,
+    a: TensorValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Compute a two-dimensional inverse discrete Fourier transform."""
 
 @overload
 def ifft2(
-    a: TensorValue,
+    a: JaxValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def ifftn(
-    a: JaxValue,
+    a: TensorValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Compute a multidimensional inverse discrete Fourier transform."""
 
 @overload
 def ifftn(
-    a: TensorValue,
+    a: JaxValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
-def ifftshift(x: JaxValue, axes: int | Sequence[int] | None = None) -> jax.Array:
+def ifftshift(x: TensorValue, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of :func:`jax.numpy.fft.fftshift`."""
 
 @overload
-def ifftshift(x: TensorValue, axes: int | Sequence[int] | None = None) -> Tensor: ...
+def ifftshift(x: JaxValue, axes: int | Sequence[int] | None = None) -> jax.Array: ...
 @overload
-def ihfft(a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> jax.Array:
+def ihfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a 1-D inverse FFT of an array whose spectrum has Hermitian-symmetry."""
 
 @overload
 def ihfft(
-    a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Tensor: ...
+    a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> jax.Array: ...
 @overload
-def irfft(a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> jax.Array:
+def irfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a real-valued one-dimensional inverse discrete Fourier transform."""
 
 @overload
 def irfft(
-    a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Tensor: ...
+    a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> jax.Array: ...
 @overload
 def irfft2(
-    a: JaxValue,
+    a: TensorValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Compute a real-valued two-dimensional inverse discrete Fourier transform."""
 
 @overload
 def irfft2(
-    a: TensorValue,
+    a: JaxValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def irfftn(
-    a: JaxValue,
+    a: TensorValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Compute a real-valued multidimensional inverse discrete Fourier transform."""
 
 @overload
 def irfftn(
-    a: TensorValue,
+    a: JaxValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
-def rfft(a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> jax.Array:
+def rfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a one-dimensional discrete Fourier transform of a real-valued array."""
 
 @overload
 def rfft(
-    a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> Tensor: ...
+    a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> jax.Array: ...
+@overload
+def rfft2(
+    a: TensorValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Tensor:
+    """Compute a two-dimensional discrete Fourier transform of a real-valued array."""
+
 @overload
 def rfft2(
     a: JaxValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
-) -> jax.Array:
-    """Compute a two-dimensional discrete Fourier transform of a real-valued array."""
-
-@overload
-def rfft2(
-    a: TensorValue,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] = (-2, -1),
-    norm: str | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 def rfftfreq(
     n: int, d: Value = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> Tensor:
@@ -194,17 +194,17 @@ def rfftfreq(
 
 @overload
 def rfftn(
-    a: JaxValue,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> jax.Array:
-    """Compute a multidimensional discrete Fourier transform of a real-valued array."""
-
-@overload
-def rfftn(
     a: TensorValue,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute a multidimensional discrete Fourier transform of a real-valued array."""
+
+@overload
+def rfftn(
+    a: JaxValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> jax.Array: ...

@@ -34,94 +34,83 @@ class _SlogdetResult(NamedTuple, Generic[_ArrayT]):
     logabsdet: _ArrayT
 
 @overload
-def cholesky(a: JaxValue, *, upper: bool = False, symmetrize_input: bool = True) -> jax.Array:
+def cholesky(a: TensorValue, *, upper: bool = False, symmetrize_input: bool = True) -> Tensor:
     """Compute the Cholesky decomposition of a matrix."""
 
 @overload
-def cholesky(a: TensorValue, *, upper: bool = False, symmetrize_input: bool = True) -> Tensor: ...
+def cholesky(a: JaxValue, *, upper: bool = False, symmetrize_input: bool = True) -> jax.Array: ...
 @overload
-def cond(x: JaxValue, p: Any = None) -> jax.Array:
+def cond(x: TensorValue, p: Any = None) -> Tensor:
     """Compute the condition number of a matrix."""
 
 @overload
-def cond(x: TensorValue, p: Any = None) -> Tensor: ...
-@overload
-def cross(x1: JaxValue, x2: JaxValue, /, *, axis: Any = -1) -> jax.Array: ...
+def cond(x: JaxValue, p: Any = None) -> jax.Array: ...
 @overload
 def cross(x1: TensorValue, x2: Value, /, *, axis: Any = -1) -> Tensor: ...
 @overload
 def cross(x1: Value, x2: TensorValue, /, *, axis: Any = -1) -> Tensor: ...
 @overload
-def det(a: JaxValue) -> jax.Array:
+def cross(x1: JaxValue, x2: JaxValue, /, *, axis: Any = -1) -> jax.Array: ...
+@overload
+def det(a: TensorValue) -> Tensor:
     """Compute the determinant of an array."""
 
 @overload
-def det(a: TensorValue) -> Tensor: ...
+def det(a: JaxValue) -> jax.Array: ...
 @overload
-def diagonal(x: JaxValue, /, *, offset: int = 0) -> jax.Array:
+def diagonal(x: TensorValue, /, *, offset: int = 0) -> Tensor:
     """Extract the diagonal of an matrix or stack of matrices."""
 
 @overload
-def diagonal(x: TensorValue, /, *, offset: int = 0) -> Tensor: ...
+def diagonal(x: JaxValue, /, *, offset: int = 0) -> jax.Array: ...
 @overload
-def eig(a: JaxValue) -> _EigResult[jax.Array]:
+def eig(a: TensorValue) -> _EigResult[Tensor]:
     """Compute the eigenvalues and eigenvectors of a square array."""
 
 @overload
-def eig(a: TensorValue) -> _EigResult[Tensor]: ...
+def eig(a: JaxValue) -> _EigResult[jax.Array]: ...
 @overload
 def eigh(
-    a: JaxValue, UPLO: str | None = None, symmetrize_input: bool = True
-) -> _EighResult[jax.Array]:
+    a: TensorValue, UPLO: str | None = None, symmetrize_input: bool = True
+) -> _EighResult[Tensor]:
     """Compute the eigenvalues and eigenvectors of a Hermitian matrix."""
 
 @overload
 def eigh(
-    a: TensorValue, UPLO: str | None = None, symmetrize_input: bool = True
-) -> _EighResult[Tensor]: ...
+    a: JaxValue, UPLO: str | None = None, symmetrize_input: bool = True
+) -> _EighResult[jax.Array]: ...
 @overload
-def eigvals(a: JaxValue) -> jax.Array:
+def eigvals(a: TensorValue) -> Tensor:
     """Compute the eigenvalues of a general matrix."""
 
 @overload
-def eigvals(a: TensorValue) -> Tensor: ...
+def eigvals(a: JaxValue) -> jax.Array: ...
 @overload
-def eigvalsh(a: JaxValue, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> jax.Array:
+def eigvalsh(a: TensorValue, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Tensor:
     """Compute the eigenvalues of a Hermitian matrix."""
 
 @overload
 def eigvalsh(
-    a: TensorValue, UPLO: str | None = "L", *, symmetrize_input: bool = True
-) -> Tensor: ...
-@overload
-def inv(a: JaxValue) -> jax.Array: ...
+    a: JaxValue, UPLO: str | None = "L", *, symmetrize_input: bool = True
+) -> jax.Array: ...
 @overload
 def inv(a: TensorValue) -> Tensor: ...
 @overload
-def lstsq(
-    a: JaxValue, b: JaxValue, rcond: float | None = None, *, numpy_resid: bool = False
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return the least-squares solution to a linear equation."""
-
+def inv(a: JaxValue) -> jax.Array: ...
 @overload
 def lstsq(
     a: TensorValue, b: Value, rcond: float | None = None, *, numpy_resid: bool = False
-) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the least-squares solution to a linear equation."""
+
 @overload
 def lstsq(
     a: Value, b: TensorValue, rcond: float | None = None, *, numpy_resid: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 @overload
-def matmul(
-    x1: JaxValue,
-    x2: JaxValue,
-    /,
-    *,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Perform a matrix multiplication."""
-
+def lstsq(
+    a: JaxValue, b: JaxValue, rcond: float | None = None, *, numpy_resid: bool = False
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]: ...
 @overload
 def matmul(
     x1: TensorValue,
@@ -130,7 +119,9 @@ def matmul(
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Perform a matrix multiplication."""
+
 @overload
 def matmul(
     x1: Value,
@@ -141,17 +132,32 @@ def matmul(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
-def matrix_norm(x: JaxValue, /, *, keepdims: bool = False, ord: str | int = "fro") -> jax.Array:
+def matmul(
+    x1: JaxValue,
+    x2: JaxValue,
+    /,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array: ...
+@overload
+def matrix_norm(x: TensorValue, /, *, keepdims: bool = False, ord: str | int = "fro") -> Tensor:
     """Compute the norm of a matrix or stack of matrices."""
 
 @overload
-def matrix_norm(x: TensorValue, /, *, keepdims: bool = False, ord: str | int = "fro") -> Tensor: ...
+def matrix_norm(x: JaxValue, /, *, keepdims: bool = False, ord: str | int = "fro") -> jax.Array: ...
 @overload
-def matrix_power(a: JaxValue, n: int) -> jax.Array:
+def matrix_power(a: TensorValue, n: int) -> Tensor:
     """Raise a square matrix to an integer power."""
 
 @overload
-def matrix_power(a: TensorValue, n: int) -> Tensor: ...
+def matrix_power(a: JaxValue, n: int) -> jax.Array: ...
+@overload
+def matrix_rank(
+    M: TensorValue, rtol: Value | None = None, *, hermitian: bool = False, tol: Value | None = None
+) -> Tensor:
+    """Compute the rank of a matrix."""
+
 @overload
 def matrix_rank(
     M: JaxValue,
@@ -159,65 +165,53 @@ def matrix_rank(
     *,
     hermitian: bool = False,
     tol: JaxValue | None = None,
-) -> jax.Array:
-    """Compute the rank of a matrix."""
-
-@overload
-def matrix_rank(
-    M: TensorValue, rtol: Value | None = None, *, hermitian: bool = False, tol: Value | None = None
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def matrix_rank(
     M: Value, rtol: Value | None = None, *, hermitian: bool = False, tol: Value | None = None
 ) -> Tensor: ...
 @overload
-def matrix_transpose(x: JaxValue, /) -> jax.Array:
+def matrix_transpose(x: TensorValue, /) -> Tensor:
     """Transpose a matrix or stack of matrices."""
 
 @overload
-def matrix_transpose(x: TensorValue, /) -> Tensor: ...
+def matrix_transpose(x: JaxValue, /) -> jax.Array: ...
 @overload
 def multi_dot(
-    arrays: Sequence[JaxValue], *, precision: PrecisionArgument | None = None
-) -> jax.Array:
+    arrays: Sequence[TensorValue], *, precision: PrecisionArgument | None = None
+) -> Tensor:
     """Efficiently compute matrix products between a sequence of arrays."""
 
 @overload
-def multi_dot(arrays: Sequence[Value], *, precision: PrecisionArgument | None = None) -> Tensor: ...
+def multi_dot(
+    arrays: Sequence[JaxValue], *, precision: PrecisionArgument | None = None
+) -> jax.Array: ...
 @overload
-def norm(
-    x: JaxValue,
-    ord: int | str | None = None,
-    axis: tuple[int, ...] | int | None = None,
-    keepdims: bool = False,
-) -> jax.Array:
-    """Compute the norm of a matrix or vector."""
-
+def multi_dot(arrays: Sequence[Value], *, precision: PrecisionArgument | None = None) -> Tensor: ...
 @overload
 def norm(
     x: TensorValue,
     ord: int | str | None = None,
     axis: tuple[int, ...] | int | None = None,
     keepdims: bool = False,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the norm of a matrix or vector."""
+
 @overload
-def outer(x1: JaxValue, x2: JaxValue, /) -> jax.Array:
+def norm(
+    x: JaxValue,
+    ord: int | str | None = None,
+    axis: tuple[int, ...] | int | None = None,
+    keepdims: bool = False,
+) -> jax.Array: ...
+@overload
+def outer(x1: TensorValue, x2: Value, /) -> Tensor:
     """Compute the outer product of two 1-dimensional arrays."""
 
 @overload
-def outer(x1: TensorValue, x2: Value, /) -> Tensor: ...
-@overload
 def outer(x1: Value, x2: TensorValue, /) -> Tensor: ...
 @overload
-def pinv(
-    a: JaxValue,
-    rtol: JaxValue | None = None,
-    hermitian: bool = False,
-    *,
-    rcond: JaxValue | None = None,
-) -> jax.Array:
-    """Compute the (Moore-Penrose) pseudo-inverse of a matrix."""
-
+def outer(x1: JaxValue, x2: JaxValue, /) -> jax.Array: ...
 @overload
 def pinv(
     a: TensorValue,
@@ -225,52 +219,51 @@ def pinv(
     hermitian: bool = False,
     *,
     rcond: Value | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the (Moore-Penrose) pseudo-inverse of a matrix."""
+
+@overload
+def pinv(
+    a: JaxValue,
+    rtol: JaxValue | None = None,
+    hermitian: bool = False,
+    *,
+    rcond: JaxValue | None = None,
+) -> jax.Array: ...
 @overload
 def pinv(
     a: Value, rtol: Value | None = None, hermitian: bool = False, *, rcond: Value | None = None
 ) -> Tensor: ...
 @overload
 def qr(
-    a: JaxValue, mode: Literal["reduced", "complete", "raw", "full"] = "reduced"
-) -> _QRResult[jax.Array]: ...
-@overload
-def qr(
     a: TensorValue, mode: Literal["reduced", "complete", "raw", "full"] = "reduced"
 ) -> _QRResult[Tensor]: ...
 @overload
-def qr(a: JaxValue, mode: Literal["r"]) -> jax.Array: ...
+def qr(
+    a: JaxValue, mode: Literal["reduced", "complete", "raw", "full"] = "reduced"
+) -> _QRResult[jax.Array]: ...
 @overload
 def qr(a: TensorValue, mode: Literal["r"]) -> Tensor: ...
 @overload
-def qr(a: JaxValue, mode: str) -> jax.Array | _QRResult[jax.Array]: ...
+def qr(a: JaxValue, mode: Literal["r"]) -> jax.Array: ...
 @overload
 def qr(a: TensorValue, mode: str) -> Tensor | _QRResult[Tensor]: ...
 @overload
-def slogdet(a: JaxValue, *, method: str | None = None) -> _SlogdetResult[jax.Array]:
+def qr(a: JaxValue, mode: str) -> jax.Array | _QRResult[jax.Array]: ...
+@overload
+def slogdet(a: TensorValue, *, method: str | None = None) -> _SlogdetResult[Tensor]:
     """Compute the sign and (natural) logarithm of the determinant of an array."""
 
 @overload
-def slogdet(a: TensorValue, *, method: str | None = None) -> _SlogdetResult[Tensor]: ...
+def slogdet(a: JaxValue, *, method: str | None = None) -> _SlogdetResult[jax.Array]: ...
 @overload
-def solve(a: JaxValue, b: JaxValue) -> jax.Array:
+def solve(a: TensorValue, b: Value) -> Tensor:
     """Solve a linear system of equations."""
 
 @overload
-def solve(a: TensorValue, b: Value) -> Tensor: ...
-@overload
 def solve(a: Value, b: TensorValue) -> Tensor: ...
 @overload
-def svd(
-    a: JaxValue,
-    full_matrices: bool = True,
-    *,
-    compute_uv: Literal[True],
-    hermitian: bool = False,
-    subset_by_index: tuple[int, int] | None = None,
-) -> _SVDResult[jax.Array]:
-    """Compute the singular value decomposition."""
-
+def solve(a: JaxValue, b: JaxValue) -> jax.Array: ...
 @overload
 def svd(
     a: TensorValue,
@@ -279,11 +272,14 @@ def svd(
     compute_uv: Literal[True],
     hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
-) -> _SVDResult[Tensor]: ...
+) -> _SVDResult[Tensor]:
+    """Compute the singular value decomposition."""
+
 @overload
 def svd(
     a: JaxValue,
-    full_matrices: bool,
+    full_matrices: bool = True,
+    *,
     compute_uv: Literal[True],
     hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
@@ -299,12 +295,11 @@ def svd(
 @overload
 def svd(
     a: JaxValue,
-    full_matrices: bool = True,
-    *,
-    compute_uv: Literal[False],
+    full_matrices: bool,
+    compute_uv: Literal[True],
     hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
-) -> jax.Array: ...
+) -> _SVDResult[jax.Array]: ...
 @overload
 def svd(
     a: TensorValue,
@@ -317,7 +312,8 @@ def svd(
 @overload
 def svd(
     a: JaxValue,
-    full_matrices: bool,
+    full_matrices: bool = True,
+    *,
     compute_uv: Literal[False],
     hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
@@ -333,11 +329,11 @@ def svd(
 @overload
 def svd(
     a: JaxValue,
-    full_matrices: bool = True,
-    compute_uv: bool = True,
+    full_matrices: bool,
+    compute_uv: Literal[False],
     hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
-) -> jax.Array | _SVDResult[jax.Array]: ...
+) -> jax.Array: ...
 @overload
 def svd(
     a: TensorValue,
@@ -347,28 +343,36 @@ def svd(
     subset_by_index: tuple[int, int] | None = None,
 ) -> Tensor | _SVDResult[Tensor]: ...
 @overload
-def svdvals(x: JaxValue, /) -> jax.Array:
+def svd(
+    a: JaxValue,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    hermitian: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+) -> jax.Array | _SVDResult[jax.Array]: ...
+@overload
+def svdvals(x: TensorValue, /) -> Tensor:
     """Compute the singular values of a matrix."""
 
 @overload
-def svdvals(x: TensorValue, /) -> Tensor: ...
+def svdvals(x: JaxValue, /) -> jax.Array: ...
 @overload
 def tensordot(
-    x1: JaxValue,
-    x2: JaxValue,
+    x1: TensorValue,
+    x2: Value,
     /,
     *,
     axes: int | tuple[Sequence[int], Sequence[int]] = 2,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Compute the tensor dot product of two N-dimensional arrays."""
 
 @overload
 def tensordot(
-    x1: TensorValue,
-    x2: Value,
+    x1: Value,
+    x2: TensorValue,
     /,
     *,
     axes: int | tuple[Sequence[int], Sequence[int]] = 2,
@@ -378,47 +382,35 @@ def tensordot(
 ) -> Tensor: ...
 @overload
 def tensordot(
-    x1: Value,
-    x2: TensorValue,
+    x1: JaxValue,
+    x2: JaxValue,
     /,
     *,
     axes: int | tuple[Sequence[int], Sequence[int]] = 2,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
-def tensorinv(a: JaxValue, ind: int = 2) -> jax.Array:
+def tensorinv(a: TensorValue, ind: int = 2) -> Tensor:
     """Compute the tensor inverse of an array."""
 
 @overload
-def tensorinv(a: TensorValue, ind: int = 2) -> Tensor: ...
+def tensorinv(a: JaxValue, ind: int = 2) -> jax.Array: ...
 @overload
-def tensorsolve(a: JaxValue, b: JaxValue, axes: tuple[int, ...] | None = None) -> jax.Array:
+def tensorsolve(a: TensorValue, b: Value, axes: tuple[int, ...] | None = None) -> Tensor:
     """Solve the tensor equation a x = b for x."""
 
 @overload
-def tensorsolve(a: TensorValue, b: Value, axes: tuple[int, ...] | None = None) -> Tensor: ...
-@overload
 def tensorsolve(a: Value, b: TensorValue, axes: tuple[int, ...] | None = None) -> Tensor: ...
 @overload
-def trace(x: JaxValue, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> jax.Array:
+def tensorsolve(a: JaxValue, b: JaxValue, axes: tuple[int, ...] | None = None) -> jax.Array: ...
+@overload
+def trace(x: TensorValue, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """Compute the trace of a matrix."""
 
 @overload
-def trace(x: TensorValue, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor: ...
-@overload
-def vecdot(
-    x1: JaxValue,
-    x2: JaxValue,
-    /,
-    *,
-    axis: int = -1,
-    precision: PrecisionArgument | None = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> jax.Array:
-    """Compute the (batched) vector conjugate dot product of two arrays."""
-
+def trace(x: JaxValue, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
 def vecdot(
     x1: TensorValue,
@@ -428,7 +420,9 @@ def vecdot(
     axis: int = -1,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the (batched) vector conjugate dot product of two arrays."""
+
 @overload
 def vecdot(
     x1: Value,
@@ -440,16 +434,15 @@ def vecdot(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
-def vector_norm(
-    x: JaxValue,
+def vecdot(
+    x1: JaxValue,
+    x2: JaxValue,
     /,
     *,
-    axis: int | tuple[int, ...] | None = None,
-    keepdims: bool = False,
-    ord: int | str = 2,
-) -> jax.Array:
-    """Compute the vector norm of a vector or batch of vectors."""
-
+    axis: int = -1,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> jax.Array: ...
 @overload
 def vector_norm(
     x: TensorValue,
@@ -458,4 +451,15 @@ def vector_norm(
     axis: int | tuple[int, ...] | None = None,
     keepdims: bool = False,
     ord: int | str = 2,
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the vector norm of a vector or batch of vectors."""
+
+@overload
+def vector_norm(
+    x: JaxValue,
+    /,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    ord: int | str = 2,
+) -> jax.Array: ...

@@ -116,6 +116,7 @@ def with_builtins(text: str, names: Iterable[str]) -> str:
 # Those that are not used are taken out by ruff.
 IMPORTS = """import builtins
 from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias
 from typing import TypeVar, TypeVarTuple, overload
 
@@ -245,15 +246,13 @@ def overloads_of(module: str, signature: Signature, jax_value: Any, follows: boo
     same = result(outcome, JAX, records) == result(outcome, TENSOR, records)
     if not follows or same:
         return [text(either, TENSOR)]
-    found = [text({p.name: JAX for p in takes}, JAX)]
     required = [p for p in takes if p.default is None and p.kind is not Kind.VAR_POSITIONAL]
-    alone = [
-        p for p in required if translated(p.annotation, TENSOR) != translated(p.annotation, EITHER)
-    ]
-    if len(alone) > MOST_OVERLOADS:
-        alone = []
-    found += [text({**either, p.name: TENSOR}, TENSOR) for p in alone]
-    if len(alone) != len(takes):
+    alone = required if len(required) <= MOST_OVERLOADS else []
+    several = any(["[" in translated(p.annotation, TENSOR) for p in alone])  # one may be a Tensor
+    # Those for Tensors stand first: of a function that is passed to `fad.vmap`, mypy takes the first.
+    found = [text({**either, p.name: TENSOR}, TENSOR) for p in alone]
+    found.append(text({p.name: JAX for p in takes}, JAX))
+    if len(alone) != len(takes) or several:
         found.append(text(either, TENSOR))
     return found
 
@@ -276,18 +275,25 @@ def _is_refused(p: Parameter) -> bool:
 
 def _unsaid(module: Module, name: str) -> ast.expr:
     """The result of a function whose signature does not tell it."""
-    return ast.Name(_RESULTS.get(f"{module.jax_name}.{name}", "Any"))
+    key = f"{module.jax_name.removeprefix('jax.')}.{name}"
+    if module.jax_name == "jax.scipy.stats.truncnorm":  # all of its functions
+        key = "scipy.stats.truncnorm"
+    text = next((text for text, keys in _RESULTS.items() if key in keys.split()), "Any")
+    return ast.parse(text, mode="eval").body
 
 
-_RESULTS = dict.fromkeys(
-    """jax.numpy.cross jax.numpy.isneginf jax.numpy.isposinf jax.numpy.linalg.cond
-    jax.numpy.linalg.cross jax.lax.empty jax.lax.fft jax.lax.rng_uniform jax.lax.scaled_dot
-    jax.lax.random_gamma_grad jax.lax.linalg.symmetric_product jax.nn.scaled_dot_general
-    jax.random.ball jax.random.clone jax.random.multinomial jax.random.wrap_key_data""".split(),
-    "Array",
-)
-_RESULTS |= dict.fromkeys("jax.numpy.array_repr jax.numpy.array_str".split(), "str")
-_RESULTS |= dict.fromkeys("jax.numpy.can_cast jax.numpy.iterable".split(), "bool")
+_RESULTS = {
+    "Array": """lax.empty lax.fft lax.linalg.symmetric_product lax.random_gamma_grad lax.rng_uniform
+        lax.scaled_dot lax.shape_as_value nn.scaled_dot_general numpy.cross numpy.isneginf
+        numpy.isposinf numpy.linalg.cond numpy.linalg.cross random.ball random.clone
+        random.multinomial random.wrap_key_data scipy.ndimage.map_coordinates
+        scipy.stats.truncnorm""",
+    "None": "numpy.save numpy.savez numpy.set_printoptions",
+    "bool": "numpy.can_cast numpy.iterable",
+    "str": "numpy.array_repr numpy.array_str",
+    "tuple[Array, Array]": "lax.rng_bit_generator",
+    "tuple[Array, Array, Array, Array]": "lax.linalg.qdwh",
+}
 
 
 def _listed(parameters: list[Parameter], kinds: dict[str, str]) -> str:

@@ -6,6 +6,8 @@ import ast
 import importlib
 import inspect
 import warnings
+from collections.abc import Iterable
+from typing import Any
 
 import jax
 import pytest
@@ -13,7 +15,7 @@ import pytest
 import fad
 from tests.stubs.members import PATH, members_stub
 from tests.stubs.signatures import annotation_of
-from tests.stubs.stubs import ROOT, Module, modules, stub_of, stub_path
+from tests.stubs.stubs import BY_HAND, ROOT, Module, modules, stub_of, stub_path
 from tests.stubs.translation import EITHER, JAX, TENSOR, result, translated
 
 # The version of JAX whose signatures the stubs have. With another one there may be more names.
@@ -93,22 +95,40 @@ def test_a_stub_by_hand_has_the_names_that_are_there(module: str) -> None:
 @pytest.mark.parametrize("module", ["fad", "fad.func"])
 def test_a_stub_by_hand_has_the_parameters_that_are_there(module: str) -> None:
     source = importlib.import_module(module)
-    text = ROOT.joinpath(*module.split("."), "__init__.pyi").read_text()
+    found = parameters_in(ROOT.joinpath(*module.split("."), "__init__.pyi").read_text())
+    assert found == parameters_of(source, found)
+
+
+@exact
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.name)
+def test_definitions_by_hand_have_the_parameters_of_jax(module: Module) -> None:
+    path = BY_HAND / f"{module.jax_name.removeprefix('jax.').replace('.', '_')}.pyi"
+    found = parameters_in(path.read_text()) if path.exists() else {}
+    expected = parameters_of(importlib.import_module(module.name), found)
+    deprecated = {"cond": {"operand"}, "switch": {"operand"}}
+    assert found == {name: x - deprecated.get(name, set()) for name, x in expected.items()}
+
+
+def parameters_in(text: str) -> dict[str, set[str]]:
+    """The names of the parameters of each function of a stub, of all its overloads."""
     found: dict[str, set[str]] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef):
             a = node.args
             several = [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg]
             found.setdefault(node.name, set()).update([x.arg for x in several if x is not None])
-    there = {name: {*inspect.signature(getattr(source, name)).parameters} for name in found}
-    assert found == there
+    return found
+
+
+def parameters_of(module: Any, names: Iterable[str]) -> dict[str, set[str]]:
+    return {name: {*inspect.signature(getattr(module, name)).parameters} for name in names}
 
 
 def test_arrays_of_each_kind() -> None:
     several = annotation_of("Array | np.ndarray | Sequence[ArrayLike] | None")
     assert several is not None
     assert translated(several, JAX) == "jax.Array | Sequence[JaxValue] | None"
-    assert translated(several, TENSOR) == "Tensor | NumpyArray | Sequence[Value]"
+    assert translated(several, TENSOR) == "Tensor | NumpyArray | Sequence[TensorValue]"
     assert translated(several, EITHER) == "Tensor | jax.Array | NumpyArray | Sequence[Value] | None"
 
 

@@ -9,7 +9,7 @@ import jax
 
 __all__ = ["ARRAYS", "EITHER", "JAX", "TENSOR", "names_arrays", "result", "translated"]
 
-# What stands for the arrays of an argument. Of a sequence whose entries may be Tensors, one is enough.
+# What stands for the arrays of an argument.
 JAX, TENSOR, EITHER = "jax", "tensor", "either"
 ARRAYS = frozenset(
     "Array ArrayLike BooleanNumeric DuckTypedArray IntegerArray RealArray RealNumeric".split()
@@ -81,7 +81,7 @@ def result(annotation: ast.expr, arrays: str, records: Mapping[str, str]) -> str
 
 def names_arrays(annotation: ast.expr | None) -> bool:
     """Whether an array may be given for it."""
-    return translated(annotation, JAX) != translated(annotation, TENSOR)
+    return "Tensor" in translated(annotation, TENSOR)
 
 
 def _joined(members: Iterable[str]) -> str:
@@ -143,7 +143,7 @@ def _members(node: ast.expr, arrays: str) -> list[str]:
         if name == "Literal":
             return [ast.unparse(node).replace("typing.", "")]
         if name in ("Sequence", "list", "tuple", "Iterable"):
-            return [_sequence(name, entries, EITHER if arrays == TENSOR else arrays)]
+            return [_sequence(name, entries, arrays)]
         return ["Callable[..., Any]" if name == "Callable" else UNKNOWN]
     if name == "Array":
         return _split(_ARRAY[arrays])

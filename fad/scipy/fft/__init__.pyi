@@ -11,11 +11,19 @@ from fad.core.tensor import Tensor
 
 @overload
 def dct(
-    x: jax.Array, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
-) -> jax.Array: ...
+    x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Tensor: ...
 @overload
 def dct(
-    x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+    x: jax.Array, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> jax.Array: ...
+@overload
+def dctn(
+    x: Tensor,
+    type: int = 2,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
 ) -> Tensor: ...
 @overload
 def dctn(
@@ -26,20 +34,20 @@ def dctn(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
-def dctn(
-    x: Tensor,
-    type: int = 2,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
+def idct(
+    x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Tensor: ...
 @overload
 def idct(
     x: jax.Array, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
 @overload
-def idct(
-    x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+def idctn(
+    x: Tensor,
+    type: int = 2,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
 ) -> Tensor: ...
 @overload
 def idctn(
@@ -49,11 +57,3 @@ def idctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> jax.Array: ...
-@overload
-def idctn(
-    x: Tensor,
-    type: int = 2,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Tensor: ...

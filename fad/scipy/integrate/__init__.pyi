@@ -10,14 +10,12 @@ from fad.arrays.annotations import JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def trapezoid(
-    y: JaxValue, x: JaxValue | None = None, dx: JaxValue = 1.0, axis: int = -1
-) -> jax.Array:
+def trapezoid(y: TensorValue, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor:
     """Integrate along the given axis using the composite trapezoidal rule."""
 
 @overload
 def trapezoid(
-    y: TensorValue, x: Value | None = None, dx: Value = 1.0, axis: int = -1
-) -> Tensor: ...
+    y: JaxValue, x: JaxValue | None = None, dx: JaxValue = 1.0, axis: int = -1
+) -> jax.Array: ...
 @overload
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor: ...

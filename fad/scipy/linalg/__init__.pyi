@@ -18,19 +18,19 @@ def block_diag(*arrs: JaxValue) -> jax.Array:
 def block_diag(*arrs: Value) -> Tensor: ...
 @overload
 def cho_factor(
-    a: JaxValue, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> tuple[jax.Array, bool]: ...
-@overload
-def cho_factor(
     a: TensorValue, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tensor, bool]: ...
 @overload
+def cho_factor(
+    a: JaxValue, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[jax.Array, bool]: ...
+@overload
 def cho_solve(
-    c_and_lower: tuple[JaxValue, bool],
-    b: JaxValue,
+    c_and_lower: tuple[TensorValue, bool],
+    b: Value,
     overwrite_b: bool = False,
     check_finite: bool = True,
-) -> jax.Array: ...
+) -> Tensor: ...
 @overload
 def cho_solve(
     c_and_lower: tuple[Value, bool],
@@ -40,43 +40,63 @@ def cho_solve(
 ) -> Tensor: ...
 @overload
 def cho_solve(
+    c_and_lower: tuple[JaxValue, bool],
+    b: JaxValue,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> jax.Array: ...
+@overload
+def cho_solve(
     c_and_lower: tuple[Value, bool], b: Value, overwrite_b: bool = False, check_finite: bool = True
 ) -> Tensor: ...
 @overload
 def cholesky(
-    a: JaxValue, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> jax.Array:
+    a: TensorValue, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Tensor:
     """Compute the Cholesky decomposition of a matrix."""
 
 @overload
 def cholesky(
-    a: TensorValue, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> Tensor: ...
+    a: JaxValue, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> jax.Array: ...
 @overload
-def circulant(c: JaxValue) -> jax.Array:
+def circulant(c: TensorValue) -> Tensor:
     """Construct a circulant matrix."""
 
 @overload
-def circulant(c: TensorValue) -> Tensor: ...
+def circulant(c: JaxValue) -> jax.Array: ...
 @overload
-def companion(a: JaxValue) -> jax.Array:
+def companion(a: TensorValue) -> Tensor:
     """Construct a companion matrix."""
 
 @overload
-def companion(a: TensorValue) -> Tensor: ...
+def companion(a: JaxValue) -> jax.Array: ...
 @overload
-def convolution_matrix(a: JaxValue, n: int, mode: str = "full") -> jax.Array:
+def convolution_matrix(a: TensorValue, n: int, mode: str = "full") -> Tensor:
     """Construct a convolution matrix."""
 
 @overload
-def convolution_matrix(a: TensorValue, n: int, mode: str = "full") -> Tensor: ...
-@overload
-def det(a: JaxValue, overwrite_a: bool = False, check_finite: bool = True) -> jax.Array: ...
+def convolution_matrix(a: JaxValue, n: int, mode: str = "full") -> jax.Array: ...
 @overload
 def det(a: TensorValue, overwrite_a: bool = False, check_finite: bool = True) -> Tensor: ...
+@overload
+def det(a: JaxValue, overwrite_a: bool = False, check_finite: bool = True) -> jax.Array: ...
 def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
     """Construct an n-by-n discrete Fourier transform matrix."""
 
+@overload
+def eigh(
+    a: TensorValue,
+    b: Value | None = None,
+    lower: bool = True,
+    eigvals_only: Literal[False] = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    turbo: bool = True,
+    eigvals: None = None,
+    type: int = 1,
+    check_finite: bool = True,
+) -> tuple[Tensor, Tensor]: ...
 @overload
 def eigh(
     a: JaxValue,
@@ -92,7 +112,7 @@ def eigh(
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def eigh(
-    a: TensorValue,
+    a: Value,
     b: Value | None = None,
     lower: bool = True,
     eigvals_only: Literal[False] = False,
@@ -105,17 +125,18 @@ def eigh(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def eigh(
-    a: Value,
+    a: TensorValue,
     b: Value | None = None,
     lower: bool = True,
-    eigvals_only: Literal[False] = False,
+    *,
+    eigvals_only: Literal[True],
     overwrite_a: bool = False,
     overwrite_b: bool = False,
     turbo: bool = True,
     eigvals: None = None,
     type: int = 1,
     check_finite: bool = True,
-) -> tuple[Tensor, Tensor]: ...
+) -> Tensor: ...
 @overload
 def eigh(
     a: JaxValue,
@@ -132,20 +153,6 @@ def eigh(
 ) -> jax.Array: ...
 @overload
 def eigh(
-    a: TensorValue,
-    b: Value | None = None,
-    lower: bool = True,
-    *,
-    eigvals_only: Literal[True],
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    turbo: bool = True,
-    eigvals: None = None,
-    type: int = 1,
-    check_finite: bool = True,
-) -> Tensor: ...
-@overload
-def eigh(
     a: Value,
     b: Value | None = None,
     lower: bool = True,
@@ -158,19 +165,6 @@ def eigh(
     type: int = 1,
     check_finite: bool = True,
 ) -> Tensor: ...
-@overload
-def eigh(
-    a: JaxValue,
-    b: JaxValue | None,
-    lower: bool,
-    eigvals_only: Literal[True],
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    turbo: bool = True,
-    eigvals: None = None,
-    type: int = 1,
-    check_finite: bool = True,
-) -> jax.Array: ...
 @overload
 def eigh(
     a: TensorValue,
@@ -200,16 +194,16 @@ def eigh(
 @overload
 def eigh(
     a: JaxValue,
-    b: JaxValue | None = None,
-    lower: bool = True,
-    eigvals_only: bool = False,
+    b: JaxValue | None,
+    lower: bool,
+    eigvals_only: Literal[True],
     overwrite_a: bool = False,
     overwrite_b: bool = False,
     turbo: bool = True,
     eigvals: None = None,
     type: int = 1,
     check_finite: bool = True,
-) -> jax.Array | tuple[jax.Array, jax.Array]: ...
+) -> jax.Array: ...
 @overload
 def eigh(
     a: TensorValue,
@@ -225,6 +219,19 @@ def eigh(
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 @overload
 def eigh(
+    a: JaxValue,
+    b: JaxValue | None = None,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    turbo: bool = True,
+    eigvals: None = None,
+    type: int = 1,
+    check_finite: bool = True,
+) -> jax.Array | tuple[jax.Array, jax.Array]: ...
+@overload
+def eigh(
     a: Value,
     b: Value | None = None,
     lower: bool = True,
@@ -236,17 +243,6 @@ def eigh(
     type: int = 1,
     check_finite: bool = True,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
-@overload
-def eigh_tridiagonal(
-    d: JaxValue,
-    e: JaxValue,
-    *,
-    eigvals_only: bool = False,
-    select: str = "a",
-    select_range: tuple[float, float] | None = None,
-    tol: float | None = None,
-    key: jax.Array | None = None,
-) -> jax.Array | tuple[jax.Array, jax.Array]: ...
 @overload
 def eigh_tridiagonal(
     d: TensorValue,
@@ -271,6 +267,17 @@ def eigh_tridiagonal(
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 @overload
 def eigh_tridiagonal(
+    d: JaxValue,
+    e: JaxValue,
+    *,
+    eigvals_only: bool = False,
+    select: str = "a",
+    select_range: tuple[float, float] | None = None,
+    tol: float | None = None,
+    key: jax.Array | None = None,
+) -> jax.Array | tuple[jax.Array, jax.Array]: ...
+@overload
+def eigh_tridiagonal(
     d: Value,
     e: Value,
     *,
@@ -281,27 +288,23 @@ def eigh_tridiagonal(
     key: Tensor | jax.Array | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 @overload
-def expm(A: JaxValue, *, upper_triangular: bool = False, max_squarings: int = 16) -> jax.Array: ...
-@overload
 def expm(A: TensorValue, *, upper_triangular: bool = False, max_squarings: int = 16) -> Tensor: ...
 @overload
-def expm_frechet(
-    A: JaxValue, E: JaxValue, *, method: str | None = None, compute_expm: Literal[True] = True
-) -> tuple[jax.Array, jax.Array]:
-    """Compute the Frechet derivative of the matrix exponential."""
-
+def expm(A: JaxValue, *, upper_triangular: bool = False, max_squarings: int = 16) -> jax.Array: ...
 @overload
 def expm_frechet(
     A: TensorValue, E: Value, *, method: str | None = None, compute_expm: Literal[True] = True
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Compute the Frechet derivative of the matrix exponential."""
+
 @overload
 def expm_frechet(
     A: Value, E: TensorValue, *, method: str | None = None, compute_expm: Literal[True] = True
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def expm_frechet(
-    A: JaxValue, E: JaxValue, *, method: str | None = None, compute_expm: Literal[False]
-) -> jax.Array: ...
+    A: JaxValue, E: JaxValue, *, method: str | None = None, compute_expm: Literal[True] = True
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def expm_frechet(
     A: TensorValue, E: Value, *, method: str | None = None, compute_expm: Literal[False]
@@ -312,8 +315,8 @@ def expm_frechet(
 ) -> Tensor: ...
 @overload
 def expm_frechet(
-    A: JaxValue, E: JaxValue, *, method: str | None = None, compute_expm: bool = True
-) -> jax.Array | tuple[jax.Array, jax.Array]: ...
+    A: JaxValue, E: JaxValue, *, method: str | None = None, compute_expm: Literal[False]
+) -> jax.Array: ...
 @overload
 def expm_frechet(
     A: TensorValue, E: Value, *, method: str | None = None, compute_expm: bool = True
@@ -323,34 +326,38 @@ def expm_frechet(
     A: Value, E: TensorValue, *, method: str | None = None, compute_expm: bool = True
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 @overload
-def fiedler(a: JaxValue) -> jax.Array:
+def expm_frechet(
+    A: JaxValue, E: JaxValue, *, method: str | None = None, compute_expm: bool = True
+) -> jax.Array | tuple[jax.Array, jax.Array]: ...
+@overload
+def fiedler(a: TensorValue) -> Tensor:
     """Construct a symmetric Fiedler matrix."""
 
 @overload
-def fiedler(a: TensorValue) -> Tensor: ...
+def fiedler(a: JaxValue) -> jax.Array: ...
 @overload
-def fiedler_companion(a: JaxValue) -> jax.Array:
+def fiedler_companion(a: TensorValue) -> Tensor:
     """Construct a Fiedler companion matrix."""
 
 @overload
-def fiedler_companion(a: TensorValue) -> Tensor: ...
-@overload
-def funm(
-    A: JaxValue, func: Callable[..., Any], disp: bool = True
-) -> jax.Array | tuple[jax.Array, jax.Array]: ...
+def fiedler_companion(a: JaxValue) -> jax.Array: ...
 @overload
 def funm(
     A: TensorValue, func: Callable[..., Any], disp: bool = True
 ) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def funm(
+    A: JaxValue, func: Callable[..., Any], disp: bool = True
+) -> jax.Array | tuple[jax.Array, jax.Array]: ...
 def hadamard(n: int, dtype: DTypeLike = ...) -> Tensor:
     """Construct an n-by-n Hadamard matrix."""
 
 @overload
-def hankel(c: JaxValue, r: JaxValue | None = None) -> jax.Array:
+def hankel(c: TensorValue, r: Value | None = None) -> Tensor:
     """Construct a Hankel matrix."""
 
 @overload
-def hankel(c: TensorValue, r: Value | None = None) -> Tensor: ...
+def hankel(c: JaxValue, r: JaxValue | None = None) -> jax.Array: ...
 @overload
 def hankel(c: Value, r: Value | None = None) -> Tensor: ...
 def helmert(n: int, full: bool = False) -> Tensor:
@@ -358,27 +365,27 @@ def helmert(n: int, full: bool = False) -> Tensor:
 
 @overload
 def hessenberg(
-    a: JaxValue, *, calc_q: Literal[False], overwrite_a: bool = False, check_finite: bool = True
-) -> jax.Array: ...
-@overload
-def hessenberg(
     a: TensorValue, *, calc_q: Literal[False], overwrite_a: bool = False, check_finite: bool = True
 ) -> Tensor: ...
 @overload
 def hessenberg(
-    a: JaxValue, *, calc_q: Literal[True], overwrite_a: bool = False, check_finite: bool = True
-) -> tuple[jax.Array, jax.Array]: ...
+    a: JaxValue, *, calc_q: Literal[False], overwrite_a: bool = False, check_finite: bool = True
+) -> jax.Array: ...
 @overload
 def hessenberg(
     a: TensorValue, *, calc_q: Literal[True], overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tensor, Tensor]: ...
+@overload
+def hessenberg(
+    a: JaxValue, *, calc_q: Literal[True], overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[jax.Array, jax.Array]: ...
 def hilbert(n: int) -> Tensor:
     """Create a Hilbert matrix of order n."""
 
 @overload
-def inv(a: JaxValue, overwrite_a: bool = False, check_finite: bool = True) -> jax.Array: ...
-@overload
 def inv(a: TensorValue, overwrite_a: bool = False, check_finite: bool = True) -> Tensor: ...
+@overload
+def inv(a: JaxValue, overwrite_a: bool = False, check_finite: bool = True) -> jax.Array: ...
 def invhilbert(n: int) -> Tensor:
     """Compute the inverse of the Hilbert matrix of order n."""
 
@@ -386,20 +393,13 @@ def invpascal(n: int, kind: str | None = None) -> Tensor:
     """Compute the inverse of the Pascal matrix of order n."""
 
 @overload
-def leslie(f: JaxValue, s: JaxValue) -> jax.Array:
+def leslie(f: TensorValue, s: Value) -> Tensor:
     """Construct a Leslie matrix."""
 
 @overload
-def leslie(f: TensorValue, s: Value) -> Tensor: ...
-@overload
 def leslie(f: Value, s: TensorValue) -> Tensor: ...
 @overload
-def lu(
-    a: JaxValue,
-    permute_l: Literal[False] = False,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-) -> tuple[jax.Array, jax.Array, jax.Array]: ...
+def leslie(f: JaxValue, s: JaxValue) -> jax.Array: ...
 @overload
 def lu(
     a: TensorValue,
@@ -409,36 +409,43 @@ def lu(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def lu(
-    a: JaxValue, permute_l: Literal[True], overwrite_a: bool = False, check_finite: bool = True
-) -> tuple[jax.Array, jax.Array]: ...
+    a: JaxValue,
+    permute_l: Literal[False] = False,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+) -> tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def lu(
     a: TensorValue, permute_l: Literal[True], overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def lu(
-    a: JaxValue, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
-) -> tuple[jax.Array, jax.Array] | tuple[jax.Array, jax.Array, jax.Array]: ...
+    a: JaxValue, permute_l: Literal[True], overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def lu(
     a: TensorValue, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]: ...
 @overload
-def lu_factor(
-    a: JaxValue, overwrite_a: bool = False, check_finite: bool = True
-) -> tuple[jax.Array, jax.Array]: ...
+def lu(
+    a: JaxValue, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[jax.Array, jax.Array] | tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def lu_factor(
     a: TensorValue, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tensor, Tensor]: ...
 @overload
+def lu_factor(
+    a: JaxValue, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
 def lu_solve(
-    lu_and_piv: tuple[jax.Array, JaxValue],
-    b: JaxValue,
+    lu_and_piv: tuple[Tensor, TensorValue],
+    b: Value,
     trans: int = 0,
     overwrite_b: bool = False,
     check_finite: bool = True,
-) -> jax.Array: ...
+) -> Tensor: ...
 @overload
 def lu_solve(
     lu_and_piv: tuple[Tensor | jax.Array, Value],
@@ -447,6 +454,14 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Tensor: ...
+@overload
+def lu_solve(
+    lu_and_piv: tuple[jax.Array, JaxValue],
+    b: JaxValue,
+    trans: int = 0,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> jax.Array: ...
 @overload
 def lu_solve(
     lu_and_piv: tuple[Tensor | jax.Array, Value],
@@ -460,33 +475,23 @@ def pascal(n: int, kind: str | None = None) -> Tensor:
 
 @overload
 def polar(
-    a: JaxValue,
-    side: str = "right",
-    *,
-    method: str = "qdwh",
-    eps: float | None = None,
-    max_iterations: int | None = None,
-) -> tuple[jax.Array, jax.Array]:
-    """Computes the polar decomposition."""
-
-@overload
-def polar(
     a: TensorValue,
     side: str = "right",
     *,
     method: str = "qdwh",
     eps: float | None = None,
     max_iterations: int | None = None,
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Computes the polar decomposition."""
+
 @overload
-def qr(
+def polar(
     a: JaxValue,
-    overwrite_a: bool = False,
-    lwork: Any = None,
+    side: str = "right",
     *,
-    mode: Literal["full", "economic"],
-    pivoting: Literal[False] = False,
-    check_finite: bool = True,
+    method: str = "qdwh",
+    eps: float | None = None,
+    max_iterations: int | None = None,
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def qr(
@@ -505,9 +510,9 @@ def qr(
     lwork: Any = None,
     *,
     mode: Literal["full", "economic"],
-    pivoting: Literal[True] = True,
+    pivoting: Literal[False] = False,
     check_finite: bool = True,
-) -> tuple[jax.Array, jax.Array, jax.Array]: ...
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def qr(
     a: TensorValue,
@@ -525,9 +530,9 @@ def qr(
     lwork: Any = None,
     *,
     mode: Literal["full", "economic"],
-    pivoting: bool = False,
+    pivoting: Literal[True] = True,
     check_finite: bool = True,
-) -> tuple[jax.Array, jax.Array] | tuple[jax.Array, jax.Array, jax.Array]: ...
+) -> tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def qr(
     a: TensorValue,
@@ -544,10 +549,10 @@ def qr(
     overwrite_a: bool = False,
     lwork: Any = None,
     *,
-    mode: Literal["r"],
-    pivoting: Literal[False] = False,
+    mode: Literal["full", "economic"],
+    pivoting: bool = False,
     check_finite: bool = True,
-) -> tuple[jax.Array]: ...
+) -> tuple[jax.Array, jax.Array] | tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def qr(
     a: TensorValue,
@@ -565,9 +570,9 @@ def qr(
     lwork: Any = None,
     *,
     mode: Literal["r"],
-    pivoting: Literal[True] = True,
+    pivoting: Literal[False] = False,
     check_finite: bool = True,
-) -> tuple[jax.Array, jax.Array]: ...
+) -> tuple[jax.Array]: ...
 @overload
 def qr(
     a: TensorValue,
@@ -585,9 +590,9 @@ def qr(
     lwork: Any = None,
     *,
     mode: Literal["r"],
-    pivoting: bool = False,
+    pivoting: Literal[True] = True,
     check_finite: bool = True,
-) -> tuple[jax.Array] | tuple[jax.Array, jax.Array]: ...
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def qr(
     a: TensorValue,
@@ -603,10 +608,11 @@ def qr(
     a: JaxValue,
     overwrite_a: bool = False,
     lwork: Any = None,
-    mode: str = "full",
+    *,
+    mode: Literal["r"],
     pivoting: bool = False,
     check_finite: bool = True,
-) -> tuple[jax.Array] | tuple[jax.Array, jax.Array] | tuple[jax.Array, jax.Array, jax.Array]: ...
+) -> tuple[jax.Array] | tuple[jax.Array, jax.Array]: ...
 @overload
 def qr(
     a: TensorValue,
@@ -617,17 +623,14 @@ def qr(
     check_finite: bool = True,
 ) -> tuple[Tensor] | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]: ...
 @overload
-def qr_multiply(
+def qr(
     a: JaxValue,
-    c: JaxValue,
-    mode: str = "right",
-    pivoting: Literal[False] = False,
-    conjugate: bool = False,
     overwrite_a: bool = False,
-    overwrite_c: bool = False,
-) -> tuple[jax.Array, jax.Array]:
-    """Calculate the QR decomposition and multiply Q with a matrix."""
-
+    lwork: Any = None,
+    mode: str = "full",
+    pivoting: bool = False,
+    check_finite: bool = True,
+) -> tuple[jax.Array] | tuple[jax.Array, jax.Array] | tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def qr_multiply(
     a: TensorValue,
@@ -637,7 +640,9 @@ def qr_multiply(
     conjugate: bool = False,
     overwrite_a: bool = False,
     overwrite_c: bool = False,
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Calculate the QR decomposition and multiply Q with a matrix."""
+
 @overload
 def qr_multiply(
     a: Value,
@@ -648,6 +653,36 @@ def qr_multiply(
     overwrite_a: bool = False,
     overwrite_c: bool = False,
 ) -> tuple[Tensor, Tensor]: ...
+@overload
+def qr_multiply(
+    a: JaxValue,
+    c: JaxValue,
+    mode: str = "right",
+    pivoting: Literal[False] = False,
+    conjugate: bool = False,
+    overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def qr_multiply(
+    a: TensorValue,
+    c: Value,
+    mode: str = "right",
+    pivoting: Literal[True] = True,
+    conjugate: bool = False,
+    overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def qr_multiply(
+    a: Value,
+    c: TensorValue,
+    mode: str = "right",
+    pivoting: Literal[True] = True,
+    conjugate: bool = False,
+    overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def qr_multiply(
     a: JaxValue,
@@ -663,21 +698,21 @@ def qr_multiply(
     a: TensorValue,
     c: Value,
     mode: str = "right",
-    pivoting: Literal[True] = True,
+    pivoting: bool = False,
     conjugate: bool = False,
     overwrite_a: bool = False,
     overwrite_c: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def qr_multiply(
     a: Value,
     c: TensorValue,
     mode: str = "right",
-    pivoting: Literal[True] = True,
+    pivoting: bool = False,
     conjugate: bool = False,
     overwrite_a: bool = False,
     overwrite_c: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def qr_multiply(
     a: JaxValue,
@@ -689,50 +724,17 @@ def qr_multiply(
     overwrite_c: bool = False,
 ) -> tuple[jax.Array, jax.Array] | tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
-def qr_multiply(
-    a: TensorValue,
-    c: Value,
-    mode: str = "right",
-    pivoting: bool = False,
-    conjugate: bool = False,
-    overwrite_a: bool = False,
-    overwrite_c: bool = False,
-) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]: ...
-@overload
-def qr_multiply(
-    a: Value,
-    c: TensorValue,
-    mode: str = "right",
-    pivoting: bool = False,
-    conjugate: bool = False,
-    overwrite_a: bool = False,
-    overwrite_c: bool = False,
-) -> tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]: ...
-@overload
-def rsf2csf(T: JaxValue, Z: JaxValue, check_finite: bool = True) -> tuple[jax.Array, jax.Array]:
+def rsf2csf(T: TensorValue, Z: Value, check_finite: bool = True) -> tuple[Tensor, Tensor]:
     """Convert real Schur form to complex Schur form."""
 
 @overload
-def rsf2csf(T: TensorValue, Z: Value, check_finite: bool = True) -> tuple[Tensor, Tensor]: ...
-@overload
 def rsf2csf(T: Value, Z: TensorValue, check_finite: bool = True) -> tuple[Tensor, Tensor]: ...
 @overload
-def schur(a: JaxValue, output: str = "real") -> tuple[jax.Array, jax.Array]: ...
+def rsf2csf(T: JaxValue, Z: JaxValue, check_finite: bool = True) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def schur(a: TensorValue, output: str = "real") -> tuple[Tensor, Tensor]: ...
 @overload
-def solve(
-    a: JaxValue,
-    b: JaxValue,
-    lower: bool = False,
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    debug: bool = False,
-    check_finite: bool = True,
-    assume_a: str = "gen",
-) -> jax.Array:
-    """Solve a linear system of equations."""
-
+def schur(a: JaxValue, output: str = "real") -> tuple[jax.Array, jax.Array]: ...
 @overload
 def solve(
     a: TensorValue,
@@ -743,7 +745,9 @@ def solve(
     debug: bool = False,
     check_finite: bool = True,
     assume_a: str = "gen",
-) -> Tensor: ...
+) -> Tensor:
+    """Solve a linear system of equations."""
+
 @overload
 def solve(
     a: Value,
@@ -756,8 +760,15 @@ def solve(
     assume_a: str = "gen",
 ) -> Tensor: ...
 @overload
-def solve_sylvester(
-    A: JaxValue, B: JaxValue, C: JaxValue, *, method: str = "schur", tol: float = 1e-08
+def solve(
+    a: JaxValue,
+    b: JaxValue,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    debug: bool = False,
+    check_finite: bool = True,
+    assume_a: str = "gen",
 ) -> jax.Array: ...
 @overload
 def solve_sylvester(
@@ -772,15 +783,8 @@ def solve_sylvester(
     A: Value, B: Value, C: TensorValue, *, method: str = "schur", tol: float = 1e-08
 ) -> Tensor: ...
 @overload
-def solve_triangular(
-    a: JaxValue,
-    b: JaxValue,
-    trans: int | str = 0,
-    lower: bool = False,
-    unit_diagonal: bool = False,
-    overwrite_b: bool = False,
-    debug: Any = None,
-    check_finite: bool = True,
+def solve_sylvester(
+    A: JaxValue, B: JaxValue, C: JaxValue, *, method: str = "schur", tol: float = 1e-08
 ) -> jax.Array: ...
 @overload
 def solve_triangular(
@@ -805,38 +809,40 @@ def solve_triangular(
     check_finite: bool = True,
 ) -> Tensor: ...
 @overload
-def sqrtm(A: JaxValue, blocksize: int = 1) -> jax.Array: ...
+def solve_triangular(
+    a: JaxValue,
+    b: JaxValue,
+    trans: int | str = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    debug: Any = None,
+    check_finite: bool = True,
+) -> jax.Array: ...
 @overload
 def sqrtm(A: TensorValue, blocksize: int = 1) -> Tensor: ...
 @overload
+def sqrtm(A: JaxValue, blocksize: int = 1) -> jax.Array: ...
+@overload
 def svd(
-    a: JaxValue,
+    a: TensorValue,
     full_matrices: bool = True,
     compute_uv: Literal[True] = True,
     overwrite_a: bool = False,
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the singular value decomposition."""
 
 @overload
 def svd(
-    a: TensorValue,
+    a: JaxValue,
     full_matrices: bool = True,
     compute_uv: Literal[True] = True,
     overwrite_a: bool = False,
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
-) -> tuple[Tensor, Tensor, Tensor]: ...
-@overload
-def svd(
-    a: JaxValue,
-    full_matrices: bool,
-    compute_uv: Literal[False],
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    lapack_driver: str = "gesdd",
-) -> jax.Array: ...
+) -> tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def svd(
     a: TensorValue,
@@ -849,8 +855,7 @@ def svd(
 @overload
 def svd(
     a: JaxValue,
-    full_matrices: bool = True,
-    *,
+    full_matrices: bool,
     compute_uv: Literal[False],
     overwrite_a: bool = False,
     check_finite: bool = True,
@@ -870,11 +875,12 @@ def svd(
 def svd(
     a: JaxValue,
     full_matrices: bool = True,
-    compute_uv: bool = True,
+    *,
+    compute_uv: Literal[False],
     overwrite_a: bool = False,
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
-) -> jax.Array | tuple[jax.Array, jax.Array, jax.Array]: ...
+) -> jax.Array: ...
 @overload
 def svd(
     a: TensorValue,
@@ -885,10 +891,19 @@ def svd(
     lapack_driver: str = "gesdd",
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
 @overload
-def toeplitz(c: JaxValue, r: JaxValue | None = None) -> jax.Array:
+def svd(
+    a: JaxValue,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> jax.Array | tuple[jax.Array, jax.Array, jax.Array]: ...
+@overload
+def toeplitz(c: TensorValue, r: Value | None = None) -> Tensor:
     """Construct a Toeplitz matrix."""
 
 @overload
-def toeplitz(c: TensorValue, r: Value | None = None) -> Tensor: ...
+def toeplitz(c: JaxValue, r: JaxValue | None = None) -> jax.Array: ...
 @overload
 def toeplitz(c: Value, r: Value | None = None) -> Tensor: ...

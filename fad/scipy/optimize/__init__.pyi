@@ -25,22 +25,22 @@ class OptimizeResults(NamedTuple, Generic[_ArrayT]):
 @overload
 def minimize(
     fun: Callable[..., Any],
-    x0: jax.Array,
-    args: Any = (),
-    *,
-    method: str,
-    tol: float | None = None,
-    options: Any = None,
-) -> OptimizeResults[jax.Array]:
-    """Minimization of scalar function of one or more variables."""
-
-@overload
-def minimize(
-    fun: Callable[..., Any],
     x0: Tensor,
     args: Any = (),
     *,
     method: str,
     tol: float | None = None,
     options: Any = None,
-) -> OptimizeResults[Tensor]: ...
+) -> OptimizeResults[Tensor]:
+    """Minimization of scalar function of one or more variables."""
+
+@overload
+def minimize(
+    fun: Callable[..., Any],
+    x0: jax.Array,
+    args: Any = (),
+    *,
+    method: str,
+    tol: float | None = None,
+    options: Any = None,
+) -> OptimizeResults[jax.Array]: ...

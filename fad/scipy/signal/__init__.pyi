@@ -12,45 +12,45 @@ from fad.core.tensor import Tensor
 
 @overload
 def convolve(
-    in1: jax.Array,
-    in2: jax.Array,
+    in1: Tensor,
+    in2: Tensor | jax.Array,
     mode: Any = "full",
     method: str = "auto",
     precision: PrecisionArgument | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Convolution of two N-dimensional arrays."""
 
 @overload
 def convolve(
-    in1: Tensor,
-    in2: Tensor | jax.Array,
+    in1: Tensor | jax.Array,
+    in2: Tensor,
     mode: Any = "full",
     method: str = "auto",
     precision: PrecisionArgument | None = None,
 ) -> Tensor: ...
 @overload
 def convolve(
-    in1: Tensor | jax.Array,
-    in2: Tensor,
+    in1: jax.Array,
+    in2: jax.Array,
     mode: Any = "full",
     method: str = "auto",
     precision: PrecisionArgument | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def convolve2d(
-    in1: jax.Array,
-    in2: jax.Array,
+    in1: Tensor,
+    in2: Tensor | jax.Array,
     mode: Any = "full",
     boundary: str = "fill",
     fillvalue: float = 0,
     precision: PrecisionArgument | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Convolution of two 2-dimensional arrays."""
 
 @overload
 def convolve2d(
-    in1: Tensor,
-    in2: Tensor | jax.Array,
+    in1: Tensor | jax.Array,
+    in2: Tensor,
     mode: Any = "full",
     boundary: str = "fill",
     fillvalue: float = 0,
@@ -58,37 +58,57 @@ def convolve2d(
 ) -> Tensor: ...
 @overload
 def convolve2d(
-    in1: Tensor | jax.Array,
-    in2: Tensor,
+    in1: jax.Array,
+    in2: jax.Array,
     mode: Any = "full",
     boundary: str = "fill",
     fillvalue: float = 0,
     precision: PrecisionArgument | None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def correlate(
-    in1: jax.Array,
-    in2: jax.Array,
+    in1: Tensor,
+    in2: Tensor | jax.Array,
     mode: Any = "full",
     method: str = "auto",
     precision: PrecisionArgument | None = None,
-) -> jax.Array:
+) -> Tensor:
     """Cross-correlation of two N-dimensional arrays."""
 
 @overload
 def correlate(
-    in1: Tensor,
-    in2: Tensor | jax.Array,
+    in1: Tensor | jax.Array,
+    in2: Tensor,
     mode: Any = "full",
     method: str = "auto",
     precision: PrecisionArgument | None = None,
 ) -> Tensor: ...
 @overload
 def correlate(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Any = "full",
+    method: str = "auto",
+    precision: PrecisionArgument | None = None,
+) -> jax.Array: ...
+@overload
+def correlate2d(
+    in1: Tensor,
+    in2: Tensor | jax.Array,
+    mode: Any = "full",
+    boundary: str = "fill",
+    fillvalue: float = 0,
+    precision: PrecisionArgument | None = None,
+) -> Tensor:
+    """Cross-correlation of two 2-dimensional arrays."""
+
+@overload
+def correlate2d(
     in1: Tensor | jax.Array,
     in2: Tensor,
     mode: Any = "full",
-    method: str = "auto",
+    boundary: str = "fill",
+    fillvalue: float = 0,
     precision: PrecisionArgument | None = None,
 ) -> Tensor: ...
 @overload
@@ -99,44 +119,7 @@ def correlate2d(
     boundary: str = "fill",
     fillvalue: float = 0,
     precision: PrecisionArgument | None = None,
-) -> jax.Array:
-    """Cross-correlation of two 2-dimensional arrays."""
-
-@overload
-def correlate2d(
-    in1: Tensor,
-    in2: Tensor | jax.Array,
-    mode: Any = "full",
-    boundary: str = "fill",
-    fillvalue: float = 0,
-    precision: PrecisionArgument | None = None,
-) -> Tensor: ...
-@overload
-def correlate2d(
-    in1: Tensor | jax.Array,
-    in2: Tensor,
-    mode: Any = "full",
-    boundary: str = "fill",
-    fillvalue: float = 0,
-    precision: PrecisionArgument | None = None,
-) -> Tensor: ...
-@overload
-def csd(
-    x: jax.Array,
-    y: JaxValue | None,
-    fs: JaxValue = 1.0,
-    window: str = "hann",
-    nperseg: int | None = None,
-    noverlap: int | None = None,
-    nfft: int | None = None,
-    detrend: str = "constant",
-    return_onesided: bool = True,
-    scaling: str = "density",
-    axis: int = -1,
-    average: str = "mean",
-) -> tuple[jax.Array, jax.Array]:
-    """Estimate cross power spectral density (CSD) using Welch's method."""
-
+) -> jax.Array: ...
 @overload
 def csd(
     x: Tensor,
@@ -151,7 +134,9 @@ def csd(
     scaling: str = "density",
     axis: int = -1,
     average: str = "mean",
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Estimate cross power spectral density (CSD) using Welch's method."""
+
 @overload
 def csd(
     x: Tensor | jax.Array,
@@ -169,6 +154,21 @@ def csd(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def csd(
+    x: jax.Array,
+    y: JaxValue | None,
+    fs: JaxValue = 1.0,
+    window: str = "hann",
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: str = "constant",
+    return_onesided: bool = True,
+    scaling: str = "density",
+    axis: int = -1,
+    average: str = "mean",
+) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def csd(
     x: Tensor | jax.Array,
     y: Value | None,
     fs: Value = 1.0,
@@ -184,22 +184,22 @@ def csd(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def detrend(
-    data: JaxValue,
-    axis: int = -1,
-    type: str = "linear",
-    bp: int | Sequence[int] = 0,
-    overwrite_data: None = None,
-) -> jax.Array:
-    """Remove linear or piecewise linear trends from data."""
-
-@overload
-def detrend(
     data: TensorValue,
     axis: int = -1,
     type: str = "linear",
     bp: int | Sequence[int] | NumpyArray = 0,
     overwrite_data: None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """Remove linear or piecewise linear trends from data."""
+
+@overload
+def detrend(
+    data: JaxValue,
+    axis: int = -1,
+    type: str = "linear",
+    bp: int | Sequence[int] = 0,
+    overwrite_data: None = None,
+) -> jax.Array: ...
 @overload
 def detrend(
     data: Value,
@@ -210,33 +210,18 @@ def detrend(
 ) -> Tensor: ...
 @overload
 def fftconvolve(
-    in1: JaxValue, in2: JaxValue, mode: Any = "full", axes: Sequence[int] | None = None
-) -> jax.Array:
+    in1: TensorValue, in2: Value, mode: Any = "full", axes: Sequence[int] | None = None
+) -> Tensor:
     """Convolve two N-dimensional arrays using Fast Fourier Transform (FFT)."""
 
-@overload
-def fftconvolve(
-    in1: TensorValue, in2: Value, mode: Any = "full", axes: Sequence[int] | None = None
-) -> Tensor: ...
 @overload
 def fftconvolve(
     in1: Value, in2: TensorValue, mode: Any = "full", axes: Sequence[int] | None = None
 ) -> Tensor: ...
 @overload
-def istft(
-    Zxx: jax.Array,
-    fs: JaxValue = 1.0,
-    window: str = "hann",
-    nperseg: int | None = None,
-    noverlap: int | None = None,
-    nfft: int | None = None,
-    input_onesided: bool = True,
-    boundary: bool = True,
-    time_axis: int = -1,
-    freq_axis: int = -2,
-) -> tuple[jax.Array, jax.Array]:
-    """Perform the inverse short-time Fourier transform (ISTFT)."""
-
+def fftconvolve(
+    in1: JaxValue, in2: JaxValue, mode: Any = "full", axes: Sequence[int] | None = None
+) -> jax.Array: ...
 @overload
 def istft(
     Zxx: Tensor,
@@ -249,7 +234,22 @@ def istft(
     boundary: bool = True,
     time_axis: int = -1,
     freq_axis: int = -2,
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Perform the inverse short-time Fourier transform (ISTFT)."""
+
+@overload
+def istft(
+    Zxx: jax.Array,
+    fs: JaxValue = 1.0,
+    window: str = "hann",
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    input_onesided: bool = True,
+    boundary: bool = True,
+    time_axis: int = -1,
+    freq_axis: int = -2,
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def istft(
     Zxx: Tensor | jax.Array,
@@ -265,22 +265,6 @@ def istft(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def stft(
-    x: jax.Array,
-    fs: JaxValue = 1.0,
-    window: str = "hann",
-    nperseg: int = 256,
-    noverlap: int | None = None,
-    nfft: int | None = None,
-    detrend: bool = False,
-    return_onesided: bool = True,
-    boundary: str | None = "zeros",
-    padded: bool = True,
-    axis: int = -1,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Compute the short-time Fourier transform (STFT)."""
-
-@overload
-def stft(
     x: Tensor,
     fs: Value = 1.0,
     window: str = "hann",
@@ -292,7 +276,23 @@ def stft(
     boundary: str | None = "zeros",
     padded: bool = True,
     axis: int = -1,
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute the short-time Fourier transform (STFT)."""
+
+@overload
+def stft(
+    x: jax.Array,
+    fs: JaxValue = 1.0,
+    window: str = "hann",
+    nperseg: int = 256,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: bool = False,
+    return_onesided: bool = True,
+    boundary: str | None = "zeros",
+    padded: bool = True,
+    axis: int = -1,
+) -> tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def stft(
     x: Tensor | jax.Array,
@@ -309,22 +309,6 @@ def stft(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def welch(
-    x: jax.Array,
-    fs: JaxValue = 1.0,
-    window: str = "hann",
-    nperseg: int | None = None,
-    noverlap: int | None = None,
-    nfft: int | None = None,
-    detrend: str = "constant",
-    return_onesided: bool = True,
-    scaling: str = "density",
-    axis: int = -1,
-    average: str = "mean",
-) -> tuple[jax.Array, jax.Array]:
-    """Estimate power spectral density (PSD) using Welch's method."""
-
-@overload
-def welch(
     x: Tensor,
     fs: Value = 1.0,
     window: str = "hann",
@@ -336,7 +320,23 @@ def welch(
     scaling: str = "density",
     axis: int = -1,
     average: str = "mean",
-) -> tuple[Tensor, Tensor]: ...
+) -> tuple[Tensor, Tensor]:
+    """Estimate power spectral density (PSD) using Welch's method."""
+
+@overload
+def welch(
+    x: jax.Array,
+    fs: JaxValue = 1.0,
+    window: str = "hann",
+    nperseg: int | None = None,
+    noverlap: int | None = None,
+    nfft: int | None = None,
+    detrend: str = "constant",
+    return_onesided: bool = True,
+    scaling: str = "density",
+    axis: int = -1,
+    average: str = "mean",
+) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def welch(
     x: Tensor | jax.Array,

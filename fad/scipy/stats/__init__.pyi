@@ -57,20 +57,14 @@ class gaussian_kde:
 
 @overload
 def mode(
-    a: JaxValue, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
-) -> _ModeResult[jax.Array]:
+    a: TensorValue, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
+) -> _ModeResult[Tensor]:
     """Compute the mode (most common value) along an axis of an array."""
 
 @overload
 def mode(
-    a: TensorValue, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
-) -> _ModeResult[Tensor]: ...
-@overload
-def rankdata(
-    a: JaxValue, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"
-) -> jax.Array:
-    """Compute the rank of data along an array axis."""
-
+    a: JaxValue, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
+) -> _ModeResult[jax.Array]: ...
 @overload
 def rankdata(
     a: TensorValue,
@@ -78,7 +72,24 @@ def rankdata(
     *,
     axis: int | None = None,
     nan_policy: str = "propagate",
-) -> Tensor: ...
+) -> Tensor:
+    """Compute the rank of data along an array axis."""
+
+@overload
+def rankdata(
+    a: JaxValue, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"
+) -> jax.Array: ...
+@overload
+def sem(
+    a: TensorValue,
+    axis: int | None = 0,
+    ddof: int = 1,
+    nan_policy: str = "propagate",
+    *,
+    keepdims: bool = False,
+) -> Tensor:
+    """Compute the standard error of the mean."""
+
 @overload
 def sem(
     a: JaxValue,
@@ -87,15 +98,4 @@ def sem(
     nan_policy: str = "propagate",
     *,
     keepdims: bool = False,
-) -> jax.Array:
-    """Compute the standard error of the mean."""
-
-@overload
-def sem(
-    a: TensorValue,
-    axis: int | None = 0,
-    ddof: int = 1,
-    nan_policy: str = "propagate",
-    *,
-    keepdims: bool = False,
-) -> Tensor: ...
+) -> jax.Array: ...

@@ -127,7 +127,6 @@ def pswapaxes(
     *,
     axis_index_groups: Sequence[Sequence[int]] | None = None,
 ) -> _T: ...
-def pvary(x: _T, axis_name: Hashable) -> _T: ...
 def reduce(
     operands: _T,
     init_values: Any,

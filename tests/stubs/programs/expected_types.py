@@ -66,6 +66,9 @@ reveal_type(fnp.stack([a, a]))  # Array
 reveal_type(fnp.concatenate([w, w], axis=0))  # Tensor
 reveal_type(fnp.split(w, 2))  # list[Tensor]
 reveal_type(fnp.einsum("i,i->", w, w))  # Tensor
+reveal_type(fnp.unique(w))  # Tensor
+reveal_type(fnp.unique(a, return_counts=True))  # tuple[Array, ...]
+reveal_type(fnp.vectorize(fnp.hypot)(w, w))  # Tensor
 reveal_type(fnp.zeros(3))  # Tensor
 reveal_type(fnp.zeros_like(a))  # Tensor
 reveal_type(fnp.arange(3, dtype=fnp.float32))  # Tensor
@@ -131,6 +134,8 @@ reveal_type(fad.jacfwd(f)(w))  # Tensor
 reveal_type(fad.hessian(f)(w))  # Tensor
 reveal_type(fad.hvp(f, (w,), (w,)))  # tuple[tuple[Tensor], tuple[Tensor]]
 reveal_type(fad.vmap(two, in_dims=(0, None))(w, w))  # Tensor
+reveal_type(fad.vmap(fnp.dot)(w, w))  # Tensor
+reveal_type(fad.jit(fnp.add)(w, 1.0))  # Tensor
 reveal_type(fad.vmap(fad.grad(f))(w))  # Tensor
 reveal_type(fad.jit(f)(w, 2.0, shift=3))  # Tensor
 reveal_type(fad.jit(fad.value_and_grad(of_dict))({"a": w}))  # tuple[Tensor, dict[str, Tensor]]

@@ -2,44 +2,39 @@
 
 # Made by `python -m tests.stubs`, from JAX's signatures.
 # mypy: disable-error-code="overload-overlap,assignment"
-from typing import Any
-
-from fad.arrays.annotations import Value
+from typing import Any, TypeVar
 
 def bicgstab(
-    A: Value,
-    b: Value,
-    x0: Any = None,
+    A: Any,
+    b: _T,
+    x0: _T | None = None,
     *,
-    tol: Any = 1e-05,
-    atol: Any = 0.0,
-    maxiter: Any = None,
+    tol: float = 1e-05,
+    atol: float = 0.0,
+    maxiter: int | None = None,
     M: Any = None,
-) -> Any:
-    """Use Bi-Conjugate Gradient Stable iteration to solve ``Ax = b``."""
-
+) -> tuple[_T, Any]: ...
 def cg(
-    A: Value,
-    b: Value,
-    x0: Any = None,
+    A: Any,
+    b: _T,
+    x0: _T | None = None,
     *,
-    tol: Any = 1e-05,
-    atol: Any = 0.0,
-    maxiter: Any = None,
+    tol: float = 1e-05,
+    atol: float = 0.0,
+    maxiter: int | None = None,
     M: Any = None,
-) -> Any:
-    """Use Conjugate Gradient iteration to solve ``Ax = b``."""
-
+) -> tuple[_T, Any]: ...
 def gmres(
-    A: Value,
-    b: Value,
-    x0: Any = None,
+    A: Any,
+    b: _T,
+    x0: _T | None = None,
     *,
-    tol: Any = 1e-05,
-    atol: Any = 0.0,
-    restart: Any = 20,
-    maxiter: Any = None,
+    tol: float = 1e-05,
+    atol: float = 0.0,
+    restart: int = 20,
+    maxiter: int | None = None,
     M: Any = None,
-    solve_method: Any = "batched",
-) -> Any:
-    """GMRES solves the linear system A x = b for x, given A and b."""
+    solve_method: str = "batched",
+) -> tuple[_T, Any]: ...
+
+_T = TypeVar("_T")

@@ -10,80 +10,84 @@ from fad.arrays.annotations import JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def cdf(
-    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
-) -> jax.Array: ...
-@overload
 def cdf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def cdf(x: Value, a: TensorValue, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def cdf(x: Value, a: Value, b: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
+def cdf(
+    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
+) -> jax.Array: ...
+@overload
 def cdf(x: Value, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def logcdf(
-    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
-) -> jax.Array:
+def logcdf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Beta log cumulative distribution function."""
 
-@overload
-def logcdf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def logcdf(x: Value, a: TensorValue, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def logcdf(x: Value, a: Value, b: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
+def logcdf(
+    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
+) -> jax.Array: ...
+@overload
 def logcdf(x: Value, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def logpdf(
-    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
-) -> jax.Array:
+def logpdf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Beta log probability distribution function."""
 
-@overload
-def logpdf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def logpdf(x: Value, a: TensorValue, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def logpdf(x: Value, a: Value, b: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
+def logpdf(
+    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
+) -> jax.Array: ...
+@overload
 def logpdf(x: Value, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def logsf(
-    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
-) -> jax.Array:
+def logsf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Beta distribution log survival function."""
 
-@overload
-def logsf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def logsf(x: Value, a: TensorValue, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def logsf(x: Value, a: Value, b: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
+def logsf(
+    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
+) -> jax.Array: ...
+@overload
 def logsf(x: Value, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def pdf(x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def pdf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Beta probability distribution function."""
 
-@overload
-def pdf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def pdf(x: Value, a: TensorValue, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def pdf(x: Value, a: Value, b: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
+def pdf(
+    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
+) -> jax.Array: ...
+@overload
 def pdf(x: Value, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def sf(x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def sf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Beta distribution survival function."""
 
-@overload
-def sf(x: TensorValue, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def sf(x: Value, a: TensorValue, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
 def sf(x: Value, a: Value, b: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+@overload
+def sf(
+    x: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1
+) -> jax.Array: ...
 @overload
 def sf(x: Value, a: Value, b: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...

@@ -10,26 +10,26 @@ from fad.arrays.annotations import JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def cdf(x: JaxValue, beta: JaxValue) -> jax.Array:
+def cdf(x: TensorValue, beta: Value) -> Tensor:
     """Generalized normal cumulative distribution function."""
 
 @overload
-def cdf(x: TensorValue, beta: Value) -> Tensor: ...
-@overload
 def cdf(x: Value, beta: TensorValue) -> Tensor: ...
 @overload
-def logpdf(x: JaxValue, beta: JaxValue) -> jax.Array:
+def cdf(x: JaxValue, beta: JaxValue) -> jax.Array: ...
+@overload
+def logpdf(x: TensorValue, beta: Value) -> Tensor:
     """Generalized normal log probability distribution function."""
 
 @overload
-def logpdf(x: TensorValue, beta: Value) -> Tensor: ...
-@overload
 def logpdf(x: Value, beta: TensorValue) -> Tensor: ...
 @overload
-def pdf(x: JaxValue, beta: JaxValue) -> jax.Array:
+def logpdf(x: JaxValue, beta: JaxValue) -> jax.Array: ...
+@overload
+def pdf(x: TensorValue, beta: Value) -> Tensor:
     """Generalized normal probability distribution function."""
 
 @overload
-def pdf(x: TensorValue, beta: Value) -> Tensor: ...
-@overload
 def pdf(x: Value, beta: TensorValue) -> Tensor: ...
+@overload
+def pdf(x: JaxValue, beta: JaxValue) -> jax.Array: ...

@@ -10,22 +10,22 @@ from fad.arrays.annotations import JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def logpmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array:
+def logpmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor:
     """Geometric log probability mass function."""
 
 @overload
-def logpmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor: ...
-@overload
 def logpmf(k: Value, p: TensorValue, loc: Value = 0) -> Tensor: ...
+@overload
+def logpmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array: ...
 @overload
 def logpmf(k: Value, p: Value, loc: Value = 0) -> Tensor: ...
 @overload
-def pmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array:
+def pmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor:
     """Geometric probability mass function."""
 
 @overload
-def pmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor: ...
-@overload
 def pmf(k: Value, p: TensorValue, loc: Value = 0) -> Tensor: ...
+@overload
+def pmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array: ...
 @overload
 def pmf(k: Value, p: Value, loc: Value = 0) -> Tensor: ...

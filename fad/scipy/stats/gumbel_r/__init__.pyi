@@ -10,58 +10,58 @@ from fad.arrays.annotations import JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def cdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def cdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Gumbel Distribution (Right Skewed) cumulative density function."""
 
 @overload
-def cdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def cdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def cdf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def logcdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def logcdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Gumbel Distribution (Right Skewed) log cumulative density function."""
 
 @overload
-def logcdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def logcdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def logcdf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def logpdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def logpdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Gumbel Distribution (Right Skewed) log probability distribution function."""
 
 @overload
-def logpdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def logpdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def logpdf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def logsf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def logsf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Gumbel Distribution (Right Skewed) log survival function."""
 
 @overload
-def logsf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def logsf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def logsf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def pdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def pdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Gumbel Distribution (Right Skewed) probability distribution function."""
 
 @overload
-def pdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def pdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def pdf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def ppf(p: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def ppf(p: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Gumbel Distribution (Right Skewed) percent point function."""
 
 @overload
-def ppf(p: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def ppf(p: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def ppf(p: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def sf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def sf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Gumbel Distribution (Right Skewed) survival function."""
 
 @overload
-def sf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def sf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def sf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...

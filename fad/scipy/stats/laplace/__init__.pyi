@@ -10,26 +10,26 @@ from fad.arrays.annotations import JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def cdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def cdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Laplace cumulative distribution function."""
 
 @overload
-def cdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def cdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def cdf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def logpdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def logpdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Laplace log probability distribution function."""
 
 @overload
-def logpdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def logpdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def logpdf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...
 @overload
-def pdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array:
+def pdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor:
     """Laplace probability distribution function."""
 
 @overload
-def pdf(x: TensorValue, loc: Value = 0, scale: Value = 1) -> Tensor: ...
+def pdf(x: JaxValue, loc: JaxValue = 0, scale: JaxValue = 1) -> jax.Array: ...
 @overload
 def pdf(x: Value, loc: Value = 0, scale: Value = 1) -> Tensor: ...

@@ -10,22 +10,22 @@ from fad.arrays.annotations import JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def logpmf(x: JaxValue, n: JaxValue, p: JaxValue) -> jax.Array:
+def logpmf(x: TensorValue, n: Value, p: Value) -> Tensor:
     """Multinomial log probability mass function."""
 
-@overload
-def logpmf(x: TensorValue, n: Value, p: Value) -> Tensor: ...
 @overload
 def logpmf(x: Value, n: TensorValue, p: Value) -> Tensor: ...
 @overload
 def logpmf(x: Value, n: Value, p: TensorValue) -> Tensor: ...
 @overload
-def pmf(x: JaxValue, n: JaxValue, p: JaxValue) -> jax.Array:
+def logpmf(x: JaxValue, n: JaxValue, p: JaxValue) -> jax.Array: ...
+@overload
+def pmf(x: TensorValue, n: Value, p: Value) -> Tensor:
     """Multinomial probability mass function."""
 
-@overload
-def pmf(x: TensorValue, n: Value, p: Value) -> Tensor: ...
 @overload
 def pmf(x: Value, n: TensorValue, p: Value) -> Tensor: ...
 @overload
 def pmf(x: Value, n: Value, p: TensorValue) -> Tensor: ...
+@overload
+def pmf(x: JaxValue, n: JaxValue, p: JaxValue) -> jax.Array: ...

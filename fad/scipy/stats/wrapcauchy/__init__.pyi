@@ -10,18 +10,18 @@ from fad.arrays.annotations import JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 
 @overload
-def logpdf(x: JaxValue, c: JaxValue) -> jax.Array:
+def logpdf(x: TensorValue, c: Value) -> Tensor:
     """Wrapped Cauchy log probability distribution function."""
 
 @overload
-def logpdf(x: TensorValue, c: Value) -> Tensor: ...
-@overload
 def logpdf(x: Value, c: TensorValue) -> Tensor: ...
 @overload
-def pdf(x: JaxValue, c: JaxValue) -> jax.Array:
+def logpdf(x: JaxValue, c: JaxValue) -> jax.Array: ...
+@overload
+def pdf(x: TensorValue, c: Value) -> Tensor:
     """Wrapped Cauchy probability distribution function."""
 
 @overload
-def pdf(x: TensorValue, c: Value) -> Tensor: ...
-@overload
 def pdf(x: Value, c: TensorValue) -> Tensor: ...
+@overload
+def pdf(x: JaxValue, c: JaxValue) -> jax.Array: ...
