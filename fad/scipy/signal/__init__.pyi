@@ -197,17 +197,9 @@ def detrend(
     data: JaxValue,
     axis: int = -1,
     type: str = "linear",
-    bp: int | Sequence[int] = 0,
-    overwrite_data: None = None,
-) -> jax.Array: ...
-@overload
-def detrend(
-    data: Value,
-    axis: int = -1,
-    type: str = "linear",
     bp: int | Sequence[int] | NumpyArray = 0,
     overwrite_data: None = None,
-) -> Tensor: ...
+) -> jax.Array: ...
 @overload
 def fftconvolve(
     in1: TensorValue, in2: Value, mode: Any = "full", axes: Sequence[int] | None = None
