@@ -66,6 +66,7 @@ def bits(
 ) -> Tensor:
     """Sample uniform bits in the form of unsigned integers."""
 
+@overload
 def categorical(
     key: Value,
     logits: Value,
@@ -78,6 +79,10 @@ def categorical(
 ) -> Tensor:
     """Sample random values from categorical distributions."""
 
+@overload
+def categorical(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def categorical(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def cauchy(
     key: Value,
     shape: Sequence[int] = (),
@@ -97,6 +102,7 @@ def chisquare(
 ) -> Tensor:
     """Sample Chisquare random values with given shape and float dtype."""
 
+@overload
 def choice(
     key: Value,
     a: Value,
@@ -108,6 +114,10 @@ def choice(
 ) -> Tensor:
     """Generates a random sample from a given array."""
 
+@overload
+def choice(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def choice(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def clone(key: TensorValue) -> Tensor: ...
 @overload
@@ -311,6 +321,7 @@ def pareto(
 ) -> Tensor:
     """Sample Pareto random values with given shape and float dtype."""
 
+@overload
 def permutation(
     key: Value,
     x: Value,
@@ -321,6 +332,10 @@ def permutation(
 ) -> Tensor:
     """Returns a randomly permuted array or range."""
 
+@overload
+def permutation(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def permutation(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def poisson(
     key: Value,
     lam: Value,

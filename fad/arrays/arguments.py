@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core.avals import Count
 from fad.core.keys import exact
 from fad.core.tensor import Tensor
 from fad.core.trees import is_leaf
@@ -106,6 +107,7 @@ _KINDS: dict[type, int] = {
     np.ndarray: _NDARRAY,
     bool: _SCALAR,
     int: _SCALAR,
+    Count: _SCALAR,
     float: _SCALAR,
     complex: _SCALAR,
     list: _SEQUENCE,
@@ -163,7 +165,7 @@ def leaf_by_type(cls: type, role: int) -> bool:
     return kind == _NUMPY_SCALAR and role >= OPERAND
 
 
-_SAFE = frozenset({bool, int, str, type(None), type, type(jnp.float32), type(Ellipsis)})
+_SAFE = frozenset({bool, int, Count, str, type(None), type, type(jnp.float32), type(Ellipsis)})
 
 
 def safe_type(cls: type) -> bool:
@@ -309,6 +311,8 @@ _INT32 = 2**31
 
 def _freeze_scalar(value: Any, role: int, leaves: list[Any]) -> Any:
     cls = type(value)
+    if cls is Count:
+        value, cls = int(value), int
     if cls is int:
         if role in (ARRAY, OPERAND) and -_INT32 <= value < _INT32:
             leaves.append(value)

@@ -14,9 +14,6 @@ __all__ = ["note_call"]
 
 # Names of PyTorch's parameters, and those of NumPy.
 _PARAMETERS = {
-    "dim": "axis",
-    "dims": "axis",
-    "keepdim": "keepdims",
     "input": "the first argument, by position",
     "other": "the second argument, by position",
     "unbiased": "ddof",
@@ -38,10 +35,10 @@ def note_call(
         args: what it was given.
         kwargs: what it was given by name.
 
-    >>> error = TypeError("got an unexpected keyword argument 'dim'")
-    >>> note_call(error, "fad.numpy.sum", ["a", "axis"], [1.0], {"dim": 0})
+    >>> error = TypeError("got an unexpected keyword argument 'axs'")
+    >>> note_call(error, "fad.numpy.sum", ["a", "axis"], [1.0], {"axs": 0})
     >>> error.__notes__
-    ["in fad.numpy.sum(float 1.0, dim=int 0): for 'dim' write axis"]
+    ["in fad.numpy.sum(float 1.0, axs=int 0): for 'axs' write axis"]
     """
     notes = getattr(error, "__notes__", ())
     if isinstance(error, FadError) or any(note.startswith("in fad.") for note in notes):

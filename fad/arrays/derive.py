@@ -15,6 +15,7 @@ from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
+from fad.arrays.torch_operations import FORMS
 from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.level import bind
@@ -76,12 +77,17 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
     if module == "jax.numpy" and name == "from_dlpack":
         return _from_dlpack(name, where, value)
     if module == "jax.numpy" and name in special_cases.VIEWS:
-        return Op(name, where, value, roles, view_binder(special_cases.VIEWS[name])).function
+        view = Op(name, where, value, roles, view_binder(special_cases.VIEWS[name]))
+        view.form = FORMS.get(name)
+        return view.function
     if module == "jax.numpy" and name in ("real", "imag"):
         return _part(name, where, value)
     draws = module == "jax.random" and results == TENSORS
     binder = bind_random if draws else bind
-    function = Op(name, where, value, roles, binder, results=results).function
+    op = Op(name, where, value, roles, binder, results=results)
+    if module == "jax.numpy":
+        op.form = FORMS.get(name)
+    function = op.function
     return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
 
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Sequence
-from inspect import Parameter, signature
 from typing import Any
 
 import jax
@@ -38,12 +37,13 @@ from fad.arrays.arguments import (
     is_array,
     is_array_type,
     leaf_by_type,
-    role_of,
     safe_type,
     thaw_all,
     unhashable_message,
 )
 from fad.arrays.call_notes import note_call
+from fad.arrays.keywords import Form
+from fad.arrays.plans import Entry, Plan
 from fad.arrays.results import (
     FOLLOWS,
     TENSORS,
@@ -65,6 +65,7 @@ PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
 KNOWN = 256  # kept for each route
 
+_EXPECTED = {"dtype": "dtype", "out": "Tensor"}
 _NOT_TRACEABLE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -72,7 +73,6 @@ _NOT_TRACEABLE = (
 )
 _RECOVERABLE = (*_NOT_TRACEABLE, OverflowError)
 
-Entry = tuple[Any, int, int]
 _lock = threading.Lock()
 
 
@@ -120,63 +120,6 @@ def copy_signature(function: Any, jax_function: Any, name: str, where: str) -> A
     function.__doc__ = jax_function.__doc__
     function.__wrapped__ = jax_function
     return function
-
-
-class Plan:
-    """The parameters of a JAX function: order, name and role of each."""
-
-    __slots__ = ("named", "names", "positional", "rest", "rest_named", "signature")
-
-    def __init__(self, jax_function: Any, roles: dict[str, int]) -> None:
-        self.signature = signature(jax_function)
-        self.positional: list[tuple[int, int]] = []
-        self.named: dict[str, tuple[int, int]] = {}
-        self.names: list[str] = list(self.signature.parameters)
-        self.rest: int | None = None
-        self.rest_named: int | None = None
-        for i, p in enumerate(self.signature.parameters.values()):
-            role = roles[p.name] if p.name in roles else role_of(p)
-            if p.kind is Parameter.VAR_POSITIONAL:
-                self.rest = role
-            elif p.kind is Parameter.VAR_KEYWORD:
-                self.rest_named = role
-            else:
-                if p.kind is not Parameter.KEYWORD_ONLY:
-                    self.positional.append((i, role))
-                if p.kind is not Parameter.POSITIONAL_ONLY:
-                    self.named[p.name] = (i, role)
-
-    def entries(self, count: int, keywords: Sequence[str]) -> list[Entry] | None:
-        """Label, position and role of each argument of a call, in the order of the parameters.
-
-        Arguments:
-            count: how many arguments are positional.
-            keywords: the names of the others.
-
-        Returns:
-            None if the call does not fit the signature.
-        """
-        found: list[Entry] = []
-        for position in range(count):
-            if position < len(self.positional):
-                label, role = self.positional[position]
-                found.append((label, position, role))
-            elif self.rest is not None:
-                found.append((f"*{position}", position, self.rest))
-            else:
-                return None
-        taken = {label for label, _, _ in found}
-        named: list[Entry] = []
-        others: list[Entry] = []
-        for position, name in enumerate(keywords, count):
-            known = self.named.get(name)
-            if known is not None and known[0] not in taken:
-                named.append((known[0], position, known[1]))
-            elif known is None and self.rest_named is not None:
-                others.append((name, position, self.rest_named))
-            else:
-                return None
-        return found + sorted(named) + sorted(others)
 
 
 class Route:
@@ -253,13 +196,15 @@ class Op:
         collective: whether the function names a mapped axis.
         results: its role in NOTE [what makes a Tensor].
 
-    ``function`` is what users call; it has the signature and docstring of the JAX function.
+    ``function`` is what users call; it has the signature and docstring of the JAX function. ``form`` is what
+    a call with PyTorch's keywords means, where that is something else.
     """
 
     __slots__ = (
         "_plan",
         "binder",
         "collective",
+        "form",
         "function",
         "jax_function",
         "name",
@@ -287,6 +232,7 @@ class Op:
         self.binder = binder
         self.collective = collective
         self.results = results
+        self.form: Form | None = None
         self.primitives: dict[Any, Primitive] = {}
         self.routes: dict[Any, Any] = {}
         self._plan: Plan | None = None
@@ -318,6 +264,9 @@ class Op:
         kinds = (*map(type, values), *kwargs)
         route = self.routes.get(kinds)
         if type(route) is not Route:
+            if self.form is not None and not self.form.keywords.isdisjoint(kwargs):
+                other = self.form.op
+                return other.call(args, kwargs, other.binder if binder is self.binder else binder)
             route = self._route(args, kwargs, values)
         leaves: list[Any] = []
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
@@ -325,14 +274,17 @@ class Op:
         if not (route.arrays or self.collective or any(map(is_array, leaves))):
             if any(map(_holds_tensor, values)):  # as a static argument: it has been read
                 return as_tensors(self._function(keys, len(args), tuple(kwargs), route)(*leaves))
-            out = self.jax_function(*args, **kwargs)
+            out = self.jax_function(*args, **self.plan.renamed(kwargs))
             return jax.block_until_ready(out) if any(map(is_foreign, values)) else out
         primitive = self.primitives.get(key)
         new = primitive is None
         if primitive is None:
             fn = self._function(keys, len(args), tuple(kwargs), route)
             lazy = not self.collective
-            primitive = Primitive(self.name, fn, collective=self.collective, lazy=lazy)
+            jit = kwargs.get("device") is None  # compiled code runs where its arguments are
+            primitive = Primitive(
+                self.name, fn, jit=jit, collective=self.collective, lazy=lazy and jit
+            )
         try:
             out = binder(primitive, leaves)
         except _NOT_TRACEABLE as error:
@@ -378,12 +330,20 @@ class Op:
 
     def _route(self, args: Any, kwargs: Any, values: tuple[Any, ...]) -> Route:
         entries = self.plan.entries(len(args), tuple(kwargs))
+        who = f"{self.where}.{self.name}()"
         if entries is None:
             try:
-                self.plan.signature.bind(*args, **kwargs)
+                self.plan.signature.bind(*args, **self.plan.renamed(kwargs))
             except TypeError as error:
-                raise TypeError(f"{self.where}.{self.name}(): {error}") from None
-            raise TypeError(f"{self.where}.{self.name}(): a parameter is given twice")
+                raise TypeError(f"{who}: {error}") from None
+            raise TypeError(f"{who}: a parameter is given twice")
+        for label, position, _ in entries:
+            name = self.plan.names[label] if isinstance(label, int) else ""
+            if name in ("dtype", "out") and isinstance(values[position], bool):
+                raise TypeError(
+                    f"{who}: {name} is {values[position]}: expected a {_EXPECTED[name]}; to keep the "
+                    "dimensions that are reduced, write keepdims=True (or keepdim=True)"
+                )
         leaves: list[Any] = []
         for _, position, role in entries:  # `freeze` learns each type
             try:
@@ -404,11 +364,12 @@ class Op:
         jax_function = self.jax_function
         positional = keys[:count]
         names = [keywords[i - count] for i, _ in route.entries[count:]]
+        renamed = self.plan.renamed
         named = list(zip(names, keys[count:], strict=True))
 
         def fn(*leaves: Any) -> Any:
             args, kwargs = thaw_all(positional, named, leaves)
-            return _keep_flags(jax_function(*args, **kwargs))
+            return _keep_flags(jax_function(*args, **renamed(kwargs)))
 
         return fn
 

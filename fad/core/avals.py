@@ -11,9 +11,43 @@ import numpy as np
 from fad.core import jaxapi
 from fad.core.jaxapi import shaped_array
 
-__all__ = ["SCALARS", "aval_key", "aval_of", "constant", "struct_of", "with_constants"]
+__all__ = ["SCALARS", "Count", "aval_key", "aval_of", "constant", "struct_of", "with_constants"]
 
-SCALARS: dict[type, Any] = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
+
+class Count(int):
+    """The number of elements of an array, ``x.size``; called, as PyTorch's ``x.size()``, its lengths.
+
+    >>> n = Count(6)
+    >>> n.shape = (2, 3)
+    >>> n, n(), n(0)
+    (6, (2, 3), 2)
+    """
+
+    shape: tuple[int, ...] = ()
+
+    def __call__(self, dim: int | None = None) -> Any:
+        """The lengths of all dimensions, or that of one.
+
+        Raises:
+            IndexError: there is no such dimension.
+        """
+        if dim is None:
+            return self.shape
+        if not -len(self.shape) <= dim < len(self.shape):
+            raise IndexError(f"size: dim {dim} is out of range for the shape {self.shape}")
+        return self.shape[dim]
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
+SCALARS: dict[type, Any] = {
+    bool: np.bool_,
+    int: np.int32,
+    Count: np.int32,
+    float: np.float32,
+    complex: np.complex64,
+}
 
 _constants: dict[Any, Any] = {}
 _CONSTANTS = 4096  # kept

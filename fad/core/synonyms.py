@@ -101,36 +101,13 @@ _FUNCTIONS = {
     "tensor": "fad.tensor(data)",
 }
 
-_DTYPES = {
-    "float": "x.astype(fad.float32)",
-    "double": "x.astype(fad.float64)",
-    "half": "x.astype(fad.float16)",
-    "bfloat16": "x.astype(fad.bfloat16)",
-    "int": "x.astype(fad.int32)",
-    "long": "x.astype(fad.int64)",
-    "bool": "x.astype(bool)",
-    "type": "x.astype(dtype), and x.dtype",
-    "type_as": "x.astype(y.dtype)",
-}
-
-# Attributes and methods of PyTorch's tensors and of NumPy's arrays.
+# Attributes and methods that a Tensor does not have, of PyTorch's tensors and of NumPy's arrays.
 _ATTRIBUTES = {
     **_FUNCTIONS,
-    **_DTYPES,
-    "select": "an index: x[i]",
     "data": "x.detach(), or x.array for the JAX array; write to x itself under fad.no_grad()",
-    "numel": "x.size",
-    "nelement": "x.size",
-    "dim": "x.ndim",
-    "ndimension": "x.ndim",
-    "element_size": "x.itemsize",
-    "cuda": "x.to(jax.devices('gpu')[0])",
-    "cpu": "x.to(jax.devices('cpu')[0])",
     "is_cuda": "x.device.platform == 'gpu'",
     "get_device": "x.device",
     "pin_memory": "x itself: JAX has no pinned arrays",
-    "contiguous": "x itself: JAX arrays have no strides",
-    "is_contiguous": "True: JAX arrays have no strides",
     "stride": "x.shape: JAX arrays have no strides",
     "strides": "x.shape: JAX arrays have no strides",
     "data_ptr": "x.array.unsafe_buffer_pointer()",
@@ -142,13 +119,8 @@ _ATTRIBUTES = {
     "tofile": "x.numpy().tofile(path)",
     "zero": "x.zero_() or fad.numpy.zeros_like(x)",
     "zero_grad": "x.grad = None",
-    "new_zeros": "fad.zeros(shape, dtype=x.dtype)",
-    "new_ones": "fad.ones(shape, dtype=x.dtype)",
-    "new_tensor": "fad.tensor(data, dtype=x.dtype)",
-    "new_full": "fad.numpy.full(shape, value, x.dtype)",
     "normal_": "x[...] = fad.random.normal(key, x.shape)",
     "uniform_": "x[...] = fad.random.uniform(key, x.shape)",
-    "is_floating_point": "fad.numpy.issubdtype(x.dtype, fad.numpy.floating)",
     "register_backward_hook": "x.register_hook(hook)",
 }
 
@@ -201,8 +173,8 @@ def instead_in_module(module: str, name: str) -> str:
 def instead_of_attribute(name: str) -> str:
     """What to write for an attribute ``name`` that a Tensor, `x`, does not have; "" if that is not known.
 
-    >>> instead_of_attribute("numel"), instead_of_attribute("relu")
-    ('write x.size', 'write fad.nn.relu(x)')
+    >>> instead_of_attribute("strides"), instead_of_attribute("one_hot")
+    ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x)')
     """
     where = _where(name)
     return _written(_ATTRIBUTES.get(name) or (where and f"{where}(x)"))

@@ -7,6 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from fad.core.avals import Count
 from fad.core.suggestions import no_name_later
 from fad.core.synonyms import instead_of_attribute
 
@@ -248,9 +249,12 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         return len(self.shape)
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
+    def size(self) -> Count:
+        """The number of elements; called, ``x.size()`` or ``x.size(0)``, the lengths of dimensions."""
+        shape = self.shape
+        count = Count(math.prod(shape))
+        count.shape = shape
+        return count
 
 
 def _public(cls: type) -> list[str]:

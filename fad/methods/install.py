@@ -13,12 +13,15 @@ from fad.core.tensor import Tensor
 from fad.errors import ArgumentError
 from fad.methods import (
     container,
+    conversions,
+    derived,
     history,
     notebook,
     operators,
     placement,
     shapes,
     shapes_in_place,
+    torch_shapes,
     values,
 )
 from fad.methods.in_place import IN_PLACE
@@ -79,11 +82,14 @@ def _install() -> None:
     """Put all members into the class."""
     for table in (
         IN_PLACE,
+        derived.MEMBERS,
         operators.MEMBERS,
         values.MEMBERS,
         notebook.MEMBERS,
         shapes.MEMBERS,
         shapes_in_place.MEMBERS,
+        torch_shapes.MEMBERS,
+        conversions.MEMBERS,
         container.MEMBERS,
         placement.MEMBERS,
         history.MEMBERS,

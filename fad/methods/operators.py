@@ -1,4 +1,4 @@
-"""Operators of a Tensor, and methods that are functions of `fad.numpy` with the Tensor as first argument."""
+"""Operators of a Tensor, and its real and imaginary part."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 import fad.numpy as fnp
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, attribute, describe
-from fad.methods.in_place import OPERATORS, in_place
-from fad.views.inplace import replace
+from fad.methods.in_place import OPERATORS
+from fad.methods.names import method_of
+from fad.views.inplace import replace, write
 from fad.views.make_view import same_view
 
 __all__ = ["MEMBERS"]
@@ -45,10 +46,6 @@ _COMPARE = {
 }
 _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}
 
-# Methods that are the function of the same name with the Tensor as first argument.
-_METHODS = """all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod
-cumsum diagonal dot expand_dims max mean min moveaxis nonzero prod ptp ravel repeat round
-searchsorted sort squeeze std sum swapaxes take trace unstack var""".split()
 _PARTS = ("real", "imag")
 
 
@@ -117,7 +114,7 @@ def _set_part(name: str) -> Callable[[Tensor, Any], None]:
 def _table() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, function in OPERATORS.items():
-        found[f"__{name}__"] = _augmented(in_place(fnp, function, f"__{name}__"))
+        found[f"__{name}__"] = _augmented(method_of((fnp, function), f"__{name}__", write))
     for name, function in _BINARY.items():
         op = getattr(fnp, function)
         found[f"__{name}__"] = _binary(op)
@@ -126,8 +123,6 @@ def _table() -> dict[str, Any]:
         found[f"__{name}__"] = _binary(getattr(fnp, function))
     for name, function in _UNARY.items():
         found[f"__{name}__"] = _method(getattr(fnp, function), f"__{name}__")
-    for name in _METHODS:
-        found[name] = _method(getattr(fnp, name), name)
     for name in _PARTS:
         part = _method(getattr(fnp, name), name)
         found[name] = attribute(part, _set_part(name))

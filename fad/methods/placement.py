@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 
 import fad.numpy as fnp
+from fad.core.devices import device_of
 from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.errors import ArgumentError, attribute
+from fad.errors import attribute
 from fad.methods.values import unwrap
+from fad.views.copying import CLONE
 
 __all__ = ["MEMBERS"]
 
@@ -42,28 +44,49 @@ def _devices(self: Tensor) -> set[jax.Device]:
     return found
 
 
-def _to(self: Tensor, target: Any) -> Any:
+def _to(
+    self: Tensor,
+    *targets: Any,
+    device: Any = None,
+    dtype: Any = None,
+    copy: bool = False,
+    non_blocking: bool = False,
+) -> Any:
     """The Tensor on another device or sharding, or in another dtype; derivatives are moved back.
 
-    The Tensor itself if it has the dtype already. Its node is called CopyBackwards.
+    The Tensor itself if nothing changes. Its node is called CopyBackwards.
 
     Arguments:
-        target: a ``jax.Device``, a ``jax.sharding.Sharding``, or a dtype; None, which is the ``device``
-            of Tensors in compiled code, changes nothing.
+        targets: one or two of a ``jax.Device`` or its name (``"cpu"``, ``"gpu:1"``), a
+            ``jax.sharding.Sharding``, and a dtype; or a Tensor, whose device and dtype are meant; None, which
+            is the ``device`` of Tensors in compiled code, changes nothing.
+        device, dtype: the same, by name.
+        copy: not the Tensor itself but a copy, where nothing changes.
+        non_blocking: has no effect, nothing waits in JAX.
+
+    Raises:
+        ArgumentError: there is no such device.
+        TypeError: there is no such dtype.
     """
+    out = self
+    for target in (*targets, device, dtype):
+        if isinstance(target, Tensor):
+            out = _to_one(_to_one(out, target.dtype), target.device)
+        else:
+            out = _to_one(out, target)
+    return bind(CLONE, (out,)) if copy and out is self else out
+
+
+def _to_one(self: Tensor, target: Any) -> Any:
     if target is None:
         return self
+    if isinstance(target, str) and not _names_dtype(target):
+        target = device_of(target)
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
         op = _PUT.get(target)
         if op is None:
             op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)
         return bind(op, (self,))
-    if isinstance(target, str) and target.partition(":")[0] in _PLATFORMS:
-        platform, _, number = target.partition(":")
-        raise ArgumentError(
-            f"to: a device is an object of JAX, got {target!r}: write "
-            f"x.to(jax.devices({_PLATFORMS[platform]!r})[{number or 0}])"
-        )
     if jnp.dtype(target) == self.dtype:
         return self
     op = _PUT.get(target)
@@ -72,9 +95,15 @@ def _to(self: Tensor, target: Any) -> Any:
     return bind(op, (self,))
 
 
+def _names_dtype(name: str) -> bool:
+    try:
+        jnp.dtype(name)
+    except TypeError:
+        return False
+    return True
+
+
 _PUT: dict[Any, Primitive] = {}
-# Names of kinds of devices, and what JAX calls them.
-_PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "mps": "METAL", "tpu": "tpu", "xla": "tpu"}
 
 
 def _put(x: Any, target: Any) -> Any:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 import fad.numpy as fnp
+from fad.arrays import torch_operations
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
@@ -91,9 +93,12 @@ def _unbind(self: Tensor, dim: int = 0) -> Any:
     return fnp.unstack(self, axis=dim)
 
 
-def _split(self: Tensor, indices_or_sections: Any, axis: int = 0) -> Any:
-    """``fad.numpy.split`` of this Tensor: a list of views."""
-    return fnp.split(self, indices_or_sections, axis)
+def _split(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``fad.numpy.split`` of this Tensor, a list of views: ``x.split(2)`` is in two parts.
+
+    With ``split_size=`` or ``dim=`` it is PyTorch's: ``x.split(2, dim=0)`` is in parts of length 2.
+    """
+    return fnp.split(self, *args, **kwargs)
 
 
 def _reshape(self: Tensor, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
@@ -108,13 +113,24 @@ def _reshape(self: Tensor, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
     )
 
 
-def _transpose(self: Tensor, *axes: Any) -> Any:
-    """Dimensions permuted; reversed if no ``axes`` are given."""
+def _transpose(self: Tensor, *axes: Any, dim0: int | None = None, dim1: int | None = None) -> Any:
+    """Dimensions permuted; reversed if no ``axes`` are given; two of them swapped: ``dim0`` and ``dim1``.
+
+    Raises:
+        ArgumentError: there are two ``axes`` for a Tensor that has not two dimensions, as if they were to be
+            swapped.
+    """
+    if dim0 is not None and dim1 is not None and not axes:
+        return fnp.swapaxes(self, dim0, dim1)
     if not axes or axes == (None,):
         return fnp.transpose(self)
-    return fnp.transpose(
-        self, tuple(axes[0]) if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-    )
+    axes = tuple(axes[0]) if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    if len(axes) == 2 != self.ndim:
+        raise ArgumentError(
+            f"transpose: expected an axis for each dimension of {describe(self)}, got {axes}: to swap two, "
+            f"write x.swapaxes{axes} or x.transpose(dim0={axes[0]}, dim1={axes[1]})"
+        )
+    return fnp.transpose(self, axes)
 
 
 def _reversed(self: Tensor) -> Any:
@@ -133,13 +149,28 @@ def _swapped(self: Tensor) -> Any:
     return fnp.matrix_transpose(self)
 
 
-def _flatten(self: Tensor, order: str = "C") -> Any:
-    """A copy with one dimension; `ravel` is a view."""
-    return bind(CLONE, (fnp.ravel(self, order),))
+def _flatten(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """A copy with one dimension; `ravel` is a view. The one argument that NumPy has is ``order``.
+
+    With a dimension to begin at, and maybe one to end at, it is PyTorch's: ``x.flatten(1)`` is a view that
+    has these, and those between them, as one.
+    """
+    if not args and not kwargs:
+        return bind(CLONE, (fnp.ravel(self),))
+    if "order" in kwargs or (args and isinstance(args[0], str)):
+        return bind(CLONE, (fnp.ravel(self, *args, **kwargs),))
+    return torch_operations.flatten(self, *args, **kwargs)
 
 
-def _view(self: Tensor, dtype: Any = None) -> Any:
-    """The same bytes read as another dtype, as a view; it has no derivative."""
+def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Any:
+    """The same elements in another shape, ``x.view(2, -1)``, or their bytes read as another dtype.
+
+    Both are views; one of another dtype has no derivative.
+    """
+    if shape and dtype is None:
+        if len(shape) > 1 or isinstance(shape[0], (int, np.integer, tuple, list)):
+            return _reshape(self, *shape)
+        (dtype,) = shape
     dtype = jnp.dtype(dtype)
     op = _VIEWS.get(dtype)
     if op is None:

@@ -207,6 +207,10 @@ def glu(x: TensorValue, axis: int = -1) -> Tensor:
 @overload
 def glu(x: JaxValue, axis: int = -1) -> jax.Array: ...
 @overload
+def glu(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def glu(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def hard_sigmoid(x: TensorValue) -> Tensor:
     """Hard Sigmoid activation function."""
 
@@ -263,6 +267,10 @@ def log_softmax(
     x: Value, axis: int | Sequence[int] | None = -1, where: Value | None = None
 ) -> Tensor: ...
 @overload
+def log_softmax(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def log_softmax(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def logmeanexp(
     x: TensorValue,
     axis: int | Sequence[int] | None = None,
@@ -285,6 +293,12 @@ def logmeanexp(
     where: Value | None = None,
     keepdims: bool = False,
 ) -> Tensor: ...
+@overload
+def logmeanexp(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def logmeanexp(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def logmeanexp(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def logsumexp(
     a: TensorValue,
@@ -314,6 +328,12 @@ def logsumexp(
     return_sign: Literal[False] = False,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def logsumexp(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def logsumexp(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def logsumexp(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def logsumexp(
     a: TensorValue,
@@ -377,9 +397,14 @@ def mish(x: TensorValue) -> Tensor:
 
 @overload
 def mish(x: JaxValue) -> jax.Array: ...
+@overload
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Hashable = -1) -> jax.Array:
     """One-hot encodes the given indices."""
 
+@overload
+def one_hot(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def one_hot(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def relu(x: TensorValue) -> Tensor:
     """Rectified linear unit activation function."""
@@ -478,6 +503,10 @@ def softmax(
     x: Value, axis: int | Sequence[int] | None = -1, where: Value | None = None
 ) -> Tensor: ...
 @overload
+def softmax(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def softmax(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def softplus(x: TensorValue) -> Tensor:
     """Softplus activation function."""
 
@@ -532,6 +561,10 @@ def standardize(
     epsilon: Value = 1e-05,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def standardize(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def standardize(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def swish(x: TensorValue) -> Tensor:
     """SiLU (aka swish) activation function."""

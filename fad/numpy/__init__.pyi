@@ -106,6 +106,12 @@ def all(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
+def all(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def all(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def all(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def allclose(
     a: TensorValue,
     b: Value,
@@ -162,6 +168,12 @@ def amax(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
+def amax(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def amax(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def amax(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def amin(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
@@ -187,6 +199,12 @@ def amin(
     initial: Value | None = None,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def amin(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def amin(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def amin(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def angle(z: TensorValue, deg: builtins.bool = False) -> Tensor:
     """Return the angle of a complex valued number or array."""
@@ -220,6 +238,12 @@ def any(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
+def any(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def any(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def any(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def append(arr: TensorValue, values: Value, axis: int | None = None) -> Tensor:
     """Return a new array with values appended to the end of the original array."""
 
@@ -227,6 +251,10 @@ def append(arr: TensorValue, values: Value, axis: int | None = None) -> Tensor:
 def append(arr: Value, values: TensorValue, axis: int | None = None) -> Tensor: ...
 @overload
 def append(arr: JaxValue, values: JaxValue, axis: int | None = None) -> jax.Array: ...
+@overload
+def append(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def append(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: TensorValue, *args: Value, **kwargs: Any
@@ -242,11 +270,19 @@ def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Value, *args: Value, **kwargs: Any
 ) -> Tensor: ...
 @overload
+def apply_along_axis(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def apply_along_axis(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def apply_over_axes(func: Callable[..., Any], a: TensorValue, axes: Sequence[int]) -> Tensor:
     """Apply a function repeatedly over specified axes."""
 
 @overload
 def apply_over_axes(func: Callable[..., Any], a: JaxValue, axes: Sequence[int]) -> jax.Array: ...
+@overload
+def apply_over_axes(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def apply_over_axes(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def arange(
     start: Value,
     stop: Value | None = None,
@@ -313,6 +349,12 @@ def argmax(
     a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> jax.Array: ...
 @overload
+def argmax(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def argmax(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def argmax(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def argmin(
     a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> Tensor:
@@ -323,11 +365,21 @@ def argmin(
     a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> jax.Array: ...
 @overload
+def argmin(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def argmin(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def argmin(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def argpartition(a: TensorValue, kth: int, axis: int = -1) -> Tensor:
     """Returns indices that partially sort an array."""
 
 @overload
 def argpartition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array: ...
+@overload
+def argpartition(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def argpartition(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def argsort(
     a: TensorValue,
@@ -352,6 +404,10 @@ def argsort(
     order: None = None,
     dtype: DTypeLike | None = None,
 ) -> jax.Array: ...
+@overload
+def argsort(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def argsort(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def argwhere(
     a: TensorValue, *, size: int | None = None, fill_value: Value | None = None
@@ -417,6 +473,10 @@ def array_split(
 def array_split(
     ary: Value, indices_or_sections: Value | Sequence[int], axis: int = 0
 ) -> list[Tensor]: ...
+@overload
+def array_split(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def array_split(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def array_str(
     a: Value, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
 ) -> str:
@@ -539,6 +599,12 @@ def average(
     returned: Literal[False] = False,
     keepdims: builtins.bool = False,
 ) -> Tensor: ...
+@overload
+def average(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def average(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def average(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def average(
     a: TensorValue,
@@ -806,6 +872,10 @@ def compress(
     fill_value: Value = 0,
 ) -> Tensor: ...
 @overload
+def compress(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def compress(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def concat(arrays: Sequence[TensorValue], /, *, axis: int | None = 0) -> Tensor:
     """Join arrays along an existing axis."""
 
@@ -813,6 +883,10 @@ def concat(arrays: Sequence[TensorValue], /, *, axis: int | None = 0) -> Tensor:
 def concat(arrays: Sequence[JaxValue], /, *, axis: int | None = 0) -> jax.Array: ...
 @overload
 def concat(arrays: Sequence[Value], /, *, axis: int | None = 0) -> Tensor: ...
+@overload
+def concat(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def concat(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def concatenate(
     arrays: NumpyArray | Tensor | Sequence[TensorValue],
@@ -831,6 +905,10 @@ def concatenate(
     axis: int | None = 0,
     dtype: DTypeLike | None = None,
 ) -> Tensor: ...
+@overload
+def concatenate(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def concatenate(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def conj(x: TensorValue, /) -> Tensor: ...
 @overload
@@ -956,6 +1034,12 @@ def count_nonzero(
     a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
 ) -> jax.Array: ...
 @overload
+def count_nonzero(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def count_nonzero(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def count_nonzero(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def cov(
     m: TensorValue,
     y: Value | None = None,
@@ -1019,6 +1103,10 @@ def cross(
     axisc: int = -1,
     axis: int | None = None,
 ) -> jax.Array: ...
+@overload
+def cross(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def cross(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 
 csingle: ScalarType
 
@@ -1029,11 +1117,19 @@ def cumprod(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = N
 @overload
 def cumprod(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
+def cumprod(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def cumprod(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def cumsum(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Cumulative sum of elements along an axis."""
 
 @overload
 def cumsum(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array: ...
+@overload
+def cumsum(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def cumsum(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def cumulative_prod(
     x: TensorValue,
@@ -1055,6 +1151,10 @@ def cumulative_prod(
     include_initial: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def cumulative_prod(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def cumulative_prod(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def cumulative_sum(
     x: TensorValue,
     /,
@@ -1074,6 +1174,10 @@ def cumulative_sum(
     dtype: DTypeLike | None = None,
     include_initial: builtins.bool = False,
 ) -> jax.Array: ...
+@overload
+def cumulative_sum(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def cumulative_sum(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def deg2rad(x: TensorValue, /) -> Tensor:
     """Convert angles from degrees to radians."""
@@ -1111,11 +1215,17 @@ def delete(
     assume_unique_indices: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def delete(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def delete(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def diag(v: TensorValue, k: int = 0) -> Tensor:
     """Returns the specified diagonal or constructs a diagonal array."""
 
 @overload
 def diag(v: JaxValue, k: int = 0) -> jax.Array: ...
+@overload
+def diag(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     """Return indices for accessing the main diagonal of a multidimensional array."""
 
@@ -1129,6 +1239,8 @@ def diagflat(v: TensorValue, k: int = 0) -> Tensor:
 @overload
 def diagflat(v: JaxValue, k: int = 0) -> jax.Array: ...
 @overload
+def diagflat(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def diagonal(a: TensorValue, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Returns the specified diagonal of an array."""
 
@@ -1136,6 +1248,10 @@ def diagonal(a: TensorValue, offset: Value = 0, axis1: int = 0, axis2: int = 1) 
 def diagonal(a: JaxValue, offset: JaxValue = 0, axis1: int = 0, axis2: int = 1) -> jax.Array: ...
 @overload
 def diagonal(a: Value, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor: ...
+@overload
+def diagonal(*args: Any, dim1: Any, **kwargs: Any) -> Any: ...
+@overload
+def diagonal(*args: Any, dim2: Any, **kwargs: Any) -> Any: ...
 @overload
 def diff(
     a: TensorValue,
@@ -1158,6 +1274,10 @@ def diff(
 def diff(
     a: Value, n: int = 1, axis: int = -1, prepend: Value | None = None, append: Value | None = None
 ) -> Tensor: ...
+@overload
+def diff(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def diff(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def digitize(
     x: TensorValue, bins: Value, right: builtins.bool = False, *, method: str | None = None
@@ -1409,6 +1529,10 @@ def expand_dims(a: TensorValue, axis: int | Sequence[int]) -> Tensor: ...
 @overload
 def expand_dims(a: JaxValue, axis: int | Sequence[int]) -> jax.Array: ...
 @overload
+def expand_dims(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def expand_dims(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def expm1(x: TensorValue, /) -> Tensor:
     """Calculate ``exp(x)-1`` of each element of the input."""
 
@@ -1432,6 +1556,7 @@ def extract(
 def extract(
     condition: Value, arr: Value, *, size: int | None = None, fill_value: Value = 0
 ) -> Tensor: ...
+@overload
 def eye(
     N: int,
     M: int | None = None,
@@ -1440,6 +1565,8 @@ def eye(
     *,
     device: Any = None,
 ) -> Tensor: ...
+@overload
+def eye(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
 def fabs(x: TensorValue, /) -> Tensor:
     """Compute the element-wise absolute values of the real-valued input."""
@@ -1481,6 +1608,10 @@ def flip(m: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @overload
 def flip(m: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def flip(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def flip(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def fliplr(m: TensorValue) -> Tensor:
     """Reverse the order of elements of an array along axis 1."""
@@ -1618,6 +1749,7 @@ def gcd(x1: JaxValue, x2: JaxValue) -> jax.Array: ...
 
 generic = np.generic
 
+@overload
 def geomspace(
     start: Value,
     stop: Value,
@@ -1628,6 +1760,10 @@ def geomspace(
 ) -> Tensor:
     """Generate geometrically-spaced values."""
 
+@overload
+def geomspace(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def geomspace(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def get_printoptions() -> dict[str, Any]: ...
 @overload
 def gradient(
@@ -1652,6 +1788,10 @@ def gradient(
     axis: int | Sequence[int] | None = None,
     edge_order: int | None = None,
 ) -> Tensor | list[Tensor]: ...
+@overload
+def gradient(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def gradient(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def greater(x: TensorValue, y: Value, /) -> Tensor:
     """Return element-wise truth value of ``x > y``."""
@@ -1899,6 +2039,10 @@ def insert(
 def insert(
     arr: JaxValue, obj: JaxValue | slice, values: JaxValue, axis: int | None = None
 ) -> jax.Array: ...
+@overload
+def insert(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def insert(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 
 int1: ScalarType
 int16: ScalarType
@@ -2190,6 +2334,10 @@ def lexsort(keys: jax.Array | Sequence[JaxValue], axis: int = -1) -> jax.Array: 
 @overload
 def lexsort(keys: Tensor | jax.Array | NumpyArray | Sequence[Value], axis: int = -1) -> Tensor: ...
 @overload
+def lexsort(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def lexsort(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def linspace(
     start: Value,
     stop: Value,
@@ -2203,6 +2351,10 @@ def linspace(
 ) -> Tensor:
     """Return evenly-spaced numbers within an interval."""
 
+@overload
+def linspace(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def linspace(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def linspace(
     start: Value,
@@ -2279,6 +2431,7 @@ def logical_not(x: JaxValue, /) -> jax.Array: ...
 logical_or: BinaryUfunc
 logical_xor: BinaryUfunc
 
+@overload
 def logspace(
     start: Value,
     stop: Value,
@@ -2290,11 +2443,18 @@ def logspace(
 ) -> Tensor:
     """Generate logarithmically-spaced values."""
 
+@overload
+def logspace(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def logspace(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def mask_indices(
     n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None
 ) -> tuple[Tensor, ...]:
     """Return indices of a mask of an (n, n) array."""
 
+@overload
+def mask_indices(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
 def matmul(
     a: TensorValue,
@@ -2364,6 +2524,12 @@ def max(
     initial: Value | None = None,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def max(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def max(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def max(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 
 maximum: BinaryUfunc
 
@@ -2397,6 +2563,12 @@ def mean(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
+def mean(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def mean(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def mean(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def median(
     a: TensorValue,
     axis: int | tuple[int, ...] | None = None,
@@ -2412,6 +2584,12 @@ def median(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
+@overload
+def median(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def median(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def median(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 def meshgrid(
     *xi: Value, copy: builtins.bool = True, sparse: builtins.bool = False, indexing: str = "xy"
 ) -> list[Tensor]:
@@ -2445,6 +2623,12 @@ def min(
     initial: Value | None = None,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def min(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def min(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def min(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 
 minimum: BinaryUfunc
 
@@ -2509,6 +2693,12 @@ def nanargmax(
     a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> jax.Array: ...
 @overload
+def nanargmax(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanargmax(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanargmax(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def nanargmin(
     a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> Tensor:
@@ -2519,6 +2709,12 @@ def nanargmin(
     a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> jax.Array: ...
 @overload
+def nanargmin(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanargmin(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanargmin(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def nancumprod(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Cumulative product of elements along an axis, ignoring NaN values."""
 
@@ -2527,6 +2723,10 @@ def nancumprod(
     a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None
 ) -> jax.Array: ...
 @overload
+def nancumprod(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nancumprod(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def nancumsum(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Cumulative sum of elements along an axis, ignoring NaN values."""
 
@@ -2534,6 +2734,10 @@ def nancumsum(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None =
 def nancumsum(
     a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None
 ) -> jax.Array: ...
+@overload
+def nancumsum(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nancumsum(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanmax(
     a: TensorValue,
@@ -2561,6 +2765,12 @@ def nanmax(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
+def nanmax(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanmax(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanmax(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def nanmean(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
@@ -2587,6 +2797,12 @@ def nanmean(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
+def nanmean(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanmean(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanmean(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def nanmedian(
     a: TensorValue,
     axis: int | tuple[int, ...] | None = None,
@@ -2602,6 +2818,12 @@ def nanmedian(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
+@overload
+def nanmedian(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanmedian(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanmedian(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanmin(
     a: TensorValue,
@@ -2628,6 +2850,12 @@ def nanmin(
     initial: Value | None = None,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def nanmin(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanmin(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanmin(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanpercentile(
     a: TensorValue,
@@ -2658,6 +2886,12 @@ def nanpercentile(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def nanpercentile(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanpercentile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanpercentile(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def nanprod(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
@@ -2686,6 +2920,12 @@ def nanprod(
     initial: Value | None = None,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def nanprod(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanprod(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanprod(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanquantile(
     a: TensorValue,
@@ -2716,6 +2956,12 @@ def nanquantile(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def nanquantile(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanquantile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanquantile(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def nanstd(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
@@ -2744,6 +2990,12 @@ def nanstd(
     keepdims: builtins.bool = False,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def nanstd(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanstd(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanstd(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nansum(
     a: TensorValue,
@@ -2774,6 +3026,12 @@ def nansum(
     where: Value | None = None,
 ) -> Tensor: ...
 @overload
+def nansum(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nansum(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nansum(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def nanvar(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
@@ -2802,6 +3060,12 @@ def nanvar(
     keepdims: builtins.bool = False,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def nanvar(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanvar(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def nanvar(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 def ndim(a: Any) -> int:
     """Return the number of dimensions of an array."""
 
@@ -2833,6 +3097,8 @@ def nonzero(
 def nonzero(
     a: Value, *, size: int | None = None, fill_value: Value | tuple[Value, ...] | None = None
 ) -> tuple[Tensor, ...]: ...
+@overload
+def nonzero(*args: Any, as_tuple: Any, **kwargs: Any) -> Any: ...
 @overload
 def not_equal(x: TensorValue, y: Value, /) -> Tensor:
     """Returns element-wise truth value of ``x != y``."""
@@ -2880,6 +3146,10 @@ def packbits(a: TensorValue, axis: int | None = None, bitorder: str = "big") -> 
 @overload
 def packbits(a: JaxValue, axis: int | None = None, bitorder: str = "big") -> jax.Array: ...
 @overload
+def packbits(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def packbits(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def pad(
     array: TensorValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
 ) -> Tensor:
@@ -2895,6 +3165,10 @@ def partition(a: TensorValue, kth: int, axis: int = -1) -> Tensor:
 
 @overload
 def partition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array: ...
+@overload
+def partition(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def partition(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def percentile(
     a: TensorValue,
@@ -2925,11 +3199,21 @@ def percentile(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def percentile(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def percentile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def percentile(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def permute_dims(x: TensorValue, /, axes: tuple[int, ...]) -> Tensor:
     """Permute the axes/dimensions of an array."""
 
 @overload
 def permute_dims(x: JaxValue, /, axes: tuple[int, ...]) -> jax.Array: ...
+@overload
+def permute_dims(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def permute_dims(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 
 pi: float
 
@@ -3076,6 +3360,8 @@ def polyint(p: JaxValue, m: int = 1, k: JaxValue | None = None) -> jax.Array: ..
 @overload
 def polyint(p: Value, m: int = 1, k: Value | None = None) -> Tensor: ...
 @overload
+def polyint(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def polymul(a1: TensorValue, a2: Value, *, trim_leading_zeros: builtins.bool = False) -> Tensor:
     """Returns the product of two polynomials."""
 
@@ -3154,6 +3440,12 @@ def prod(
     where: Value | None = None,
     promote_integers: builtins.bool = True,
 ) -> Tensor: ...
+@overload
+def prod(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def prod(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def prod(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:
     """Returns the type to which a binary operation should cast its arguments."""
 
@@ -3167,6 +3459,12 @@ def ptp(
 def ptp(
     a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
 ) -> jax.Array: ...
+@overload
+def ptp(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def ptp(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def ptp(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def put(
     a: TensorValue, ind: Value, v: Value, mode: str | None = None, *, inplace: builtins.bool = True
@@ -3233,6 +3531,10 @@ def put_along_axis(
     mode: str | None = None,
 ) -> jax.Array: ...
 @overload
+def put_along_axis(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def put_along_axis(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def quantile(
     a: TensorValue,
     q: Value,
@@ -3261,6 +3563,12 @@ def quantile(
     method: str = "linear",
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
+@overload
+def quantile(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def quantile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def quantile(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 
 r_: Indexer
 
@@ -3354,6 +3662,10 @@ def repeat(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
 @overload
+def repeat(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def repeat(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def reshape(
     a: TensorValue,
     shape: int | Sequence[int],
@@ -3413,11 +3725,21 @@ def roll(
     a: Value, shift: Value | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor: ...
 @overload
+def roll(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def roll(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def roll(*args: Any, shifts: Any, **kwargs: Any) -> Any: ...
+@overload
 def rollaxis(a: TensorValue, axis: int, start: int = 0) -> Tensor:
     """Roll the specified axis to a given position."""
 
 @overload
 def rollaxis(a: JaxValue, axis: int, start: int = 0) -> jax.Array: ...
+@overload
+def rollaxis(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def rollaxis(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def roots(p: TensorValue, *, strip_zeros: builtins.bool = True) -> Tensor:
     """Returns the roots of a polynomial given the coefficients ``p``."""
@@ -3430,6 +3752,12 @@ def rot90(m: TensorValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
 
 @overload
 def rot90(m: JaxValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> jax.Array: ...
+@overload
+def rot90(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
+def rot90(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def rot90(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def round(a: TensorValue, decimals: int = 0) -> Tensor:
     """Round input evenly to the given number of decimals."""
@@ -3614,9 +3942,14 @@ def sinh(x: TensorValue, /) -> Tensor:
 
 @overload
 def sinh(x: JaxValue, /) -> jax.Array: ...
+@overload
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     """Return number of elements along a given axis."""
 
+@overload
+def size(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def size(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def sort(
     a: TensorValue,
@@ -3639,6 +3972,10 @@ def sort(
     kind: str | None = None,
     order: None = None,
 ) -> jax.Array: ...
+@overload
+def sort(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def sort(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def sort_complex(a: TensorValue) -> Tensor:
     """Return a sorted copy of complex array."""
@@ -3670,6 +4007,14 @@ def split(
     ary: Value, indices_or_sections: Value | Sequence[int], axis: int = 0
 ) -> list[Tensor]: ...
 @overload
+def split(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def split(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def split(*args: Any, split_size: Any, **kwargs: Any) -> Any: ...
+@overload
+def split(*args: Any, split_size_or_sections: Any, **kwargs: Any) -> Any: ...
+@overload
 def sqrt(x: TensorValue, /) -> Tensor:
     """Calculates element-wise non-negative square root of the input array."""
 
@@ -3685,6 +4030,10 @@ def square(x: JaxValue, /) -> jax.Array: ...
 def squeeze(a: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor: ...
 @overload
 def squeeze(a: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def squeeze(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def squeeze(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def stack(
     arrays: NumpyArray | Tensor | Sequence[TensorValue],
@@ -3703,6 +4052,10 @@ def stack(
     axis: int = 0,
     dtype: DTypeLike | None = None,
 ) -> Tensor: ...
+@overload
+def stack(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def stack(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def std(
     a: TensorValue,
@@ -3738,6 +4091,14 @@ def std(
     where: Value | None = None,
     correction: int | float | None = None,
 ) -> Tensor: ...
+@overload
+def std(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def std(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def std(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
+def std(*args: Any, unbiased: Any, **kwargs: Any) -> Any: ...
 
 subtract: BinaryUfunc
 
@@ -3774,11 +4135,21 @@ def sum(
     promote_integers: builtins.bool = True,
 ) -> Tensor: ...
 @overload
+def sum(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def sum(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def sum(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
 def swapaxes(a: TensorValue, axis1: int, axis2: int) -> Tensor:
     """Swap two axes of an array."""
 
 @overload
 def swapaxes(a: JaxValue, axis1: int, axis2: int) -> jax.Array: ...
+@overload
+def swapaxes(*args: Any, dim1: Any, **kwargs: Any) -> Any: ...
+@overload
+def swapaxes(*args: Any, dim2: Any, **kwargs: Any) -> Any: ...
 @overload
 def take(
     a: TensorValue,
@@ -3812,6 +4183,10 @@ def take(
     fill_value: builtins.bool | int | float | complex | None = None,
 ) -> jax.Array: ...
 @overload
+def take(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def take(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def take_along_axis(
     arr: TensorValue,
     indices: Value,
@@ -3843,6 +4218,10 @@ def take_along_axis(
     *,
     wrap_negative_indices: builtins.bool | None = None,
 ) -> jax.Array: ...
+@overload
+def take_along_axis(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def take_along_axis(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def tan(x: TensorValue, /) -> Tensor:
     """Compute a trigonometric tangent of each element of input."""
@@ -3888,11 +4267,17 @@ def tensordot(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
 @overload
+def tensordot(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def tensordot(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def tile(A: TensorValue, reps: int | Sequence[int]) -> Tensor:
     """Construct an array by repeating ``A`` along specified dimensions."""
 
 @overload
 def tile(A: JaxValue, reps: int | Sequence[int]) -> jax.Array: ...
+@overload
+def tile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def trace(
     a: TensorValue,
@@ -3916,11 +4301,19 @@ def trace(
     a: Value, offset: Value = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None
 ) -> Tensor: ...
 @overload
+def trace(*args: Any, dim1: Any, **kwargs: Any) -> Any: ...
+@overload
+def trace(*args: Any, dim2: Any, **kwargs: Any) -> Any: ...
+@overload
 def transpose(a: TensorValue, axes: Sequence[int] | None = None) -> Tensor:
     """Return a transposed version of an N-dimensional array."""
 
 @overload
 def transpose(a: JaxValue, axes: Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def transpose(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def transpose(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def trapezoid(y: TensorValue, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor:
     """Integrate along the given axis using the composite trapezoidal rule."""
@@ -3931,21 +4324,36 @@ def trapezoid(
 ) -> jax.Array: ...
 @overload
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor: ...
+@overload
+def trapezoid(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def trapezoid(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """Return an array with ones on and below the diagonal and zeros elsewhere."""
 
+@overload
+def tri(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
 def tril(m: TensorValue, k: int = 0) -> Tensor:
     """Return lower triangle of an array."""
 
 @overload
 def tril(m: JaxValue, k: int = 0) -> jax.Array: ...
+@overload
+def tril(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the indices of lower triangle of an array of size ``(n, m)``."""
 
+@overload
+def tril_indices(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Tensor, Tensor]:
     """Return the indices of lower triangle of a given array."""
 
+@overload
+def tril_indices_from(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
 def trim_zeros(
     filt: TensorValue, trim: str = "fb", axis: int | Sequence[int] | None = None
@@ -3957,23 +4365,39 @@ def trim_zeros(
     filt: JaxValue, trim: str = "fb", axis: int | Sequence[int] | None = None
 ) -> jax.Array: ...
 @overload
+def trim_zeros(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def trim_zeros(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def triu(m: TensorValue, k: int = 0) -> Tensor:
     """Return upper triangle of an array."""
 
 @overload
 def triu(m: JaxValue, k: int = 0) -> jax.Array: ...
+@overload
+def triu(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the indices of upper triangle of an array of size ``(n, m)``."""
 
+@overload
+def triu_indices(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Tensor, Tensor]:
     """Return the indices of upper triangle of a given array."""
 
+@overload
+def triu_indices_from(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
 def true_divide(x: TensorValue, y: Value, /) -> Tensor: ...
 @overload
 def true_divide(x: Value, y: TensorValue, /) -> Tensor: ...
 @overload
 def true_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def true_divide(*args: Any, other: Any, **kwargs: Any) -> Any: ...
+@overload
+def true_divide(*args: Any, rounding_mode: Any, **kwargs: Any) -> Any: ...
 @overload
 def trunc(x: TensorValue, /) -> Tensor:
     """Round input to the nearest integer towards zero."""
@@ -4131,6 +4555,10 @@ def unpackbits(
     a: Value, axis: int | None = None, count: Value | None = None, bitorder: str = "big"
 ) -> Tensor: ...
 @overload
+def unpackbits(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def unpackbits(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def unravel_index(indices: TensorValue, shape: Sequence[int]) -> tuple[Tensor, ...]:
     """Convert flat indices into multi-dimensional indices."""
 
@@ -4145,6 +4573,10 @@ def unstack(x: TensorValue, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 @overload
 def unstack(x: JaxValue, /, *, axis: int = 0) -> tuple[jax.Array, ...]: ...
+@overload
+def unstack(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def unstack(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def unwrap(
     p: TensorValue, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
@@ -4162,6 +4594,10 @@ def unwrap(
 def unwrap(
     p: Value, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
 ) -> Tensor: ...
+@overload
+def unwrap(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def unwrap(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def vander(x: TensorValue, N: int | None = None, increasing: builtins.bool = False) -> Tensor:
     """Generate a Vandermonde matrix."""
@@ -4203,6 +4639,14 @@ def var(
     where: Value | None = None,
     correction: int | float | None = None,
 ) -> Tensor: ...
+@overload
+def var(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def var(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def var(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
+@overload
+def var(*args: Any, unbiased: Any, **kwargs: Any) -> Any: ...
 @overload
 def vdot(
     a: TensorValue,
@@ -4261,6 +4705,10 @@ def vecdot(
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> jax.Array: ...
+@overload
+def vecdot(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def vecdot(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def vecmat(x1: TensorValue, x2: Value, /) -> Tensor:
     """Batched conjugate vector-matrix product."""

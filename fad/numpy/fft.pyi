@@ -19,6 +19,10 @@ def fft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
 @overload
+def fft(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def fft(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def fft2(
     a: TensorValue,
     s: Sequence[int] | None = None,
@@ -34,6 +38,10 @@ def fft2(
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
 ) -> jax.Array: ...
+@overload
+def fft2(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def fft2(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def fftfreq(
     n: int, d: Value = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> Tensor:
@@ -56,11 +64,19 @@ def fftn(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def fftn(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def fftn(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def fftshift(x: TensorValue, axes: int | Sequence[int] | None = None) -> Tensor:
     """Shift zero-frequency fft component to the center of the spectrum."""
 
 @overload
 def fftshift(x: JaxValue, axes: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def fftshift(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def fftshift(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def hfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a 1-D FFT of an array whose spectrum has Hermitian symmetry."""
@@ -70,6 +86,10 @@ def hfft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
 @overload
+def hfft(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def hfft(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def ifft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a one-dimensional inverse discrete Fourier transform."""
 
@@ -77,6 +97,10 @@ def ifft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None 
 def ifft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
+@overload
+def ifft(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def ifft(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def ifft2(
     a: TensorValue,
@@ -94,6 +118,10 @@ def ifft2(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def ifft2(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def ifft2(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def ifftn(
     a: TensorValue,
     s: Sequence[int] | None = None,
@@ -110,11 +138,19 @@ def ifftn(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def ifftn(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def ifftn(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def ifftshift(x: TensorValue, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of :func:`jax.numpy.fft.fftshift`."""
 
 @overload
 def ifftshift(x: JaxValue, axes: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def ifftshift(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def ifftshift(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def ihfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a 1-D inverse FFT of an array whose spectrum has Hermitian-symmetry."""
@@ -124,6 +160,10 @@ def ihfft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
 @overload
+def ihfft(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def ihfft(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def irfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a real-valued one-dimensional inverse discrete Fourier transform."""
 
@@ -131,6 +171,10 @@ def irfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None
 def irfft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
+@overload
+def irfft(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def irfft(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def irfft2(
     a: TensorValue,
@@ -148,6 +192,10 @@ def irfft2(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def irfft2(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def irfft2(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def irfftn(
     a: TensorValue,
     s: Sequence[int] | None = None,
@@ -164,6 +212,10 @@ def irfftn(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def irfftn(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def irfftn(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def rfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None = None) -> Tensor:
     """Compute a one-dimensional discrete Fourier transform of a real-valued array."""
 
@@ -171,6 +223,10 @@ def rfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None 
 def rfft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
+@overload
+def rfft(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def rfft(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def rfft2(
     a: TensorValue,
@@ -187,6 +243,10 @@ def rfft2(
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
 ) -> jax.Array: ...
+@overload
+def rfft2(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def rfft2(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def rfftfreq(
     n: int, d: Value = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> Tensor:
@@ -208,3 +268,7 @@ def rfftn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> jax.Array: ...
+@overload
+def rfftn(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def rfftn(*args: Any, dims: Any, **kwargs: Any) -> Any: ...

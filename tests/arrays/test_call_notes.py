@@ -24,8 +24,8 @@ X = fad.tensor([1.0, 2.0])
     ("program", "text"),
     [
         (
-            lambda: fnp.sum(X, dim=0),
-            "in fad.numpy.sum(Tensor float32[2], dim=int 0): for 'dim' wri",
+            lambda: fnp.sum(X, input=0),
+            "in fad.numpy.sum(Tensor float32[2], input=int 0): for 'input' wri",
         ),
         (lambda: fnp.sum(X, axs=0), "for 'axs' write axis"),
         (lambda: fnp.sin(X, zz=0), "it takes x"),

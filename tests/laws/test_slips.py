@@ -73,9 +73,9 @@ AS_TORCH: dict[str, tuple[Callable[[Any], Any], str]] = {
 OF_TORCH: dict[str, tuple[Callable[[], Any], str]] = {
     "fnp.cat": (lambda: fnp.cat([J, J]), "fad.numpy.concatenate(arrays, axis) or fad.cat"),
     "fnp.unsqueeze": (lambda: fnp.unsqueeze(J, 0), "fad.numpy.expand_dims(x, axis)"),
-    "fnp.sum(x, dim=0)": (lambda: fnp.sum(plain(), dim=0), "for 'dim' write axis"),
-    "x.to('cpu')": (lambda: plain().to("cuda:1"), "x.to(jax.devices('gpu')[1])"),
-    "x.cuda()": (lambda: plain().cuda(), "x.to(jax.devices('gpu')[0])"),
+    "x.sum(0, True)": (lambda: plain().sum(0, True), "write keepdims=True (or keepdim=True)"),
+    "x.to('cuda:1')": (lambda: plain().to("cuda:1"), "there is no 'cuda' here, but 'cpu'"),
+    "x.cuda()": (lambda: plain().cuda(), "there is no 'cuda' here, but 'cpu'"),
     "x.data": (lambda: leaf().data, "x.detach()"),
     "x.numpy() of a leaf": (lambda: leaf().numpy(), "x.detach().numpy()"),
     "backward of a vector": (lambda: (leaf() * 2.0).backward(), "reduce it (y.sum())"),

@@ -14,7 +14,7 @@ from helpers import assert_close, leaf
 
 import fad
 import fad.numpy as fnp
-from fad.methods.operators import _METHODS, MEMBERS
+from fad.methods.operators import MEMBERS
 
 VALUES = np.array([0.5, 2.0, 3.0], np.float32)
 INTEGERS = np.array([1, 2, 5], np.int32)
@@ -108,35 +108,6 @@ def test_augmented_operators_change_their_tensor(name: str) -> None:
     same = op(x, other)
     assert same is x and x.version == 1
     assert_close(alias, op(copy.copy(jnp.asarray(data)), other))
-
-
-ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "argpartition": (1,),
-    "choose": ([INTEGERS, INTEGERS],),
-    "clip": (1.0, 2.5),
-    "compress": (np.array([True, False, True]),),
-    "dot": (VALUES,),
-    "expand_dims": (0,),
-    "moveaxis": (0, 0),
-    "repeat": (2,),
-    "searchsorted": (1.0,),
-    "swapaxes": (0, 0),
-    "take": (np.array([2, 0]),),
-}
-MATRICES = ("diagonal", "trace", "squeeze")
-
-
-@pytest.mark.parametrize("name", _METHODS)
-def test_methods_are_the_functions_of_their_names(name: str) -> None:
-    data = np.eye(3, dtype=np.float32) if name in MATRICES else VALUES
-    if name == "choose":
-        data = np.array([0, 1, 0])
-    args = ARGUMENTS.get(name, ())
-    x = fad.tensor(data)
-    got = getattr(x, name)(*args)
-    assert_close(got, getattr(jnp, name)(x.array, *args))
-    method = getattr(fad.Tensor, name)
-    assert method.__name__ == name and name in method.__doc__
 
 
 def test_methods_keep_history_and_take_keywords() -> None:

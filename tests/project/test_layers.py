@@ -25,15 +25,16 @@ ROOMS = {
     "advice": "",
     "tracebacks": "",
     "errors": "",
-    "core": """keys blocks dtypes suggestions synonyms caches collector observation pace jaxapi avals
-        jaxprs borrowed masked residuals tensor trees level rules primitive replay_protocol""",
+    "core": """keys blocks dtypes devices suggestions synonyms caches collector observation pace jaxapi
+        avals jaxprs borrowed masked residuals tensor trees level rules primitive replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals make_view
         batched_views user_views index_forms indexing write_ops inplace shapes_in_place
         copying""",
-    "arrays": "arguments special_cases call_notes results operations control_flow derive namespaces",
+    "arrays": """arguments special_cases call_notes keywords plans results operations torch_functions
+        torch_matrices torch_indexing torch_operations control_flow derive namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "*",
@@ -42,7 +43,7 @@ ROOMS = {
     "functions": """templates context rules derived_rules closures native calls once_differentiable
         definitions check_results user_rules compiled_rules fast_calls function""",
     "transforms": "backward *",
-    "methods": "in_place * install functions",
+    "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
         compilation tracing""",
     "profiling": "events collector reports profiler",

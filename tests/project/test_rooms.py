@@ -10,6 +10,10 @@ from helpers import ROOT
 
 # Modules that are wholly tested in another file: what they have is a few lines, or runs only as part of that.
 ELSEWHERE = {
+    "arrays/plans": "arrays/test_operations.py",
+    "arrays/torch_functions": "methods/test_names_vs_torch.py",
+    "arrays/torch_indexing": "methods/test_names_vs_torch.py",
+    "arrays/torch_matrices": "methods/test_names_vs_torch.py",
     "autograd/function": "project/test_torch_names.py",
     "autograd/grad_mode": "project/test_torch_names.py",
     "autograd/graph": "project/test_torch_names.py",

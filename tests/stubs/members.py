@@ -9,6 +9,7 @@ import inspect
 import re
 from typing import Any
 
+from fad.arrays import torch_operations
 from fad.core.tensor import Tensor
 from fad.methods.in_place import OPERATORS
 from fad.methods.operators import _BINARY, _COMPARE, _UNARY
@@ -28,6 +29,7 @@ from types import ModuleType
 from typing import Self
 
 from fad.arrays.annotations import Index
+from fad.arrays.torch_functions import MinMax, ValuesIndices
 from fad.tape.edges import GradientEdge
 from fad.tape.graph import Node
 from fad.tape.handles import RemovableHandle
@@ -40,7 +42,7 @@ LEFT_OUT = (
     """__array_ufunc__ __copy__ __deepcopy__ __format__ __hash__ __reduce_ex__ __repr__""".split()
 )
 # Of code that says what it does as ``fad.numpy.sum`` of this Tensor.
-_OF_FUNCTION = re.compile(r"``(fad\.[\w.]+)\.(\w+)`` of this Tensor")
+_OF_FUNCTION = re.compile(r"``((?:fad|torch)\.[\w.]+)\.(\w+)`` of this Tensor")
 
 
 def members_stub() -> str:
@@ -123,6 +125,8 @@ def _checked(name: str, annotation: Any) -> str:
 
 def _of_function(name: str, module: str, function: str) -> str:
     """A method that is a function of fad with the Tensor as its first argument."""
+    if module == "torch.Tensor":
+        return _of_torch(name, getattr(torch_operations, function).__wrapped__)
     jax_name = module.replace("fad", "jax", 1)
     jax_function = getattr(importlib.import_module(jax_name), function)
     texts: list[str] = []
@@ -132,3 +136,17 @@ def _of_function(name: str, module: str, function: str) -> str:
             jax_name, dataclasses.replace(s, parameters=tuple(others)), jax_function, False
         )
     return definitions(name, [t.replace("(", "(self, ", 1).replace(", )", ")") for t in texts], "")
+
+
+def _of_torch(name: str, function: Any) -> str:
+    """A method that is one of PyTorch's functions, which are annotated for arrays."""
+    signature = inspect.signature(function)
+    _, *others = signature.parameters.values()
+    self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    text = str(signature.replace(parameters=[self, *others], return_annotation="")).rpartition(
+        " -> "
+    )[0]
+    text = re.sub(r"(?<=: )'([^']*)'", r"\1", text)
+    arguments = re.sub(r"\bArray(Like)?\b", "Value", text)
+    result = re.sub(r"\bArray\b", "Tensor", signature.return_annotation)
+    return f"def {name}{arguments} -> {result}: ..."

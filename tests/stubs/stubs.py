@@ -13,7 +13,7 @@ import importlib
 import inspect
 import re
 import types
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ import jax.numpy as jnp
 
 from fad.arrays import arguments, special_cases
 from fad.arrays.arguments import role_of
+from fad.arrays.keywords import aliases_of
+from fad.arrays.torch_operations import FORMS
 from tests.stubs.signatures import Kind, Parameter, Signature, annotation_of, signatures_of
 from tests.stubs.translation import EITHER, JAX, TENSOR, names_arrays, result, translated
 
@@ -109,7 +111,7 @@ _BUILTINS = frozenset("bool bytes complex float int list slice str tuple type".s
 def with_builtins(text: str, names: Iterable[str]) -> str:
     """The text of a module or class that has the names: `bool` in it means another thing than elsewhere."""
     for name in _BUILTINS.intersection(names):
-        text = re.sub(rf"(?<=[ [(|,]){name}(?=[] |,):])(?!: \w+$)", f"builtins.{name}", text)
+        text = re.sub(rf"(?<!# )(?<=[ [(|,]){name}(?=[] |,):])(?!: \w+$)", f"builtins.{name}", text)
     return text
 
 
@@ -238,14 +240,18 @@ def overloads_of(module: str, signature: Signature, jax_value: Any, follows: boo
     parameters = [p for p in parameters if not _is_refused(p)]
     outcome = signature.result or ast.Name("Any")
     takes = [p for p in parameters if names_arrays(p.annotation)]
+    names = [p.name for p in parameters if p.kind is not Kind.POSITIONAL_ONLY]
 
     def text(kinds: dict[str, str], made: str) -> str:
         return f"{_listed(parameters, kinds)} -> {result(outcome, made, records)}"
 
+    of_torch = [
+        f"(*args: Any, {k}: Any, **kwargs: Any) -> Any" for k in _of_torch(module, jax_value, names)
+    ]
     either = {p.name: EITHER for p in takes}
     same = result(outcome, JAX, records) == result(outcome, TENSOR, records)
     if not follows or same:
-        return [text(either, TENSOR)]
+        return [text(either, TENSOR), *of_torch]
     required = [p for p in takes if p.default is None and p.kind is not Kind.VAR_POSITIONAL]
     alone = required if len(required) <= MOST_OVERLOADS else []
     several = any(["[" in translated(p.annotation, TENSOR) for p in alone])  # one may be a Tensor
@@ -254,7 +260,14 @@ def overloads_of(module: str, signature: Signature, jax_value: Any, follows: boo
     found.append(text({p.name: JAX for p in takes}, JAX))
     if len(alone) != len(takes) or several:
         found.append(text(either, TENSOR))
-    return found
+    return found + of_torch
+
+
+def _of_torch(module: str, jax_value: Any, names: Container[str]) -> list[str]:
+    """PyTorch's keywords that a function with the parameters ``names`` takes, see `fad.arrays.keywords`."""
+    keywords = {*aliases_of(names)}
+    form = FORMS.get(getattr(jax_value, "__name__", "")) if module == "jax.numpy" else None
+    return sorted(keywords | (set() if form is None else form.keywords))
 
 
 def _with_role(p: Parameter) -> Parameter:

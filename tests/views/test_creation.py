@@ -122,7 +122,7 @@ def writes():
         "mask": (
             plain(),
             lambda t: t.masked_fill_(V, 0.0),
-            "masked_fill_: the mask must be of dtype bool",
+            "masked_fill: the mask must be of dtype bool",
         ),
         "mask shape": (plain(), lambda t: t.__setitem__(V > 0, 0.0), "bool mask of shape"),
         "index": (plain(), lambda t: t.__setitem__(5, 0.0), "out of bounds"),
@@ -131,7 +131,7 @@ def writes():
         "scatter_": (
             plain(),
             lambda t: t.scatter_(0, jnp.array([0]), 1.0),
-            "the index must have the 2",
+            "scatter: the index must be integers in the 2 dimensions",
         ),
         "detach_": (plain()[0], lambda t: t.detach_(), "Can't detach views in-place"),
         "out": (plain(), lambda t: fnp.add(V, 1.0, out=t), "out has shape"),

@@ -3,7 +3,7 @@
 # Made by `python -m tests.stubs`, from JAX's signatures.
 # mypy: disable-error-code="overload-overlap,assignment"
 from collections.abc import Sequence
-from typing import overload
+from typing import Any, overload
 
 import jax
 
@@ -18,6 +18,10 @@ def dct(
     x: jax.Array, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
 @overload
+def dct(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def dct(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def dctn(
     x: Tensor,
     type: int = 2,
@@ -33,6 +37,10 @@ def dctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> jax.Array: ...
+@overload
+def dctn(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def dctn(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def idct(
     x: Tensor, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
@@ -42,6 +50,10 @@ def idct(
     x: jax.Array, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
 @overload
+def idct(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def idct(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def idctn(
     x: Tensor,
     type: int = 2,
@@ -57,3 +69,7 @@ def idctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> jax.Array: ...
+@overload
+def idctn(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def idctn(*args: Any, dims: Any, **kwargs: Any) -> Any: ...

@@ -2,7 +2,7 @@
 
 # Made by `python -m tests.stubs`, from JAX's signatures.
 # mypy: disable-error-code="overload-overlap,assignment"
-from typing import overload
+from typing import Any, overload
 
 import jax
 
@@ -19,3 +19,7 @@ def trapezoid(
 ) -> jax.Array: ...
 @overload
 def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor: ...
+@overload
+def trapezoid(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def trapezoid(*args: Any, dims: Any, **kwargs: Any) -> Any: ...

@@ -183,6 +183,10 @@ def csd(
     average: str = "mean",
 ) -> tuple[Tensor, Tensor]: ...
 @overload
+def csd(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def csd(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def detrend(
     data: TensorValue,
     axis: int = -1,
@@ -201,6 +205,10 @@ def detrend(
     overwrite_data: None = None,
 ) -> jax.Array: ...
 @overload
+def detrend(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def detrend(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def fftconvolve(
     in1: TensorValue, in2: Value, mode: Any = "full", axes: Sequence[int] | None = None
 ) -> Tensor:
@@ -214,6 +222,10 @@ def fftconvolve(
 def fftconvolve(
     in1: JaxValue, in2: JaxValue, mode: Any = "full", axes: Sequence[int] | None = None
 ) -> jax.Array: ...
+@overload
+def fftconvolve(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def fftconvolve(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def istft(
     Zxx: Tensor,
@@ -300,6 +312,10 @@ def stft(
     axis: int = -1,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
+def stft(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def stft(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def welch(
     x: Tensor,
     fs: Value = 1.0,
@@ -343,3 +359,7 @@ def welch(
     axis: int = -1,
     average: str = "mean",
 ) -> tuple[Tensor, Tensor]: ...
+@overload
+def welch(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def welch(*args: Any, dims: Any, **kwargs: Any) -> Any: ...

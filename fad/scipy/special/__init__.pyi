@@ -3,7 +3,7 @@
 # Made by `python -m tests.stubs`, from JAX's signatures.
 # mypy: disable-error-code="overload-overlap,assignment"
 from collections.abc import Sequence
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import jax
 
@@ -63,6 +63,8 @@ def comb(N: TensorValue, k: Value, *, repetition: bool = False) -> Tensor: ...
 def comb(N: Value, k: TensorValue, *, repetition: bool = False) -> Tensor: ...
 @overload
 def comb(N: JaxValue, k: JaxValue, *, repetition: bool = False) -> jax.Array: ...
+@overload
+def comb(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
 def dawsn(x: TensorValue) -> Tensor:
     """Dawson's integral."""
@@ -222,6 +224,10 @@ def log_softmax(x: TensorValue, /, *, axis: int | tuple[int, ...] | None = None)
 @overload
 def log_softmax(x: JaxValue, /, *, axis: int | tuple[int, ...] | None = None) -> jax.Array: ...
 @overload
+def log_softmax(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def log_softmax(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
 def loggamma(x: TensorValue) -> Tensor:
     """Principal branch of the logarithm of the gamma function."""
 
@@ -260,6 +266,12 @@ def logsumexp(
     return_sign: Literal[False] = False,
     where: Value | None = None,
 ) -> Tensor: ...
+@overload
+def logsumexp(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def logsumexp(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def logsumexp(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def logsumexp(
     a: TensorValue,
@@ -381,6 +393,10 @@ def softmax(x: TensorValue, /, *, axis: int | tuple[int, ...] | None = None) -> 
 
 @overload
 def softmax(x: JaxValue, /, *, axis: int | tuple[int, ...] | None = None) -> jax.Array: ...
+@overload
+def softmax(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
+@overload
+def softmax(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def spence(x: Tensor) -> Tensor:
     """Spence's function, also known as the dilogarithm for real values."""

@@ -2,7 +2,7 @@
 
 # Made by `python -m tests.stubs`, from JAX's signatures.
 # mypy: disable-error-code="overload-overlap,assignment"
-from typing import overload
+from typing import Any, overload
 
 import jax
 
@@ -18,6 +18,8 @@ def cdf(k: Value, p: TensorValue) -> Tensor: ...
 @overload
 def cdf(k: JaxValue, p: JaxValue) -> jax.Array: ...
 @overload
+def cdf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def logpmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor:
     """Bernoulli log probability mass function."""
 
@@ -28,6 +30,8 @@ def logpmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array: ...
 @overload
 def logpmf(k: Value, p: Value, loc: Value = 0) -> Tensor: ...
 @overload
+def logpmf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def pmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor:
     """Bernoulli probability mass function."""
 
@@ -37,6 +41,8 @@ def pmf(k: Value, p: TensorValue, loc: Value = 0) -> Tensor: ...
 def pmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array: ...
 @overload
 def pmf(k: Value, p: Value, loc: Value = 0) -> Tensor: ...
+@overload
+def pmf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
 def ppf(q: TensorValue, p: Value) -> Tensor:
     """Bernoulli percent point function."""

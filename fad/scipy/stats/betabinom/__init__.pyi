@@ -2,7 +2,7 @@
 
 # Made by `python -m tests.stubs`, from JAX's signatures.
 # mypy: disable-error-code="overload-overlap,assignment"
-from typing import overload
+from typing import Any, overload
 
 import jax
 
@@ -16,8 +16,12 @@ def logpmf(k: JaxValue, n: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0
 @overload
 def logpmf(k: Value, n: Value, a: Value, b: Value, loc: Value = 0) -> Tensor: ...
 @overload
+def logpmf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def pmf(k: JaxValue, n: JaxValue, a: JaxValue, b: JaxValue, loc: JaxValue = 0) -> jax.Array:
     """Beta-binomial probability mass function."""
 
 @overload
 def pmf(k: Value, n: Value, a: Value, b: Value, loc: Value = 0) -> Tensor: ...
+@overload
+def pmf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...

@@ -2,7 +2,7 @@
 
 # Made by `python -m tests.stubs`, from JAX's signatures.
 # mypy: disable-error-code="overload-overlap,assignment"
-from typing import overload
+from typing import Any, overload
 
 import jax
 
@@ -20,6 +20,8 @@ def logpmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array: ...
 @overload
 def logpmf(k: Value, p: Value, loc: Value = 0) -> Tensor: ...
 @overload
+def logpmf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def pmf(k: TensorValue, p: Value, loc: Value = 0) -> Tensor:
     """Geometric probability mass function."""
 
@@ -29,3 +31,5 @@ def pmf(k: Value, p: TensorValue, loc: Value = 0) -> Tensor: ...
 def pmf(k: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array: ...
 @overload
 def pmf(k: Value, p: Value, loc: Value = 0) -> Tensor: ...
+@overload
+def pmf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...

@@ -2,7 +2,7 @@
 
 # Made by `python -m tests.stubs`, from JAX's signatures.
 # mypy: disable-error-code="overload-overlap,assignment"
-from typing import overload
+from typing import Any, overload
 
 import jax
 
@@ -22,6 +22,8 @@ def logpmf(k: JaxValue, n: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Arra
 @overload
 def logpmf(k: Value, n: Value, p: Value, loc: Value = 0) -> Tensor: ...
 @overload
+def logpmf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
+@overload
 def pmf(k: TensorValue, n: Value, p: Value, loc: Value = 0) -> Tensor:
     """Negative-binomial probability mass function."""
 
@@ -33,3 +35,5 @@ def pmf(k: Value, n: Value, p: TensorValue, loc: Value = 0) -> Tensor: ...
 def pmf(k: JaxValue, n: JaxValue, p: JaxValue, loc: JaxValue = 0) -> jax.Array: ...
 @overload
 def pmf(k: Value, n: Value, p: Value, loc: Value = 0) -> Tensor: ...
+@overload
+def pmf(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...

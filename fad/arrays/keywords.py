@@ -1,0 +1,50 @@
+"""PyTorch's keywords in functions of JAX: ``dim=`` and ``keepdim=`` beside ``axis=`` and ``keepdims=``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any
+
+__all__ = ["ALIASES", "Form", "aliases_of"]
+
+# PyTorch's keyword -> JAX's, the first that a function has.
+ALIASES = {
+    "diagonal": ("k",),
+    "dim": ("axis", "axes"),
+    "dim1": ("axis1",),
+    "dim2": ("axis2",),
+    "dims": ("axis", "axes", "reps"),
+    "keepdim": ("keepdims",),
+    "shifts": ("shift",),
+}
+
+
+def aliases_of(names: Container[str]) -> dict[str, str]:
+    """Which of PyTorch's keywords a function with these parameters takes, and for which of them."""
+    found = {}
+    for alias, meant in ALIASES.items():
+        if alias not in names:
+            for name in meant:
+                if name in names:
+                    found[alias] = name
+                    break
+    return found
+
+
+class Form:
+    """What a function means where it is called with keywords of PyTorch.
+
+    Attributes:
+        keywords: one of these makes the call one of PyTorch's.
+        op: the operation that PyTorch's function is, made at the first use.
+    """
+
+    __slots__ = ("_make", "keywords")
+
+    def __init__(self, keywords: str, make: Callable[[], Any]) -> None:
+        self.keywords = frozenset(keywords.split())
+        self._make = make
+
+    @property
+    def op(self) -> Any:
+        return self._make()

@@ -1,0 +1,457 @@
+"""Functions of PyTorch that JAX does not have, or has with another meaning, written in JAX.
+
+Names, arguments and results are those of PyTorch; several results are a named tuple. The annotations say
+what is an array and what is static, see `fad.arrays.arguments`. Those of matrices are in
+`fad.arrays.torch_matrices`, those that index in `fad.arrays.torch_indexing`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from fad.errors import ArgumentError
+
+__all__ = ["MinMax", "ValuesIndices", "dims_of", "text"]
+
+
+class ValuesIndices(NamedTuple):
+    """What `topk`, ``max(dim=...)``, ``sort(dim=...)`` and the like return."""
+
+    values: Any
+    indices: Any
+
+
+class MinMax(NamedTuple):
+    """What `aminmax` returns."""
+
+    min: Any
+    max: Any
+
+
+def text(x: Any) -> str:
+    """Dtype and shape of an array, for an error message."""
+    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
+
+
+def dims_of(x: Any, dims: int | Sequence[int] | None, who: str) -> tuple[int, ...]:
+    """The dimensions that ``dims`` names, counted from 0; all of them for None.
+
+    Raises:
+        IndexError: ``x`` does not have one of them.
+    """
+    if dims is None:
+        return tuple(range(x.ndim))
+    found = (dims,) if isinstance(dims, int) else tuple(dims)
+    count = max(x.ndim, 1)
+    for d in found:
+        if not -count <= d < count:
+            raise IndexError(f"{who}: dim {d} is out of range for {text(x)}")
+    return tuple([d % count for d in found])
+
+
+# Elementwise
+
+
+def add(x: ArrayLike, other: ArrayLike, *, alpha: ArrayLike = 1) -> Array:
+    """``x + alpha * other``."""
+    return jnp.add(x, jnp.multiply(alpha, other))
+
+
+def sub(x: ArrayLike, other: ArrayLike, *, alpha: ArrayLike = 1) -> Array:
+    """``x - alpha * other``."""
+    return jnp.subtract(x, jnp.multiply(alpha, other))
+
+
+def div(x: ArrayLike, other: ArrayLike, *, rounding_mode: str | None = None) -> Array:
+    """``x / other``, rounded down (``"floor"``), towards zero (``"trunc"``), or not at all (None)."""
+    if rounding_mode is None:
+        return jnp.true_divide(x, other)
+    if rounding_mode == "floor":
+        return jnp.floor_divide(x, other)
+    if rounding_mode != "trunc":
+        raise ArgumentError(
+            f"div: rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}"
+        )
+    if jnp.issubdtype(jnp.result_type(x, other), jnp.inexact):
+        return jnp.trunc(jnp.true_divide(x, other))
+    dtype = jnp.result_type(x, other)
+    x, other = jnp.broadcast_arrays(x, other)
+    return jax.lax.div(x.astype(dtype), other.astype(dtype))
+
+
+def addcdiv(x: ArrayLike, a: ArrayLike, b: ArrayLike, *, value: ArrayLike = 1) -> Array:
+    """``x + value * a / b``."""
+    return jnp.asarray(x + value * a / b)  # type: ignore[operator]
+
+
+def addcmul(x: ArrayLike, a: ArrayLike, b: ArrayLike, *, value: ArrayLike = 1) -> Array:
+    """``x + value * a * b``."""
+    return jnp.asarray(x + value * a * b)  # type: ignore[operator]
+
+
+def clamp_max(x: ArrayLike, max: ArrayLike) -> Array:
+    """``x``, at most ``max``."""
+    return jnp.clip(x, None, max)
+
+
+def clamp_min(x: ArrayLike, min: ArrayLike) -> Array:
+    """``x``, at least ``min``."""
+    return jnp.clip(x, min, None)
+
+
+def frac(x: Array) -> Array:
+    """The part of ``x`` behind the point, with its sign."""
+    return x - jnp.trunc(x)
+
+
+def hardshrink(x: Array, lambd: ArrayLike = 0.5) -> Array:
+    """``x``, and 0 where ``abs(x) <= lambd``."""
+    return jnp.where((x >= -lambd) & (x <= lambd), jnp.zeros((), x.dtype), x)  # type: ignore[operator]
+
+
+def lerp(x: ArrayLike, end: ArrayLike, weight: ArrayLike) -> Array:
+    """``x + weight * (end - x)``."""
+    return jnp.asarray(x + weight * (end - x))  # type: ignore[operator]
+
+
+def logit(x: Array, eps: ArrayLike | None = None) -> Array:
+    """``log(x / (1 - x))``; with ``eps``, of ``x`` clamped to ``[eps, 1 - eps]``."""
+    if eps is not None:
+        x = jnp.clip(x, eps, 1 - eps)  # type: ignore[operator]
+    return jnp.log(x / (1 - x))
+
+
+def masked_fill(x: Array, mask: Array, value: ArrayLike) -> Array:
+    """``x``, and ``value`` where ``mask`` is true."""
+    mask = jnp.asarray(mask)
+    if mask.dtype != bool:
+        raise ArgumentError(f"masked_fill: the mask must be of dtype bool, got {text(mask)}")
+    return jnp.where(mask, jnp.asarray(value).astype(x.dtype), x)
+
+
+def mvlgamma(x: ArrayLike, p: int) -> Array:
+    """The logarithm of the multivariate gamma function with dimension ``p``."""
+    return jax.scipy.special.multigammaln(x, p)
+
+
+def polygamma(x: ArrayLike, n: int) -> Array:
+    """The ``n``-th derivative of the digamma function."""
+    return jax.scipy.special.polygamma(n, x)
+
+
+def prelu(x: Array, weight: Array) -> Array:
+    """``x``, and ``weight * x`` where it is negative; one weight, or one for each place of dimension 1."""
+    if weight.size > 1:
+        weight = weight.reshape(weight.size, *[1] * max(x.ndim - 2, 0))
+    return jnp.where(x > 0, x, weight.reshape(()) * x if weight.size == 1 else weight * x)
+
+
+def rsqrt(x: ArrayLike) -> Array:
+    """``1 / sqrt(x)``."""
+    return jax.lax.rsqrt(jnp.asarray(x) * 1.0)
+
+
+def where(x: ArrayLike, condition: ArrayLike, other: ArrayLike) -> Array:
+    """``x`` where ``condition`` is true, else ``other``."""
+    return jnp.where(condition, x, other)
+
+
+# Reductions
+
+
+def aminmax(x: Array, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
+    """The least and the greatest element."""
+    return MinMax(jnp.min(x, dim, keepdims=keepdim), jnp.max(x, dim, keepdims=keepdim))
+
+
+def dist(x: Array, other: Array, p: float = 2) -> Array:
+    """The ``p``-norm of ``x - other``."""
+    return norm(x - other, p)
+
+
+def histc(x: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
+    """How many elements there are in each of ``bins`` parts of the range; that of ``x`` if it is empty."""
+    limits = None if min == max == 0 else (min, max)
+    return jnp.histogram(x, bins, limits)[0].astype(x.dtype)
+
+
+def logsumexp(x: ArrayLike, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Array:
+    """``log(sum(exp(x)))``."""
+    return jax.nn.logsumexp(x, dim, keepdims=keepdim)
+
+
+def norm(
+    x: Array,
+    p: float | str = "fro",
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> Array:
+    """The ``p``-norm of the elements along ``dim``, of all if it is None; ``"nuc"`` is that of matrices."""
+    x = x if dtype is None else x.astype(dtype)
+    axes = dims_of(x, dim, "norm")
+    if p == "nuc":
+        return jnp.linalg.matrix_norm(jnp.moveaxis(x, axes, (-2, -1)), ord="nuc", keepdims=keepdim)
+    return jnp.linalg.vector_norm(x, axis=axes, keepdims=keepdim, ord=2 if p == "fro" else p)  # type: ignore[arg-type]
+
+
+def renorm(x: Array, p: float, dim: int, maxnorm: ArrayLike) -> Array:
+    """``x``, each part along ``dim`` scaled down to the ``p``-norm ``maxnorm`` where it is larger."""
+    (dim,) = dims_of(x, dim, "renorm")
+    others = [d for d in range(x.ndim) if d != dim]
+    size = norm(x, p, others, keepdim=True)
+    return x * jnp.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+
+
+def _softmax(f: Any, x: Array, dim: int | None, dtype: Any) -> Array:
+    found: Array = f(x if dtype is None else x.astype(dtype), dim)
+    return found
+
+
+def softmax(x: Array, dim: int | None = -1, dtype: Any = None) -> Array:
+    """``exp(x)``, scaled so that the sum along ``dim`` is 1."""
+    return _softmax(jax.nn.softmax, x, dim, dtype)
+
+
+def log_softmax(x: Array, dim: int | None = -1, dtype: Any = None) -> Array:
+    """The logarithm of `softmax`."""
+    return _softmax(jax.nn.log_softmax, x, dim, dtype)
+
+
+# Selections: values, and where they are
+
+
+def _selected(x: Array, indices: Array, dim: int | None, keepdim: bool) -> ValuesIndices:
+    """The elements at ``indices``, which has length 1 along ``dim``; None is for flat ``x``."""
+    values = jnp.take_along_axis(x, indices, dim)
+    if keepdim:
+        return ValuesIndices(values, indices)
+    return ValuesIndices(jnp.squeeze(values, dim), jnp.squeeze(indices, dim))
+
+
+def _first(x: Array, dim: int | None, who: str) -> tuple[Array, int]:
+    """``x`` and a dimension, for one of what ``dim`` says; a number has one element."""
+    if x.ndim == 0:
+        x = x[None]
+    (dim,) = dims_of(x, 0 if dim is None else dim, who)
+    return x, dim
+
+
+def max_(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The greatest elements along ``dim``, and where they are; without ``dim``, the greatest one."""
+    if dim is None:
+        return jnp.max(x, keepdims=keepdim)
+    x, dim = _first(x, dim, "max")
+    return _selected(x, jnp.argmax(x, dim, keepdims=True), dim, keepdim)
+
+
+def min_(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The least elements along ``dim``, and where they are; without ``dim``, the least one."""
+    if dim is None:
+        return jnp.min(x, keepdims=keepdim)
+    x, dim = _first(x, dim, "min")
+    return _selected(x, jnp.argmin(x, dim, keepdims=True), dim, keepdim)
+
+
+def _median(x: Array, dim: int | None, keepdim: bool, skip: bool) -> Any:
+    if dim is None:
+        shape = (1,) * x.ndim if keepdim else ()
+        values: Array = _median(x.reshape(-1), 0, False, skip).values
+        return values.reshape(shape)
+    x, dim = _first(x, dim, "nanmedian" if skip else "median")
+    order = jnp.argsort(x, dim)
+    missing = jnp.isnan(x)
+    count = x.shape[dim] - jnp.sum(missing, dim, keepdims=True)
+    middle = jnp.maximum(count - 1, 0) // 2
+    if not skip:
+        middle = jnp.where(count < x.shape[dim], count, (x.shape[dim] - 1) // 2)
+    return _selected(x, jnp.take_along_axis(order, middle, dim), dim, keepdim)
+
+
+def median(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower of the medians along ``dim``, and where it is; without ``dim``, of all."""
+    return _median(x, dim, keepdim, skip=False)
+
+
+def nanmedian(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+    """`median` of what is not NaN."""
+    return _median(x, dim, keepdim, skip=True)
+
+
+def sort(x: Array, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
+    """The elements in order, and where they were."""
+    indices = jnp.argsort(x, dim, stable=stable, descending=descending)
+    return ValuesIndices(jnp.take_along_axis(x, indices, dim), indices)
+
+
+def msort(x: Array) -> Array:
+    """The elements in order along the first dimension."""
+    return jnp.sort(x, 0)
+
+
+def topk(
+    x: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesIndices:
+    """The ``k`` greatest elements along ``dim`` (or the least), in order, and where they are."""
+    (dim,) = dims_of(x, dim, "topk")
+    if not 0 <= k <= x.shape[dim]:
+        raise ArgumentError(f"topk: k must be from 0 to {x.shape[dim]}, got {k} for {text(x)}")
+    if largest:
+        return ValuesIndices(*jax.lax.top_k(x, k, axis=dim))
+    indices = jax.lax.slice_in_dim(jnp.argsort(x, dim), 0, k, axis=dim)
+    return ValuesIndices(jnp.take_along_axis(x, indices, dim), indices)
+
+
+def kthvalue(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+    """The ``k``-th least element along ``dim``, counted from 1, and where it is."""
+    (dim,) = dims_of(x, dim, "kthvalue")
+    if not 1 <= k <= x.shape[dim]:
+        raise ArgumentError(f"kthvalue: k must be from 1 to {x.shape[dim]}, got {k} for {text(x)}")
+    indices = jax.lax.slice_in_dim(jnp.argsort(x, dim), k - 1, k, axis=dim)
+    return _selected(x, indices, dim, keepdim)
+
+
+def mode(x: Array, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+    """The element that is there most often along ``dim``, the least of several; and where it is last."""
+    (dim,) = dims_of(x, dim, "mode")
+    last = jnp.moveaxis(x, dim, -1)
+    same = last[..., :, None] == last[..., None, :]
+    often = jnp.sum(same, -1)
+    most = often == jnp.max(often, -1, keepdims=True)
+    order = jnp.argsort(last, -1)
+    first = jnp.argmax(jnp.take_along_axis(most, order, -1), -1, keepdims=True)
+    value = jnp.take_along_axis(last, jnp.take_along_axis(order, first, -1), -1)
+    places = jnp.arange(x.shape[dim])
+    indices = jnp.max(jnp.where(last == value, places, -1), -1, keepdims=True)
+    return _selected(x, jnp.moveaxis(indices, -1, dim), dim, keepdim)
+
+
+def _cumulative(f: Any, x: Array, dim: int, who: str) -> ValuesIndices:
+    (dim,) = dims_of(x, dim, who)
+    if x.ndim == 0:
+        return ValuesIndices(x, jnp.zeros((), int))
+    here = (x == f(x, dim)) | jnp.isnan(x)
+    places = jax.lax.broadcasted_iota(jnp.asarray(0).dtype, x.shape, dim)
+    indices = jax.lax.cummax(jnp.where(here, places, 0), dim)
+    return ValuesIndices(jnp.take_along_axis(x, indices, dim), indices)
+
+
+def cummax(x: Array, dim: int) -> ValuesIndices:
+    """The greatest element so far along ``dim``, and where it is."""
+    return _cumulative(jax.lax.cummax, x, dim, "cummax")
+
+
+def cummin(x: Array, dim: int) -> ValuesIndices:
+    """The least element so far along ``dim``, and where it is."""
+    return _cumulative(jax.lax.cummin, x, dim, "cummin")
+
+
+def logcumsumexp(x: Array, dim: int) -> Array:
+    """``log(cumsum(exp(x)))``."""
+    (dim,) = dims_of(x, dim, "logcumsumexp")
+    return jax.lax.cumlogsumexp(x, dim) if x.ndim else x
+
+
+def _spread(
+    f: Any, x: Array, dim: Any, unbiased: bool | None, keepdim: bool, correction: float
+) -> Array:
+    correction = correction if unbiased is None else int(unbiased)
+    found: Array = f(x, dim, correction=correction, keepdims=keepdim)
+    return found
+
+
+def std(
+    x: Array,
+    dim: int | Sequence[int] | None = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float = 1,
+) -> Array:
+    """The standard deviation: the sum of squares is divided by their number less ``correction``."""
+    return _spread(jnp.std, x, dim, unbiased, keepdim, correction)
+
+
+def var(
+    x: Array,
+    dim: int | Sequence[int] | None = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float = 1,
+) -> Array:
+    """The variance: the sum of squares is divided by their number less ``correction``."""
+    return _spread(jnp.var, x, dim, unbiased, keepdim, correction)
+
+
+# Shapes: the results of these are views
+
+
+def chunk(x: Array, chunks: int, dim: int = 0) -> list[Array]:
+    """At most ``chunks`` parts of one length along ``dim``; the last may be shorter."""
+    (dim,) = dims_of(x, dim, "chunk")
+    if chunks < 1:
+        raise ArgumentError(f"chunk: chunks must be at least 1, got {chunks}")
+    return split(x, -(-x.shape[dim] // chunks) or 1, dim)
+
+
+def split(x: Array, split_size: int | Sequence[int], dim: int = 0) -> list[Array]:
+    """Parts of the length ``split_size`` along ``dim`` (the last may be shorter), or of several lengths."""
+    (dim,) = dims_of(x, dim, "split")
+    n = x.shape[dim]
+    if isinstance(split_size, int):
+        if split_size < 1:
+            raise ArgumentError(f"split: split_size must be at least 1, got {split_size}")
+        return jnp.split(x, list(range(split_size, n, split_size)), dim)
+    if sum(split_size) != n:
+        raise ArgumentError(
+            f"split: the sizes {list(split_size)} do not add up to {n}, of {text(x)}"
+        )
+    ends = [sum(split_size[: k + 1]) for k in range(len(split_size) - 1)]
+    return jnp.split(x, ends, dim)
+
+
+def squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Array:
+    """Without those of the dimensions ``dim`` that have length 1; of all if it is None."""
+    dims = dims_of(x, dim, "squeeze") if x.ndim else ()
+    return jnp.squeeze(x, tuple([d for d in dims if x.shape[d] == 1]))
+
+
+def flatten(x: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
+    """The dimensions from ``start_dim`` to ``end_dim`` as one."""
+    (first,) = dims_of(x, start_dim, "flatten")
+    (last,) = dims_of(x, end_dim, "flatten")
+    if x.ndim == 0:
+        return x.reshape(1)
+    if first > last:
+        raise ArgumentError(f"flatten: start_dim {start_dim} is behind end_dim {end_dim}")
+    return x.reshape(*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :])
+
+
+def unflatten(x: Array, dim: int, sizes: Sequence[int]) -> Array:
+    """The dimension ``dim`` as several, of the lengths ``sizes``; one of them may be -1."""
+    (dim,) = dims_of(x, dim, "unflatten")
+    part = jax.eval_shape(lambda: jnp.zeros(x.shape[dim]).reshape(tuple(sizes)))
+    return x.reshape(*x.shape[:dim], *part.shape, *x.shape[dim + 1 :])
+
+
+def unfold(x: Array, dimension: int, size: int, step: int) -> Array:
+    """All windows of length ``size`` along a dimension, one every ``step``; in a new last dimension."""
+    if x.ndim == 0:
+        x = x[None]
+    (dim,) = dims_of(x, dimension, "unfold")
+    if step < 1 or not 0 <= size <= x.shape[dim]:
+        raise ArgumentError(
+            f"unfold: expected a size from 0 to {x.shape[dim]} and a step of at least 1, got size "
+            f"{size} and step {step} for {text(x)}"
+        )
+    starts = jnp.arange((x.shape[dim] - size) // step + 1) * step
+    windows = jnp.take(x, starts[:, None] + jnp.arange(size), dim, mode="clip")
+    return jnp.moveaxis(windows, dim + 1, -1)

@@ -1,0 +1,68 @@
+"""PyTorch's functions of `fad.arrays.torch_functions`, `torch_matrices` and `torch_indexing` as operations.
+
+``torch_operations.addmm`` is a fad function, with its ``op``; it is made when it is first looked up.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from fad.arrays.keywords import Form
+from fad.arrays.operations import Op
+from fad.core.level import bind
+from fad.views.chains import Write
+from fad.views.make_view import view_binder
+
+__all__ = ["FORMS"]
+
+# Those that return views of their first argument, and how a write to one goes back. Windows overlap, as
+# what is broadcast does.
+VIEWS: dict[str, Write] = {
+    "chunk": Write.INDICES,
+    "flatten": Write.RESHAPE,
+    "split": Write.INDICES,
+    "squeeze": Write.RESHAPE,
+    "unflatten": Write.RESHAPE,
+    "unfold": Write.BROADCAST,
+}
+
+
+# Their modules, which take time to import: at the first use.
+_MODULES = tuple(f"fad.arrays.torch_{part}" for part in ("functions", "matrices", "indexing"))
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("_"):
+        for module in map(import_module, _MODULES):
+            for own in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
+                function = getattr(module, own, None)
+                if getattr(function, "__module__", None) == module.__name__:
+                    binder = view_binder(VIEWS[name]) if name in VIEWS else bind
+                    found = Op(name, "fad.Tensor", function, binder=binder).function
+                    setattr(sys.modules[__name__], name, found)
+                    return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _form(keywords: str, name: str) -> Form:
+    return Form(keywords, lambda: getattr(sys.modules[__name__], name).op)
+
+
+# Function of fad.numpy -> what it is with keywords that only PyTorch's has, where PyTorch means more by it.
+FORMS: dict[str, Form] = {
+    "add": _form("alpha other", "add"),
+    "max": _form("dim keepdim", "max"),
+    "median": _form("dim keepdim", "median"),
+    "min": _form("dim keepdim", "min"),
+    "nanmedian": _form("dim keepdim", "nanmedian"),
+    "nonzero": _form("as_tuple", "nonzero"),
+    "sort": _form("dim", "sort"),
+    "split": _form("dim split_size split_size_or_sections", "split"),
+    "squeeze": _form("dim", "squeeze"),
+    "std": _form("dim keepdim unbiased", "std"),
+    "subtract": _form("alpha other", "sub"),
+    "true_divide": _form("other rounding_mode", "div"),
+    "var": _form("dim keepdim unbiased", "var"),
+}

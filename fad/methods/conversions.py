@@ -1,0 +1,193 @@
+"""Methods that name a dtype or a device: ``x.float()``, ``x.cpu()``; and new Tensors of the kind of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fad.numpy as fnp
+from fad.core.devices import device_of
+from fad.core.tensor import Tensor
+
+__all__ = ["MEMBERS"]
+
+# Method -> dtype. Without 64 bits (``jax_enable_x64``), JAX has those of 32 bits in place of wider ones.
+DTYPES = {
+    "bfloat16": "bfloat16",
+    "bool": "bool",
+    "byte": "uint8",
+    "cdouble": "complex128",
+    "cfloat": "complex64",
+    "char": "int8",
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+}
+
+
+def _to_dtype(name: str, dtype: str) -> Callable[[Tensor], Any]:
+    def convert(self: Tensor) -> Any:
+        return self.to(jax.dtypes.canonicalize_dtype(dtype))
+
+    convert.__name__ = name
+    convert.__qualname__ = f"Tensor.{name}"
+    convert.__doc__ = f"Converted to {dtype}; the Tensor itself if it has this dtype."
+    if dtype.endswith(("64", "128")) and dtype != "complex64":
+        convert.__doc__ += " The 32-bit one, unless ``jax_enable_x64`` is on."
+    return convert
+
+
+def _to_platform(name: str) -> Callable[..., Any]:
+    def move(self: Tensor, device: Any = None, non_blocking: bool = False) -> Any:
+        number = f":{device}" if isinstance(device, int) else ""
+        return self.to(f"{name}{number}" if device is None or number else device)
+
+    move.__name__ = name
+    move.__qualname__ = f"Tensor.{name}"
+    move.__doc__ = (
+        f"The Tensor on the first device of kind {name!r}, on that of a number, or on ``device``."
+    )
+    return move
+
+
+def _cpu(self: Tensor) -> Any:
+    """The Tensor in the memory of the host."""
+    return self.to("cpu")
+
+
+def _type(self: Tensor, dtype: Any, non_blocking: bool = False) -> Any:
+    """Converted to ``dtype``; what the dtype is, ``x.dtype`` says."""
+    return self.to(dtype=dtype)
+
+
+def _type_as(self: Tensor, other: Tensor) -> Any:
+    """Converted to the dtype of ``other``."""
+    return self.to(other.dtype)
+
+
+def _itself(self: Tensor) -> Tensor:
+    """The Tensor itself."""
+    return self
+
+
+def _contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The Tensor itself: XLA lays arrays out."""
+    return self
+
+
+def _is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
+    """True: there are no strides."""
+    return True
+
+
+def _is(kind: Any) -> Callable[[Tensor], bool]:
+    def holds(self: Tensor) -> bool:
+        return bool(jnp.issubdtype(self.dtype, kind))
+
+    holds.__doc__ = f"Whether the dtype is a {kind.__name__} one."
+    return holds
+
+
+def _is_signed(self: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return self.dtype != bool and not jnp.issubdtype(self.dtype, np.unsignedinteger)
+
+
+def _is_nonzero(self: Tensor) -> bool:
+    """Whether the one element is not zero."""
+    return bool(self)
+
+
+def _is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether ``other`` has the same shape."""
+    return self.shape == other.shape
+
+
+def _element_size(self: Tensor) -> int:
+    """Bytes of one element."""
+    size: int = self.dtype.itemsize
+    return size
+
+
+# New Tensors of the dtype, and on the device, of this one
+
+
+def _new(self: Tensor, make: Callable[..., Any], dtype: Any, device: Any, grad: bool) -> Tensor:
+    if device is None:
+        own = self.device
+        device = own if isinstance(own, jax.Device) else None
+    t: Tensor = make(dtype=self.dtype if dtype is None else dtype, device=device_of(device))
+    return t.requires_grad_() if grad else t
+
+
+def _new_like(name: str, make: Callable[..., Any]) -> Callable[..., Tensor]:
+    def new(
+        self: Tensor,
+        *size: Any,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], Sequence) else size
+        return _new(self, lambda **kind: make(shape, **kind), dtype, device, requires_grad)
+
+    new.__name__ = name
+    new.__qualname__ = f"Tensor.{name}"
+    new.__doc__ = (
+        f"A new Tensor of a size, ``x.{name}(2, 3)``, with the dtype and on the device of this one."
+    )
+    return new
+
+
+def _new_full(
+    self: Tensor,
+    size: Sequence[int],
+    fill_value: Any,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A new Tensor of one value, with the dtype and on the device of this one."""
+    return _new(
+        self, lambda **kind: fnp.full(tuple(size), fill_value, **kind), dtype, device, requires_grad
+    )
+
+
+def _new_tensor(
+    self: Tensor, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A new Tensor with a copy of ``data``, with the dtype and on the device of this one."""
+    if isinstance(data, Tensor):
+        data = data.detach()
+    return _new(self, lambda **kind: fnp.array(data, **kind), dtype, device, requires_grad)
+
+
+MEMBERS: dict[str, Any] = {
+    **{name: _to_dtype(name, dtype) for name, dtype in DTYPES.items()},
+    "contiguous": _contiguous,
+    "cpu": _cpu,
+    "cuda": _to_platform("cuda"),
+    "element_size": _element_size,
+    "is_complex": _is(np.complexfloating),
+    "is_contiguous": _is_contiguous,
+    "is_floating_point": _is(np.floating),
+    "is_nonzero": _is_nonzero,
+    "is_same_size": _is_same_size,
+    "is_signed": _is_signed,
+    "new_empty": _new_like("new_empty", fnp.empty),
+    "new_full": _new_full,
+    "new_ones": _new_like("new_ones", fnp.ones),
+    "new_tensor": _new_tensor,
+    "new_zeros": _new_like("new_zeros", fnp.zeros),
+    "resolve_conj": _itself,
+    "resolve_neg": _itself,
+    "type": _type,
+    "type_as": _type_as,
+}

@@ -1,0 +1,173 @@
+"""Which function a method of Tensor is: tables of names, each with the function of that name or another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import fad.nn as fnn
+import fad.numpy as fnp
+import fad.numpy.linalg as linalg
+from fad.arrays import torch_operations
+from fad.arrays.operations import fast_function
+from fad.arrays.torch_operations import FORMS
+from fad.core.tensor import Tensor
+
+__all__ = ["ELEMENTWISE", "IN_PLACE_ALONE", "METHODS", "Where", "find", "method_of", "say"]
+
+Where = tuple[ModuleType, str]
+
+
+_special = import_module("fad.scipy.special")  # made by fad.scipy; JAX's is not imported by this
+
+
+def find(where: Where) -> Any:
+    """The function itself; it is derived at the first look-up."""
+    module, name = where
+    return getattr(module, name)
+
+
+def say(where: Where, in_place: bool = False) -> str:
+    """The docstring of a method that is this function."""
+    module, name = where
+    full = f"torch.Tensor.{name}" if module is torch_operations else f"{module.__name__}.{name}"
+    return f"``{full}`` of this Tensor{', written into it; returns it' * in_place}."
+
+
+def method_of(
+    where: Where, name: str, binder: Callable[[Any, Any], Any] | None = None
+) -> Callable[..., Any]:
+    """A function as a method; it is derived when the method is first called.
+
+    Arguments:
+        where: the function.
+        name: the name of the method.
+        binder: what takes the place of `bind`, as `fad.views.inplace.write`; None for the function's own.
+    """
+    form = FORMS.get(where[1]) if where[0] is fnp else None
+    function: Callable[..., Any] | None = None
+    other: Callable[..., Any] | None = None
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        nonlocal function, other
+        if kwargs and form is not None and not form.keywords.isdisjoint(kwargs):
+            if other is None:
+                other = form.op.function if binder is None else fast_function(form.op, binder)
+            return other(self, *args, **kwargs)
+        if function is None:
+            found = find(where)
+            function = found if binder is None else fast_function(found.op, binder)
+        return function(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = say(where, in_place=binder is not None)
+    return method
+
+
+def _same(module: ModuleType, names: str) -> dict[str, Where]:
+    return {name: (module, name) for name in names.split()}
+
+
+def _other(module: ModuleType, names: dict[str, str]) -> dict[str, Where]:
+    return {name: (module, function) for name, function in names.items()}
+
+
+# Those that have a twin which writes the result into the Tensor: `x.sin()` and `x.sin_()`.
+ELEMENTWISE: dict[str, Where] = {
+    **_same(
+        fnp,
+        """abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan
+        atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
+        bitwise_xor cbrt ceil clip conj conjugate copysign cos cosh cumprod cumsum deg2rad degrees divide
+        equal exp exp2 expm1 fabs float_power floor floor_divide fmax fmin fmod gcd greater greater_equal
+        heaviside hypot i0 invert lcm ldexp left_shift less less_equal log log10 log1p log2 logaddexp
+        logaddexp2 logical_and logical_not logical_or logical_xor matmul maximum minimum mod multiply
+        nan_to_num negative nextafter not_equal positive pow power rad2deg radians reciprocal remainder
+        right_shift rint round sign sin sinc sinh sqrt square subtract tan tanh tril triu true_divide
+        trunc""",
+    ),
+    **_other(
+        fnp,
+        {
+            "clamp": "clip",
+            "conj_physical": "conj",
+            "div": "true_divide",
+            "eq": "equal",
+            "fix": "trunc",
+            "ge": "greater_equal",
+            "gt": "greater",
+            "le": "less_equal",
+            "lt": "less",
+            "mul": "multiply",
+            "ne": "not_equal",
+            "neg": "negative",
+            "sgn": "sign",
+            "sub": "subtract",
+        },
+    ),
+    **_same(
+        fnn,
+        """celu elu gelu hard_tanh leaky_relu log_sigmoid relu relu6 selu sigmoid silu softplus""",
+    ),
+    **_other(
+        _special,
+        {
+            "digamma": "digamma",
+            "erf": "erf",
+            "erfc": "erfc",
+            "erfinv": "erfinv",
+            "igamma": "gammainc",
+            "igammac": "gammaincc",
+            "lgamma": "gammaln",
+            "xlogy": "xlogy",
+        },
+    ),
+    **_same(
+        torch_operations,
+        """addbmm addcdiv addcmul addmm addmv addr baddbmm clamp_max clamp_min frac hardshrink index_add
+        index_copy index_fill index_reduce lerp logit masked_fill masked_scatter mvlgamma polygamma renorm
+        rsqrt scatter scatter_add scatter_reduce""",
+    ),
+}
+# Those whose name without the underscore means something else in NumPy, which writes in place.
+IN_PLACE_ALONE: dict[str, Where] = {
+    "fill_diagonal": (torch_operations, "fill_diagonal"),
+    "put": (torch_operations, "put"),
+}
+# Those that have no twin in place. The results of some are views: `unstack`, `flatten`, ...
+METHODS: dict[str, Where] = {
+    **_same(
+        fnp,
+        """all allclose amax amin angle any argmax argmin argpartition argsort argwhere around array_equal
+        average bincount bitwise_count broadcast_to choose compress corrcoef count_nonzero cov cross
+        cumulative_prod cumulative_sum diag diagflat diagonal diff divmod dot dsplit expand_dims fliplr
+        flipud frexp hsplit inner isclose iscomplex isfinite isinf isnan isneginf isposinf isreal kron
+        matrix_transpose matvec max mean median min modf moveaxis nanargmax nanargmin nancumprod
+        nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
+        nonzero outer percentile prod ptp quantile ravel repeat roll rollaxis rot90 searchsorted signbit
+        sort spacing squeeze std sum swapaxes take take_along_axis tensordot trace trapezoid unique
+        unstack unwrap var vdot vecdot vecmat vsplit""",
+    ),
+    **_other(
+        fnp,
+        {
+            "ger": "outer",
+            "movedim": "moveaxis",
+            "swapdims": "swapaxes",
+            "tensor_split": "array_split",
+        },
+    ),
+    **_same(linalg, "det matrix_power qr slogdet"),
+    **_other(linalg, {"inverse": "inv", "pinverse": "pinv"}),
+    **_other(import_module("fad.scipy.linalg"), {"matrix_exp": "expm"}),
+    **_same(
+        torch_operations,
+        """aminmax bmm cholesky cholesky_inverse cholesky_solve chunk cummax cummin diag_embed
+        diagonal_scatter dist gather histc index_select kthvalue log_softmax logcumsumexp logdet logsumexp
+        masked_select mm mode msort mv norm prelu repeat_interleave select_scatter slice_scatter
+        softmax take_along_dim topk unfold unique_consecutive where""",
+    ),
+}
