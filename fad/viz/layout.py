@@ -34,6 +34,11 @@ __all__ = [
 GAP, ROW_GAP, PAD, TITLE = 18.0, 30.0, 12.0, 22.0
 LETTER, BOLD, LINE = 6.6, 7.8, 14.0  # of letters, the first line being bold, and of lines
 STEP = 150.0  # between boxes of one row, as the library has them
+_BENDS_OPEN, _BENDS_CLOSED, _BENDS = (
+    10_000,
+    2_000,
+    60_000,
+)  # that are asked for: of a box, of all closed ones
 
 
 class MissingLibrary(FadError, ImportError):
@@ -92,12 +97,12 @@ class Plan:
         a, b = here[depth].number, there[depth].number
         found = []
         for outer, inner in zip(here[-2 : depth - 1 : -1], here[:depth:-1]):
-            port = self.ports[outer.number, b]
-            found += [*self.routes.get((inner.number, port), ()), port]
+            if (port := self.ports.get((outer.number, b))) is not None:
+                found += [*self.routes.get((inner.number, port), ()), port]
         found += self.routes.get((a, b), ())
         for outer, inner in zip(there[depth:], there[depth + 1 :]):
-            port = self.ports[a, outer.number]
-            found += [port, *self.routes.get((port, inner.number), ())]
+            if (port := self.ports.get((a, outer.number))) is not None:
+                found += [port, *self.routes.get((port, inner.number), ())]
         return found
 
 
@@ -136,15 +141,57 @@ def plan_of(drawn: Drawn, folded: Folded, budget: int) -> Plan:
         if key[0] is not key[1]:
             edges[key] = edges.get(key, 0) + count
     plan = Plan(boxes, {}, {}, {}, {}, {(a.number, b.number): n for (a, b), n in edges.items()})
-    pairs = _pairs(edges, plan)
-    bends = -len(plan.ports)
     for box in boxes:
         plan.sizes[box.number] = _size(
             [box.title] if box.node is None else label(drawn.nodes[box.node])
         )
-        if box.children and box.children[0] in inside:
-            bends = _spots(box, list(pairs.get(box, ())), plan, bends)
+    pairs = _pairs(edges, plan)
+    bends, room = -len(plan.ports), _BENDS
+    dropped: set[int] = set()
+    containers = [box for box in boxes if box.children and box.children[0] in inside]
+    for box in sorted(containers, key=lambda box: not box.open):
+        own = list(pairs.get(box, ()))
+        row_of = _rows(own)
+        cost = sum([row_of[b] - row_of[a] for a, b in own])
+        if cost <= (_BENDS_OPEN if box.open else min(room, _BENDS_CLOSED)):
+            room -= cost
+            bends = _spots(box, own, plan, bends)
+        else:
+            dropped.update([end for pair in own for end in pair if end < 0])
+            plan.spots[box.number] = _plain(box, row_of)
+    plan.ports = {key: port for key, port in plan.ports.items() if port not in dropped}
     return plan
+
+
+def _rows(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """A row for each end: below those that lead to it."""
+    targets: dict[int, list[int]] = {}
+    left: dict[int, int] = {}
+    for a, b in pairs:
+        targets.setdefault(a, []).append(b)
+        left[b] = left.get(b, 0) + 1
+    rows = dict.fromkeys([end for pair in pairs for end in pair], 0)
+    ready = [end for end in rows if not left.get(end)]
+    while ready:
+        a = ready.pop()
+        for b in targets.get(a, ()):
+            rows[b] = max(rows[b], rows[a] + 1)
+            left[b] -= 1
+            if not left[b]:
+                ready.append(b)
+    return rows
+
+
+def _plain(box: Box, rows: dict[int, int]) -> list[Spot]:
+    """Places for a tangle that would take the library too long: rows, without bends and ports."""
+    in_row: dict[int, list[int]] = {}
+    for child in box.children:
+        in_row.setdefault(rows.get(child.number, 0), []).append(child.number)
+    return [
+        Spot(number, row, (k - (len(numbers) - 1) / 2) * STEP)
+        for row, numbers in in_row.items()
+        for k, number in enumerate(numbers)
+    ]
 
 
 def _pairs(edges: Iterable[tuple[Box, Box]], plan: Plan) -> dict[Box, dict[tuple[int, int], None]]:

@@ -32,12 +32,12 @@
     const found = [];
     for (let i = here.length - 2; i >= depth; i--) {
       const port = ports.get(here[i].number + " " + b);
-      found.push(...bends(here[i + 1].number, port), port);
+      if (port !== undefined) found.push(...bends(here[i + 1].number, port), port);
     }
     found.push(...bends(a, b));
     for (let i = depth; i + 1 < there.length; i++) {
       const port = ports.get(a + " " + there[i].number);
-      found.push(port, ...bends(port, there[i + 1].number));
+      if (port !== undefined) found.push(port, ...bends(port, there[i + 1].number));
     }
     return found;
   }

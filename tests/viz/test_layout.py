@@ -100,3 +100,28 @@ def test_without_the_library_the_error_says_what_to_install(
     assert graph._repr_svg_() is None
     assert graph._repr_html_().startswith("<pre>graph: 2 nodes")
     assert "SinBackward" in str(graph) and "SinBackward" in graph.dot()
+
+
+def test_a_tangle_that_would_take_long_has_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_BENDS_OPEN", 10)
+    plan = plan_for(tangle(60))
+    at = coordinates(plan)
+    assert len(plan.spots[0]) == len(plan.boxes) - 1 and not plan.routes
+    for a, b in plan.edges:
+        assert at[a][1] + at[a][3] <= at[b][1]
+    monkeypatch.setattr(layout, "_BENDS_OPEN", -1)
+    framed = plan_for(loops())
+    assert not framed.ports and any(box.copies > 1 for box in framed.boxes)
+    for a, b in framed.edges:
+        paths = [next(box for box in framed.boxes if box.number == n).path() for n in (a, b)]
+        assert framed.way(*paths) == []
+
+
+def test_ports_lead_through_the_borders_of_frames() -> None:
+    plan = plan_for(loops())
+    at = coordinates(plan)
+    assert plan.ports
+    for (a, b), port in plan.ports.items():
+        outer, *_ = [n for n in (a, b) if any(s.number == port for s in plan.spots.get(n, ()))]
+        x, y, width, height = at[outer]
+        assert x <= at[port][0] <= x + width and y <= at[port][1] <= y + height
