@@ -211,6 +211,9 @@ class Level(Observable):
         """What a backward pass that is not itself recorded computes with, in place of ``x``."""
         raise NotImplementedError
 
+    def current_trace(self) -> Any:
+        """The trace to which its operations are appended now; None if there is none."""
+
     def flush(self) -> None:
         """Materialize its trace, if it has one."""
 
@@ -403,9 +406,7 @@ def batching(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def captured_by_jit(x: Any) -> bool:
-    """Whether ``x`` is a Tensor, of level 0, captured by the `jit` being traced, which reads it at each
-    call.
-    """
+    """Whether ``x`` is a Tensor of level 0 that the `jit` being traced captures, and reads at each call."""
     if not bodies.traced or state.body is None:
         return False
     return isinstance(x, Tensor) and x.born < state.body.id

@@ -8,6 +8,8 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `open`: the transforms, when their level begins;
 * `open_step`: `tape.recorder.record`, for an operation on leaves of the eager tape;
 * `Trace.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
+* `Trace.write`, `Trace.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level that
+  has a trace, and for their views;
 * `Trace.materialize`: an empty slot of a lazy Tensor (`Tensor.__getattr__`), and `core.level.flush`,
   which is called before the state of a Tensor or a mode changes (views.aliases, methods.history,
   tape.anomaly, grad modes) and before an array is returned that the caller may donate
@@ -39,6 +41,19 @@ class Trace(Protocol):
 
         None: it cannot be deferred. The trace has been materialized, and the caller evaluates the
         operation.
+        """
+
+    def write(self, op: Any, own: Sequence[Any], others: Sequence[Any]) -> bool:
+        """Defer a write: ``own[0]`` is from now on the output of ``op``, an operation on ``own`` and
+        ``others``.
+
+        Returns whether it was deferred. If not, nothing has changed, and the caller writes.
+        """
+
+    def share(self, t: Any, new: Any) -> bool:
+        """Give a view ``t``, which is out of date, the state of ``new``, a lazy Tensor of the trace.
+
+        Returns whether it was; if not, the caller reads the state of ``new``, and sets it.
         """
 
     def materialize(self) -> None:

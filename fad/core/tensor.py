@@ -21,6 +21,7 @@ else:
 __all__ = [
     "Lazy",
     "Meta",
+    "Shared",
     "Storage",
     "Tensor",
     "bottom",
@@ -313,6 +314,18 @@ class Lazy:
         self.aval = aval
         self.trace = trace
         self.place = place
+
+
+class Shared(Lazy):
+    """The `Lazy` of a Tensor that was written to, or is a view of one: ``cell`` is the output of the trace
+    whose value and node it will have.
+    """
+
+    __slots__ = ("cell",)
+
+    def __init__(self, lazy: Lazy, cell: Tensor) -> None:
+        super().__init__(lazy.aval, lazy.trace, lazy.place)
+        self.cell = cell
 
 
 def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -> Tensor:

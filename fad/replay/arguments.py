@@ -10,7 +10,7 @@ import numpy as np
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Shared, Tensor
 from fad.replay.inputs import FOREIGN, Input, look
 from fad.replay.program import Program
 from fad.replay.settings import is_small
@@ -49,10 +49,13 @@ class Arguments:
         for a, ref, code in zip(args, refs, step.codes):
             if type(a) is Tensor:
                 lazy = a._lazy
-                if lazy is not None and lazy.trace is self:
-                    if lazy.place != ref:
-                        return False
-                    continue
+                if lazy is not None:
+                    if lazy.trace is self:
+                        if lazy.place != ref:
+                            return False
+                        continue
+                    if type(lazy) is Shared:
+                        a = lazy.cell
             place = places.get(id(a))
             if place is None:
                 if not code:
@@ -88,8 +91,11 @@ class Arguments:
         """The place of an argument; None if it cannot be an input."""
         if type(a) is Tensor:
             lazy = a._lazy
-            if lazy is not None and lazy.trace is self:
-                return int(lazy.place)
+            if lazy is not None:
+                if lazy.trace is self:
+                    return int(lazy.place)
+                if type(lazy) is Shared:
+                    a = lazy.cell
         place = self.places.get(id(a))
         if place is not None:
             return place

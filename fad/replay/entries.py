@@ -12,7 +12,15 @@ from fad.replay.inputs import FOREIGN, Input
 from fad.replay.program import Known, Program
 from fad.replay.states import State
 
-__all__ = ["Entry", "Operations", "computation_of", "known_of", "origin_of", "outputs_of"]
+__all__ = [
+    "Entry",
+    "Operations",
+    "computation_of",
+    "entry_of",
+    "known_of",
+    "origin_of",
+    "outputs_of",
+]
 
 # The state after an operation; its output, or a list of outputs; how many inputs there are by then.
 Entry = tuple[State, Any, int]
@@ -50,6 +58,10 @@ class Operations:
         self.path = [e[0] for e in self.entries[1:]]
         self.inputs: list[Input] = trace.inputs[: self.entries[-1][2]]
         self.outputs = outputs_of(self.entries)
+
+    def value(self, place: int) -> Any:
+        """Output ``place``, or the argument that is input ``~place``."""
+        return self.outputs[place] if place >= 0 else self.inputs[~place].argument
 
     def program(
         self,
@@ -91,8 +103,8 @@ def outputs_of(entries: Sequence[Entry]) -> list[Tensor]:
     return found
 
 
-def origin_of(entries: Sequence[Entry], place: int) -> tuple[State, int]:
-    """The state that an output belongs to, and its number there."""
+def entry_of(entries: Sequence[Entry], place: int) -> int:
+    """The number of the entry that an output belongs to."""
     low, high = 1, len(entries) - 1
     while low < high:
         middle = (low + high) // 2
@@ -100,7 +112,12 @@ def origin_of(entries: Sequence[Entry], place: int) -> tuple[State, int]:
             high = middle
         else:
             low = middle + 1
-    step = entries[low][0]
+    return low
+
+
+def origin_of(entries: Sequence[Entry], place: int) -> tuple[State, int]:
+    """The state that an output belongs to, and its number there."""
+    step = entries[entry_of(entries, place)][0]
     return step, place - (step.size - len(step.avals))
 
 

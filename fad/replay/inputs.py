@@ -106,7 +106,8 @@ def is_untouched(variable: Tensor) -> bool:
     node = None if meta.accumulator is None else meta.accumulator()
     if node is not None and (node.extra is not None or variable._level is not ROOT):
         return False
-    return variable._level is ROOT or not meta.storage.version
+    is_input = variable._lazy is None  # not an output of an earlier segment
+    return variable._level is ROOT or not (is_input and meta.storage.version)
 
 
 def look(a: Any, own: Any, chain: Any = None) -> Input | None:
@@ -125,8 +126,10 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
         if level is own:
             lazy = a._lazy
             if lazy is not None:
-                if lazy.trace.chain is not chain or not a._requires_grad or _is_view(a):
+                if lazy.trace.chain is not chain or not a._requires_grad:
                     return None  # of another trace
+                if meta is not None and meta.link is not None and meta.link.seen != version:
+                    return None  # a view that is out of date
                 return _own_input(a, own, version)
             if own is ROOT or own.wraps:
                 if a._requires_grad and (a._node is not None or _is_view(a)):

@@ -62,8 +62,8 @@ def outcome_of(
                     given.append(own.from_parts([next(rest) for _ in range(count)], layout))
             out = bind(op, given)
             outs = out if type(out) is tuple else (out,)
-            routed = _routed(outs, len(args))
-            found.append(Outcome.of(own, outs, routed, type(out) is not tuple))
+            routed, kept = _routed(outs, len(args))
+            found.append(Outcome.of(own, outs, routed, kept, type(out) is not tuple))
             return [p for o in outs for p in own.parts(o)]
 
     structs: list[Any] = []
@@ -84,10 +84,15 @@ abstract_evaluation = without_collector(jax.eval_shape)
 observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
 
 
-def _routed(outs: Sequence[Any], count: int) -> tuple[bool, ...]:
-    """Which arguments the edges of the outputs' node belong to."""
+def _routed(outs: Sequence[Any], count: int) -> tuple[tuple[bool, ...], tuple[int, ...]]:
+    """Which arguments the edges of the outputs' node belong to, and which it keeps (-1: an output)."""
+    kept: tuple[int, ...] = ()
     for o in outs:
         node = o._node
         if type(node) is PrimitiveNode and len(node.edges) == count:
-            return tuple([e is not None for e in node.edges])
-    return (False,) * count
+            plan = node.plan
+            kept = (*plan.kept_inputs, *([-1] if plan.kept_outputs else []))
+            return tuple([e is not None for e in node.edges]), kept
+        if node is not None:
+            kept = (-1, *range(count))
+    return (False,) * count, kept

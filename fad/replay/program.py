@@ -48,20 +48,28 @@ Known = tuple[Any, Any]
 
 
 class Outcome(NamedTuple):
-    """The outputs of an operation at a level: what users see of them, their layouts, and through which
-    arguments gradients go on.
+    """The outputs of an operation at a level: what users see of them, their layouts, through which arguments
+    gradients go on, and which arguments its node keeps (-1: an output).
     """
 
     avals: tuple[Any, ...]
     layouts: tuple[Any, ...]
     routed: tuple[bool, ...]
+    kept: tuple[int, ...]
     single: bool
 
     @classmethod
-    def of(cls, level: Any, outs: Sequence[Any], routed: tuple[bool, ...], single: bool) -> Outcome:
+    def of(
+        cls,
+        level: Any,
+        outs: Sequence[Any],
+        routed: tuple[bool, ...],
+        kept: tuple[int, ...],
+        single: bool,
+    ) -> Outcome:
         """That of Tensors of ``level``."""
         avals = tuple([level.aval(o) for o in outs])
-        return cls(avals, tuple([level.layout(o) for o in outs]), routed, single)
+        return cls(avals, tuple([level.layout(o) for o in outs]), routed, kept, single)
 
 
 class Program:
@@ -163,7 +171,8 @@ class Program:
         ]
         key = ((settings, level.key()), *known)
         if key not in self.expanded:
-            outcome = Outcome.of(level, outs, (False,) * len(args), False)
+            kept = (-1, *range(len(args)))  # there is not one node that could tell
+            outcome = Outcome.of(level, outs, (False,) * len(args), kept, False)
             if all([a.size <= LARGE for a in outcome.avals]):
                 self.expanded[key] = outcome
 

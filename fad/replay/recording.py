@@ -12,6 +12,7 @@ from fad.replay.inputs import as_captured
 from fad.replay.log import note
 from fad.replay.program import Program
 from fad.replay.states import State
+from fad.replay.writes import handle_of, note_written, owner_of, take_over, version_then
 from fad.tape.recorder import PrimitiveNode
 
 __all__ = ["fill", "record", "record_again", "record_kept"]
@@ -32,6 +33,9 @@ class Failed:
     def materialize(self) -> None:
         raise self.error.with_traceback(None)
 
+    def share(self, t: Tensor, new: Tensor) -> bool:
+        return False
+
 
 def record(trace: Any) -> None:
     """Evaluate each entry at the level, and give its outputs their values and nodes."""
@@ -44,7 +48,7 @@ def record(trace: Any) -> None:
         if len(cells) < step.size:
             cells = outputs_of(trace.entries)
         outs = (out,) if step.single else out
-        found = evaluated(trace, step, cells, inputs)
+        found = evaluated(trace, at, cells, inputs)
         if trace.entries is not entries or trace.recorded != at:
             continue  # a finalizer has read an output, and so recorded this and later entries
         for t, o in zip(outs, found, strict=True):
@@ -52,15 +56,14 @@ def record(trace: Any) -> None:
         trace.recorded = at + 1
 
 
-def evaluated(
-    trace: Any, step: State, cells: Sequence[Any], inputs: Sequence[Any]
-) -> tuple[Any, ...]:
+def evaluated(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
     """`evaluate`; if that fails, outputs that raise its error when they are read.
 
     Entries that do not depend on them can still be evaluated.
     """
+    step: State = trace.entries[at][0]
     try:
-        return evaluate(trace, step, cells, inputs)
+        return evaluate(trace, at, cells, inputs)
     except Exception as error:
         note(trace.root.name, 1, f"{step.op.name} failed: {error}")
         failed = Failed(error)
@@ -68,11 +71,14 @@ def evaluated(
         return tuple([lazy_tensor(trace.level, lazy, False, lazy.place) for lazy in lazies])
 
 
-def evaluate(
-    trace: Any, step: State, cells: Sequence[Any], inputs: Sequence[Any]
-) -> tuple[Any, ...]:
-    """The outputs of an entry, evaluated at its level."""
+def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of entry number ``at``, evaluated at its level."""
+    step: State = trace.entries[at][0]
     args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
+    own = trace.written.get(at, 0)
+    if own:  # as `views.inplace` does
+        note_written(args[0])
+        args[:own] = map(handle_of, args[:own])
     out = trace.level.process(step.op, args)
     outs = (out,) if step.single else out
     if type(step.op) is Program:
@@ -83,8 +89,10 @@ def evaluate(
         if isinstance(node, PrimitiveNode) and node.versions is not None:
             versions = {id(h): v for h, v, _ in inputs}
             node.versions = [
-                versions.get(id(t), v) for t, v in zip(node.tensors, node.versions, strict=True)
+                versions.get(id(t), version_then(t, v))
+                for t, v in zip(node.tensors, node.versions, strict=True)
             ]
+            node.tensors = [owner_of(t) for t in node.tensors]
     return tuple(outs)
 
 
@@ -110,8 +118,8 @@ def record_kept(trace: Any) -> list[Any]:
     entries = trace.entries
     inputs = list(map(as_captured, trace.inputs))
     cells: list[Any] = []
-    for step, _, _ in entries[1:]:
-        outs = evaluated(trace, step, cells, inputs)
+    for at in range(1, len(entries)):
+        outs = evaluated(trace, at, cells, inputs)
         if trace.entries is not entries:
             break  # a finalizer has read a node, and so made all of them
         for o in outs:
@@ -137,18 +145,6 @@ def fill(level: Any, operations: Operations, kept: Sequence[int], values: Any) -
             t._value, t._aux = o._value, o._aux
         else:
             take_over(t, o)
-
-
-def take_over(t: Tensor, o: Tensor) -> None:
-    """Give a lazy Tensor the value and the node of ``o``."""
-    if o._lazy is not None:  # its operation has failed
-        t._lazy = o._lazy
-        return
-    t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
-    t._node = o._node
-    t._aux = o._aux
-    t._value = o._value
-    t._lazy = None
 
 
 def check_dtype(value: Any, aval: Any) -> None:

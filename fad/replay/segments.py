@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fad.core.level import bind
-from fad.core.tensor import Tensor
+from fad.core.tensor import Storage, Tensor
 from fad.replay.entries import computation_of
 from fad.replay.inputs import FOREIGN, Input
 from fad.replay.program import Program
@@ -38,10 +38,11 @@ class Chain:
 
     It refers to them weakly, and to ``latest``, which goes on after them; each trace refers to the one before
     it, so that all are freed with their outputs. ``root`` is the root of the first, ``ended`` has the last
-    states of all that there were.
+    states of all that there were. ``shared`` are the Tensors that share the state of outputs, by their `id`,
+    and ``saved`` what nodes of ended segments would save, by its storage: see `fad.replay.writes`.
     """
 
-    __slots__ = ("_limit", "_segments", "ended", "latest", "root")
+    __slots__ = ("_limit", "_segments", "ended", "latest", "root", "saved", "shared")
 
     def __init__(self, root: Any) -> None:
         self._segments: list[weakref.ref[Any]] = []
@@ -49,6 +50,8 @@ class Chain:
         self.ended: list[State] = []
         self.latest: weakref.ref[Any]
         self.root = root
+        self.shared: dict[int, weakref.ref[Tensor]] = {}
+        self.saved: dict[int, Storage] = {}
 
     @property
     def segments(self) -> list[Any]:

@@ -64,11 +64,12 @@ class State:
 
     ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k; ``codes`` are the
     guard codes of those inputs that are new here, 0 for other arguments. ``routed`` says through which
-    arguments gradients flow. ``avals`` and ``layouts`` are of its outputs; ``tracked`` whether they require
-    grad. ``size`` is the number of all outputs so far, ``work`` that of the operations, those of programs
-    among them included. ``content`` is a hash of the operation and of the relative places of its arguments.
+    arguments gradients flow, ``kept`` which of them its node keeps (-1: an output). ``avals`` and ``layouts``
+    are of its outputs; ``tracked`` whether they require grad. ``size`` is the number of all outputs so far,
+    ``work`` that of the operations, those of programs among them included. ``content`` is a hash of the
+    operation and of the relative places of its arguments.
     ``cuts``: a segment ends here. ``predicted_next`` is the inline cache: the state that came after this one
-    the last time.
+    the last time. ``saves`` has what `fad.replay.writes.saved_by` finds.
     """
 
     op: Any
@@ -78,6 +79,7 @@ class State:
     layouts: Sequence[Any]
     tracked: Sequence[bool]
     routed: Sequence[bool]
+    kept: Sequence[int]
     single: bool
     size: int
     work: int = 0
@@ -86,6 +88,7 @@ class State:
     next: dict[Any, State] = dataclasses.field(default_factory=dict)
     predicted_next: State | None = None
     ends: dict[Any, End] = dataclasses.field(default_factory=dict)
+    saves: dict[Any, frozenset[int]] = dataclasses.field(default_factory=dict)
 
     def end(self, key: Any) -> End:
         """The End of traces that end here in the way that ``key`` says."""
@@ -115,7 +118,7 @@ class Root(State):
     __slots__ = ("begun", "code", "due", "failures", "function", "is_cut", "name", "pending")
 
     def __init__(self, code: Any, name: str, function: Any) -> None:
-        super().__init__(None, (), (), (), (), (), (), True, 0)
+        super().__init__(None, (), (), (), (), (), (), (), True, 0)
         self.code = code
         self.function = function
         self.name = name

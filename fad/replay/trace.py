@@ -2,41 +2,38 @@
 
 NOTE [traces]
 
-Eager code makes a node, or a derived operation, for each operation at each level of nesting. But a
-function that is called again mostly does the same again. So its operations are first only appended
-to a trace: an output has its shape, dtype and level, and no value and no node yet.
-If the trace then ends as an earlier trace did, all of it is one program (`fad.replay.program`),
-bound one level down:
+Eager code makes a node, or a derived operation, for each operation at each level of nesting. But a function
+that is called again mostly does the same again. So its operations are first only appended to a trace: an
+output has its shape, dtype and level, and no value and no node yet. If the trace then ends as an earlier one,
+all of it is one program (`fad.replay.program`), bound one level down:
 
 * a reverse transform ends with its backward pass, `Trace.finish`;
 * at a level that records nothing (jvp, vmap, a dual level), it ends when a value is read, or at the
   exit of the level;
 * a step of the eager tape ends with `backward`, or `fad.autograd.grad` of all of its leaves.
 
-Otherwise the trace is *materialized*: its operations are recorded as they would have been at once,
-in their order, and the rest of the function is recorded as usual. So
+Otherwise the trace is *materialized*: its operations are recorded as they would have been at once, in their
+order, and the rest of the function is recorded as usual. So
 
-* an operation is appended only if its outputs are known from abstract evaluation
-  (`fad.replay.outcomes`): its errors are raised where it is called. It is a pure Primitive, of
-  small arrays;
-* reading a value, a node, hooks, writes in place, Functions, anomaly mode, hooks for saved values,
-  `no_grad`, settings of JAX, another thread: each materializes the trace first;
-* an output that the function stores outside of itself (in a list, its aux) gets its value as a
-  result of the program. Its node is made when it is read: the operations are recorded then, and what
-  the backward pass went through is freed, as it would have been;
+* an operation is appended only if its outputs are known from abstract evaluation (`fad.replay.outcomes`): its
+  errors are raised where it is called. It is a pure Primitive, of small arrays;
+* reading a value, a node, hooks, Functions, anomaly mode, hooks for saved values, `no_grad`, settings of JAX,
+  another thread: each materializes the trace first. A write in place is appended: NOTE [deferred writes];
+* an output that the function stores outside of itself (in a list, its aux) gets its value as a result of the
+  program. Its node is made when it is read: the operations are recorded then, and what the backward pass went
+  through is freed, as it would have been;
 * inputs are used as they were at capture, in the grad mode of that time.
 
-Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and
-layout. A trace is a path in a tree of all traces so far (`fad.replay.states`), and each state has
-an inline cache with its predicted next state.
+Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and layout. A
+trace is a path in a tree of all traces so far (`fad.replay.states`), and each state has an inline cache with
+its predicted next state.
 
 NOTE [one append-only list]
 
-A trace is one list of entries. An entry is appended whole or not at all, and it is never changed.
-``busy`` is set while one is being made. A call of `append` that finds it set (from a finalizer, or after
-an interrupt) appends nothing and materializes the trace. After each entry `append` checks whether the
-trace was materialized meanwhile, and if so records that entry too. Recording is idempotent: to record an
-entry twice gives the same as to record it once.
+A trace is one list of entries. An entry is appended whole or not at all; what it is does not change. ``busy``
+is set while one is being made. A call of `append` that finds it set (from a finalizer, or after an interrupt)
+appends nothing and materializes the trace. After each entry `append` looks whether the trace was materialized
+meanwhile, and if so records that entry too. To record an entry twice gives the same as to record it once.
 """
 
 from __future__ import annotations
@@ -55,7 +52,6 @@ from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.replay import states
-from fad.replay.arguments import Arguments
 from fad.replay.entries import Entry, Operations, known_of, outputs_of
 from fad.replay.inputs import is_untouched
 from fad.replay.log import note
@@ -66,24 +62,23 @@ from fad.replay.recording import fill, record, record_again, record_kept
 from fad.replay.segments import Chain, pull_through, run_program
 from fad.replay.settings import on_new_thread
 from fad.replay.states import End, Root, State, ends_segment, root_of, tree
+from fad.replay.writes import Writes
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
 __all__ = ["Trace"]
 
 
-class Trace(Arguments):
+class Trace(Writes):
     """The operations of the function of a transform, or of a step of the eager tape, so far.
 
-    ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the
-    inputs of the transform, or leaves of the tape.
-    ``watermark`` and ``base_watermark`` are the grad mode in which it is made, ``modes`` all modes of the
-    thread that makes it. ``done``: nothing more is appended. ``recorded``: how many entries have
-    been recorded since. ``ran``: it has run as one program; with the numbers of the outputs at which
-    the backward pass started, and whether it frees what it goes through. ``kept`` are then
-    the outputs that are referenced. ``is_known``: its function was replayed with other shapes.
-    ``lock`` is for other threads that read an output. ``before`` is the last of its segments
-    that are still needed.
+    ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the inputs of the
+    transform, or leaves of the tape. ``watermark`` and ``base_watermark`` are the grad mode in which it is
+    made, ``modes`` all modes of the thread that makes it. ``done``: nothing more is appended. ``recorded``:
+    how many entries have been recorded since. ``ran``: it has run as one program; with the numbers of the
+    outputs at which the backward pass started, and whether it frees what it goes through. ``kept`` are then
+    the outputs that are referenced. ``is_known``: its function was replayed with other shapes. ``lock`` is
+    for other threads that read an output. ``before`` is the last of its segments that are still needed.
     """
 
     __slots__ = (
@@ -238,6 +233,7 @@ class Trace(Arguments):
                 outcome.layouts,
                 [self.level.wraps and layout for layout in outcome.layouts],
                 outcome.routed,
+                outcome.kept,
                 outcome.single,
                 before.size + len(outcome.avals),
                 before.work + (op.work if type(op) is Program else 1),
@@ -259,21 +255,23 @@ class Trace(Arguments):
         """The trace of the next segment, after what was appended has run as a program; None if that fails."""
         with self.lock:
             level = self.level
+            self.detach_stale()
             if self.done or not self._is_as_it_was():
                 return None
             if not self.root.is_cut:
                 self.root.cut()  # the next one, from its beginning
             operations = Operations(self)
             inputs, last = operations.inputs, operations.path[-1]
-            if level.wraps and not all(
-                [is_untouched(g.argument) for g in inputs if g.layout is True]
-            ):
+            untouched = [is_untouched(g.argument) for g in inputs if g.layout is True]
+            if (level.wraps and not all(untouched)) or self.saves_stale(operations):
                 return None
+            self.note_saved(operations)
             kept = referenced(operations.outputs, 2)
             ran = self._run(operations, last.end(("segment", *kept)), True, kept)
             if ran is None or self.done or len(self.entries) != len(operations.entries):
                 return None
             fill(level, operations, kept, ran[1])
+            self.settle()
             self.chain.ended.append(last)
             next_segment = Trace(level, self.chain.root, self.context, self.key[0], self)
             if level.wraps:
@@ -323,7 +321,9 @@ class Trace(Arguments):
         if not self.why:
             self.why = "a value or a node was read"
         # No other trace of the tape begins in the middle of this one; those of outer levels go on.
+        self.detach_stale()
         self._record_all(state.replaying and self.level is not ROOT)
+        self.settle()
         self._forget()
 
     @with_default_state("levels")
@@ -420,6 +420,7 @@ class Trace(Arguments):
     ) -> list[Any] | None:
         """See `fad.core.replay_protocol.Trace`."""
         with self.lock:
+            self.detach_stale()
             if self.busy or self.done or not outs or not self._is_as_it_was():
                 return None
             operations = Operations(self)
@@ -439,6 +440,8 @@ class Trace(Arguments):
             if leaves is not None and [*map(id, leaves)] != [*map(id, ends_at)]:
                 return None
             if not all(map(is_untouched, arguments)) or (long and static):
+                return None
+            if self.saves_stale(operations):
                 return None
             outs.clear()
             o = lazy = None
@@ -470,6 +473,7 @@ class Trace(Arguments):
                 else:
                     t._node = t._lazy = None
             self.kept, self.ran = tracked, (ends, frees)
+            self.settle()
             self._succeeded()
             self.scalars, self.places = [], {}
             # The outputs that are not kept are freed now, and the others when nothing refers to them.
@@ -487,12 +491,9 @@ class Trace(Arguments):
 
     def _is_as_it_was(self) -> bool:
         """Whether modes and settings are those in which it was made, and no input has changed."""
-        for given in self.inputs:
-            a = given.argument
-            if type(a) is Tensor and a.meta is not None and a.meta.storage.version != given.version:
-                return False
         return (
-            is_unobserved()
+            not self.inputs_changed()
+            and is_unobserved()
             and state.watermark == self.watermark
             and state.base_watermark == self.base_watermark
             and self.context == trace_context()

@@ -249,8 +249,11 @@ class RecordingLevel(Level):
         finally:
             super().__exit__(*exc)
 
+    def current_trace(self) -> Any:
+        return self.trace
+
     def flush(self) -> None:
-        trace = self.trace
+        trace = self.current_trace()
         if trace is not None:
             trace.materialize()
 
@@ -364,10 +367,8 @@ class RootLevel(GradLevel):
                 return out
         return super().process(op, args)
 
-    def flush(self) -> None:
-        trace = state.trace
-        if trace is not None:
-            trace.materialize()
+    def current_trace(self) -> Any:
+        return state.trace
 
 
 ROOT = RootLevel()

@@ -103,7 +103,9 @@ class Link:
         for each of many pieces there would be many.
         """
         base = self.base
-        if base is None or base._level is not ROOT or type(base._value) is not array_type:
+        if base is None or base._level is not ROOT or base._lazy is not None:
+            return None
+        if type(base._value) is not array_type:
             return None
         meta = base.meta
         if meta is None or meta.link is not None or meta.storage.version != self.seen:
@@ -176,8 +178,9 @@ def _replay_on_base(t: Tensor, link: Link, base: Tensor) -> None:
         out = replay(source, link.chain)
     finally:
         state.watermark, state.base_watermark = before
-    own = t._requires_grad and t._node is None  # the user made it a leaf
-    move_retained(t, t._node, t._output_nr, out)
+    own = t._requires_grad and t._lazy is None and t._node is None  # the user made it a leaf
+    if t.meta is not None and t.meta.retains_grad:
+        move_retained(t, t._node, t._output_nr, out)
     set_state(t, out)
     if own and not out.requires_grad:
         t._requires_grad = True
@@ -222,6 +225,9 @@ def only_value(x: Tensor) -> Any:
 
 def set_state(t: Tensor, new: Tensor) -> None:
     """Give ``t`` the value, level and history of ``new``."""
+    lazy = new._lazy
+    if lazy is not None and t.meta is not None and lazy.trace.share(t, new):
+        return
     flush()
     value, level, aux = new.value, new.level, new.aux
     requires_grad, node, output_nr = new.requires_grad, new.node, new.output_nr

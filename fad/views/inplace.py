@@ -230,12 +230,12 @@ def _check(
     if recorded:
         if link is not None:
             check_creation(t, link, who)
-            if _recorded(root) and root.node is None:
+            if _recorded(root) and _is_leaf(root):
                 raise GradientError(
                     f"{who}: a view of a leaf Variable that requires grad is being used in an in-place "
                     f"operation. {_LEAF}"
                 )
-        if _recorded(t) and t.node is None:
+        if _recorded(t) and _is_leaf(t):
             raise GradientError(
                 f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
                 f"{_LEAF}"
@@ -263,6 +263,11 @@ _LEAF = (
 def _recorded(x: Any) -> bool:
     """Whether operations on ``x`` are recorded now."""
     return isinstance(x, Tensor) and x.level.id > state.watermark and x.requires_grad
+
+
+def _is_leaf(x: Tensor) -> bool:
+    """Whether no operation has made ``x``, which requires grad."""
+    return x._lazy is None and x.node is None
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
@@ -310,8 +315,27 @@ def _write(
     with storage_of(t).lock:
         if not _write_values(t, link, op, own, others):
             _check(t, link, others, who)
-            _commit(own[0], bind(op, [*map(snapshot, own), *others]))
+            if not _write_deferred(link, op, own, others):
+                _commit(own[0], bind(op, [*map(snapshot, own), *others]))
     return t
+
+
+def _write_deferred(
+    link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Any]
+) -> bool:
+    """`_write` where the level of the result has a trace, which goes on with it; else returns False."""
+    if link is not None and link.creation is not Creation.DEFAULT:
+        return False
+    top: Any = None  # the level that `bind` would hand it to
+    for a in (*own, *others):
+        if isinstance(a, Tensor):
+            known = link_of(a)
+            if known is not None:
+                known.enter(a)
+            if top is None or a._level.id > top.id:
+                top = a._level
+    trace = top.current_trace() if top.alive else None
+    return trace is not None and trace.write(op, own, others)
 
 
 def _write_values(

@@ -1,0 +1,316 @@
+"""Writes in traces: a Tensor that is written to goes on as an output of the trace.
+
+NOTE [deferred writes]
+
+A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other: its
+output, the *cell*, is what the base is from then on. The Tensor of the user has no value of its own any more,
+it shares the state of the cell (`Shared`): it is the same argument of the next operation, and once the cell
+has its value and its node, the Tensor gets them too (`Writes.settle`). A view that is out of date replays its
+chain on the base, as always; that is an operation of the trace too, and the view shares its output.
+
+What the Tensor was before stays in the trace: entries and inputs that it was get another handle in its place
+(`stand_in`), which knows the version of then (`Past`). So an operation that has saved what was overwritten
+is found: `saves_stale`. Its backward pass is an error, and such a trace is recorded, which raises it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from fad.core.tensor import Lazy, Meta, Shared, Tensor, lazy_tensor, new_tensor, storage_of
+from fad.replay.arguments import Arguments
+from fad.replay.entries import Operations, entry_of, outputs_of
+from fad.replay.states import State
+from fad.tape.recorder import ROOT, PrimitiveNode
+from fad.views.aliases import Link
+
+__all__ = ["Past", "Writes", "handle_of", "note_written", "owner_of", "take_over", "version_then"]
+
+
+class Past(Meta):
+    """The Meta of a handle for what ``owner`` was, or is, at a ``version`` of its storage."""
+
+    def __init__(self, owner: Tensor, version: int) -> None:
+        self.storage = storage_of(owner)
+        self.owner = weakref.ref(owner)
+        self.version = version
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the Tensor was written to since."""
+        return self.storage.version != self.version
+
+
+def owner_of(t: Any) -> Any:
+    """The Tensor for which ``t`` is a handle, if it is referenced; else ``t``."""
+    owner = t.meta.owner() if isinstance(t, Tensor) and type(t.meta) is Past else None
+    return t if owner is None else owner
+
+
+def version_then(t: Any, version: int) -> int:
+    """The version at which an operation of a trace has saved ``t``, by now at ``version``."""
+    if isinstance(t, Tensor) and type(t.meta) is Past:
+        return t.meta.version
+    return version
+
+
+def handle_of(t: Any) -> Any:
+    """Another handle for what ``t`` is, lazy if it is; of an array, the array."""
+    if not isinstance(t, Tensor):
+        return t
+    if t._lazy is None:
+        handle = new_tensor(t._value, t._level, t._aux)
+        handle._node = t._node
+        handle._requires_grad, handle._output_nr = t._requires_grad, t._output_nr
+    else:
+        handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)
+        copy_known(handle, t)
+    handle.born = t.born
+    return handle
+
+
+_STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
+
+
+def copy_known(t: Tensor, o: Tensor) -> None:
+    """Copy what ``o``, a lazy Tensor, has already; what it has not, ``t`` has not then."""
+    for slot in _STATE:
+        try:
+            value = slot.__get__(o)
+        except AttributeError:
+            with contextlib.suppress(AttributeError):
+                slot.__delete__(t)
+        else:
+            slot.__set__(t, value)
+
+
+def take_over(t: Tensor, o: Tensor) -> None:
+    """Give a lazy Tensor the value and the node of ``o``."""
+    if o._lazy is not None:  # its operation has failed
+        t._lazy = o._lazy
+        return
+    t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
+    t._node = o._node
+    t._aux = o._aux
+    t._value = o._value
+    t._lazy = None
+
+
+def note_written(t: Tensor) -> None:
+    """Tell the node of which ``t`` is an output that this was written to."""
+    if isinstance(t, Tensor) and isinstance(t._node, PrimitiveNode):
+        t._node.output_written(t._output_nr, version_then(t, 0) + 1)
+
+
+def saved_by(path: Sequence[State], written: dict[int, int]) -> frozenset[int]:
+    """The places of what nodes of these operations save.
+
+    ``written`` says which operations are writes, and how many of their first arguments are what is
+    written to: of these a node saves handles of its own.
+    """
+    key = tuple(written.items())
+    last = path[-1]
+    known = last.saves.get(key)
+    if known is None:
+        places: set[int] = set()
+        for at, step in enumerate(path, 1):
+            own = written.get(at, 0)
+            for k in step.kept:
+                if k >= own:
+                    places.add(step.refs[k])
+                elif k < 0:
+                    places.update(range(step.size - len(step.avals), step.size))
+        known = last.saves[key] = frozenset(places)
+    return known
+
+
+def _has_no_hooks(meta: Meta) -> bool:
+    return not (meta.retains_grad or meta.hooks or meta.post_hooks or meta.inference)
+
+
+class Writes(Arguments):
+    """What was written to in a trace.
+
+    ``written`` has the entries that are writes, with the number of arguments that are written to.
+    """
+
+    __slots__ = ("written",)
+
+    entries: list[Any]
+    kept: dict[int, weakref.ref[Tensor]]
+    busy: bool
+    done: bool
+
+    def __init__(self, level: Any, chain: Any) -> None:
+        super().__init__(level, chain)
+        self.written: dict[int, int] = {}
+
+    def append(self, op: Any, args: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
+        """See `fad.core.replay_protocol.Trace`."""
+        root, at = own[0], len(self.entries)
+        if not self._can_write(root):
+            return False
+        self.written[at] = len(own)
+        cell = self.append(op, [*own, *others])
+        lazy = None if cell is None else cell._lazy
+        if lazy is None:
+            return False
+        trace: Writes = lazy.trace
+        if trace is not self:  # but the next segment
+            trace.written[1] = self.written.pop(at)
+        storage = storage_of(root)
+        trace._share(root, lazy, cell, storage.version)
+        storage.version += 1
+        cell.meta = Past(root, storage.version)
+        if trace.done:  # a finalizer has read an output
+            trace.settle()
+        return True
+
+    def _can_write(self, root: Tensor) -> bool:
+        """Whether a write to this Tensor can be deferred."""
+        level, meta = self.level, root.meta
+        if not level.wraps or self.busy or self.done or meta is None or root.born < level.id:
+            return False
+        if root._level is not level and (root._level is not ROOT or root._lazy is not None):
+            return False  # the state that it has comes from another level
+        if root._lazy is None and root._requires_grad:
+            return False
+        storage = meta.storage
+        if storage.data is not None or storage.peers or id(storage) in self.chain.saved:
+            return False
+        return meta.link is None and _has_no_hooks(meta)
+
+    def share(self, t: Tensor, new: Tensor) -> bool:
+        """See `fad.core.replay_protocol.Trace`."""
+        meta = t.meta
+        if self.done or type(new._lazy) is Shared or meta is None or not _has_no_hooks(meta):
+            return False
+        if type(meta.link) is not Link or new.meta is not None:
+            return False
+        if t._lazy is None and t._requires_grad:
+            return False
+        self._share(t, new._lazy, new, meta.link.seen)
+        new.meta = Past(t, meta.storage.version)
+        if self.done:
+            self.settle()
+        return True
+
+    def _share(self, t: Tensor, lazy: Lazy, cell: Tensor, version: int) -> None:
+        """Let ``t``, whose state is of ``version``, share that of ``cell`` from now on."""
+        self._stand_in(t, version)
+        shared = Shared(lazy, cell)
+        self.chain.shared[id(t)] = weakref.ref(t)
+        t._level, t._output_nr, t._lazy = cell._level, cell._output_nr, shared
+        t._requires_grad = cell._requires_grad
+        copy_known(t, cell)
+
+    def _stand_in(self, t: Tensor, version: int) -> None:
+        """In what was appended, put another handle in the place of ``t``, whose state is of ``version``."""
+        lazy = t._lazy
+        if type(lazy) is Shared or (lazy is not None and lazy.trace.chain is not self.chain):
+            return  # its cell is there; or it is of another level
+        handle = handle_of(t)
+        handle.meta = Past(t, version)
+        if lazy is not None:
+            shared = Shared(lazy, handle)
+            self.chain.shared[id(t)] = weakref.ref(t)
+            t._lazy = shared
+        is_there = False
+        for trace in (*self.chain.segments, self):
+            if lazy is not None and lazy.trace is trace:
+                is_there = trace._replace_output(t, lazy.place, handle)
+            trace._replace_input(t, handle)
+        if lazy is not None and not is_there:  # a finalizer has read an output: `t` has its value
+            t._lazy = None
+            take_over(handle, t)
+
+    def _replace_output(self, t: Tensor, place: int, handle: Tensor) -> bool:
+        """Whether the trace still has output ``place``; if so, that is ``handle`` from now on."""
+        entries = self.entries
+        if entries[-1][0].size <= place:
+            return False
+        if place in self.kept:
+            self.kept[place] = weakref.ref(handle)
+        at = entry_of(entries, place)
+        step, out, count = entries[at]
+        if step.single:
+            if out is t:
+                entries[at] = (step, handle, count)
+        elif out is not None:
+            nr = place - (step.size - len(step.avals))
+            if out[nr] is t:
+                out[nr] = handle
+        return entries is self.entries
+
+    def _replace_input(self, t: Tensor, handle: Tensor) -> None:
+        inputs = self.inputs
+        place = self.places.pop(id(t), None)
+        if place is not None:
+            self.places[id(handle)] = place
+        for k in [~place] if place is not None else range(len(inputs) if self.done else 0):
+            if k < len(inputs) and inputs[k].argument is t:
+                inputs[k] = inputs[k]._replace(argument=handle)
+
+    # Before a trace ends
+
+    def detach_stale(self) -> None:
+        """Let views that are out of date share the state of handles, which stand in for them."""
+        if not self.chain.shared:
+            return
+        for t in [*[given.argument for given in self.inputs], *outputs_of(self.entries)]:
+            meta = t.meta if isinstance(t, Tensor) else None
+            if meta is None or type(meta.link) is not Link:
+                continue
+            if meta.link.seen != meta.storage.version:
+                self._stand_in(t, meta.link.seen)
+
+    def inputs_changed(self) -> bool:
+        """Whether an input was written to, other than by operations of this trace."""
+        for given in self.inputs:
+            a = given.argument
+            meta = a.meta if type(a) is Tensor else None
+            if meta is None or type(meta) is Past:
+                continue
+            if meta.storage.version != given.version:
+                return True
+        return False
+
+    def saves_stale(self, operations: Operations) -> bool:
+        """Whether nodes would save what was overwritten since: then the backward pass is an error."""
+        if not self.chain.shared:
+            return False
+        for k in saved_by(operations.path, self.written):
+            meta = getattr(operations.value(k), "meta", None)
+            if type(meta) is Past and meta.is_stale:
+                return True
+        return False
+
+    def note_saved(self, operations: Operations) -> None:
+        """At the end of a segment: later writes to what its nodes would save are not deferred."""
+        for k in saved_by(operations.path, self.written):
+            t = operations.value(k)
+            if isinstance(t, Tensor) and (t._lazy is not None or not t._requires_grad):
+                storage = storage_of(t)
+                self.chain.saved[id(storage)] = storage
+
+    def settle(self) -> None:
+        """Give the Tensors that share the state of outputs what these have by now."""
+        shared, chain = self.chain.shared, self.chain
+        for key, reference in list(shared.items()):
+            t = reference()
+            lazy = None if t is None else t._lazy
+            if t is None or type(lazy) is not Shared or lazy.trace.chain is not chain:
+                shared.pop(key, None)
+                continue
+            cell = lazy.cell
+            if cell._lazy is not None and cell._lazy.trace.chain is chain:
+                copy_known(t, cell)
+            else:
+                take_over(t, cell)
+                shared.pop(key, None)
