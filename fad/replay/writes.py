@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from fad.core.level import state
 from fad.core.tensor import Lazy, Meta, Shared, Tensor, lazy_tensor, new_tensor, storage_of
 from fad.replay.arguments import Arguments
 from fad.replay.entries import Operations, entry_of, outputs_of
@@ -181,6 +182,8 @@ class Writes(Arguments):
             return False  # the state that it has comes from another level
         if root._lazy is None and root._requires_grad:
             return False
+        if any([own.id > level.id and own.current_trace() is not None for own in state.levels]):
+            return False  # a trace of an inner level may have it for an input
         storage = meta.storage
         if storage.data is not None or storage.peers or id(storage) in self.chain.saved:
             return False

@@ -301,6 +301,58 @@ def test_random_programs_of_views_and_writes(pytestconfig):
                 assert found == expected, f"program {k}, call {call}\n" + "\n".join(lines)
 
 
+def test_random_programs_under_transforms(pytestconfig):
+    seed = pytestconfig.getoption("--seed")
+    args = [jnp.asarray(v) for v in programs.leaf_values(programs.REAL).values()]
+    every = tuple(range(len(args)))
+    checks = [
+        lambda f: fad.grad(f, every)(*args),
+        lambda f: fad.vmap(fad.grad(f, every))(*[jnp.stack([x, x * 0.5]) for x in args]),
+        lambda f: fad.grad(lambda *a: sum([(g * g).sum() for g in fad.grad(f, every)(*a)]), every)(
+            *args
+        ),
+        lambda f: fad.grad(lambda x: written_outside(f, x, map(fad.asarray, args[1:])))(args[0]),
+    ]
+    for k in range(60 if pytestconfig.getoption("--full") else 6):
+        rng = random.Random(f"{seed} {k} transforms")
+        lines = programs.Writer(rng, True, programs.REAL).program(rng.randint(3, 10))
+        check = checks[k % len(checks)]
+        with fad.autograd.compiled(False):
+            expected = error_or(check, lines)
+        with fad.autograd.compiled(True, wait=True):
+            for call in range(2):
+                found = error_or(check, lines)
+                assert found == expected, f"program {k}, call {call}\n" + "\n".join(lines)
+
+
+def written_outside(f, x, rest):
+    """A gradient whose function reads a Tensor of the outer level, which is written to in between."""
+    outer = x * 1.0
+
+    def inner(y):
+        first = f(y * outer.sum(), *rest)
+        outer.mul_(0.5)
+        return first + (y * outer).sum()
+
+    return (fad.grad(inner)(x) * outer).sum()
+
+
+def error_or(check, lines):
+    names = programs.REAL
+
+    def f(*leaves):
+        env = dict(zip(names, leaves, strict=True)) | {"sin": fnp.sin} | programs.functions(fad)
+        for line in lines:
+            exec(line, {}, env)
+        made = [v for n, v in env.items() if n.startswith("v")]
+        return sum([(v * v).sum() * (0.3 + 0.1 * k) for k, v in enumerate(made)])
+
+    try:
+        return exact(check(f))
+    except GradientError as error:
+        return re.sub(", which is output [^,]*", "", str(error))
+
+
 def outcome(lines):
     """All that a program makes, as data; or where and how it fails."""
     values = programs.leaf_values()
