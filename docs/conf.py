@@ -39,6 +39,8 @@ napoleon_custom_sections = [
 html_theme = "furo"
 html_title = f"fad {release}"
 html_copy_source = False
+html_static_path = ["_site/static"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
 # What the theme shows at the foot of each page needs no address of a host.
 html_theme_options = {"navigation_with_keys": True}
