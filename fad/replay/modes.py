@@ -10,6 +10,7 @@ from typing import Any
 from fad.core import jaxapi
 from fad.core.level import state
 from fad.tape.anomaly import mode as anomaly
+from fad.tape.saved import UNCHANGED
 
 __all__ = ["BackOff", "at_once", "is_unobserved", "referenced"]
 
@@ -82,5 +83,8 @@ _ALONE = _references([object()])[0]
 def is_unobserved() -> bool:
     """Whether no mode is on that observes single operations."""
     return not (
-        anomaly.watch or state.saved_hooks or state.inference is not None or jaxapi.checks_numbers()
+        anomaly.watch
+        or state.inference is not None
+        or jaxapi.checks_numbers()
+        or any([hooks is not UNCHANGED for hooks in state.saved_hooks])
     )

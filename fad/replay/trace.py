@@ -73,17 +73,17 @@ class Trace(Writes):
     """The operations of the function of a transform, or of a step of the eager tape, so far.
 
     ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the inputs of the
-    transform, or leaves of the tape. ``watermark`` and ``base_watermark`` are the grad mode in which it is
-    made, ``modes`` all modes of the thread that makes it. ``done``: nothing more is appended. ``recorded``:
-    how many entries have been recorded since. ``ran``: it has run as one program; with the numbers of the
-    outputs at which the backward pass started, and whether it frees what it goes through. ``kept`` are then
-    the outputs that are referenced. ``is_known``: its function was replayed with other shapes. ``lock`` is
-    for other threads that read an output. ``before`` is the last of its segments that are still needed.
+    transform, or leaves of the tape. ``recording`` has the grad mode and the hooks for saved values with
+    which it is made, ``modes`` are all modes of the thread that makes it. ``done``: nothing more is appended.
+    ``recorded``: how many entries have been recorded since. ``ran``: it has run as one program; with the
+    numbers of the outputs at which the backward pass started, and whether it frees what it goes through.
+    ``kept`` are then the outputs that are referenced. ``is_known``: its function was replayed with other
+    shapes. ``lock`` is for other threads that read an output. ``before`` is the last of its segments that are
+    still needed.
     """
 
     __slots__ = (
         "__weakref__",
-        "base_watermark",
         "before",
         "busy",
         "context",
@@ -97,8 +97,8 @@ class Trace(Writes):
         "modes",
         "ran",
         "recorded",
+        "recording",
         "root",
-        "watermark",
         "why",
     )
 
@@ -116,8 +116,7 @@ class Trace(Writes):
         self.key = (settings, level.key())
         self.modes = state.__dict__
         self.context = context
-        self.watermark = state.watermark
-        self.base_watermark = state.base_watermark
+        self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
         self.root = root
         self.entries: list[Entry] = [(root, None, 0)]
         self.busy = False
@@ -181,9 +180,8 @@ class Trace(Writes):
         return (
             not self.done
             and modes is self.modes
-            and get("watermark", -1) == self.watermark
-            and get("base_watermark", -1) == self.base_watermark
-            and not get("saved_hooks")
+            and (get("watermark", -1), get("base_watermark", -1), get("saved_hooks", ()))
+            == self.recording
             and get("inference") is None
             and get("replaying", True)
             and not anomaly.watch
@@ -328,7 +326,7 @@ class Trace(Writes):
 
     @with_default_state("levels")
     def _record_all(self, replaying: bool) -> None:
-        state.watermark, state.base_watermark = self.watermark, self.base_watermark
+        state.watermark, state.base_watermark, state.saved_hooks = self.recording
         state.replaying = replaying
         while segments := self.chain.segments:
             record_kept(segments[0])
@@ -494,7 +492,6 @@ class Trace(Writes):
         return (
             not self.inputs_changed()
             and is_unobserved()
-            and state.watermark == self.watermark
-            and state.base_watermark == self.base_watermark
+            and (state.watermark, state.base_watermark, state.saved_hooks) == self.recording
             and self.context == trace_context()
         )

@@ -141,6 +141,7 @@ class Writes(Arguments):
     __slots__ = ("written",)
 
     entries: list[Any]
+    recording: tuple[int, int, tuple[Any, ...]]
     kept: dict[int, weakref.ref[Tensor]]
     busy: bool
     done: bool
@@ -286,7 +287,7 @@ class Writes(Arguments):
 
     def saves_stale(self, operations: Operations) -> bool:
         """Whether nodes would save what was overwritten since: then the backward pass is an error."""
-        if not self.chain.shared:
+        if not self.chain.shared or self.recording[2]:  # `allow_mutation_on_saved_tensors`
             return False
         for k in saved_by(operations.path, self.written):
             meta = getattr(operations.value(k), "meta", None)
@@ -296,7 +297,7 @@ class Writes(Arguments):
 
     def note_saved(self, operations: Operations) -> None:
         """At the end of a segment: later writes to what its nodes would save are not deferred."""
-        for k in saved_by(operations.path, self.written):
+        for k in () if self.recording[2] else saved_by(operations.path, self.written):
             t = operations.value(k)
             if isinstance(t, Tensor) and (t._lazy is not None or not t._requires_grad):
                 storage = storage_of(t)

@@ -221,6 +221,8 @@ def test_what_was_saved_and_overwritten_is_an_error(what, long):
             assert error_of(lambda: fad.grad(f)(X)) == expected
             with fad.autograd.allow_mutation_on_saved_tensors():
                 assert_bits(fad.grad(f)(X), allowed)
+                if replayed():
+                    assert "replayed" in fad.autograd.compiled.explain().split("\n")[-1]
 
 
 def test_saved_in_one_segment_and_overwritten_in_another():
