@@ -1,8 +1,9 @@
-"""Goes through PyTorch's names for autograd, and prints those without a counterpart in fad.
+"""Goes through names of PyTorch, NumPy and JAX, and prints those without a counterpart in fad.
 
     python tests/helpers/torch_names.py
 
-The reasons are in the table of docs/for-pytorch-users.md, "Names that fad does not have".
+The reasons are in two tables of docs/for-pytorch-users.md, "Names that fad does not have" and "Names by
+group".
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
+
+import jax
+import numpy as np
 
 import fad
 
@@ -68,5 +72,22 @@ def missing() -> Iterator[str]:
             yield f"torch.Tensor.{name}"
 
 
+def missing_elsewhere() -> Iterator[str]:
+    """Names of all of torch.Tensor, and of the top levels of NumPy and JAX, that fad does not have.
+
+    Those of autograd are in `missing`. NumPy's are looked for in fad.numpy too, JAX's at the top of fad.
+    """
+    tensor: Any = importlib.import_module("torch").Tensor
+    for name in sorted(dir(tensor)):
+        if not name.startswith("_") and not MEMBER.search(name) and not hasattr(fad.Tensor, name):
+            yield f"torch.Tensor.{name}"
+    for name in sorted(np.__all__):
+        if not hasattr(fad.numpy, name) and not hasattr(fad, name):
+            yield f"numpy.{name}"
+    for name in sorted(dir(jax)):
+        if not name.startswith("_") and not hasattr(fad, name):
+            yield f"jax.{name}"
+
+
 if __name__ == "__main__":
-    print("\n".join(missing()))
+    print("\n".join([*missing(), *missing_elsewhere()]))

@@ -16,6 +16,7 @@ PAGE = ROOT / "docs" / "for-pytorch-users.md"
 def excused() -> set[str]:
     """The names in the first column of the page's last table."""
     table = PAGE.read_text(encoding="utf-8").partition("## Names that fad does not have")[2]
+    table = table.partition("## Names by group")[0]
     rows = re.findall(r"^\| (`torch\..*?) \| .+ \|$", table, re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`(.+?)`", row)}
 
@@ -23,6 +24,24 @@ def excused() -> set[str]:
 def test_each_name_is_there_or_has_a_reason(torch: Any) -> None:
     missing = importlib.import_module("torch_names").missing
     assert set(missing()) == excused()
+
+
+def grouped() -> list[str]:
+    """The names in the table of groups, with the library that they are of."""
+    table = PAGE.read_text(encoding="utf-8").partition("## Names by group")[2]
+    rows = re.findall(r"^\| `([\w.]+)` \| ([\w -]+) \| (.+?) \| .+ \|$", table, re.MULTILINE)
+    return [
+        f"{library}.{name}" for library, _, names in rows for name in re.findall(r"`(.+?)`", names)
+    ]
+
+
+def test_each_name_of_tensor_numpy_and_jax_is_there_or_in_a_group(torch: Any) -> None:
+    groups = grouped()
+    assert len(groups) == len(set(groups))
+    without = set(importlib.import_module("torch_names").missing_elsewhere())
+    assert not without - set(groups)
+    there = [n for n in groups if n.startswith(("torch.Tensor.", "numpy.")) and n not in without]
+    assert not there, "these are in fad now"
 
 
 def test_the_public_modules_can_be_imported_and_list_their_names() -> None:
