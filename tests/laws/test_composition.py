@@ -100,7 +100,7 @@ def sampled(counts: dict[int, int], seed: int) -> list[Names]:
 
 
 SHORT: list[Names] = [s for k in (1, 2) for s in itertools.product(TRANSFORMS, repeat=k)]
-LONG = sampled({3: 240, 4: 60}, seed=2)
+LONG = sampled({3: 150, 4: 40}, seed=2)
 
 
 def joined(value: Any) -> str | None:
