@@ -26,6 +26,8 @@ class Failed:
 
     __slots__ = ("chain", "error")
 
+    done = True
+
     def __init__(self, error: Exception) -> None:
         self.chain = self
         self.error = error

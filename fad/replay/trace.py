@@ -253,7 +253,7 @@ class Trace(Writes):
         """The trace of the next segment, after what was appended has run as a program; None if that fails."""
         with self.lock:
             level = self.level
-            self.detach_stale()
+            self.detach_stale([], ())
             if self.done or not self._is_as_it_was():
                 return None
             if not self.root.is_cut:
@@ -265,6 +265,7 @@ class Trace(Writes):
                 return None
             self.note_saved(operations)
             kept = referenced(operations.outputs, 2)
+            self.detach_stale(operations.outputs, kept)
             ran = self._run(operations, last.end(("segment", *kept)), True, kept)
             if ran is None or self.done or len(self.entries) != len(operations.entries):
                 return None
@@ -319,7 +320,8 @@ class Trace(Writes):
         if not self.why:
             self.why = "a value or a node was read"
         # No other trace of the tape begins in the middle of this one; those of outer levels go on.
-        self.detach_stale()
+        outputs = outputs_of(self.entries) if self.ran is None and self.written else []
+        self.detach_stale(outputs, range(len(outputs)))
         self._record_all(state.replaying and self.level is not ROOT)
         self.settle()
         self._forget()
@@ -418,7 +420,7 @@ class Trace(Writes):
     ) -> list[Any] | None:
         """See `fad.core.replay_protocol.Trace`."""
         with self.lock:
-            self.detach_stale()
+            self.detach_stale([], ())
             if self.busy or self.done or not outs or not self._is_as_it_was():
                 return None
             operations = Operations(self)
@@ -447,6 +449,7 @@ class Trace(Writes):
             outs += [cells[k] for k in ends]
             if values:
                 kept = sorted({*kept, *ends})
+            self.detach_stale(cells, kept)
             end = entries[-1][0].end((tuple(kept), tuple(ends), tuple(variables), *static))
             ran = self._run(operations, end, long, kept, ends, variables, pull)
             if ran is None:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fad.core.level import state
 from fad.core.tensor import Lazy, Meta, Shared, Tensor, lazy_tensor, new_tensor, storage_of
 from fad.replay.arguments import Arguments
-from fad.replay.entries import Operations, entry_of, outputs_of
+from fad.replay.entries import Operations, entry_of
 from fad.replay.states import State
 from fad.tape.recorder import ROOT, PrimitiveNode
 from fad.views.aliases import Link
@@ -39,10 +39,18 @@ class Past(Meta):
         self.owner = weakref.ref(owner)
         self.version = version
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether the Tensor was written to since."""
-        return self.storage.version != self.version
+
+def is_past(t: Tensor) -> bool:
+    """Whether ``t`` is a handle for what a Tensor was before it was written to."""
+    return type(t.meta) is Past and t.meta.storage.version != t.meta.version
+
+
+def out_of_date(t: Any) -> int | None:
+    """The version of the state of ``t``, if it is a view whose base was written to since."""
+    meta = t.meta if type(t) is Tensor else None
+    if meta is None or type(meta.link) is not Link or meta.link.seen == meta.storage.version:
+        return None
+    return int(meta.link.seen)
 
 
 def owner_of(t: Any) -> Any:
@@ -68,7 +76,8 @@ def handle_of(t: Any) -> Any:
         handle._requires_grad, handle._output_nr = t._requires_grad, t._output_nr
     else:
         handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)
-        copy_known(handle, t)
+        if t._lazy.trace.done:
+            copy_known(handle, t)
     handle.born = t.born
     return handle
 
@@ -209,10 +218,12 @@ class Writes(Arguments):
         """Let ``t``, whose state is of ``version``, share that of ``cell`` from now on."""
         self._stand_in(t, version)
         shared = Shared(lazy, cell)
+        is_empty = t._lazy is not None and not t._lazy.trace.done and not lazy.trace.done
         self.chain.shared[id(t)] = weakref.ref(t)
         t._level, t._output_nr, t._lazy = cell._level, cell._output_nr, shared
         t._requires_grad = cell._requires_grad
-        copy_known(t, cell)
+        if not is_empty:
+            copy_known(t, cell)
 
     def _stand_in(self, t: Tensor, version: int) -> None:
         """In what was appended, put another handle in the place of ``t``, whose state is of ``version``."""
@@ -263,16 +274,21 @@ class Writes(Arguments):
 
     # Before a trace ends
 
-    def detach_stale(self) -> None:
-        """Let views that are out of date share the state of handles, which stand in for them."""
-        if not self.chain.shared:
+    def detach_stale(self, outputs: list[Tensor], places: Iterable[int]) -> None:
+        """Let handles stand in for views that are out of date, among inputs and ``outputs`` at ``places``."""
+        if not self.written:
             return
-        for t in [*[given.argument for given in self.inputs], *outputs_of(self.entries)]:
-            meta = t.meta if isinstance(t, Tensor) else None
-            if meta is None or type(meta.link) is not Link:
-                continue
-            if meta.link.seen != meta.storage.version:
-                self._stand_in(t, meta.link.seen)
+        for given in self.inputs[:]:
+            seen = out_of_date(given.argument)
+            if seen is not None:
+                self._stand_in(given.argument, seen)
+        for k in places:
+            t = outputs[k]
+            seen = out_of_date(t)
+            if seen is not None:
+                self._stand_in(t, seen)
+                if type(t._lazy) is Shared:
+                    outputs[k] = t._lazy.cell
 
     def inputs_changed(self) -> bool:
         """Whether an input was written to, other than by operations of this trace."""
@@ -287,11 +303,11 @@ class Writes(Arguments):
 
     def saves_stale(self, operations: Operations) -> bool:
         """Whether nodes would save what was overwritten since: then the backward pass is an error."""
-        if not self.chain.shared or self.recording[2]:  # `allow_mutation_on_saved_tensors`
+        if not self.written or self.recording[2]:  # `allow_mutation_on_saved_tensors`
             return False
         for k in saved_by(operations.path, self.written):
-            meta = getattr(operations.value(k), "meta", None)
-            if type(meta) is Past and meta.is_stale:
+            t = operations.value(k)
+            if out_of_date(t) is not None or (type(t) is Tensor and is_past(t)):
                 return True
         return False
 
