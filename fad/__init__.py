@@ -84,6 +84,8 @@ from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import value_and_grad as value_and_grad
 from fad.transforms.reverse import vjp as vjp
 from fad.transforms.selection import safe_where as safe_where
+from fad.transforms.taylor import derivatives as derivatives
+from fad.transforms.taylor import jet as jet
 from fad.transforms.transposition import linear_transpose as linear_transpose
 from fad.views.make_view import stop_gradient as stop_gradient
 
@@ -107,6 +109,7 @@ __all__ = [
     "complex64",
     "complex128",
     "custom_rules",
+    "derivatives",
     "double",
     "dual_level",
     "empty",
@@ -138,6 +141,7 @@ __all__ = [
     "is_grad_enabled",
     "jacfwd",
     "jacrev",
+    "jet",
     "jit",
     "jvp",
     "lax",

@@ -291,6 +291,27 @@ def jvp(
     has_aux: builtins.bool,
 ) -> Any: ...
 @overload
+def jet(
+    f: Callable[..., Tensor], primals: Sequence[_HostValue | jax.Array], series: Sequence[Any]
+) -> tuple[jax.Array, list[jax.Array]]: ...
+@overload
+def jet(
+    f: Callable[..., Tensor], primals: Sequence[Any], series: Sequence[Any]
+) -> tuple[Tensor, list[Tensor]]: ...
+@overload
+def jet(f: Callable[..., _R], primals: Sequence[Any], series: Sequence[Any]) -> tuple[_R, Any]: ...
+@overload
+def derivatives(
+    f: Callable[[Any], Tensor],
+    x: _HostValue | jax.Array,
+    order: builtins.int,
+    direction: Any = None,
+) -> list[jax.Array]: ...
+@overload
+def derivatives(
+    f: Callable[[Any], _R], x: Any, order: builtins.int, direction: Any = None
+) -> list[_R]: ...
+@overload
 def linearize(
     f: Callable[..., Tensor], *primals: _HostValue | jax.Array, has_aux: Literal[False] = False
 ) -> tuple[jax.Array, Callable[..., jax.Array]]: ...

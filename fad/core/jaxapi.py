@@ -62,6 +62,7 @@ __all__ = [
     "shaped_array",
     "trace_context",
     "varying_axes",
+    "without_unused",
     "zeros",
 ]
 
@@ -350,6 +351,13 @@ def new_primitive(name: str) -> Any:
     p = _core.Primitive(name)
     p.multiple_results = True
     return p
+
+
+def without_unused(closed: Any) -> Any:
+    """A closed jaxpr without the equations that its outputs do not need; its inputs stay."""
+    jaxpr = closed.jaxpr
+    needed, _ = _partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    return ClosedJaxpr(needed, closed.consts)
 
 
 def scan_operands(params: dict[str, Any]) -> tuple[int, int]:

@@ -39,6 +39,10 @@ class LinearRules(Rules):
         return f"{self.base.name}_jvp"
 
     @property
+    def direct(self) -> Callable[[Values], tuple[list[Any], Template]]:
+        return self.forward
+
+    @property
     def is_traceable(self) -> bool:
         return self.base.is_traceable
 

@@ -97,6 +97,11 @@ class Rules:
     name: str
 
     @property
+    def direct(self) -> Callable[[Values], tuple[list[Any], Template]] | None:
+        """`forward`, if it may be differentiated in all of its values, in place of the call; else None."""
+        return None
+
+    @property
     def function(self) -> Any:
         """The Function class whose call this is, batched or not; None for another operation."""
         return None

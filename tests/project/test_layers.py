@@ -26,10 +26,11 @@ ROOMS = {
     "tracebacks": "",
     "errors": "",
     "core": """keys blocks dtypes devices suggestions synonyms caches collector observation pace jaxapi
-        avals jaxprs borrowed masked residuals tensor trees level rules primitive replay_protocol""",
+        avals jaxprs borrowed masked series residuals tensor trees level rules primitive
+        replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
-    "levels": "jvp batch randomness staged",
+    "levels": "jvp jet batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals make_view
         batched_views user_views index_forms indexing write_ops inplace shapes_in_place
         copying""",

@@ -127,6 +127,8 @@ reveal_type(fad.value_and_grad(f)(w))  # tuple[Tensor, Tensor]
 reveal_type(fad.value_and_grad(of_dict)({"a": w}))  # tuple[Tensor, dict[str, Tensor]]
 reveal_type(fad.value_and_grad(with_aux, has_aux=True)(w))  # tuple[tuple[Tensor, str], Tensor]
 reveal_type(fad.jvp(f, (w,), (w,)))  # tuple[Tensor, Tensor]
+reveal_type(fad.jet(f, (w,), ([w, w],)))  # tuple[Tensor, list[Tensor]]
+reveal_type(fad.derivatives(f, w, 3))  # list[Tensor]
 reveal_type(fad.vjp(two, w, w)[1](1.0))  # tuple[Tensor, Tensor]
 reveal_type(fad.linearize(f, w)[0])  # Tensor
 reveal_type(fad.jacrev(f)(w))  # Tensor

@@ -1,0 +1,387 @@
+"""Taylor series through programs of JAX: what `fad.jet` does with a jaxpr.
+
+NOTE [series]
+
+A value that moves is a *series*: the list of its Taylor coefficients ``c[0], ..., c[order]`` along a curve,
+``x(t) = c[0] + c[1] t + ... + c[order] t**order``. A coefficient of None is zero; one with None in all
+places but the first does not move.
+
+A primitive of JAX is evaluated on series by the first of these that fits:
+
+* a rule by hand (`RULES`): products, and functions with a differential equation that gives one coefficient
+  after the other from those before, in ``order**2`` operations;
+* its derivative does not depend on the point, but for comparisons and integers (a sum, a slice, a
+  ``select``, a maximum): the derivative is applied to each coefficient;
+* else the chain rule, ``y' = df(x) x'``: the program of the derivative is evaluated on series of one order
+  less, which ends at order 0. So everything that has a jvp has a series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fad.core.avals import struct_of
+from fad.core.collector import without_collector
+from fad.core.jaxapi import Literal, called, is_inexact, scan_operands, without_unused
+from fad.core.jaxprs import evaluate_equation
+
+__all__ = ["Series", "evaluate_series", "series_of"]
+
+Series = list[Any]
+
+
+def series_of(
+    flat: Callable[..., Any], order: int, values: Sequence[Any], moving: Sequence[Series | None]
+) -> tuple[list[Series], bool]:
+    """The outputs of ``flat`` as series, and whether it returns one array, not a tuple.
+
+    Arguments:
+        flat: a function of arrays that returns an array or a tuple of them.
+        order: of the series.
+        values: the arguments.
+        moving: for each argument, its coefficients from the first order on, or None if it does not move.
+    """
+    trace = without_collector(jax.make_jaxpr(flat, return_shape=True))
+    closed, shape = trace(*values)
+    constant = [None] * order
+    inputs = [[v, *(constant if m is None else m)] for v, m in zip(values, moving, strict=True)]
+    return evaluate_series(closed, order, inputs), type(shape) is not tuple
+
+
+def evaluate_series(closed: Any, order: int, inputs: Sequence[Series]) -> list[Series]:
+    """The outputs of a closed jaxpr as series of ``order``."""
+    jaxpr = closed.jaxpr
+    env: dict[Any, Series] = {}
+    fixed: list[Any] = [None] * order
+
+    def read(atom: Any) -> Series:
+        return [atom.val, *fixed] if isinstance(atom, Literal) else env[atom]
+
+    for v, c in zip(jaxpr.constvars, closed.consts, strict=True):
+        env[v] = [c, *fixed]
+    env.update(zip(jaxpr.invars, inputs, strict=True))
+    for eqn in jaxpr.eqns:
+        outs = _evaluate(eqn, order, [read(v) for v in eqn.invars])
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _moves(x: Series) -> bool:
+    return any([c is not None for c in x[1:]])
+
+
+def _evaluate(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    """One equation on series."""
+    if not any(map(_moves, inputs)):
+        return [[o, *[None] * order] for o in evaluate_equation(eqn, [x[0] for x in inputs])]
+    closed = called(eqn)
+    if closed is not None:
+        return evaluate_series(closed, order, inputs[len(inputs) - len(closed.jaxpr.invars) :])
+    rule = RULES.get(eqn.primitive.name)
+    return _derived(eqn, order, inputs) if rule is None else rule(eqn, order, inputs)
+
+
+# What has no rule
+
+
+def _derived(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    """The series of an equation from its derivative; see NOTE [series]."""
+    moving = [k for k, x in enumerate(inputs) if _moves(x)]
+    point = [x[0] for x in inputs]
+    outs = evaluate_equation(eqn, point)
+    kept = [k for k, o in enumerate(outs) if is_inexact(o.dtype)]
+    if not kept:
+        return [[o, *[None] * order] for o in outs]
+    directions = [point[k] for k in moving]
+    derivative = _derivative(eqn, moving, kept, point, directions)
+    if not _depends_on_point(derivative.jaxpr, len(point), moving):
+        results = _each(derivative, order, point, [inputs[k] for k in moving])
+    else:
+        short = [x[:order] for x in inputs]
+        velocity = [
+            [None if c is None else k * c for k, c in enumerate(inputs[m][1:], 1)] for m in moving
+        ]
+        for v, d in zip(velocity, directions, strict=True):
+            v[0] = jnp.zeros_like(d) if v[0] is None else v[0]
+        found = evaluate_series(derivative, order - 1, [*short, *velocity])
+        results = [
+            [None if c is None else c / k for k, c in enumerate(series, 1)] for series in found
+        ]
+    by_place = dict(zip(kept, results, strict=True))
+    return [[o, *by_place.get(k, [None] * order)] for k, o in enumerate(outs)]
+
+
+def _derivative(
+    eqn: Any, moving: list[int], kept: list[int], point: list[Any], directions: list[Any]
+) -> Any:
+    """The tangents of the outputs ``kept``, as a program of all inputs and the moving tangents."""
+
+    def derivative(*values: Any) -> list[Any]:
+        at = list(values[: len(point)])
+
+        def on_moving(*moved: Any) -> list[Any]:
+            for k, v in zip(moving, moved, strict=True):
+                at[k] = v
+            outs = evaluate_equation(eqn, at)
+            return [outs[k] for k in kept]
+
+        return jax.jvp(on_moving, tuple([at[k] for k in moving]), values[len(point) :])[1]
+
+    operands = [struct_of(jax.typeof(v)) for v in (*point, *directions)]
+    return without_unused(without_collector(jax.make_jaxpr(derivative))(*operands))
+
+
+def _each(derivative: Any, order: int, point: list[Any], moving: list[Series]) -> list[Series]:
+    """A derivative that is the same at all points, applied to each coefficient."""
+    run = jax.core.eval_jaxpr
+    found: list[Any] = []
+    for k in range(1, order + 1):
+        terms = [x[k] for x in moving]
+        if all([t is None for t in terms]):
+            found.append([None] * len(derivative.jaxpr.outvars))
+            continue
+        terms = [
+            jnp.zeros_like(x[0]) if t is None else t for t, x in zip(terms, moving, strict=True)
+        ]
+        found.append(run(derivative.jaxpr, derivative.consts, *point, *terms))
+    return [list(c) for c in zip(*found, strict=True)]
+
+
+# Their derivative is zero.
+_STEPS = frozenset({"ceil", "floor", "round", "sign", "stop_gradient"})
+
+
+def _depends_on_point(jaxpr: Any, n: int, moving: list[int]) -> bool:
+    """Whether the tangents have a derivative in the moving inputs."""
+    reached = {jaxpr.invars[k] for k in moving}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in _STEPS:
+            continue
+        if any([not isinstance(v, Literal) and v in reached for v in eqn.invars]):
+            reached.update([v for v in eqn.outvars if is_inexact(v.aval.dtype)])
+    return any([not isinstance(v, Literal) and v in reached for v in jaxpr.outvars])
+
+
+# Arithmetic of coefficients, where None is zero
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else a + b
+
+
+def _times(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a * b
+
+
+def _scaled(n: float, a: Any) -> Any:
+    return a if a is None or n == 1 else n * a
+
+
+def _convolved(a: Series, b: Series, k: int, product: Callable[[Any, Any], Any] = _times) -> Any:
+    """Coefficient ``k`` of a product."""
+    total = None
+    for j in range(k + 1):
+        if a[j] is not None and b[k - j] is not None:
+            total = _plus(total, product(a[j], b[k - j]))
+    return total
+
+
+def _solved(u: Series, slopes: Series, k: int) -> Any:
+    """Coefficient ``k`` of a function with the derivative ``slopes * u'``, from earlier ``slopes``."""
+    total = None
+    for j in range(1, k + 1):
+        total = _plus(total, _times(_scaled(j, u[j]), slopes[k - j]))
+    return None if total is None else total / k
+
+
+def _multiplied(u: Series, w: Series) -> Series:
+    return [_convolved(u, w, k) for k in range(len(u))]
+
+
+# Rules by hand: of an equation, the order, and its inputs
+
+Rule = Callable[[Any, int, list[Series]], list[Series]]
+RULES: dict[str, Rule] = {}
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def keep(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return keep
+
+
+@_rule("mul", "dot_general", "conv_general_dilated")
+def _bilinear(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    def product(a: Any, b: Any) -> Any:
+        return evaluate_equation(eqn, [a, b])[0]
+
+    u, w = inputs
+    return [[_convolved(u, w, k, product) for k in range(order + 1)]]
+
+
+@_rule("div")
+def _quotient(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    u, w = inputs
+    v = evaluate_equation(eqn, [u[0], w[0]])
+    for k in range(1, order + 1):
+        rest = _convolved([*v, None], w, k)
+        found = _plus(u[k], _scaled(-1, rest))
+        v.append(None if found is None else found / w[0])
+    return [v]
+
+
+@_rule("square")
+def _square(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    return [_multiplied(inputs[0], inputs[0])]
+
+
+@_rule("integer_pow")
+def _integer_pow(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    u, n = inputs[0], eqn.params["y"]
+    power: Series | None = None
+    factor, left = u, abs(n)
+    while left:
+        if left % 2:
+            power = factor if power is None else _multiplied(power, factor)
+        left //= 2
+        factor = _multiplied(factor, factor) if left else factor
+    if power is None:
+        return [[jnp.ones_like(u[0]), *[None] * order]]
+    v = [evaluate_equation(eqn, [u[0]])[0]]
+    if n > 0:
+        return [[*v, *power[1:]]]
+    for k in range(1, order + 1):
+        rest = _convolved([*v, None], power, k)
+        v.append(None if rest is None else -rest / power[0])
+    return [v]
+
+
+@_rule("sqrt")
+def _sqrt(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    (u,) = inputs
+    v = evaluate_equation(eqn, [u[0]])
+    for k in range(1, order + 1):
+        rest = _convolved([None, *v[1:], None], [None, *v[1:], None], k)
+        found = _plus(u[k], _scaled(-1, rest))
+        v.append(None if found is None else found / (2 * v[0]))
+    return [v]
+
+
+def _by_its_value(slope: Callable[[Series], Any]) -> Rule:
+    """The rule of a function ``v`` whose derivative is ``slope(v)``: the newest coefficient of it."""
+
+    def rule(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+        (u,) = inputs
+        v = evaluate_equation(eqn, [u[0]])
+        slopes = []
+        for k in range(1, order + 1):
+            slopes.append(slope(v))
+            v.append(_solved(u, slopes, k))
+        return [v]
+
+    return rule
+
+
+def _one_plus(c: Any, v: Series, sign: int) -> Any:
+    """The newest coefficient of ``1 + sign * v**2``."""
+    k = len(v) - 1
+    c = _scaled(sign, _convolved(v, v, k))
+    return 1 + c if k == 0 else c
+
+
+RULES["exp"] = _by_its_value(lambda v: v[-1])
+RULES["exp2"] = _by_its_value(lambda v: _times(v[-1], jnp.log(jnp.asarray(2, v[0].dtype))))
+RULES["expm1"] = _by_its_value(lambda v: v[0] + 1 if len(v) == 1 else v[-1])
+RULES["tanh"] = _by_its_value(lambda v: _one_plus(None, v, -1))
+RULES["tan"] = _by_its_value(lambda v: _one_plus(None, v, 1))
+RULES["logistic"] = _by_its_value(lambda v: _plus(v[-1], _scaled(-1, _convolved(v, v, len(v) - 1))))
+
+
+def _pair(value: Callable[[Any], Any], other: Callable[[Any], Any], signs: tuple[int, int]) -> Rule:
+    """The rule of a function whose derivative is another one, and back, with these signs."""
+
+    def rule(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+        (u,) = inputs
+        v, w = evaluate_equation(eqn, [u[0]]), [other(u[0])]
+        for k in range(1, order + 1):
+            v_k = _scaled(signs[0], _solved(u, w, k))
+            w.append(_scaled(signs[1], _solved(u, v, k)))
+            v.append(v_k)
+        return [v]
+
+    return rule
+
+
+RULES["sin"] = _pair(lax.sin, lax.cos, (1, -1))
+RULES["cos"] = _pair(lax.cos, lax.sin, (-1, 1))
+RULES["sinh"] = _pair(lax.sinh, lax.cosh, (1, 1))
+RULES["cosh"] = _pair(lax.cosh, lax.sinh, (1, 1))
+
+
+# Control flow: the body is evaluated on series
+
+
+def _filled(x: Series) -> Series:
+    """``x`` with zeros for None, if its dtype has derivatives; else its value alone."""
+    if not is_inexact(x[0].dtype):
+        return [x[0]]
+    return [jnp.zeros_like(x[0]) if c is None else c for c in x]
+
+
+def _series(parts: Sequence[Any], order: int) -> Series:
+    """`_filled` undone."""
+    return list(parts) if len(parts) > 1 else [parts[0], *[None] * order]
+
+
+@_rule("cond")
+def _cond(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    index, *operands = inputs
+
+    def branch(closed: Any) -> Callable[..., Any]:
+        return lambda: list(map(_filled, evaluate_series(closed, order, operands)))
+
+    outs = lax.switch(index[0], [branch(b) for b in eqn.params["branches"]])
+    return [_series(o, order) for o in outs]
+
+
+@_rule("while")
+def _while(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    params = eqn.params
+    of_cond, of_body = params["cond_nconsts"], params["body_nconsts"]
+    cond_consts = [x[0] for x in inputs[:of_cond]]
+    consts, start = inputs[of_cond : of_cond + of_body], inputs[of_cond + of_body :]
+
+    def goes_on(carry: Any) -> Any:
+        closed = params["cond_jaxpr"]
+        values = [x[0] for x in carry]
+        return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *cond_consts, *values)[0]
+
+    def body(carry: Any) -> Any:
+        values = [_series(x, order) for x in carry]
+        return list(map(_filled, evaluate_series(params["body_jaxpr"], order, [*consts, *values])))
+
+    outs = lax.while_loop(goes_on, body, list(map(_filled, start)))
+    return [_series(o, order) for o in outs]
+
+
+@_rule("scan")
+def _scan(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    params = eqn.params
+    n, carried = scan_operands(params)
+    consts, start, xs = inputs[:n], inputs[n : n + carried], inputs[n + carried :]
+
+    def body(carry: Any, x: Any) -> Any:
+        values = [_series(v, order) for v in (*carry, *x)]
+        outs = list(map(_filled, evaluate_series(params["jaxpr"], order, [*consts, *values])))
+        return outs[:carried], outs[carried:]
+
+    options = {name: params[name] for name in ("length", "reverse", "unroll")}
+    carry, ys = lax.scan(body, list(map(_filled, start)), list(map(_filled, xs)), **options)
+    return [_series(o, order) for o in (*carry, *ys)]

@@ -1,0 +1,147 @@
+"""The level of Taylor mode."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from fad.core.level import bind, map_tensors, outlived
+from fad.core.primitive import Primitive
+from fad.core.series import Series, series_of
+from fad.core.tensor import Tensor, new_tensor
+from fad.tape.recorder import RecordingLevel
+
+__all__ = ["JetLevel", "scaled"]
+
+
+class JetLevel(RecordingLevel):
+    """Taylor mode: each Tensor has a primal (``value``), and a tuple of the next coefficients of its series
+    (``aux``), as many as may not be zero, at most ``order``; None if it does not move.
+
+    Coefficients are those of `fad.core.series`: derivatives, divided by factorials.
+    """
+
+    __slots__ = ("order",)
+
+    kind = "jet"
+
+    def __init__(self, order: int) -> None:
+        super().__init__()
+        self.order = order
+
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        primals: list[Any] = []
+        series: list[Any] = []
+        moves = False
+        for a in args:
+            own = isinstance(a, Tensor) and a._level is self
+            primals.append(a._value if own else a)
+            series.append(a._aux if own else None)
+            moves = moves or series[-1] is not None
+        if not moves:
+            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
+        if type(op) is not Primitive and op.rules.direct is not None:
+            return tuple([self.lift(o) for o in op.rules.direct(args)[0]])
+        if type(op) is Primitive and op.jit:
+            return self._by_series(op, primals, series)
+        return self._by_chain_rule(op, primals, series)
+
+    def _by_series(self, op: Primitive, primals: list[Any], series: list[Any]) -> Any:
+        """One Primitive for all coefficients; see NOTE [series] in `fad.core.series`."""
+        counts = tuple([0 if s is None else len(s) for s in series])
+        kinds = tuple([getattr(p, "dtype", type(p)) for p in primals])
+        key = (self.order, counts, kinds)
+        derived = op._jvps.get(key)
+        if derived is None:
+            derived = op._jvps[key] = _derive(op, self.order, counts)
+        found = bind(derived, [*primals, *[c for s in series if s is not None for c in s]])
+        outs = derived.unflatten(found)
+        wrapped = tuple([self.curve(o[0], o[1:]) for o in outs["series"]])
+        return wrapped[0] if "single" in outs else wrapped
+
+    def _by_chain_rule(self, op: Any, primals: list[Any], series: list[Any]) -> Any:
+        """The derivative along the curve is that of ``op``, evaluated on series of one order less."""
+        with JetLevel(self.order - 1) as inner:
+            at: list[Any] = []
+            velocities: list[Any] = []
+            for p, s in zip(primals, series, strict=True):
+                at.append(p if s is None else inner.curve(p, s[: inner.order]))
+                v = [scaled(c, k) for k, c in enumerate(s or (), 1)]
+                velocities.append(inner.curve(v[0], v[1:]) if v else None)
+            outs, out_t = op.jvp(at, velocities)
+            single = type(outs) is not tuple
+            pairs = [(outs, out_t)] if single else zip(outs, out_t, strict=True)
+            found = [(inner.unpack(o)[0], t if t is None else inner.unpack(t)) for o, t in pairs]
+        wrapped = []
+        for out, velocity in found:
+            v = [] if velocity is None else [velocity[0], *velocity[1]]
+            wrapped.append(self.curve(out, [scaled(c, 1 / k) for k, c in enumerate(v, 1)]))
+        return wrapped[0] if single else tuple(wrapped)
+
+    def tangent(self, t: Tensor) -> Any:
+        return None if t.aux is None else t.aux[0]
+
+    def parts(self, t: Tensor) -> tuple[Any, ...]:
+        return (t._value, *(t._aux or ()))
+
+    def layout(self, t: Tensor) -> Hashable:
+        return len(t._aux or ())
+
+    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+        return self.curve(parts[0], parts[1:])
+
+    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+        return (aval,) * (1 + layout)
+
+    def maker(self) -> Callable[[], Any]:
+        return functools.partial(JetLevel, self.order)
+
+    def key(self) -> Hashable:
+        return self.kind, self.order
+
+    def curve(self, primal: Any, coefficients: Sequence[Any]) -> Tensor:
+        """A Tensor of this level."""
+        return new_tensor(primal, self, tuple(coefficients) or None)
+
+    def unpack(self, x: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Primal of ``x`` at this level, and the coefficients after it; those left out are zero."""
+        x = outlived(x)
+        if isinstance(x, Tensor) and x.level is self:
+            return x.value, x.aux or ()
+        return x, ()
+
+
+def _derive(op: Primitive, order: int, counts: tuple[int, ...]) -> Primitive:
+    """The Primitive from primals, and their coefficients, to the series of all outputs."""
+    n = len(counts)
+
+    def jet(*values: Any) -> dict[str, Any]:
+        given = iter(values[n:])
+        moving = [
+            [next(given) for _ in range(count)] + [None] * (order - count) if count else None
+            for count in counts
+        ]
+        outs, single = series_of(op.to_jvp, order, values[:n], moving)
+        found = {"series": list(map(_filled, outs))}
+        return {**found, "single": ()} if single else found
+
+    return Primitive(f"{op.name}_jet", jet, **op._options())
+
+
+def _filled(x: Series) -> Series:
+    """``x`` up to its last coefficient that is not None, with zeros for None before that."""
+    count = max([k for k, c in enumerate(x) if c is not None])
+    return [jnp.zeros_like(x[0]) if c is None else c for c in x[: count + 1]]
+
+
+@functools.lru_cache(maxsize=256)
+def _scale(factor: float) -> Primitive:
+    return Primitive("multiply", lambda x: x * factor, lazy=True)
+
+
+def scaled(x: Any, factor: float) -> Any:
+    """``factor * x``, in the dtype of ``x``."""
+    return x if factor == 1 else bind(_scale(factor), (x,))

@@ -1,0 +1,206 @@
+"""Taylor mode: ``jet`` and ``derivatives``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core import trees
+from fad.core.jaxapi import is_inexact
+from fad.core.level import restores_modes
+from fad.core.tensor import Tensor
+from fad.errors import ArgumentError, StructureError, describe
+from fad.levels.jet import JetLevel, scaled
+from fad.transforms.boundary import (
+    check_callable,
+    check_written,
+    has_tensor,
+    leave,
+    lower,
+    names_of,
+    was_written,
+    write_back,
+)
+from fad.transforms.forward import tangent_of, zeros_like
+
+__all__ = ["derivatives", "jet"]
+
+_ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)
+
+
+def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) -> tuple[Any, Any]:
+    """The output of ``f`` and its derivatives along a curve, up to any order, in one pass.
+
+    The curve ``x(t)`` goes through the primals at ``t = 0``; the series are its derivatives there: the first,
+    the second, and so on. These are derivatives, not divided by factorials: the line ``x + t * v`` has the
+    series ``[v, 0, 0]``. The results are the derivatives of ``f(x(t))``. The cost grows with the square of
+    the order; that of nested `jvp` doubles with each order.
+
+    Arguments:
+        f: any function of the primals.
+        primals: a tuple with the arguments of ``f``, each a pytree of arrays.
+        series: a tuple with an entry for each argument. For an array it is a list of derivatives, each of the
+            shape and dtype of the array, or None for zero. For a pytree it is the same pytree, with such
+            a list at each array. All lists have the same length, the order; None in the place of a list or
+            of an entry says that this argument stays where it is.
+
+    Returns:
+        ``(output, series)``: the series has the structure of the output, with a list of derivatives in the
+        place of each array.
+
+    Raises:
+        StructureError: the series do not fit the primals: in structure, length, shape or dtype.
+
+    Source: ``jax.experimental.jet.jet``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> y, (first, second, third) = fad.jet(fnp.sin, (0.0,), ([1.0, 0.0, 0.0],))
+    >>> float(first), float(second), float(third)
+    (1.0, 0.0, -1.0)
+    """
+    return _jet(f, primals, series, "jet")
+
+
+@restores_modes
+def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[Any, Any]:
+    check_callable(f, who)
+    values, curves, order, structure = _leaves(primals, series, who)
+    tensors = has_tensor((primals, series))
+    with JetLevel(order) as level:
+        inside = [level.curve(v, c) for v, c in zip(values, curves, strict=True)]
+        out = f(*trees.unflatten(structure, inside))
+        outs, out_structure = trees.flatten(out)
+        result = [level.unpack(o) for o in outs]
+        changed = [level.unpack(x)[0] if was_written(x) else None for x in inside]
+    originals = trees.flatten(tuple(primals))[0]
+    check_written(originals, [k for k, c in enumerate(changed) if c is not None], who)
+    write_back(originals, changed, who)
+    found = []
+    for p, c in result:
+        zero = zeros_like(p)
+        rest = [zero] * (order - len(c))
+        found.append([*[scaled(x, math.factorial(k)) for k, x in enumerate(c, 1)], *rest])
+    return (
+        leave(trees.unflatten(out_structure, [p for p, _ in result]), tensors),
+        jax.tree_util.tree_unflatten(out_structure, [leave(c, tensors) for c in found]),
+    )
+
+
+def derivatives(f: Callable[[Any], Any], x: Any, order: int, direction: Any = None) -> list[Any]:
+    """The value of ``f`` at ``x``, and its derivatives up to ``order``.
+
+    Arguments:
+        f: any function of one array.
+        x: the array, of floating or complex dtype.
+        order: the order of the last derivative, an int, at least 0.
+        direction: derivatives are those of ``f(x + t * direction)`` in ``t``, at 0. It has the shape and
+            dtype of ``x``; None is a direction of ones, so that a function of each element by itself has
+            its derivatives at each.
+
+    Returns:
+        A list of ``order + 1`` values; the first is ``f(x)``.
+
+    Raises:
+        ArgumentError: x is not an array, or the order is not such an int.
+        StructureError: the direction does not fit x.
+
+    >>> import fad
+    >>> [float(y) for y in fad.derivatives(lambda x: x**3, 2.0, 4)]
+    [8.0, 12.0, 12.0, 6.0, 0.0]
+    """
+    check_callable(f, "derivatives")
+    if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order < 0:
+        raise ArgumentError(f"derivatives: order must be an int, at least 0, got {describe(order)}")
+    if not isinstance(x, _ARRAYS):
+        raise ArgumentError(
+            f"derivatives: x must be an array, got {describe(x)}. For a function of several arrays, "
+            "write fad.jet(f, primals, series)."
+        )
+    value = lower(x)
+    if not is_inexact(value.dtype):
+        raise ArgumentError(
+            f"derivatives: x must have a floating or complex dtype, got {describe(x)}. "
+            "Convert it: x.astype(float), or write 2.0 instead of 2."
+        )
+    if direction is None:
+        direction = jnp.ones(value.shape, value.dtype)
+    line = [direction, *[None] * (order - 1)] if order else []
+    out, series = _jet(f, (x,), (line,), "derivatives")
+    outs, structure = trees.flatten(out)
+    lists = structure.flatten_up_to(series)
+    rows = [[c[k] for c in lists] for k in range(order)]
+    return [trees.unflatten(structure, row) for row in (outs, *rows)]
+
+
+def _leaves(primals: Any, series: Any, who: str) -> tuple[list[Any], list[Any], int, Any]:
+    """Leaves of the primals, the coefficients of each, the order, and the structure of the primals."""
+    if not isinstance(primals, (tuple, list)) or not isinstance(series, (tuple, list)):
+        raise ArgumentError(
+            f"{who}: primals and series must be tuples, one entry for each argument, got "
+            f"{describe(primals)} and {describe(series)}. Write {who}(f, (x,), ([first, second],))."
+        )
+    if len(primals) != len(series):
+        raise StructureError(
+            f"{who}: series must have one entry for each of the {len(primals)} primals, got {len(series)}"
+        )
+    leaves, structure = trees.flatten(tuple(primals))
+    names = names_of(range(len(primals)), tuple(primals))
+    lists = _lists(primals, series, who)
+    order: int | None = None
+    values, curves = [], []
+    for x, terms, name in zip(leaves, lists, names, strict=True):
+        if not isinstance(x, _ARRAYS):
+            raise ArgumentError(f"{who}: {name} must be an array, got {describe(x)}")
+        value = lower(x)
+        values.append(value)
+        if terms is None:
+            curves.append(())
+            continue
+        if not isinstance(terms, (tuple, list)):
+            raise StructureError(
+                f"{who}: the series of {name} must be a list of derivatives, got {describe(terms)}. "
+                f"Write [first, second, third]."
+            )
+        order = len(terms) if order is None else order
+        if len(terms) != order:
+            raise StructureError(
+                f"{who}: the series must have the same length, got {order} for one argument and "
+                f"{len(terms)} for {name}. Write None for derivatives that are zero."
+            )
+        given = [tangent_of(value, t, who, name) for t in terms]
+        curves.append(_coefficients(value, given))
+    return values, curves, order or 0, structure
+
+
+def _lists(primals: Sequence[Any], series: Sequence[Any], who: str) -> list[Any]:
+    """The list of derivatives for each leaf of the primals."""
+    found: list[Any] = []
+    for k, (x, s) in enumerate(zip(primals, series, strict=True)):
+        structure = trees.flatten(x)[1]
+        if s is None:
+            found += [None] * structure.num_leaves
+            continue
+        try:
+            found += structure.flatten_up_to(s)
+        except (ValueError, TypeError) as error:
+            raise StructureError(
+                f"{who}: the series of argument {k} must have the structure of the argument, {structure}, "
+                f"with a list of derivatives for each array, got {describe(s)}"
+            ) from error
+    return found
+
+
+def _coefficients(value: Any, terms: Sequence[Any]) -> tuple[Any, ...]:
+    """Derivatives as coefficients, up to the last that is not None."""
+    count = max([k for k, t in enumerate(terms, 1) if t is not None], default=0)
+    return tuple(
+        [
+            zeros_like(value) if t is None else scaled(t, 1 / math.factorial(k))
+            for k, t in enumerate(terms[:count], 1)
+        ]
+    )
