@@ -67,6 +67,11 @@ def _type(self: Tensor, dtype: Any, non_blocking: bool = False) -> Any:
     return self.to(dtype=dtype)
 
 
+def _round(self: Tensor, ndigits: int | None = None) -> Tensor:
+    """``round(x, 2)`` is ``x.round(2)``, and ``round(x)`` the same with integers as dtype, as in JAX."""
+    return self.round().astype(int) if ndigits is None else self.round(ndigits)
+
+
 def _type_as(self: Tensor, other: Tensor) -> Any:
     """Converted to the dtype of ``other``."""
     return self.to(other.dtype)
@@ -171,6 +176,7 @@ def _new_tensor(
 
 MEMBERS: dict[str, Any] = {
     **{name: _to_dtype(name, dtype) for name, dtype in DTYPES.items()},
+    "__round__": _round,
     "contiguous": _contiguous,
     "cpu": _cpu,
     "cuda": _to_platform("cuda"),

@@ -37,9 +37,9 @@ def _numel(self: Tensor) -> int:
 # Views
 
 
-def _permute(self: Tensor, *dims: Any) -> Any:
-    """A view with the dimensions in another order: ``x.permute(1, 0)`` or ``x.permute((1, 0))``."""
-    return fnp.transpose(self, _sizes(dims))
+def _permute(self: Tensor, *order: Any, dims: Any = None) -> Any:
+    """A view with the dimensions in another order: ``x.permute(1, 0)``, or the tuple, also as ``dims=``."""
+    return fnp.transpose(self, _sizes(order) if dims is None else dims)
 
 
 def _t(self: Tensor) -> Any:

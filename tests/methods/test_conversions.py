@@ -78,6 +78,13 @@ def test_new_tensors_are_of_the_same_kind() -> None:
     assert_close(fad.jit(lambda r: r.new_ones(2) + r)(jnp.ones(2)), jnp.full(2, 2.0))
 
 
+def test_round_of_python() -> None:
+    x = leaf([1.26, -0.74])
+    assert_close(round(x, 1), jnp.array([1.3, -0.7]))
+    assert round(x).tolist() == [1, -1] and round(x).dtype == round(x.array[0]).dtype
+    assert fad.grad(lambda x: round(x, 1) * x)(1.26) == jnp.round(jnp.float32(1.26), 1)
+
+
 def test_questions() -> None:
     x = fad.tensor([1.0])
     assert x.is_floating_point() and not x.is_complex() and x.is_signed() and x.is_nonzero()

@@ -83,6 +83,12 @@ def test_what_numpy_means_stays() -> None:
     assert x.view(jnp.int32).dtype == x.view(dtype="int32").dtype == jnp.int32
 
 
+def test_permute_has_a_keyword() -> None:
+    x = leaf(A[None])
+    assert_close(x.permute(dims=(2, 0, 1)), jnp.asarray(A[None].transpose(2, 0, 1)))
+    assert x.permute(dims=(2, 0, 1)).is_view
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -130,11 +130,11 @@ def _of_function(name: str, module: str, function: str) -> str:
     jax_name = module.replace("fad", "jax", 1)
     jax_function = getattr(importlib.import_module(jax_name), function)
     texts: list[str] = []
-    for s in signatures_of(jax_name, function, jax_function, ast.Name("Array")):
+    signatures = signatures_of(jax_name, function, jax_function, ast.Name("Array"))
+    for s in signatures:
         _, *others = s.parameters
-        texts += overloads_of(
-            jax_name, dataclasses.replace(s, parameters=tuple(others)), jax_function, False
-        )
+        without_first = dataclasses.replace(s, parameters=tuple(others))
+        texts += overloads_of(jax_name, without_first, jax_function, False, len(signatures) == 1)
     return definitions(name, [t.replace("(", "(self, ", 1).replace(", )", ")") for t in texts], "")
 
 

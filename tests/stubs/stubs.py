@@ -233,8 +233,13 @@ def _summary(value: Any) -> str:
     return line if usual else ""
 
 
-def overloads_of(module: str, signature: Signature, jax_value: Any, follows: bool) -> list[str]:
-    """``(parameters) -> result`` of one signature, for each kind of argument that matters."""
+def overloads_of(
+    module: str, signature: Signature, jax_value: Any, follows: bool, of_a_tensor: bool = False
+) -> list[str]:
+    """``(parameters) -> result`` of one signature, for each kind of argument that matters.
+
+    With ``of_a_tensor``, the first argument is a Tensor: so are results where keywords are PyTorch's.
+    """
     records = {name: _record_name(module, name) for name in _records_of(jax_value)}
     parameters = [_with_role(p) for p in signature.parameters]
     parameters = [p for p in parameters if not _is_refused(p)]
@@ -245,8 +250,10 @@ def overloads_of(module: str, signature: Signature, jax_value: Any, follows: boo
     def text(kinds: dict[str, str], made: str) -> str:
         return f"{_listed(parameters, kinds)} -> {result(outcome, made, records)}"
 
+    usual = result(outcome, TENSOR, records) if of_a_tensor else "Any"
     of_torch = [
-        f"(*args: Any, {k}: Any, **kwargs: Any) -> Any" for k in _of_torch(module, jax_value, names)
+        f"(*args: Any, {k}: Any, **kwargs: Any) -> {'Any' if otherwise else usual}"
+        for k, otherwise in _of_torch(module, jax_value, names).items()
     ]
     either = {p.name: EITHER for p in takes}
     same = result(outcome, JAX, records) == result(outcome, TENSOR, records)
@@ -263,11 +270,18 @@ def overloads_of(module: str, signature: Signature, jax_value: Any, follows: boo
     return found + of_torch
 
 
-def _of_torch(module: str, jax_value: Any, names: Container[str]) -> list[str]:
-    """PyTorch's keywords that a function with the parameters ``names`` takes, see `fad.arrays.keywords`."""
-    keywords = {*aliases_of(names)}
-    form = FORMS.get(getattr(jax_value, "__name__", "")) if module == "jax.numpy" else None
-    return sorted(keywords | (set() if form is None else form.keywords))
+def _of_torch(module: str, jax_value: Any, names: Container[str]) -> dict[str, bool]:
+    """PyTorch's keywords that a function with the parameters ``names`` takes, see `fad.arrays.keywords`.
+
+    True: with this keyword it returns something else.
+    """
+    name = getattr(jax_value, "__name__", "") if module == "jax.numpy" else ""
+    keywords = {*aliases_of(names)} | (FORMS[name].keywords if name in FORMS else set())
+    return dict.fromkeys(sorted(keywords), name in _RETURNS_OTHERWISE)
+
+
+# Those of `FORMS` that return values and indices, other parts, or rows.
+_RETURNS_OTHERWISE = "max median min nanmedian nonzero sort split".split()
 
 
 def _with_role(p: Parameter) -> Parameter:

@@ -34,6 +34,9 @@ reveal_type(w[None, 1:])  # Tensor
 reveal_type(w[w > 0])  # Tensor
 reveal_type(w.sum())  # Tensor
 reveal_type(w.sum(axis=0, keepdims=True))  # Tensor
+reveal_type(w.sum(dim=0, keepdim=True))  # Tensor
+reveal_type(w.std(dim=0))  # Tensor
+reveal_type(w.permute(dims=(0,)))  # Tensor
 reveal_type(w.reshape(2, 1).T)  # Tensor
 reveal_type(w.grad)  # Tensor | None
 reveal_type(w.grad_fn)  # Node | None
