@@ -118,10 +118,15 @@ def shown(error: BaseException | None) -> Iterator[None]:
     for e in errors:
         advise(e)
         e.__traceback__, count = _shortened(e.__traceback__)
+        if count:  # what JAX says of its frames, the note below says of all
+            notes = getattr(e, "__notes__", ())
+            e.__notes__ = [
+                note for note in notes if "JAX has removed its internal frames" not in note
+            ]
         removed += count
     if removed and error is not None:
         error.add_note(
-            f"({removed} frames of fad and JAX are not shown: they are with "
+            f"({removed} frame{'s' * (removed > 1)} of fad and JAX not shown; shown with "
             "FAD_TRACEBACK_FILTERING=off, or fad.errors.traceback_filtering('off'))"
         )
     try:
