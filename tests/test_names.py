@@ -8,6 +8,7 @@ import re
 import pytest
 
 import fad
+import fad.testing
 from fad import names
 
 
@@ -40,6 +41,11 @@ def test_dir_and_the_star_import_have_public_names_alone():
         ("rand", "fad.random.uniform(key, shape)"),
         ("manual_seed", "fad.random.key(0)"),
         ("custom_vjp", "@fad.custom_rules"),
+        ("custom_vmap", "defvmap(rule)"),
+        ("clamp", "write fad.numpy.clip(x, low, high)"),
+        ("save", "x.detach().numpy()"),
+        ("pmap", "fad.jit with shardings"),
+        ("loadtxt", "fad.tensor(numpy.loadtxt(path))"),
         ("array", "fad.tensor(data)"),
         ("unsqueeze", "fad.numpy.expand_dims"),
         ("masked_fill", "fad.numpy.where"),
@@ -49,6 +55,21 @@ def test_dir_and_the_star_import_have_public_names_alone():
 def test_a_name_that_is_not_there(name, words):
     with pytest.raises(AttributeError, match=re.escape(words)) as caught:
         getattr(fad, name)
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "words"),
+    [
+        (fad.autograd, "backwrad", "fad.autograd has no 'backwrad': did you mean 'backward'"),
+        (fad.testing, "gradchek", "fad.testing has no 'gradchek': did you mean 'gradcheck'"),
+        (fad.viz, "grahp", "fad.viz has no 'grahp': did you mean 'graph'"),
+        (fad.viz, "profile", "write fad.autograd.profile"),
+    ],
+)
+def test_a_name_that_is_not_in_a_module(module, name, words):
+    with pytest.raises(AttributeError, match=re.escape(words)) as caught:
+        getattr(module, name)
     assert caught.value.name == name
 
 

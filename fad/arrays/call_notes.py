@@ -22,6 +22,15 @@ _PARAMETERS = {
     "requires_grad": "x.requires_grad_()",
 }
 
+# NumPy's functions that write to their first argument; JAX's return a new array.
+_WRITES = {
+    "fill_diagonal": "x.fill_diagonal_(value)",
+    "place": "x[mask] = values",
+    "put": "x.put_(indices, values)",
+    "put_along_axis": "x.scatter_(axis, indices, values)",
+    "at": "x.index_put_((indices,), values, accumulate=True) for add, or x = x.at[indices].add(values)",
+}
+
 
 def note_call(
     error: Exception, who: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -66,6 +75,8 @@ def _advice(message: str, who: str, names: Sequence[str], values: Sequence[Any])
         name = keyword[1]
         meant = _PARAMETERS.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), "")
         return f"for {name!r} write {meant}" if meant else f"it takes {', '.join(names)}"
+    if "immutable" in message and who.rpartition(".")[2] in _WRITES:
+        return f"to write to a Tensor x, write {_WRITES[who.rpartition('.')[2]]}"
     if any(type(x).__module__.partition(".")[0] == "torch" for x in values):
         return "for a torch.Tensor t write fad.tensor(t), or fad.from_dlpack(t) without a copy"
     if "key" in message and who.startswith("fad.random."):

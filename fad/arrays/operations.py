@@ -434,7 +434,7 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
             except _RECOVERABLE:
                 return call(args, kwargs, binder)
             return primitive.unflatten(out) if type(out) is tuple else out
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, NotImplementedError) as error:
             note_call(error, f"{op.where}.{op.name}", op.plan.names, args, kwargs)
             raise
 

@@ -4,6 +4,7 @@ It is imported on its own, ``import fad.testing``. ``fad.testing.plugin`` makes 
 Function; ``fad.testing.strategies`` has hypothesis strategies.
 """
 
+from fad.core.suggestions import no_name
 from fad.testing.cases import Violation as Violation
 from fad.testing.comparison import assert_close as assert_close
 from fad.testing.comparison import difference as difference
@@ -33,3 +34,8 @@ __all__ = [
     "gradcheck",
     "gradgradcheck",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The error for a name that is not there."""
+    raise no_name(__name__, name, "", __all__)

@@ -22,7 +22,7 @@ import numpy as np
 import fad.numpy as fnp
 from fad.core import trees
 from fad.errors import ArgumentError, StructureError, describe
-from fad.transforms.boundary import check_callable, has_tensor, is_array, leave
+from fad.transforms.boundary import has_tensor, is_array, leave
 from fad.views.make_view import stop_gradient
 
 __all__ = ["safe_where"]
@@ -59,8 +59,12 @@ def safe_where(condition: Any, f: Callable[..., Any], g: Callable[..., Any], *ar
     >>> fad.grad(lambda x: fnp.where(x > 0.0, fnp.sqrt(x), 0.0))(0.0)
     Array(nan, dtype=float32, weak_type=True)
     """
-    check_callable(f, "safe_where")
-    check_callable(g, "safe_where")
+    for name, function in (("f", f), ("g", g)):
+        if not callable(function):
+            raise TypeError(
+                f"safe_where: {name} must be a function of args, got {describe(function)}: a constant is "
+                f"written as lambda x: {function if np.isscalar(function) else 'value'}"
+            )
     taken = _bools(condition)
     leaves, structure = trees.flatten(args)
     for x in leaves:

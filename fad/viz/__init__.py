@@ -1,8 +1,9 @@
 """Pictures: recorded graphs, what transforms record, and matrices of derivatives.
 
-Pictures need the extra ``viz`` (``pip install 'fad-jax[viz]'``); text, DOT and JSON do not.
+Pictures need the extra ``viz`` (``pip install -e '.[viz]'``); text, DOT and JSON do not.
 """
 
+from fad.core.suggestions import no_name
 from fad.viz.graphs import Graph as Graph
 from fad.viz.graphs import graph as graph
 from fad.viz.matrices import Matrix as Matrix
@@ -10,3 +11,9 @@ from fad.viz.matrices import matrix as matrix
 from fad.viz.nodes import NodeView as NodeView
 
 __all__ = ["Graph", "Matrix", "NodeView", "graph", "matrix"]
+
+
+def __getattr__(name: str) -> object:
+    """The error for a name that is not there."""
+    instead = "write fad.autograd.profile" if name in ("profile", "profiler") else ""
+    raise no_name(__name__, name, instead, __all__)

@@ -54,10 +54,11 @@ def viz_library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
+        library = name.partition(".")[0]
         raise MissingLibrary(
-            f"fad.viz: a picture needs {name.partition('.')[0]}, which is not installed: pip install "
-            "'fad-jax[viz]'. Without it there are print(graph), graph.dot() and graph.json(), and "
-            'graph.save("graph.dot")'
+            f"fad.viz: a picture needs {library}, which is not installed: pip install "
+            f"{library.replace('_', '-')}. Without it there are print(graph), graph.dot() and "
+            'graph.json(), and graph.save("graph.dot")'
         ) from error
 
 

@@ -179,8 +179,8 @@ def test_lanes_have_conditions_of_their_own() -> None:
         ((jnp.ones(3) > 0, fnp.sin, fnp.cos, jnp.ones(2)), ArgumentError, r"\[3\] and an argument \[2\]"),
         ((jnp.ones(2) > 0, lambda x: jnp.ones(3), fnp.cos, jnp.ones(2)), ArgumentError, r"a result \[3\]"),
         ((jnp.ones(2) > 0, lambda x: (x, x), fnp.cos, jnp.ones(2)), StructureError, "the same"),
-        ((True, 1.0, fnp.cos, jnp.ones(2)), TypeError, "safe_where"),
-        ((True, fnp.sin, None, jnp.ones(2)), TypeError, "safe_where"),
+        ((True, 1.0, fnp.cos, jnp.ones(2)), TypeError, "safe_where: f must be .* lambda x: 1.0"),
+        ((True, fnp.sin, None, jnp.ones(2)), TypeError, "g must be a function of args, got None"),
     ],
 )  # fmt: skip
 def test_bad_arguments(args: Any, error: Any, match: str) -> None:
