@@ -4,6 +4,8 @@ It is imported on its own, ``import fad.testing``. ``fad.testing.plugin`` makes 
 Function; ``fad.testing.strategies`` has hypothesis strategies.
 """
 
+from typing import TYPE_CHECKING
+
 from fad.core.suggestions import no_name
 from fad.testing.cases import Violation as Violation
 from fad.testing.comparison import assert_close as assert_close
@@ -36,6 +38,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """The error for a name that is not there."""
-    raise no_name(__name__, name, "", __all__)
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+
+    def __getattr__(name: str) -> object:
+        """The error for a name that is not there."""
+        raise no_name(__name__, name, "", __all__)

@@ -3,6 +3,8 @@
 Pictures need the extra ``viz`` (``pip install -e '.[viz]'``); text, DOT and JSON do not.
 """
 
+from typing import TYPE_CHECKING
+
 from fad.core.suggestions import no_name
 from fad.viz.graphs import Graph as Graph
 from fad.viz.graphs import graph as graph
@@ -13,7 +15,9 @@ from fad.viz.nodes import NodeView as NodeView
 __all__ = ["Graph", "Matrix", "NodeView", "graph", "matrix"]
 
 
-def __getattr__(name: str) -> object:
-    """The error for a name that is not there."""
-    instead = "write fad.autograd.profile" if name in ("profile", "profiler") else ""
-    raise no_name(__name__, name, instead, __all__)
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+
+    def __getattr__(name: str) -> object:
+        """The error for a name that is not there."""
+        instead = "write fad.autograd.profile" if name in ("profile", "profiler") else ""
+        raise no_name(__name__, name, instead, __all__)
