@@ -27,6 +27,7 @@ __all__ = [
     "bottom",
     "lazy_tensor",
     "new_tensor",
+    "take_over",
     "version_of",
 ]
 
@@ -142,6 +143,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             """
             if name in ("_value", "_aux", "_node") and self._lazy is not None:
                 self._lazy.trace.materialize()
+                if type(self._lazy) is Shared:  # it is being finalized: no weak reference finds it
+                    take_over(self, self._lazy.cell)
                 if self._lazy is not None:  # its operation has failed, which is raised now
                     self._lazy.trace.materialize()
             try:
@@ -338,6 +341,18 @@ def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -
     t._output_nr = output_nr
     t.meta = None
     return t
+
+
+def take_over(t: Tensor, o: Tensor) -> None:
+    """Give a lazy Tensor the value and the node of ``o``."""
+    if o._lazy is not None:  # its operation has failed
+        t._lazy = o._lazy
+        return
+    t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
+    t._node = o._node
+    t._aux = o._aux
+    t._value = o._value
+    t._lazy = None
 
 
 _meta_lock = threading.Lock()

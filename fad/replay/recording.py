@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fad.core.tensor import Lazy, Tensor, lazy_tensor
+from fad.core.tensor import Lazy, Tensor, lazy_tensor, take_over
 from fad.errors import LevelError
 from fad.replay.entries import Operations, origin_of, outputs_of
 from fad.replay.inputs import as_captured
 from fad.replay.log import note
 from fad.replay.program import Program
 from fad.replay.states import State
-from fad.replay.writes import handle_of, note_written, owner_of, take_over, version_then
+from fad.replay.writes import handle_of, note_written, owner_of, version_then
 from fad.tape.recorder import PrimitiveNode
 
 __all__ = ["fill", "record", "record_again", "record_kept"]

@@ -21,14 +21,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fad.core.level import state
-from fad.core.tensor import Lazy, Meta, Shared, Tensor, lazy_tensor, new_tensor, storage_of
+from fad.core.tensor import (
+    Lazy,
+    Meta,
+    Shared,
+    Tensor,
+    lazy_tensor,
+    new_tensor,
+    storage_of,
+    take_over,
+)
 from fad.replay.arguments import Arguments
 from fad.replay.entries import Operations, entry_of
 from fad.replay.states import State
 from fad.tape.recorder import ROOT, PrimitiveNode
 from fad.views.aliases import Link
 
-__all__ = ["Past", "Writes", "handle_of", "note_written", "owner_of", "take_over", "version_then"]
+__all__ = ["Past", "Writes", "handle_of", "note_written", "owner_of", "version_then"]
 
 
 class Past(Meta):
@@ -95,18 +104,6 @@ def copy_known(t: Tensor, o: Tensor) -> None:
                 slot.__delete__(t)
         else:
             slot.__set__(t, value)
-
-
-def take_over(t: Tensor, o: Tensor) -> None:
-    """Give a lazy Tensor the value and the node of ``o``."""
-    if o._lazy is not None:  # its operation has failed
-        t._lazy = o._lazy
-        return
-    t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
-    t._node = o._node
-    t._aux = o._aux
-    t._value = o._value
-    t._lazy = None
 
 
 def note_written(t: Tensor) -> None:
