@@ -20,6 +20,7 @@ __all__ = [
     "is_leaf",
     "map_leaves",
     "path_names",
+    "skeleton",
     "unflatten",
 ]
 
@@ -56,13 +57,39 @@ def is_flat(structure: PyTreeDef) -> bool:
     return structure == LEAF or structure == _tuple_of(structure.num_leaves)
 
 
-def unflatten(structure: PyTreeDef, leaves: Sequence[Any]) -> Any:
-    """Put ``leaves`` back into ``structure``."""
+def unflatten(structure: PyTreeDef, leaves: Sequence[Any], like: Any = None) -> Any:
+    """Put ``leaves`` back into ``structure``.
+
+    ``like`` is a tree of that structure, or its `skeleton`: dicts get the order of its keys, which a
+    structure does not know. JAX sorts them.
+    """
     if structure == LEAF:
         return leaves[0]
     if structure == _tuple_of(len(leaves)):
         return tuple(leaves)
-    return tree_util.tree_unflatten(structure, leaves)
+    return _in_order_of(like, tree_util.tree_unflatten(structure, leaves))
+
+
+def skeleton(tree: Any) -> Any:
+    """The dicts, lists and tuples of ``tree``, without its leaves."""
+    kind = type(tree)
+    if kind is dict:
+        return {k: skeleton(x) for k, x in tree.items()}
+    return [skeleton(x) for x in tree] if _is_sequence(kind) else None
+
+
+def _is_sequence(kind: type) -> bool:
+    return kind is tuple or kind is list or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+
+
+def _in_order_of(like: Any, tree: Any) -> Any:
+    kind = type(like)
+    if kind is dict:
+        return {k: _in_order_of(x, tree[k]) for k, x in like.items()}
+    if not _is_sequence(kind):
+        return tree
+    items = [_in_order_of(x, y) for x, y in zip(like, tree)]
+    return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
 
 
 def map_leaves(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
@@ -74,7 +101,8 @@ def map_leaves(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
             return tuple([map_leaves(f, x) for x in tree])
         if tree is None or (type(tree) is dict and not tree):
             return tree
-    return tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
+    mapped = tree_util.tree_map(f, tree, *rest, is_leaf=is_leaf)
+    return _in_order_of(tree, mapped)
 
 
 def path_names(tree: Any) -> list[str]:

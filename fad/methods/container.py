@@ -33,6 +33,15 @@ def _contains(self: Tensor, value: Any) -> bool:
     return bool(fnp.any(fnp.equal(self, value)))
 
 
+def _set_item(self: Tensor, index: Any, value: Any) -> None:
+    if isinstance(value, (list, tuple)):  # there may be Tensors in it
+        value = fnp.asarray(value)
+    set_item(self, index, value)
+
+
+_set_item.__doc__ = set_item.__doc__
+
+
 def _clone(self: Tensor) -> Tensor:
     """A copy with the same history."""
     t: Tensor = bind(CLONE, (self,))
@@ -48,7 +57,7 @@ MEMBERS: dict[str, Any] = {
     "__iter__": _iter,
     "__len__": _len,
     "__reduce_ex__": reduce,
-    "__setitem__": set_item,
+    "__setitem__": _set_item,
     "at": property(At, doc=At.__doc__),
     "clone": _clone,
     "copy": _clone,

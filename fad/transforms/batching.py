@@ -102,7 +102,8 @@ def vmap(
     @restores_modes
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = trees.flatten((args, kwargs) if kwargs else args)
+        given = (args, kwargs) if kwargs else args
+        leaves, structure = trees.flatten(given)
         dims = trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims")
         dims += [0 if is_array(x) else None for x in leaves[len(dims) :]]  # those of kwargs
         values, dims, size = batch_inputs(
@@ -126,12 +127,13 @@ def vmap(
                 mapped = [x for x, d in zip(inside, dims, strict=True) if d is not None]
                 if state.replaying:
                     seam.replay.open(level, mapped, f)
-                called = trees.unflatten(structure, inside)
+                called = trees.unflatten(structure, inside, given)
                 if kwargs:
                     out = f(*called[0], **called[1])
                 else:
                     out = f(*called)
                 outs, out_structure = trees.flatten(out)
+                out_like[:] = [trees.skeleton(out)]
                 single = isinstance(out, Tensor) and type(out_dims) is tuple and len(out_dims) == 1
                 places = out_dims[0] if single else out_dims
                 targets = trees.broadcast_prefix(places, out, "vmap: out_dims", "output")
@@ -165,6 +167,7 @@ def vmap(
                 return result, targets, out_structure
 
         written: list[int] = []
+        out_like: list[Any] = []
         views: list[BatchedView | None] = []
         if chunk_size is None or chunk_size >= size:
             outs, _, out_structure = run(values, size, 0)
@@ -183,7 +186,7 @@ def vmap(
         for n, view in enumerate(views):
             if view is not None:
                 outs[n] = view.attached(outs[n])
-        return leave(trees.unflatten(out_structure, outs), tensors)
+        return leave(trees.unflatten(out_structure, outs, *out_like), tensors)
 
     return mapped
 

@@ -291,6 +291,7 @@ def checkpoint(
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = trees.flatten(enter((args, kwargs)))
+        like = trees.skeleton((args, kwargs))
         tensors = has_tensor((args, kwargs))
         dynamic = [isinstance(x, Tensor) for x in leaves]
         operands = [lower(x) for x, d in zip(leaves, dynamic, strict=True) if d]
@@ -300,7 +301,7 @@ def checkpoint(
         def body(inside: Sequence[Tensor]) -> Any:
             it = iter(inside)
             given = [next(it) if d else x for x, d in zip(static, dynamic, strict=True)]
-            new_args, new_kwargs = trees.unflatten(structure, given)
+            new_args, new_kwargs = trees.unflatten(structure, given, like)
             out = f(*new_args, **new_kwargs)
             if any([was_written(x) for x in inside]):
                 raise LevelError(

@@ -79,8 +79,9 @@ def push_forward(
         duals = [level.dual(v, t) for v, t in zip(values, directions, strict=True)]
         if state.replaying:
             seam.replay.open(level, duals, f)
-        out, aux = with_aux(f(*trees.unflatten(structure, duals)), has_aux, who)
+        out, aux = with_aux(f(*trees.unflatten(structure, duals, primals)), has_aux, who)
         outs, out_structure = trees.flatten(out)
+        like = trees.skeleton(out)
         result = [level.unpack(o) for o in outs]
         changed = [level.unpack(d)[0] if was_written(d) else None for d in duals]
     originals = trees.flatten(tuple(primals))[0]
@@ -88,8 +89,8 @@ def push_forward(
     write_back(originals, changed, who)
     out_t = [zeros_like(p) if t is None else t for p, t in result]
     pair = (
-        leave(trees.unflatten(out_structure, [p for p, _ in result]), tensors),
-        leave(trees.unflatten(out_structure, out_t), tensors),
+        leave(trees.unflatten(out_structure, [p for p, _ in result], like), tensors),
+        leave(trees.unflatten(out_structure, out_t, like), tensors),
     )
     return (*pair, leave(aux, tensors)) if has_aux else pair
 

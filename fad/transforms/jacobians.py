@@ -74,15 +74,17 @@ def jacrev(
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums, values, structure = _inputs(args, argnums, "jacrev")
+        like = [args[i] for i in nums]
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
             if state.replaying:
                 seam.replay.open(level, variables, f)
-            inside = trees.unflatten(structure, variables)
+            inside = trees.unflatten(structure, variables, like)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, "jacrev")
             outs, out_structure = trees.flatten(out)
+            out_like = trees.skeleton(out)
             outs = _check_outputs(outs, "jacrev")
             del out
             rows_of = functools.partial(_rows, chunk_size)
@@ -97,7 +99,7 @@ def jacrev(
             [_reshape(g, (*o.shape, *g.shape[1:])) for g in rows[k * width : (k + 1) * width]]
             for k, o in enumerate(outs)
         ]
-        result = _assemble(blocks, out_structure, structure, argnums)
+        result = _assemble(blocks, out_structure, out_like, structure, like, argnums)
         result = leave(result, tensors)
         return (result, leave(aux, tensors)) if has_aux else result
 
@@ -152,6 +154,7 @@ def jacfwd(
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums, values, structure = _inputs(args, argnums, "jacfwd")
+        like = [args[i] for i in nums]
         tensors = has_tensor((args, kwargs))
         found: dict[str, Any] = {}
 
@@ -160,10 +163,11 @@ def jacfwd(
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
                 if state.replaying:
                     seam.replay.open(level, duals, f)
-                inside = trees.unflatten(structure, duals)
+                inside = trees.unflatten(structure, duals, like)
                 out = f(*substitute(args, nums, inside), **enter(kwargs))
                 out, found["aux"] = with_aux(out, has_aux, "jacfwd")
                 outs, found["structure"] = trees.flatten(out)
+                found["like"] = trees.skeleton(out)
                 pairs = [level.unpack(o) for o in outs]
             return [zeros_like(p) if t is None else t for p, t in pairs]
 
@@ -175,7 +179,7 @@ def jacfwd(
             ]
             for j in _over_basis(push, _basis(values), chunk_size, -1)
         ]
-        result = _assemble(blocks, found["structure"], structure, argnums)
+        result = _assemble(blocks, found["structure"], found["like"], structure, like, argnums)
         result = leave(result, tensors)
         return (result, leave(found["aux"], tensors)) if has_aux else result
 
@@ -347,9 +351,15 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _assemble(
-    blocks: Sequence[Sequence[Any]], out_structure: Any, structure: Any, argnums: Any
+    blocks: Sequence[Sequence[Any]],
+    out_structure: Any,
+    out_like: Any,
+    structure: Any,
+    like: Any,
+    argnums: Any,
 ) -> Any:
     """Blocks as a pytree of the output with pytrees of the arguments for leaves."""
     single = not isinstance(argnums, (tuple, list))
-    rows = [trees.unflatten(structure, list(row)) for row in blocks]
-    return jax.tree_util.tree_unflatten(out_structure, [r[0] if single else r for r in rows])
+    rows = [trees.unflatten(structure, list(row), like) for row in blocks]
+    rows = [r[0] if single else r for r in rows]
+    return trees.unflatten(out_structure, rows, out_like)

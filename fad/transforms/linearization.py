@@ -107,8 +107,10 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     tensors = has_tensor(primals)
     with LinearizeLevel() as level:
         variables = [level.variable(v) for v in values]
-        out, aux = with_aux(f(*trees.unflatten(structure, variables)), has_aux, "linearize")
+        inside = trees.unflatten(structure, variables, primals)
+        out, aux = with_aux(f(*inside), has_aux, "linearize")
         outs, out_structure = trees.flatten(out)
+        like = trees.skeleton(out)
         numbers = [
             o.aux if isinstance(o := outlived(x), Tensor) and o.level is level else None
             for x in outs
@@ -123,7 +125,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
         out_t = [
             zeros_like(r) if n is None else known[n] for n, r in zip(numbers, results, strict=True)
         ]
-        return leave(trees.unflatten(out_structure, out_t), tensors or has_tensor(tangents))
+        return leave(trees.unflatten(out_structure, out_t, like), tensors or has_tensor(tangents))
 
-    result = leave(trees.unflatten(out_structure, results), tensors)
+    result = leave(trees.unflatten(out_structure, results, like), tensors)
     return (result, jvp_fn, leave(aux, tensors)) if has_aux else (result, jvp_fn)

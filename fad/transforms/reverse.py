@@ -96,7 +96,8 @@ def gradient_function(
             variables = [level.variable(v) for v in values]
             if variables and state.replaying:
                 seam.replay.open(level, variables, f)
-            inside = trees.unflatten(structure, variables)
+            like = [args[i] for i in nums]
+            inside = trees.unflatten(structure, variables, like)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             aux = None
             if has_aux:
@@ -112,7 +113,7 @@ def gradient_function(
                 grads = _gradients(level, outs, variables, values)
             pairs = zip(grads, values, strict=True)
             grads = [bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in pairs]
-        result = trees.unflatten(structure, grads)
+        result = trees.unflatten(structure, grads, like)
         if not isinstance(argnums, (tuple, list)):
             result = result[0]
         result = leave(result, tensors)
@@ -192,9 +193,11 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     check_callable(f, "vjp")
     values, structure = differentiable_leaves(primals, range(len(primals)), "vjp")
     tensors = has_tensor(primals)
+    like = trees.skeleton(primals)  # the arrays need not live as long as vjp_fn
     with GradLevel() as level:
         variables = [level.variable(v) for v in values]
-        out, aux = with_aux(f(*trees.unflatten(structure, variables)), has_aux, "vjp")
+        inside = trees.unflatten(structure, variables, like)
+        out, aux = with_aux(f(*inside), has_aux, "vjp")
     outs, out_structure = trees.flatten(out)
     avals = [aval_like(o) for o in outs]
 
@@ -204,7 +207,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         grads = [
             bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)
         ]
-        return leave(trees.unflatten(structure, grads), tensors or has_tensor(cotangent))
+        return leave(trees.unflatten(structure, grads, like), tensors or has_tensor(cotangent))
 
     result = leave(out, tensors)
     return (result, vjp_fn, leave(aux, tensors)) if has_aux else (result, vjp_fn)

@@ -148,7 +148,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
         TypeError: the value cannot be converted to the dtype.
         GradientError, LevelError: see `write`.
     """
-    if isinstance(value, (list, tuple, np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic)):
         value = as_array(value)
     if _is_mask(index) and np.ndim(value) == 0:
         mask = as_tensor(index)

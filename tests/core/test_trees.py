@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections import namedtuple
 from typing import Any
 
@@ -94,3 +95,23 @@ def test_a_tensor_is_a_leaf_here_and_a_node_to_jax() -> None:
     (array,) = jax.tree.leaves(T)
     assert isinstance(array, jax.Array)
     np.testing.assert_array_equal(array, T.array)
+
+
+def test_dicts_keep_the_order_of_their_keys() -> None:
+    """JAX sorts them; a program that goes over the values of a dict would mean something else."""
+    Pair = collections.namedtuple("Pair", "x y")
+    tree = {"b": [T, {"z": 1, "y": A}], "a": Pair(T, {2: 0, 1: 0}), "c": (T, None)}
+    leaves, structure = trees.flatten(tree)
+    for other in (
+        trees.unflatten(structure, leaves, tree),
+        trees.unflatten(structure, leaves, trees.skeleton(tree)),
+        trees.map_leaves(id, tree),
+    ):
+        assert list(other) == ["b", "a", "c"] and list(other["b"][1]) == ["z", "y"]
+        assert list(other["a"].y) == [2, 1] and type(other["a"]) is Pair and other["c"][1] is None
+    assert trees.map_leaves(lambda x: x, tree) == tree
+    assert trees.skeleton(tree) == {
+        "b": [None, {"z": None, "y": None}],
+        "a": [None, {2: None, 1: None}],
+        "c": [None, None],
+    }

@@ -231,15 +231,88 @@ def regression(np: Any, slope: Any = 2.0) -> Any:
     return w
 
 
+def wave(np: Any, courant: Any = 0.5) -> Any:
+    """The wave equation: three layers of time in one array, with ends that reflect."""
+    steps, points = 8, 10
+    u = np.zeros((steps, points))
+    x = np.linspace(0, 1, points)
+    u[0] = np.exp(-((x - 0.5) ** 2) / 0.02)
+    u[1] = u[0]
+    for n in range(1, steps - 1):
+        u[n + 1, 1:-1] = (
+            2 * u[n, 1:-1] - u[n - 1, 1:-1]
+            + courant**2 * (u[n, 2:] - 2 * u[n, 1:-1] + u[n, :-2])
+        )  # fmt: skip
+        u[n + 1, [0, -1]] = u[n + 1, [1, -2]]
+    return u
+
+
+def pagerank(np: Any, damping: Any = 0.85) -> Any:
+    """How often a walker over links comes to each page."""
+    links = [(0, 1), (0, 2), (1, 2), (2, 0), (3, 2)]
+    M = np.zeros((4, 4))
+    for source, target in links:
+        M[target, source] = 1
+    M /= M.sum(axis=0)
+    rank = np.full(4, 1 / 4)
+    for _ in range(10):
+        rank = damping * M @ rank + (1 - damping) / 4
+    order = np.argsort(rank)[::-1]
+    return rank, order
+
+
+def forward_backward(np: Any, stay: Any = 0.7) -> Any:
+    """What a hidden Markov model's states were, from what was seen."""
+    A = np.array([[0.0, 0.0], [0.4, 0.6]])
+    A[0] = [stay, 1 - stay]
+    B = np.array([[0.9, 0.1], [0.2, 0.8]])
+    seen = [0, 1, 0, 0]
+    T = len(seen)
+    alpha, beta = np.zeros((T, 2)), np.ones((T, 2))
+    alpha[0] = np.array([0.5, 0.5]) * B[:, seen[0]]
+    for t in range(1, T):
+        alpha[t] = (alpha[t - 1] @ A) * B[:, seen[t]]
+    for t in reversed(range(T - 1)):
+        beta[t] = A @ (B[:, seen[t + 1]] * beta[t + 1])
+    gamma = alpha * beta
+    gamma /= gamma.sum(axis=1, keepdims=True)
+    return gamma, np.log(alpha[-1].sum())
+
+
+def edit_distance(np: Any, change: Any = 1.0) -> Any:
+    """Levenshtein's distance of two words, by dynamic programming."""
+    a, b = "kitten", "sitting"
+    D = np.zeros((len(a) + 1, len(b) + 1))
+    D[:, 0] = np.arange(len(a) + 1)
+    D[0, :] = np.arange(len(b) + 1)
+    for i in range(1, len(a) + 1):
+        for j in range(1, len(b) + 1):
+            cost = 0 if a[i - 1] == b[j - 1] else change
+            D[i, j] = min(D[i - 1, j] + 1, D[i, j - 1] + 1, D[i - 1, j - 1] + cost)
+    return D
+
+
+def rule_thirty(np: Any) -> Any:
+    """Wolfram's cellular automaton, by a table."""
+    table = np.array([int(bit) for bit in f"{30:08b}"[::-1]])
+    cells = np.zeros((6, 13), dtype=int)
+    cells[0, 6] = 1
+    for t in range(5):
+        row = cells[t]
+        cells[t + 1] = table[4 * np.roll(row, 1) + 2 * row + np.roll(row, -1)]
+    return cells
+
+
 PROGRAMS = [
     heat, kalman, leapfrog, ising, k_means, life, jacobi, gauss_seidel, power_iteration, mandelbrot,
-    moving_average, euler, lu, floyd_warshall, perceptron, sieve, regression,
+    moving_average, euler, lu, floyd_warshall, perceptron, sieve, regression, wave, pagerank,
+    forward_backward, edit_distance, rule_thirty,
 ]  # fmt: skip
 # With the number at which they are differentiated.
 DIFFERENTIABLE = [
     (heat, 1.5), (kalman, 0.2), (leapfrog, 1.1), (jacobi, 2.0), (gauss_seidel, 1.5),
     (power_iteration, 2.5), (moving_average, 6.0), (euler, 0.6), (lu, 4.5), (floyd_warshall, 2.5),
-    (regression, 1.5),
+    (regression, 1.5), (wave, 0.6), (pagerank, 0.8), (forward_backward, 0.6),
 ]  # fmt: skip
 # They write to what the backward pass needs, which is an error by default, as in PyTorch.
-WRITES_TO_SAVED = [leapfrog, power_iteration, euler, lu]
+WRITES_TO_SAVED = [leapfrog, power_iteration, euler, lu, forward_backward]

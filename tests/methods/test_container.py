@@ -96,3 +96,21 @@ def test_items_are_views_whatever_the_length() -> None:
     a, b, c = w
     (a * b + c).backward()
     assert w.grad.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_a_list_with_tensors_is_written_with_their_derivatives() -> None:
+    """As NumPy programs do: ``A[0] = [p, 1 - p]``."""
+
+    def f(p):
+        a = fnp.zeros((3, 2))
+        a[0] = [p, 1.0 - p]
+        a[1] = (p * p, 3)
+        a[2, [0, 1]] = [2.0 * p, p]
+        return (a * fnp.array([[1.0, 10.0], [100.0, 1.0], [5.0, 7.0]])).sum()
+
+    assert fad.grad(f)(2.0).item() == 1.0 - 10.0 + 400.0 + 17.0
+    assert fad.vmap(fad.grad(f))(jnp.array([2.0, 1.0])).tolist() == [408.0, 208.0]
+    assert fad.jit(fad.grad(f))(2.0).item() == fad.jvp(f, (2.0,), (1.0,))[1].item() == 408.0
+    p = fad.tensor(2.0, requires_grad=True)
+    f(p).backward()
+    assert p.grad.item() == 408.0
