@@ -16,6 +16,7 @@ from fad.arrays.control_flow import maker, with_bodies
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
 from fad.arrays.torch_operations import FORMS
+from fad.arrays.while_loops import fori_loop, while_loop
 from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.level import bind
@@ -30,6 +31,9 @@ from fad.views.make_view import bind_view, stop_gradient, view_binder
 __all__ = ["derive"]
 
 Function = Callable[..., Any]
+
+# JAX's have no reverse mode.
+_LOOPS: dict[str, Function] = {"fori_loop": fori_loop, "while_loop": while_loop}
 
 
 def derive(name: str, where: str, module: str, value: Any) -> Any:
@@ -67,6 +71,7 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return _factory(name, where, value)
     roles = special_cases.ROLES.get(module, {}).get(name, {})
     if listed(special_cases.BODIES):
+        value = _LOOPS.get(name, value) if module == "jax.lax" else value
         return with_bodies(name, where, value, roles, results)
     if listed(special_cases.COLLECTIVES):
         return _collective(name, where, value, roles)

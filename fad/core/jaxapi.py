@@ -22,6 +22,8 @@ from jax._src import pjit as _pjit
 from jax._src import source_info_util as _source_info
 from jax._src import tree_util as _tree_util
 from jax._src.array import ArrayImpl as array_type
+from jax._src.interpreters import ad as _ad
+from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax
@@ -40,6 +42,7 @@ __all__ = [
     "ad",
     "array_type",
     "at_top_level",
+    "batch_jaxpr",
     "batching",
     "call_table",
     "called",
@@ -53,6 +56,7 @@ __all__ = [
     "is_tracing",
     "jaxpr_as_fun",
     "jit_of_small",
+    "jvp_jaxpr",
     "mapped_aval",
     "mlir",
     "new_primitive",
@@ -94,6 +98,8 @@ ClosedJaxpr: Any = getattr(_core, "ClosedJaxpr", Jaxpr)  # one type, in newer ve
 Literal: Any = _core.Literal
 float0 = jax.dtypes.float0
 jaxpr_as_fun = _core.jaxpr_as_fun
+jvp_jaxpr = _ad.jvp_jaxpr
+batch_jaxpr = _batching.batch_jaxpr
 mapped_aval = _core.mapped_aval
 convert_constvars_jaxpr = _partial_eval.convert_constvars_jaxpr
 shaped_array = jax.core.ShapedArray

@@ -43,7 +43,8 @@ __all__ = [
 
 EXPENSIVE = frozenset(
     """approx_top_k cholesky cond conv_general_dilated custom_linear_solve custom_root
-    cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fad_call fad_linear_call fft
+    cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fad_call fad_linear_call
+    fad_while_curvature fad_while_linear fad_while_loop fad_while_pullback fft
     geqrf hessenberg householder_product igamma igamma_grad_a io_callback linear_solve lu ormqr
     pure_callback qr ragged_dot random_bits random_gamma_grad reduce_window scan schur
     select_and_scatter select_and_scatter_add sort svd symmetric_product threefry2x32 top_k

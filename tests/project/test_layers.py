@@ -35,7 +35,8 @@ ROOMS = {
         batched_views user_views index_forms indexing write_ops inplace shapes_in_place
         copying""",
     "arrays": """arguments special_cases call_notes keywords plans results operations torch_functions
-        torch_matrices torch_indexing torch_operations control_flow derive namespaces""",
+        torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
+        derive namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "*",

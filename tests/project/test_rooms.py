@@ -10,6 +10,8 @@ from helpers import ROOT
 
 # Modules that are wholly tested in another file: what they have is a few lines, or runs only as part of that.
 ELSEWHERE = {
+    "arrays/loop_rules": "arrays/test_while_loops.py",
+    "arrays/loops": "arrays/test_while_loops.py",
     "arrays/plans": "arrays/test_operations.py",
     "arrays/torch_functions": "methods/test_names_vs_torch.py",
     "arrays/torch_indexing": "methods/test_names_vs_torch.py",

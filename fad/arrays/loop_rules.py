@@ -1,0 +1,415 @@
+"""The primitives of a while loop and of its derivatives, and their rules.
+
+NOTE [the loop and its derivatives]
+
+A loop is one primitive of JAX, whose derivatives are loops of the same kind:
+
+* ``fad_while_loop`` runs it. Where it is differentiated it stores carries in ``slots``, the checkpoints.
+* ``fad_while_linear`` is its Jacobian times tangents: the loop on the carry and its tangent (`augmented`).
+* ``fad_while_pullback`` is the transpose: it goes back from checkpoint to checkpoint, and computes
+  the carries in between again.
+* ``fad_while_curvature`` is the derivative of the pullback in the loop's operands: the pullback of the
+  augmented loop. Second derivatives are symmetric, so it is its own transpose.
+
+The derivative of each is written with these four, so any order is there by construction; each is batched
+as the same primitive of a batched loop.
+
+NOTE [lanes that have finished]
+
+A batched loop runs until its last lane is done, and the others keep their carries. A lane that has finished
+would compute on, at a carry which its own condition excludes, where a derivative may be infinite, and
+0 * inf is nan. So it is given the carry and the constants of a lane that is not done, and what comes of
+it is dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fad.arrays.loops import Loop, Mask, parts_of, pull, rows_of, run, select, spread
+from fad.core.jaxapi import (
+    ad,
+    batch_jaxpr,
+    batching,
+    is_inexact,
+    jaxpr_as_fun,
+    jvp_jaxpr,
+    mlir,
+    new_primitive,
+)
+
+__all__ = ["loop_p"]
+
+
+# Loops made of a loop
+
+
+@functools.lru_cache(maxsize=1024)
+def dependent(loop: Loop, consts: Mask, carries: Mask) -> Mask:
+    """Which carries have a tangent, if these constants of the body and first carries have one."""
+    while True:
+        _, found = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
+        inexact = [is_inexact(a.dtype) for a in loop.body.out_avals]
+        after = tuple([a or (b and c) for a, b, c in zip(carries, found, inexact, strict=True)])
+        if after == carries:
+            return carries
+        carries = after
+
+
+@functools.lru_cache(maxsize=1024)
+def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
+    """The loop on (constants, their tangents) and (carries, their tangents)."""
+    jvp, _ = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
+    n, k, m = loop.body_count, sum(consts), len(carries)
+
+    def body(*values: Any) -> Any:
+        primals, tangents = values[:n], values[n : n + k]
+        carry, carry_t = values[n + k : n + k + m], values[n + k + m :]
+        return jaxpr_as_fun(jvp)(*primals, *carry, *tangents, *carry_t)
+
+    def cond(*values: Any) -> Any:
+        return jaxpr_as_fun(loop.cond)(*values[: loop.cond_count + m])
+
+    of_consts, of_carry = loop.body.in_avals[:n], loop.body.in_avals[n:]
+    of_carry = [*of_carry, *select(carries, of_carry)]
+    new_body = jax.make_jaxpr(body)(*of_consts, *select(consts, of_consts), *of_carry)
+    new_cond = jax.make_jaxpr(cond)(*loop.cond.in_avals[: loop.cond_count], *of_carry)
+    return loop._replace(cond=new_cond, body=new_body, body_count=n + k)
+
+
+def joined(loop: Loop, consts: Mask, operands: Any, tangents: Sequence[Any]) -> list[Any]:
+    """The operands of the augmented loop."""
+    cond_consts, body_consts, carry = operands
+    k = sum(consts)
+    return [*cond_consts, *body_consts, *tangents[:k], *carry, *tangents[k:]]
+
+
+class Batched(NamedTuple):
+    """A batched loop, which of its operands are batched, and whether lanes may end at different steps."""
+
+    loop: Loop
+    batched: tuple[Mask, Mask, Mask]
+    lanes: bool
+
+    def operands(self, loop: Loop, values: Sequence[Any], have: Sequence[bool], size: int) -> Any:
+        """Operands of the loop as those of this one, by kind; ``have`` are batched, along dimension 0."""
+        parts = zip(loop.split(values), loop.split(have), self.batched, strict=True)
+        found = [
+            [rows_of(v, size) if w and not h else v for v, h, w in zip(*part, strict=True)]
+            for part in parts
+        ]
+        if self.lanes:
+            found[1] = [*found[0], *found[1]]
+        return found
+
+
+def batched_loop(loop: Loop, axis_data: Any, wanted: Sequence[bool]) -> Batched:
+    """The loop with operands batched, at least those that are ``wanted``."""
+    in_cond, in_body, carries = (tuple(p) for p in loop.split(wanted))
+    lanes = False
+    while True:
+        body, found = batch_jaxpr(loop.body, axis_data, [*in_body, *carries], list(carries))
+        after = tuple([a or b for a, b in zip(carries, found, strict=True)])
+        if after == carries:
+            cond, (lanes,) = batch_jaxpr(loop.cond, axis_data, [*in_cond, *carries], False)
+            if not lanes or all(carries):
+                break
+            after = (True,) * len(carries)
+        carries = after
+    masks = (in_cond, in_body, carries)
+    other = loop._replace(cond=cond, body=body)
+    return Batched(_until_all(other, masks) if lanes else other, masks, lanes)
+
+
+def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
+    """A loop whose condition has lanes; see NOTE [lanes that have finished]."""
+    k, n = loop.cond_count, loop.cond_count + loop.body_count
+
+    def cond(*values: Any) -> Any:
+        return jnp.any(jaxpr_as_fun(loop.cond)(*values)[0])
+
+    def body(*values: Any) -> list[Any]:
+        cond_consts, consts, carry = values[:k], values[k:n], values[n:]
+        (go,) = jaxpr_as_fun(loop.cond)(*cond_consts, *carry)
+        some = jnp.argmax(go)
+
+        def where(x: Any, y: Any) -> Any:
+            mask = go.reshape(go.shape + (1,) * (x.ndim - 1))
+            return jax.lax.select(jnp.broadcast_to(mask, x.shape), x, y)
+
+        def safe(x: Any, has_lanes: bool) -> Any:
+            return where(x, rows_of(jax.lax.stop_gradient(x)[some], len(x))) if has_lanes else x
+
+        given = [
+            safe(*pair) for pair in zip((*consts, *carry), batched[1] + batched[2], strict=True)
+        ]
+        outs = jaxpr_as_fun(loop.body)(*given)
+        return [where(o, c) for o, c in zip(outs, carry, strict=True)]
+
+    of_cond = list(loop.cond.in_avals)
+    new_cond = jax.make_jaxpr(cond)(*of_cond)
+    new_body = jax.make_jaxpr(body)(*of_cond[:k], *loop.body.in_avals)
+    return loop._replace(cond=new_cond, body=new_body, body_count=n)
+
+
+# The derivatives, as loops
+
+
+def push(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+    """The tangents of the final carry."""
+    operands, _, tangents = parts_of(loop, values)
+    given, other = joined(loop, consts, operands, tangents), augmented(loop, consts, carries)
+    return list(loop_p.bind(*given, loop=other, stored=False))[len(carries) :]
+
+
+def curve(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+    """The derivative of the pullback's results in direction of the tangents, cotangents fixed."""
+    n, m = loop.operand_count, sum(carries)
+    operands, cotangents, tangents = loop.split(values[:n]), values[n : n + m], values[n + m :]
+    other = augmented(loop, consts, carries)
+    given = joined(loop, consts, operands, tangents)
+    stored = loop_p.bind(*given, loop=other, stored=True)[len(carries) + m :]
+    zeros = [jnp.zeros_like(c) for c in cotangents]
+    consts = (*consts, *[False] * sum(consts))
+    carries = (*carries, *[True] * m)
+    options = {"loop": other, "consts": consts, "carries": carries}
+    outs = pullback_p.bind(*given, *stored, *zeros, *cotangents, **options)
+    return list(outs)[: len(outs) - m]
+
+
+# The four primitives
+
+loop_p = new_primitive("fad_while_loop")
+linear_p = new_primitive("fad_while_linear")
+pullback_p = new_primitive("fad_while_pullback")
+curvature_p = new_primitive("fad_while_curvature")
+
+
+def _loop_avals(*avals: Any, loop: Loop, stored: bool) -> list[Any]:
+    outs = list(loop.body.out_avals)
+    return [*outs, *loop.stored_avals()] if stored else outs
+
+
+def _linear_avals(*avals: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+    return select(carries, loop.body.out_avals)
+
+
+def _gradient_avals(*avals: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+    return select((*consts, *carries), loop.body.in_avals)
+
+
+def _is_zero(t: Any) -> bool:
+    return isinstance(t, ad.Zero)
+
+
+def _filled(tangents: Sequence[Any]) -> list[Any]:
+    return [ad.instantiate_zeros(t) for t in tangents]
+
+
+def _moving(loop: Loop, tangents: Sequence[Any], carries: Mask | None = None) -> tuple[Mask, Mask]:
+    """Which constants of the body, and which carries, have a tangent."""
+    _, of_consts, of_carry = loop.split([not _is_zero(t) for t in tangents])
+    if carries is not None:
+        of_carry = [a or b for a, b in zip(of_carry, carries, strict=True)]
+    consts = tuple(of_consts)
+    return consts, dependent(loop, consts, tuple(of_carry))
+
+
+def _loop_jvp(primals: Any, tangents: Any, *, loop: Loop, stored: bool) -> tuple[Any, Any]:
+    consts, carries = _moving(loop, tangents)
+    outs = loop_p.bind(*primals, loop=loop, stored=stored or any(carries))
+    n = len(carries)
+    kept = outs if stored else outs[:n]
+    zeros = [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in kept]
+    if not any(carries):
+        return kept, zeros
+    _, of_consts, of_carry = loop.split(tangents)
+    given = _filled([*select(consts, of_consts), *select(carries, of_carry)])
+    options = {"loop": loop, "consts": consts, "carries": carries}
+    found = linear_p.bind(*primals, *outs[n:], *given, **options)
+    return kept, [*spread(carries, found, zeros[:n]), *zeros[n:]]
+
+
+def _linear_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carries: Mask) -> Any:
+    n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
+    operands, _, given = parts_of(loop, primals)
+    operands_t, _, given_t = parts_of(loop, tangents)
+    outs = linear_p.bind(*primals, **options)
+    if all(map(_is_zero, tangents[:n])):
+        first = len(primals) - len(given)
+        return outs, linear_p.bind(*primals[:first], *_filled(given_t), **options)
+    _, found = _loop_jvp(
+        joined(loop, consts, operands, given),
+        joined(loop, consts, operands_t, given_t),
+        loop=augmented(loop, consts, carries),
+        stored=False,
+    )
+    return outs, found[len(carries) :]
+
+
+def _pullback_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carries: Mask) -> Any:
+    n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
+    outs = pullback_p.bind(*primals, **options)
+    _, _, cotangents = parts_of(loop, primals)
+    _, _, of_cotangents = parts_of(loop, tangents)
+    first = len(primals) - len(cotangents)
+    parts = []
+    if not all(map(_is_zero, of_cotangents)):
+        parts.append(pullback_p.bind(*primals[:first], *_filled(of_cotangents), **options))
+    if not all(map(_is_zero, tangents[:n])):
+        _, of_consts, of_carry = loop.split(tangents[:n])
+        own = _moving(loop, tangents[:n], carries)
+        all_consts = tuple([a or b for a, b in zip(consts, own[0], strict=True)])
+        all_carries = dependent(loop, all_consts, own[1])
+        zeros = [jnp.zeros(a.shape, a.dtype) for a in loop.body.out_avals if is_inexact(a.dtype)]
+        places = tuple([is_inexact(a.dtype) for a in loop.body.out_avals])
+        every = spread(carries, cotangents, spread(places, zeros, [None] * len(places)))
+        given = _filled([*select(all_consts, of_consts), *select(all_carries, of_carry)])
+        found = curvature_p.bind(
+            *primals[:n], *select(all_carries, every), *given,
+            loop=loop, consts=all_consts, carries=all_carries,
+        )  # fmt: skip
+        asked = select((*all_consts, *all_carries), (*consts, *carries))
+        parts.append(select(tuple(asked), found))
+    if not parts:
+        return outs, [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in outs]
+    return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
+
+
+def _curvature_jvp(primals: Any, tangents: Any, **options: Any) -> Any:
+    moving = tuple([not _is_zero(t) for t in tangents])
+
+    def of_moving(*some: Any) -> list[Any]:
+        return curve(*spread(moving, some, primals), **options)
+
+    return jax.jvp(of_moving, select(moving, primals), select(moving, tangents))
+
+
+def _transposed(
+    bind: Callable[..., Any], count: Callable[[Loop], int], cotangents: Any, values: Any, loop: Loop
+) -> list[Any]:
+    """Transpose in all values from ``count`` on: the linear ones."""
+    first = count(loop)
+    found = iter(bind(*values[:first], *_filled(cotangents)))
+    linear = [(v, next(found)) for v in values[first:]]
+    return [None] * first + [g if ad.is_undefined_primal(v) else None for v, g in linear]
+
+
+def _stored_end(loop: Loop) -> int:
+    return loop.operand_count + 2 + len(loop.body.out_avals)
+
+
+def _linear_transpose(cotangents: Any, *values: Any, **options: Any) -> list[Any]:
+    bind = functools.partial(pullback_p.bind, **options)
+    return _transposed(bind, _stored_end, cotangents, values, options["loop"])
+
+
+def _pullback_transpose(cotangents: Any, *values: Any, **options: Any) -> list[Any]:
+    bind = functools.partial(linear_p.bind, **options)
+    return _transposed(bind, _stored_end, cotangents, values, options["loop"])
+
+
+def _curvature_transpose(cotangents: Any, *values: Any, **options: Any) -> list[Any]:
+    bind = functools.partial(curvature_p.bind, **options)
+    end = functools.partial(lambda m, loop: loop.operand_count + m, sum(options["carries"]))
+    return _transposed(bind, end, cotangents, values, options["loop"])
+
+
+def _to_front(values: Any, dims: Any) -> tuple[list[Any], list[bool]]:
+    front = [v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(values, dims, strict=True)]
+    return front, [d is not None for d in dims]
+
+
+def _batch_loop(axis_data: Any, values: Any, dims: Any, *, loop: Loop, stored: bool) -> Any:
+    values, have = _to_front(values, dims)
+    made = batched_loop(loop, axis_data, have)
+    cond_consts, body_consts, carry = made.operands(loop, values, have, axis_data.size)
+    outs = loop_p.bind(*cond_consts, *body_consts, *carry, loop=made.loop, stored=stored)
+    of_carry = made.batched[2]
+    out_dims = [0 if b else None for b in of_carry]
+    if stored:
+        out_dims += [None, None, *[1 if b else None for b in of_carry]]
+    return outs, out_dims
+
+
+def _batch_rule(
+    axis_data: Any,
+    values: Any,
+    dims: Any,
+    *,
+    loop: Loop,
+    consts: Mask,
+    carries: Mask,
+    primitive: Any,
+) -> Any:
+    """The other three: what is differentiated is batched, so that each lane has its own derivative."""
+    n, size = loop.operand_count, axis_data.size
+    values, have = _to_front(values, dims)
+    moving = [*[False] * loop.cond_count, *consts, *carries]
+    made = batched_loop(loop, axis_data, [a or b for a, b in zip(have[:n], moving, strict=True)])
+    cond_consts, body_consts, carry = made.operands(loop, values[:n], have[:n], size)
+    rest, rest_have = values[n:], have[n:]
+    stored: list[Any] = []
+    if primitive is not curvature_p:
+        m = 2 + len(carries)
+        stored, stored_have = rest[:m], rest_have[:m]
+        rest, rest_have = rest[m:], rest_have[m:]
+        wanted = [False, False, *made.batched[2]]
+        if any([h and not w for h, w in zip(stored_have, wanted, strict=True)]):
+            # They may come from one call for each lane, with other steps: store again.
+            outs = loop_p.bind(*cond_consts, *body_consts, *carry, loop=made.loop, stored=True)
+            stored = outs[len(carries) :]
+        else:
+            stored = [
+                jnp.moveaxis(s if h else rows_of(s, size), 0, 1) if w else s
+                for s, h, w in zip(stored, stored_have, wanted, strict=True)
+            ]
+    rest = [v if h else rows_of(v, size) for v, h in zip(rest, rest_have, strict=True)]
+    if made.lanes:
+        consts = (*[False] * loop.cond_count, *consts)
+    outs = primitive.bind(
+        *cond_consts, *body_consts, *carry, *stored, *rest,
+        loop=made.loop, consts=consts, carries=carries,
+    )  # fmt: skip
+    return outs, [0] * len(outs)
+
+
+def _batched_or_not(primitive: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """``rule``, which JAX calls where no value is batched too."""
+
+    def batch(axis_data: Any, values: Any, dims: Any, **options: Any) -> Any:
+        if any([d is not None for d in dims]):
+            return rule(axis_data, values, dims, **options)
+        outs = primitive.bind(*values, **options)
+        return outs, [None] * len(outs)
+
+    return batch
+
+
+def _register(
+    primitive: Any, run: Callable[..., Any], avals: Callable[..., Any], jvp: Callable[..., Any]
+) -> None:
+    primitive.def_impl(
+        lambda *values, **options: jax.jit(functools.partial(run, **options))(*values)
+    )
+    primitive.def_abstract_eval(avals)
+    mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
+    ad.primitive_jvps[primitive] = jvp
+
+
+_register(loop_p, run, _loop_avals, _loop_jvp)
+_register(linear_p, push, _linear_avals, _linear_jvp)
+_register(pullback_p, pull, _gradient_avals, _pullback_jvp)
+_register(curvature_p, curve, _gradient_avals, _curvature_jvp)
+ad.primitive_transposes[linear_p] = _linear_transpose
+ad.primitive_transposes[pullback_p] = _pullback_transpose
+ad.primitive_transposes[curvature_p] = _curvature_transpose
+batching.fancy_primitive_batchers[loop_p] = _batched_or_not(loop_p, _batch_loop)
+for _p in (linear_p, pullback_p, curvature_p):
+    _rule = functools.partial(_batch_rule, primitive=_p)
+    batching.fancy_primitive_batchers[_p] = _batched_or_not(_p, _rule)

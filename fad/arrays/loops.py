@@ -1,0 +1,193 @@
+"""A while loop that stores checkpoints, and its pullback, which computes from these again.
+
+NOTE [checkpoints]
+
+The forward loop stores every ``stride``-th carry. With ``max_steps`` the stride is known before. Without, it
+starts at 1; when all slots are full, every second one is dropped and the stride is doubled (Wang, Moin and
+Iaccarino 2009, Stumm and Walther 2010: checkpoints of a run whose length is not known). The way back knows
+the number of steps: between two checkpoints it places further ones by the binomial schedule, which computes
+each step again as few times as the slots permit (Griewank and Walther 2000, Algorithm 799: revolve).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fad.core.jaxapi import jaxpr_as_fun, shaped_array
+
+__all__ = ["Loop", "Mask", "advance", "parts_of", "pull", "rows_of", "run", "select", "spread"]
+
+Mask = tuple[bool, ...]
+
+
+class Loop(NamedTuple):
+    """A loop: operands are constants of the condition, constants of the body, and the carry.
+
+    ``kept``, ``extra``: slots for checkpoints in the forward loop, and further ones on the way back.
+    """
+
+    cond: Any
+    body: Any
+    cond_count: int
+    body_count: int
+    max_steps: int | None
+    kept: int
+    extra: int
+
+    def split(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        k, n = self.cond_count, self.cond_count + self.body_count
+        return list(operands[:k]), list(operands[k:n]), list(operands[n:])
+
+    @property
+    def operand_count(self) -> int:
+        """The number of operands."""
+        return self.cond_count + self.body_count + len(self.body.out_avals)
+
+    def stored_avals(self) -> list[Any]:
+        """Avals of the number of steps, of the stride, and of the slots."""
+        number = shaped_array((), jnp.dtype("int32"))
+        slots = [shaped_array((self.kept, *a.shape), a.dtype) for a in self.body.out_avals]
+        return [number, number, *slots]
+
+
+def select(mask: Mask, values: Sequence[Any]) -> list[Any]:
+    return [v for v, m in zip(values, mask, strict=True) if m]
+
+
+def spread(mask: Mask, some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """``others`` with ``some`` in the places of ``mask``."""
+    it = iter(some)
+    return [next(it) if m else o for m, o in zip(mask, others, strict=True)]
+
+
+def parts_of(loop: Loop, values: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+    """The operands by kind, what the forward loop stored, and the tangents or cotangents."""
+    n = loop.operand_count
+    stored = 2 + len(loop.body.out_avals)
+    return loop.split(values[:n]), list(values[n : n + stored]), list(values[n + stored :])
+
+
+def run(*operands: Any, loop: Loop, stored: bool) -> list[Any]:
+    """The final carry; with ``stored`` also the number of steps, the stride and the slots."""
+    cond_consts, body_consts, init = loop.split(operands)
+
+    def active(i: Any, carry: Sequence[Any]) -> Any:
+        (go,) = jaxpr_as_fun(loop.cond)(*cond_consts, *carry)
+        return go if loop.max_steps is None else go & (i < loop.max_steps)
+
+    def step(state: Any) -> Any:
+        i, _, carry = state
+        carry = jaxpr_as_fun(loop.body)(*body_consts, *carry)
+        return i + 1, active(i + 1, carry), carry
+
+    zero = jnp.int32(0)
+    start = (zero, active(zero, init), init)
+    if not stored:
+        return list(jax.lax.while_loop(lambda s: s[1], step, start)[2])
+
+    def fill(state: Any) -> Any:
+        """Store the carry, and run to the next one to store."""
+        at, stride, slots, inner = state
+        end = inner[0] + stride
+        slots = [_put(s, c, at) for s, c in zip(slots, inner[2], strict=True)]
+        inner = jax.lax.while_loop(lambda s: s[1] & (s[0] < end), step, inner)
+        return at + 1, stride, slots, inner
+
+    slots = [rows_of(c, loop.kept) for c in init]
+    if loop.max_steps is not None:
+        stride = jnp.int32(max(1, -(-loop.max_steps // loop.kept)))
+        state = (zero, stride, slots, start)
+        _, stride, slots, end = jax.lax.while_loop(lambda s: s[3][1], fill, state)
+    else:
+        even = jnp.minimum(2 * jnp.arange(loop.kept), loop.kept - 1)
+
+        def refill(state: Any) -> Any:
+            """Drop every second slot, and fill them again."""
+            at, stride, slots, inner = state
+            stride = jnp.where(at == 0, 1, 2 * stride)
+            state = (at // 2, stride, [s[even] for s in slots], inner)
+            return jax.lax.while_loop(lambda s: s[3][1] & (s[0] < loop.kept), fill, state)
+
+        state = (zero, jnp.int32(1), slots, start)
+        _, stride, slots, end = jax.lax.while_loop(lambda s: s[3][1], refill, state)
+    return [*end[2], end[0], stride, *slots]
+
+
+def rows_of(x: Any, n: int) -> Any:
+    return jnp.broadcast_to(x, (n, *jnp.shape(x)))
+
+
+def _put(slots: Any, x: Any, at: Any) -> Any:
+    return jax.lax.dynamic_update_index_in_dim(slots, x, at, 0)
+
+
+def _get(slots: Sequence[Any], at: Any) -> list[Any]:
+    return [jax.lax.dynamic_index_in_dim(s, at, 0, keepdims=False) for s in slots]
+
+
+def advance(distance: Any, free: Any) -> Any:
+    """How far from a checkpoint the next one is placed, for steps 0 to ``distance`` with ``free`` slots.
+
+    Source: Griewank and Walther 2000, Algorithm 799. With ``free`` slots and ``r`` computations of each step,
+    C(free + r, free) steps can be reversed.
+    """
+    s, steps = free.astype(jnp.float32), (distance + 1).astype(jnp.float32)
+
+    def more(state: Any) -> Any:
+        r, reach = state
+        return r + 1, reach * (s + r + 1) / (r + 1)
+
+    r, reach = jax.lax.while_loop(lambda v: v[1] < steps, more, (jnp.float32(1), s + 1))
+    least = reach * r / (s + r) * (r - 1) / (s + r - 1)
+    right = reach * s / (s + r)
+    apart = jnp.maximum(least, steps - right).astype(jnp.int32)
+    return jnp.where(free == 1, distance, jnp.clip(apart, 1, distance))
+
+
+def pull(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+    """The cotangents of the body's constants and of the first carry."""
+    (_, body_consts, _), (steps, stride, *slots), cotangents = parts_of(loop, values)
+    rows = loop.kept + loop.extra
+    slots = [jnp.concatenate([s, rows_of(s[0], loop.extra)]) for s in slots]
+    places = jnp.arange(rows, dtype=jnp.int32) * stride
+
+    def further(t: Any, state: Any) -> Any:
+        """Place one more checkpoint between the last one and step t - 1."""
+        top, places, slots = state
+        start = places[top]
+        stop = start + advance(t - 1 - start, rows - 1 - top)
+        _, carry = jax.lax.while_loop(
+            lambda s: s[0] < stop,
+            lambda s: (s[0] + 1, jaxpr_as_fun(loop.body)(*body_consts, *s[1])),
+            (start, _get(slots, top)),
+        )
+        slots = [_put(s, c, top + 1) for s, c in zip(slots, carry, strict=True)]
+        return top + 1, _put(places, stop, top + 1), slots
+
+    def back(state: Any) -> Any:
+        t, top, places, slots, totals, cotangents = state
+        top, places, slots = jax.lax.while_loop(
+            lambda s: s[1][s[0]] < t - 1, functools.partial(further, t), (top, places, slots)
+        )
+        carry = _get(slots, top)
+
+        def body(some_consts: Any, some_carries: Any) -> list[Any]:
+            given = [*spread(consts, some_consts, body_consts)]
+            given += spread(carries, some_carries, carry)
+            return select(carries, jaxpr_as_fun(loop.body)(*given))
+
+        _, pullback = jax.vjp(body, select(consts, body_consts), select(carries, carry))
+        parts, cotangents = pullback(list(cotangents))
+        totals = [a + b for a, b in zip(totals, parts, strict=True)]
+        return t - 1, top - 1, places, slots, totals, cotangents
+
+    zeros = [jnp.zeros_like(c) for c in select(consts, body_consts)]
+    top = (steps + stride - 1) // stride - 1
+    state = (steps, top, places, slots, zeros, list(cotangents))
+    *_, totals, cotangents = jax.lax.while_loop(lambda s: s[0] > 0, back, state)
+    return [*totals, *cotangents]
