@@ -423,6 +423,7 @@ def jit(
     in_shardings: object = None,
     out_shardings: object = None,
     explain: builtins.bool = False,
+    hooks: builtins.bool = False,
 ) -> _F: ...
 @overload
 def jit(
@@ -435,6 +436,7 @@ def jit(
     in_shardings: object = None,
     out_shardings: object = None,
     explain: builtins.bool = False,
+    hooks: builtins.bool = False,
 ) -> _Compiled[_P, _R]: ...
 @overload
 def jit(
@@ -447,6 +449,7 @@ def jit(
     in_shardings: object = None,
     out_shardings: object = None,
     explain: builtins.bool = False,
+    hooks: builtins.bool = False,
 ) -> _Jit: ...
 @overload
 def checkpoint(f: _F, *, policy: Callable[..., object] | None = None) -> _F: ...

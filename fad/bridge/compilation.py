@@ -12,7 +12,15 @@ from typing import Any
 
 import jax
 
-from fad.bridge.outer_values import Lanes, captured, is_traced, values_now
+from fad.bridge.hooks_in_compiled_code import executed, with_host_calls
+from fad.bridge.outer_values import (
+    Lanes,
+    captured,
+    is_traced,
+    struct_like,
+    untracked,
+    values_now,
+)
 from fad.bridge.program_keys import differences, in_words, key_of, lanes
 from fad.bridge.shardings import checked, placed, placing
 from fad.bridge.signatures import Arguments, is_dynamic
@@ -71,6 +79,7 @@ class Compiled:
     """What `jit` returns. Called like the function; ``__wrapped__`` is the function itself."""
 
     __wrapped__: Callable[..., Any]
+    _hooks = False  # whether it calls hooks when it runs
 
     def __init__(self, f: Callable[..., Any], arguments: Arguments, explain: bool) -> None:
         functools.update_wrapper(self, f, updated=())
@@ -231,7 +240,7 @@ class Compiled:
             values = [x.value if isinstance(x, Tensor) else x for x in leaves]
             flush()  # a trace may have them for inputs
             fixed = [x.value if isinstance(x, Tensor) else x for x in values_now(entry.fixed)]
-            out = entry.donating(*fixed, *values)
+            call, operands = entry.donating, [*fixed, *values]
         else:
             fixed = values_now(entry.fixed)
             given = leaves
@@ -239,7 +248,8 @@ class Compiled:
                 given = list(leaves)
                 for k in entry.changed:
                     given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
-            out = bind(entry.primitive, [*fixed, *given])
+            call, operands = bind, [entry.primitive, [*fixed, *given]]
+        out = executed(call, operands) if self._hooks else call(*operands)
         outs = list(out) if type(out) is tuple else [out]
         tensors = any([isinstance(x, Tensor) for x in leaves])
         if tensors or any([isinstance(x, Tensor) for x in outs]):
@@ -325,7 +335,7 @@ class Compiled:
             donate_argnums=tuple([i for i in arguments.donated_nums if i < len(args)]),
             donate_argnames=tuple([k for k in arguments.donated_names if k in kwargs]),
         )
-        return native, *trees.map_leaves(_untracked, (tuple(args), kwargs))
+        return native, *trees.map_leaves(untracked, (tuple(args), kwargs))
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The program for these arguments, lowered but not compiled.
@@ -351,7 +361,7 @@ class Compiled:
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result, as ``jax.ShapeDtypeStruct``; nothing is computed."""
-        native, args, kwargs = self._native(*trees.map_leaves(_struct, (tuple(args), kwargs)))
+        native, args, kwargs = self._native(*trees.map_leaves(struct_like, (tuple(args), kwargs)))
         return native.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
@@ -385,12 +395,13 @@ def jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
     explain: bool = False,
+    hooks: bool = False,
 ) -> Any:
     """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
 
     Transforms may stand inside of ``f`` and around the result; ``fad.grad(fad.jit(f))`` runs a
     compiled forward and a compiled backward call. Python code in ``f`` runs when it is traced, so
-    hooks, which must run each time, are refused there.
+    hooks, which must run each time, are refused there unless ``hooks`` says that they are compiled in.
 
     Arguments:
         f: a fad function of pytrees of Tensors, without side effects but this one: Tensors among
@@ -403,6 +414,8 @@ def jit(
             keeps its memory.
         in_shardings, out_shardings: where the arguments that are not static, and the results, are put: a
             ``jax.sharding.Sharding``, None for what is not moved, or a pytree prefix of these.
+        hooks: hooks of Tensors and nodes that f makes are called on the host, at each execution; and in
+            anomaly mode, each operation and node is checked for NaN there.
         explain: log, under the name "fad.jit", why a call traces again; see `Compiled.explain`.
 
     Returns:
@@ -428,9 +441,13 @@ def jit(
     def decorate(f: Callable[..., Any]) -> Compiled:
         arguments = Arguments(f, "jit", *options)
         f = f if out_shardings is None else placing(f, out_shardings)
+        f = with_host_calls(f) if hooks else f
         if in_shardings is None:
-            return Compiled(f, arguments, explain)
-        return Placed(f, arguments, explain, in_shardings)
+            compiled = Compiled(f, arguments, explain)
+        else:
+            compiled = Placed(f, arguments, explain, in_shardings)
+        compiled._hooks = bool(hooks)
+        return compiled
 
     return decorate if f is None else decorate(f)
 
@@ -470,22 +487,6 @@ def _is_bare(x: Any, unrecorded: bool = False) -> bool:
             return False
         x = x.value
     return not isinstance(x, jax.core.Tracer)
-
-
-def _struct(x: Any) -> Any:
-    if isinstance(x, Tensor):
-        aval = x.aval
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
-    return x
-
-
-def _untracked(x: Any) -> Any:
-    """``x`` as ``jax.jit`` may flatten it."""
-    if not isinstance(x, Tensor):
-        return x
-    if x.level is ROOT:
-        return new_tensor(x.value, ROOT)
-    return new_tensor(_struct(x), ROOT)
 
 
 observable(Compiled, "__call__", "compiled")

@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, describe
 from fad.levels.batch import batch_levels, lanes_among, lanes_of
 from fad.tape.recorder import ROOT
 
-__all__ = ["Lanes", "Live", "captured", "is_traced", "values_now"]
+__all__ = ["Lanes", "Live", "captured", "is_traced", "struct_like", "untracked", "values_now"]
 
 
 class Lanes:
@@ -81,3 +81,20 @@ def _tracked_capture(x: Tensor) -> GradientError:
         f"{where}. Compiled code outlives this call, so it cannot refer to it: pass the Tensor "
         "as an argument, or use stop_gradient on it."
     )
+
+
+def struct_like(x: Any) -> Any:
+    """The shape and dtype of a Tensor; other things as they are."""
+    if isinstance(x, Tensor):
+        aval = x.aval
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return x
+
+
+def untracked(x: Any) -> Any:
+    """``x`` as ``jax.jit`` may flatten it."""
+    if not isinstance(x, Tensor):
+        return x
+    if x.level is ROOT:
+        return new_tensor(x.value, ROOT)
+    return new_tensor(struct_like(x), ROOT)

@@ -24,6 +24,7 @@ from fad.core.level import state
 from fad.errors import describe
 from fad.levels.batch import batch_levels
 from fad.levels.randomness import differs
+from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.transforms.boundary import argument_names
 
@@ -53,13 +54,14 @@ def lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _modes() -> tuple[Any, ...]:
-    return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks))
+    watched = (anomaly.on, anomaly.check_nan)
+    return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks), watched)
 
 
 def in_words(args: Any, kwargs: Any, draws: bool) -> dict[str, str]:
     """What a program for these arguments depends on; ``draws``: it draws random numbers."""
     leaves, structure = trees.flatten((args, kwargs))
-    grads, inference, hooks = _modes()
+    grads, inference, hooks, watched = _modes()
     return {
         **dict(zip(argument_names(args, kwargs), map(_leaf_in_words, leaves), strict=True)),
         "the structure of the arguments": str(structure),
@@ -67,6 +69,7 @@ def in_words(args: Any, kwargs: Any, draws: bool) -> dict[str, str]:
         "the vmaps around the call, for random draws": f"{lanes(leaves) if draws else ()}",
         "the grad mode": f"{(grads, inference)}",
         "hooks on saved values": f"{hooks}",
+        "anomaly mode, and whether it looks for NaN": f"{watched}",
         "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
     }
 

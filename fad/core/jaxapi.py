@@ -27,6 +27,7 @@ from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax
+from jax.experimental import io_callback
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import ad, batching, mlir
@@ -51,6 +52,7 @@ __all__ = [
     "debug_infs",
     "debug_nans",
     "float0",
+    "io_callback",
     "is_committed",
     "is_inexact",
     "is_tracing",

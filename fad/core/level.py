@@ -96,10 +96,9 @@ class State(threading.local):
     ``trace``: the `fad.core.replay_protocol.Trace` of operations that the eager tape has deferred, or
     None.
     ``replaying``: whether repeated traces are replayed.
-    ``body``: the level of the innermost body of `jit` that is being traced, or None; see NOTE [what
-    compiled code captures] in `fad.levels.staged`.
-    ``outside_jax_trace``: while JAX traces the body of a Function, the highest level id outside of that
-    trace: levels with a higher id are inside. Else -1.
+    ``body``: the level of the innermost body of `jit` being traced; see NOTE [what compiled code captures].
+    ``host``: in a body of `jit(hooks=True)`, what calls the host: see `fad.bridge.hooks_in_compiled_code`.
+    ``outside_jax_trace``: while JAX traces a Function's body, the highest id of levels outside; else -1.
 
     Forward mode:
 
@@ -128,6 +127,7 @@ class State(threading.local):
     replaying: bool = True
     exact: bool = False
     body: Any = None
+    host: Any = None
     outside_jax_trace = -1
     tangents_off = -1
     batching: bool = False

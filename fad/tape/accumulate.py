@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -12,7 +13,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, meta_of
 from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad, alias
-from fad.tape.handles import refuse_in_traced_code
+from fad.tape.handles import call_observer, host_for, name_of
 
 __all__ = ["ADD", "accumulate", "add_to_grad"]
 
@@ -50,19 +51,44 @@ def accumulate(node: AccumulateGrad, gradient: Any, create_graph: bool = False) 
     if gradient is None or not variable.requires_grad:
         return
     meta = variable.meta
+    host = None
     if meta is not None and meta.post_hooks:
-        refuse_in_traced_code("a post accumulate grad hook", running=True)
+        host = host_for("a post accumulate grad hook", node, running=True)
     add_to_grad(variable, gradient, create_graph)
     meta = variable.meta
     if meta is not None and meta.post_hooks:
         for hook in list(meta.post_hooks.values()):
-            result = hook(variable)
-            if result is not None:
-                error = GradientError if isinstance(result, Tensor) else TypeError
-                raise error(
-                    "Tensor post accumulate grad hooks should return None, but hook returned "
-                    f"'{type(result).__name__}' ({describe(result)}): what it returns is not used"
-                )
+            if host is None:
+                _call_after(hook, variable)
+            else:
+                on_copy = functools.partial(_call_on_copy, hook)
+                call_observer(on_copy, [variable, meta.grad], hook)
+
+
+def _call_after(hook: Any, variable: Tensor) -> None:
+    """A post accumulate grad hook."""
+    result = hook(variable)
+    if result is not None:
+        error = GradientError if isinstance(result, Tensor) else TypeError
+        raise error(
+            "Tensor post accumulate grad hooks should return None, but hook returned "
+            f"'{type(result).__name__}' ({describe(result)}): what it returns is not used"
+        )
+
+
+def _call_on_copy(hook: Any, values: list[Tensor]) -> None:
+    """`_call_after` at an execution of compiled code: with a leaf that has this value and ``.grad``."""
+    leaf, gradient = map(alias, values)
+    leaf._requires_grad = True
+    meta_of(leaf).grad = gradient
+    versions = (leaf.version, gradient.version)
+    _call_after(hook, leaf)
+    if meta_of(leaf).grad is not gradient or (leaf.version, gradient.version) != versions:
+        raise GradientError(
+            f"post accumulate grad hook {name_of(hook)!r} has changed its Tensor or its .grad: in compiled "
+            "code it gets a copy of them, and the program does not see what it changes. Change the gradient "
+            "in a hook of the Tensor (register_hook), and the Tensor after the pass."
+        )
 
 
 AccumulateGrad.work = accumulate

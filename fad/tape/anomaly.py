@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -9,11 +10,13 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fad.core.blocks import BlockType
 from fad.core.jaxapi import is_inexact
-from fad.core.level import flush
+from fad.core.level import bind, flush, state
+from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import GradientError
 from fad.tape.graph import Node
@@ -22,6 +25,7 @@ from fad.tape.running import running
 __all__ = [
     "detect_anomaly",
     "emit_trace",
+    "has_nan",
     "mode",
     "observed_nodes",
     "remember",
@@ -214,6 +218,14 @@ def watched_call(level: Any, op: Any, args: Sequence[Any], whole: bool) -> Any:
             o.node.sequence_nr = seq  # the number in the profiler's annotation
     if mode.on and mode.check_nan:
         _check_call(op.name, level, args, outs)
+        if state.host is not None:
+            _check_when_executed(
+                [*outs, *args],
+                len(outs),
+                f"'{op.name}' gave nan in the {{what}} of its {{k}}th output, at {level!r}{{lanes}}, from "
+                "arguments without nan. Traceback of the call:\n"
+                + _as_text("".join(traceback.format_stack()[:-1])),
+            )
     return out
 
 
@@ -229,21 +241,93 @@ def _check_call(name: str, level: Any, args: Sequence[Any], outs: Sequence[Any])
             )
 
 
-def _nans(x: Any) -> Iterator[tuple[str, str]]:
-    """Where a value has NaN: ("value" or "tangent", lanes of vmap in words)."""
+def _parts(x: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+    """The value and the tangents that a value consists of, each with the dimensions of its lanes.
+
+    Those of traced code are Tensors of its level.
+    """
     parts: list[tuple[str, Any, tuple[int, ...]]] = [("value", x, ())]
     while parts:
         what, x, dims = parts.pop(0)
-        while isinstance(x, Tensor):
+        while isinstance(x, Tensor) and not x.level.traces:
             dim, tangent = x.level.batch_dim(x), x.level.tangent(x)
             if dim is not None:
                 dims = (dim, *dims)
             if tangent is not None:
                 parts.append(("tangent", tangent, dims))
             x = x.value
-        lanes = _nan_lanes(x, dims)
+        yield what, x, dims
+
+
+def _nans(x: Any) -> Iterator[tuple[str, str]]:
+    """Where a value has NaN: ("value" or "tangent", lanes of vmap in words)."""
+    for what, part, dims in _parts(x):
+        lanes = _nan_lanes(part, dims)
         if lanes is not None:
             yield what, lanes
+
+
+def has_nan(x: Any) -> bool:
+    """Whether there is a NaN in a value or its tangents, in any lane."""
+    return any(True for _ in _nans(x))
+
+
+@functools.lru_cache(maxsize=256)
+def _lanes_with_nan(dims: tuple[int, ...]) -> Primitive:
+    """For each lane, NaN if there is one in it, else 0; the dimensions of lanes first."""
+
+    def flag(x: Any) -> Any:
+        bad = jnp.isnan(x)
+        for depth, dim in enumerate(dims):
+            bad = jnp.moveaxis(bad, depth + dim, depth)
+        bad = bad.any(tuple(range(len(dims), bad.ndim)))
+        return jnp.where(bad, jnp.float32(jnp.nan), jnp.float32(0))
+
+    return Primitive("lanes_with_nan", flag)
+
+
+def _check_when_executed(values: Sequence[Any], count: int, message: str) -> None:
+    """Write a check into the program that is traced: that there is no NaN among the first ``count`` values,
+    if there is none among the others.
+
+    ``message``: of the error, with fields for what has it, the number of the value, and the lanes.
+    """
+    parts = [
+        (what, k, part, dims)
+        for k, value in enumerate(values)
+        for what, part, dims in _parts(value)
+        if isinstance(part, Tensor) and is_inexact(part.dtype)
+    ]
+
+    places = [(what, k, dims) for what, k, _, dims in parts]  # what the program keeps
+
+    def check(*flags: Any) -> tuple[()]:
+        nans = []
+        for (what, k, own), flag in zip(places, flags, strict=True):
+            for _, part, dims in _parts(flag):
+                lanes = _nan_lanes(part, (*dims, *[0] * len(own)))
+                if lanes is not None:
+                    nans.append((what, k, lanes))
+        if nans and all([k < count for _, k, _ in nans]):
+            what, k, lanes = nans[0]
+            raise GradientError(message.format(what=what, k=k, lanes=lanes))
+        return ()
+
+    if not any([k < count for _, k, _, _ in parts]):
+        return
+    before, running.watched = running.watched, True  # the check is not checked
+    try:
+        flags = [
+            bind(_lanes_with_nan(dims), (part.level.detach(part),)) for _, _, part, dims in parts
+        ]
+        state.host.call("detect_anomaly", check, flags, 0)
+    finally:
+        running.watched = before
+
+
+def _as_text(text: str) -> str:
+    """``text`` as a part of a format."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _nan_lanes(x: Any, dims: tuple[int, ...]) -> str | None:
@@ -346,4 +430,11 @@ def _named_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
                     f"Function '{node.name()}' returned nan values in its {i}th output{lanes}. "
                     f"{explain(node)}"
                 )
+        if state.host is not None:
+            told = _as_text(explain(node))
+            for i, g in enumerate(grads):
+                what = (
+                    f"Function '{node.name()}' returned nan values in its {i}th output{{lanes}}. "
+                )
+                _check_when_executed([g], 1, what + told)
     return grads

@@ -15,7 +15,7 @@ from fad.core.level import outlived, state
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
 from fad.errors import GradientError, describe
 from fad.tape.edges import Edge, InputMetadata, pair
-from fad.tape.handles import RemovableHandle, refuse_in_traced_code
+from fad.tape.handles import RemovableHandle, host_for
 from fad.tape.running import running
 
 __all__ = [
@@ -360,7 +360,7 @@ class Node:
         Raises:
             GradientError: the code is being traced, by ``fad.jit`` or a JAX transform.
         """
-        refuse_in_traced_code("a hook on a node")
+        host_for("a hook on a node", self)
         return RemovableHandle(extra_of(self).post_hooks, hook)
 
     def register_prehook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
@@ -369,7 +369,7 @@ class Node:
         Raises:
             GradientError: the code is being traced, by ``fad.jit`` or a JAX transform.
         """
-        refuse_in_traced_code("a hook on a node")
+        host_for("a hook on a node", self)
         return RemovableHandle(extra_of(self).pre_hooks, hook)
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad.core import jaxapi
 from fad.core.level import state
+from fad.core.tensor import Tensor
 from fad.errors import GradientError, describe
 
-__all__ = ["RemovableHandle", "refuse_in_traced_code"]
+__all__ = [
+    "RemovableHandle",
+    "call_hook",
+    "call_observer",
+    "host_for",
+    "name_of",
+    "refuse_in_traced_code",
+]
 
 
 class RemovableHandle:
@@ -46,6 +55,70 @@ class RemovableHandle:
         self.remove()
 
 
+def host_for(what: str, owner: Any, running: bool = False) -> Any:
+    """What calls hooks at each execution of the code that is being traced; None where Python itself does.
+
+    Arguments:
+        what, running: as for `refuse_in_traced_code`.
+        owner: the Tensor or the node that the hook is on.
+
+    Raises:
+        GradientError: the code is traced without hooks; or the Tensor or node is from outside of it.
+    """
+    host = state.host
+    if host is not None:
+        owner = getattr(owner, "variable", owner)  # the leaf of an accumulator
+        born = -1 if owner.level is None else owner.level.id
+        if max(born, getattr(owner, "born", -1)) >= host.since:
+            return host
+    refuse_in_traced_code(what, running)
+    return None
+
+
+def name_of(hook: Any) -> str:
+    """What messages call a hook."""
+    return str(getattr(hook, "__name__", type(hook).__name__))
+
+
+def call_hook(
+    host: Any, hook: Any, f: Callable[..., Any], values: Sequence[Any], count: int
+) -> tuple[Any, ...]:
+    """``f(*values)``, which calls ``hook``: what replaces the first ``count`` values.
+
+    Arguments:
+        host: what `host_for` gave; f is called now if it is None, else at each execution.
+        hook: with a true attribute ``in_the_trace``, it is called now in any case.
+        f: it gives None exactly where the value is None.
+    """
+    if host is None or getattr(hook, "in_the_trace", False):
+        return tuple(f(*values))
+    present = [v is not None for v in values]
+
+    def run(*given: Any) -> list[Any]:
+        it = iter(given)
+        outs = f(*[next(it) if p else None for p in present])
+        return [o for o in outs if o is not None]
+
+    operands = [v for v in values if v is not None]
+    outs = iter(host.call(name_of(hook), run, operands, sum(present[:count])))
+    return tuple([next(outs) if p else None for p in present[:count]])
+
+
+def call_observer(f: Callable[[list[Any]], Any], values: Sequence[Any], hook: Any) -> None:
+    """``f(values)``, which calls ``hook`` and replaces nothing; at each execution, in traced code."""
+    host = state.host
+    if host is None:
+        f(list(values))
+        return
+
+    def run(*given: Any) -> tuple[()]:
+        f(list(given))
+        return ()
+
+    plain = [v.level.detach(v) if isinstance(v, Tensor) else v for v in values]
+    call_hook(host, hook, run, plain, 0)
+
+
 def refuse_in_traced_code(what: str, running: bool = False) -> None:
     """Raise where Python runs once for each trace, and so a hook would not run at each execution.
 
@@ -60,10 +133,12 @@ def refuse_in_traced_code(what: str, running: bool = False) -> None:
     if running:
         raise GradientError(
             f"a backward pass in code that is being traced ({where}) includes {what}: it would run once per "
-            "trace, not at each execution. Remove it, or run the pass outside of the traced code."
+            "trace, not at each execution. Remove it, or run the pass outside of the traced code; hooks of "
+            "Tensors that are made inside of it run in fad.jit(f, hooks=True)."
         )
     raise GradientError(
         f"{what} cannot be registered in code that is being traced ({where}): it would run once "
-        "per trace, not at each execution. Register it on a Tensor outside of the traced code, or "
-        "leave the code that needs it outside."
+        "per trace, not at each execution. Compile with fad.jit(f, hooks=True), which calls hooks of Tensors "
+        "made in f, other than those for saved values, at each execution; or leave the code that needs it "
+        "outside."
     )

@@ -12,7 +12,7 @@ run if the pass goes on through its node, after them if the pass ends there.
 
 A hook sees Tensors of the level that recorded the node: inside ``fad.grad``, ``vmap`` or ``jvp``
 those of that level. In traced code, where Python runs once and the program many times, hooks are
-refused.
+refused; or, with ``jit(f, hooks=True)``, written into the program as calls of the host.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fad.core.tensor import Tensor, meta_of
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
 from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge
-from fad.tape.handles import RemovableHandle, refuse_in_traced_code
+from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for, name_of
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
 
@@ -60,7 +60,7 @@ def register_hook(t: Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
     """
     if not t.requires_grad:
         raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
-    refuse_in_traced_code("a hook")
+    host_for("a hook", t)
     if t.node is None:
         meta = meta_of(t)
         if meta.hooks is None:
@@ -84,7 +84,7 @@ def register_post_accumulate_grad_hook(
         raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
     if t.node is not None:
         raise GradientError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    refuse_in_traced_code("a post accumulate grad hook")
+    host_for("a post accumulate grad hook", t)
     meta = meta_of(t)
     if meta.post_hooks is None:
         meta.post_hooks = {}
@@ -114,7 +114,7 @@ def _level(node: Node) -> Any:
 
 
 def _name(hook: Any) -> str:
-    return repr(getattr(hook, "__name__", type(hook).__name__))
+    return repr(name_of(hook))
 
 
 def _checked(hook: Any, result: Any, before: Any) -> Any:
@@ -148,19 +148,18 @@ def _checked(hook: Any, result: Any, before: Any) -> Any:
 
 def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> list[Any]:
     """Hooks of the Tensors that ``node`` produced, or of its leaf, then ``retain_grad``."""
-    level = _level(node)
     if type(node) is AccumulateGrad:
         meta = node.variable.meta
         if meta is None or not meta.hooks:
             return cotangents
-        return [_call(meta.hooks, cotangents[0], level, create_graph)]
+        return [_call(meta.hooks, cotangents[0], node, create_graph)]
     extra = node.extra
     if extra is None or not (extra.tensor_hooks or extra.retains):
         return cotangents
     values = list(cotangents)
     for nr, hooks in list(extra.tensor_hooks.items()):
         if nr < len(values):
-            values[nr] = _call(hooks, values[nr], level, create_graph)
+            values[nr] = _call(hooks, values[nr], node, create_graph)
     for nr, ref in list(extra.retains.items()):
         t = ref()
         if t is not None and nr < len(values) and values[nr] is not None:
@@ -168,15 +167,19 @@ def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> 
     return values
 
 
-def _call(hooks: dict[int, Any], value: Any, level: Any, create_graph: bool) -> Any:
+def _call(hooks: dict[int, Any], value: Any, node: Node, create_graph: bool) -> Any:
     if not hooks:
         return value
-    refuse_in_traced_code("a hook", running=True)
+    host = host_for("a hook", node, running=True)
+    level = _level(node)
     g = None if value is None else level.lift(value)
     for hook in list(hooks.values()):
-        result = _checked(hook, hook(g), g)
-        if result is not None:
-            g = result
+
+        def run(g: Any, hook: Any = hook) -> tuple[Any]:
+            result = _checked(hook, hook(g), g)
+            return (g if result is None else result,)
+
+        (g,) = call_hook(host, hook, run, (g,), 1)
     return g if g is None or create_graph else level.detach(g)
 
 
@@ -185,11 +188,15 @@ def call_pre_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> lis
     extra = node.extra
     if extra is None or not extra.pre_hooks:
         return cotangents
-    refuse_in_traced_code("a hook on a node", running=True)
+    host = host_for("a hook on a node", node, running=True)
     level = _level(node)
     lifted = tuple([None if c is None else level.lift(c) for c in cotangents])
     for hook in list(extra.pre_hooks.values()):
-        lifted = _replaced(hook, hook(lifted), lifted)
+
+        def run(*gs: Any, hook: Any = hook) -> tuple[Any, ...]:
+            return _replaced(hook, hook(gs), gs)
+
+        lifted = call_hook(host, hook, run, lifted, len(lifted))
     return [c if c is None or create_graph else level.detach(c) for c in lifted]
 
 
@@ -200,12 +207,17 @@ def call_post_hooks(
     extra = node.extra
     if extra is None or not extra.post_hooks:
         return grads
-    refuse_in_traced_code("a hook on a node", running=True)
+    host = host_for("a hook on a node", node, running=True)
     level = _level(node)
     inputs = tuple([None if g is None else level.lift(g) for g in grads])
     outputs = tuple([None if c is None else level.lift(c) for c in cotangents])
+    count = len(inputs)
     for hook in list(extra.post_hooks.values()):
-        inputs = _replaced(hook, hook(inputs, outputs), inputs)
+
+        def run(*gs: Any, hook: Any = hook) -> tuple[Any, ...]:
+            return _replaced(hook, hook(gs[:count], gs[count:]), gs[:count])
+
+        inputs = call_hook(host, hook, run, (*inputs, *outputs), count)
     return [g if g is None or create_graph else level.detach(g) for g in inputs]
 
 
@@ -283,8 +295,9 @@ def register_multi_grad_hook(
                 if running.task in done:
                     return
                 done.add(running.task)
-            fn(g)
+            call_observer(lambda grads: fn(*grads), [g], fn)
 
+        any_hook.in_the_trace = True  # type: ignore[attr-defined]
         return _MultiHandle([register_hook(t, any_hook) for t in tensors if t.requires_grad])
 
     nodes: list[Any] = []  # weak: the hooks below belong to these nodes
@@ -304,8 +317,9 @@ def register_multi_grad_hook(
                 if complete:
                     del passes[task]
             if complete:
-                fn(found[1])
+                call_observer(fn, found[1], fn)
 
+        inner.in_the_trace = True  # type: ignore[attr-defined]
         return inner
 
     handles = [register_hook(t, all_hook(i)) for i, t in enumerate(tensors)]

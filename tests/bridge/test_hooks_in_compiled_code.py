@@ -1,0 +1,322 @@
+"""Hooks and anomaly mode in code that ``fad.jit(hooks=True)`` compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fad
+import fad.numpy as fnp
+from fad import autograd, lax
+from fad.errors import GradientError
+
+X = jnp.array([1.0, 2.0])
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("CRITICAL", logger="jax")  # it logs what fails on the host
+
+
+def logged() -> tuple[list[Any], Callable[[Any], Any]]:
+    """A function with a hook that multiplies its gradient by 10, and what the hook has got."""
+    log: list[Any] = []
+
+    def f(t: Any) -> Any:
+        y = fnp.sin(t) * t
+
+        def by_ten(g: Any) -> Any:
+            log.append(tuple(g.shape))
+            return g * 10.0
+
+        y.register_hook(by_ten)
+        return y * y
+
+    return log, f
+
+
+def jit(f: Callable[..., Any]) -> Any:
+    return fad.jit(f, hooks=True)
+
+
+def test_a_hook_runs_at_each_execution_with_its_values() -> None:
+    seen = []
+
+    def f(t: Any) -> Any:
+        y = t * t
+        y.register_hook(lambda g: seen.append(g.item()))
+        return y * t
+
+    g = jit(fad.grad(f))
+    assert [float(g(x)) for x in (1.0, 2.0, 3.0)] == [3.0, 12.0, 27.0]
+    assert seen == [1.0, 2.0, 3.0]
+
+
+STACKS: dict[str, Callable[..., Any]] = {
+    "jit(grad)": lambda f, jit: jit(fad.grad(f))(2.0),
+    "jit(vmap(grad))": lambda f, jit: jit(fad.vmap(fad.grad(f)))(X),
+    "vmap(jit(grad))": lambda f, jit: fad.vmap(jit(fad.grad(f)))(X),
+    "vmap(vmap(jit(grad)))": lambda f, jit: fad.vmap(fad.vmap(jit(fad.grad(f))))(X[None]),
+    "jit(grad(grad))": lambda f, jit: jit(fad.grad(fad.grad(f)))(2.0),
+    "grad(jit(grad))": lambda f, jit: fad.grad(jit(fad.grad(f)))(2.0),
+    "jvp(jit(grad))": lambda f, jit: fad.jvp(jit(fad.grad(f)), (2.0,), (1.0,)),
+    "jit(hessian)": lambda f, jit: jit(fad.hessian(lambda t: f(t).sum()))(X),
+    "vmap(grad(jit(grad)))": lambda f, jit: fad.vmap(fad.grad(jit(fad.grad(f))))(X),
+    "grad(vmap(jit(grad)))": lambda f, jit: fad.grad(lambda x: fad.vmap(jit(fad.grad(f)))(x).sum())(
+        X
+    ),
+    "jit(jit(grad))": lambda f, jit: jit(lambda x: jit(fad.grad(f))(x) * 2.0)(2.0),
+    "scan": lambda f, jit: jit(
+        lambda x: lax.scan(lambda c, _: (c + fad.grad(f)(c), None), x, None, length=3)[0]
+    )(0.1),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in STACKS if n != "scan"])
+def test_results_are_those_of_eager_code(name: str) -> None:
+    log, f = logged()
+    expected = STACKS[name](f, lambda f: f)
+    shapes = set(log)
+    log.clear()
+    found = STACKS[name](f, jit)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    assert log and set(log) == shapes, "a hook sees a lane of vmap, as it does eagerly"
+
+
+def test_hooks_in_the_body_of_a_scan_run_at_each_step() -> None:
+    log, f = logged()
+    found = STACKS["scan"](f, jit)
+    assert len(log) == 3
+    x = 0.1
+    for _ in range(3):
+        x = x + float(fad.grad(f)(x))
+    np.testing.assert_allclose(found, x, rtol=1e-5)
+
+
+def test_under_native_transforms() -> None:
+    log, f = logged()
+    native = fad.to_jax(jit(fad.grad(f)))
+    expected = fad.vmap(fad.grad(fad.grad(f)))(X)
+    log.clear()
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(native)))(X), expected, rtol=1e-5)
+    assert log
+
+
+def test_every_kind_of_hook_in_pytorchs_order() -> None:
+    def f(log: list[Any], w: Any) -> Any:
+        w = w.requires_grad_()
+        w.register_hook(lambda g: log.append(("leaf", g.tolist())))
+        w.register_post_accumulate_grad_hook(
+            lambda t: log.append(("after", t.tolist(), t.grad.tolist()))
+        )
+        y = w * w
+        y.register_hook(lambda g: log.append(("tensor", g.tolist())))
+        y.grad_fn.register_prehook(lambda o: log.append(("pre", o[0].tolist())) or (o[0] * 3.0,))
+        y.grad_fn.register_hook(lambda i, o: log.append(("post", i[0].tolist(), o[0].tolist())))
+        autograd.register_multi_grad_hook(
+            [w, y], lambda gs: log.append(("all", [g.tolist() for g in gs]))
+        )
+        autograd.register_multi_grad_hook(
+            [w, y], lambda g: log.append(("any", g.tolist())), mode="any"
+        )
+        (y * 2.0).sum().backward()
+        return w.grad
+
+    eager: list[Any] = []
+    compiled: list[Any] = []
+    expected = f(eager, fad.tensor([1.0, 2.0]))
+    g = jit(lambda w: f(compiled, w))
+    for _ in range(2):
+        compiled.clear()
+        assert g(fad.tensor([1.0, 2.0])).tolist() == expected.tolist()
+        assert compiled == eager
+
+
+def test_a_hook_gets_none_where_no_gradient_came_and_constants_are_in_the_program() -> None:
+    log: list[Any] = []
+
+    def f(x: Any) -> Any:
+        c = fad.tensor([3.0], requires_grad=True)
+        a, b = fnp.split(c * jnp.ones(2), 2)
+        a.register_hook(log.append)
+        b.register_hook(lambda g: log.append(g.tolist()))
+        return x + autograd.grad(b.sum(), c)[0]
+
+    g = jit(f)
+    assert [g(1.0).tolist() for _ in range(2)] == [[2.0], [2.0]]
+    assert log == [None, [1.0]] * 2
+
+
+def test_an_exception_in_a_hook_is_that_exception_and_leaves_nothing() -> None:
+    class Mine(Exception):
+        pass
+
+    wrong = [True]
+
+    def f(t: Any) -> Any:
+        y = t * t
+
+        def strict(g: Any) -> None:
+            if wrong[0]:
+                raise Mine("too large")
+
+        y.register_hook(strict)
+        return y
+
+    g = jit(fad.grad(f))
+    for call in (lambda: g(3.0), lambda: fad.vmap(g)(X), lambda: fad.grad(g)(3.0)):
+        with pytest.raises(Mine, match="too large") as caught:
+            call()
+        assert any("hook 'strict'" in note for note in caught.value.__notes__)
+    wrong[0] = False
+    assert float(g(3.0)) == 6.0
+    assert fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "text"),
+    [
+        (lambda g: "s", TypeError, "but hook returned 'str'"),
+        (lambda g: jnp.ones(3), GradientError, "has changed the size of value"),
+        (lambda g: jnp.ones((), jnp.int32), GradientError, "has changed the type of value"),
+    ],
+)
+def test_what_a_hook_returns_is_checked(result: Any, error: Any, text: str) -> None:
+    def f(t: Any) -> Any:
+        y = t * t
+        y.register_hook(result)
+        return y
+
+    with pytest.raises(error, match=text):
+        jit(fad.grad(f))(3.0)
+
+
+def test_a_hook_that_returns_another_gradient_each_time_has_no_derivative() -> None:
+    count = [0.0]
+
+    def f(t: Any) -> Any:
+        y = t * t
+
+        def changes(g: Any) -> Any:
+            count[0] += 1.0
+            return g * count[0]
+
+        y.register_hook(changes)
+        return y * y
+
+    jit(fad.grad(f))(3.0)
+    with pytest.raises(GradientError, match="hook 'changes' returned another gradient"):
+        jit(fad.grad(fad.grad(f)))(3.0)
+
+
+def test_a_post_accumulate_hook_cannot_change_its_copy() -> None:
+    def f(change: Any, w: Any) -> Any:
+        w = w.requires_grad_()
+        w.register_post_accumulate_grad_hook(change)
+        (w * w).sum().backward()
+        return w.grad
+
+    def clear(t: Any) -> None:
+        t.grad = None
+
+    def halve(t: Any) -> None:
+        t.grad.mul_(0.5)
+
+    for change in (clear, halve):
+        with pytest.raises(GradientError, match="has changed its Tensor or its .grad"):
+            jit(lambda w, change=change: f(change, w))(fad.tensor([1.0]))
+
+
+def test_a_hook_may_compute_differentiate_and_call_compiled_code() -> None:
+    inner = fad.jit(fad.grad(lambda t: (t**3).sum()))
+    w = fad.tensor(jnp.ones((300, 300)), requires_grad=True)
+    found = []
+
+    def f(t: Any) -> Any:
+        y = t * t
+
+        def work(g: Any) -> Any:
+            found.append(fad.is_grad_enabled())
+            with fad.enable_grad():
+                (w @ g).sum().backward()
+            return inner(g)
+
+        y.register_hook(work)
+        return y.sum()
+
+    x = jnp.ones((300, 300))
+    assert jit(fad.grad(f))(x).tolist() == (6.0 * x).tolist()
+    assert found == [False] and w.grad is not None
+
+
+def test_registering_on_what_is_from_outside_is_refused() -> None:
+    x = fad.tensor(1.0, requires_grad=True)
+
+    def f(y: Any) -> Any:
+        x.register_hook(print)
+        return y
+
+    with pytest.raises(GradientError, match="cannot be registered in code that is being traced"):
+        jit(f)(1.0)
+    assert not x.meta or not x.meta.hooks
+
+
+def test_without_hooks_the_program_is_as_before() -> None:
+    def f(t: Any) -> Any:
+        return (fnp.sin(t) * t).sum()
+
+    plain, on = fad.jit(fad.grad(f)), jit(fad.grad(f))
+    assert on.lower(X).as_text() == plain.lower(X).as_text()
+    assert "callback" not in plain.lower(X).as_text()
+    assert on(X).tolist() == plain(X).tolist()
+    log, h = logged()
+    with pytest.raises(GradientError, match="hooks=True"):
+        fad.jit(fad.grad(h))(1.0)
+    jit(fad.grad(h))(1.0)
+    with pytest.raises(GradientError, match="hooks=True"):
+        fad.jit(fad.grad(h))(1.0)
+    assert log == [()]
+
+
+# NaN
+
+
+def test_nan_in_a_gradient_names_node_output_line_and_lane() -> None:
+    def f(x: Any) -> Any:
+        return fnp.sqrt(x) * 0.0  # here
+
+    at = jnp.array([1.0, 0.0, 2.0])
+    with autograd.detect_anomaly():
+        for g in (jit(fad.vmap(fad.grad(f))), fad.vmap(jit(fad.grad(f)))):
+            with pytest.raises(
+                GradientError,
+                match=r"'SqrtBackward' returned nan values in its 0th output, in vmap lane 1",
+            ) as caught:
+                g(at)
+            assert "# here" in str(caught.value)
+        g = jit(fad.grad(f))
+        assert float(g(1.0)) == 0.0
+        with pytest.raises(GradientError, match="'SqrtBackward' returned nan"):
+            g(0.0)
+    assert np.isnan(float(g(0.0))), "outside of the block nothing looks"
+
+
+def test_nan_in_a_value_and_in_a_tangent() -> None:
+    def f(x: Any) -> Any:
+        return fnp.log(x) * 2.0  # here
+
+    with autograd.detect_anomaly():
+        with pytest.raises(GradientError, match="'log' gave nan in the value of its 0th") as caught:
+            jit(fad.vmap(f))(jnp.array([1.0, -1.0]))
+        assert "in vmap lane 1" in str(caught.value) and "# here" in str(caught.value)
+        with pytest.raises(GradientError, match="'sqrt' gave nan in the tangent"):
+            jit(lambda x: fad.jvp(fnp.sqrt, (x,), (x * 0.0,)))(0.0)
+        assert np.isnan(float(jit(f)(jnp.nan))), "a nan that comes in is no fault of the operation"
+    with autograd.detect_anomaly(check_nan=False):
+        assert np.isnan(float(jit(f)(-1.0)))
