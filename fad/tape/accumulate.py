@@ -83,7 +83,8 @@ def _call_on_copy(hook: Any, values: list[Tensor]) -> None:
     meta_of(leaf).grad = gradient
     versions = (leaf.version, gradient.version)
     _call_after(hook, leaf)
-    if meta_of(leaf).grad is not gradient or (leaf.version, gradient.version) != versions:
+    written = (leaf.version, gradient.version) != versions
+    if written or meta_of(leaf).grad is not gradient:
         raise GradientError(
             f"post accumulate grad hook {name_of(hook)!r} has changed its Tensor or its .grad: in compiled "
             "code it gets a copy of them, and the program does not see what it changes. Change the gradient "
