@@ -46,8 +46,8 @@ ROOMS = {
         definitions check_results user_rules compiled_rules fast_calls function""",
     "transforms": "backward *",
     "methods": "names in_place * install functions",
-    "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings hooks_in_compiled_code
-        compilation tracing""",
+    "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
+        hooks_in_compiled_code compilation tracing""",
     "profiling": "events collector reports profiler",
     "extend": "operations",
     "autograd": "*",
