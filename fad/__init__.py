@@ -63,6 +63,9 @@ from fad.methods.functions import zeros_like as zeros_like
 from fad.methods.install import asarray as asarray
 from fad.methods.install import tensor as tensor
 from fad.names import missing as _missing
+from fad.sparse.derivatives import sparse_hessian as sparse_hessian
+from fad.sparse.derivatives import sparse_jacobian as sparse_jacobian
+from fad.sparse.derivatives import sparsity as sparsity
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
 from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled
@@ -161,6 +164,9 @@ __all__ = [
     "scipy",
     "set_grad_enabled",
     "short",
+    "sparse_hessian",
+    "sparse_jacobian",
+    "sparsity",
     "stack",
     "stop_gradient",
     "tensor",

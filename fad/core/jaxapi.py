@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -66,6 +67,7 @@ __all__ = [
     "scan_operands",
     "set_current_trace",
     "shaped_array",
+    "sorted_bcoo",
     "trace_context",
     "varying_axes",
     "without_unused",
@@ -420,6 +422,13 @@ def called(eqn: Any) -> Any:
     if eqn.params.get("branches_platforms") == (("mosaic",), None):
         return eqn.params["branches"][-1]
     return None
+
+
+def sorted_bcoo(data: Any, indices: Any, shape: tuple[int, ...]) -> Any:
+    """A ``jax.experimental.sparse.BCOO`` whose indices are sorted, each once; ``data`` may be a Tensor."""
+    kept = {"shape": shape, "indices_sorted": True, "unique_indices": True}
+    sparse = importlib.import_module("jax.experimental.sparse")  # takes long
+    return sparse.BCOO.tree_unflatten(kept, (data, indices))
 
 
 _inexact: dict[Any, bool] = {}

@@ -1,0 +1,272 @@
+"""The rule of each operation of JAX: on which elements of its operands an element of its result depends.
+
+A rule gets the equation, the entries of each operand (None: it depends on nothing), the values of those
+operands that are known, and the width of the pattern. It returns the entries of each result. An operation
+without a rule couples everything: each element of a result depends on all that any operand depends on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.core.jaxprs import evaluate_equation
+from fad.sparse.entries import Entries, couple, send, take, unite
+
+__all__ = ["RULES", "Constant", "Rule", "couples"]
+
+
+class Constant:
+    """A value that is the same at each call. It is computed when a rule asks for it."""
+
+    __slots__ = ("_make", "_value")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make: Callable[[], Any] | None = make
+        self._value: Any = None
+
+    def value(self) -> np.ndarray:
+        """The value, as NumPy's array."""
+        if self._make is not None:
+            with jax.ensure_compile_time_eval():
+                self._value = np.asarray(self._make())
+            self._make = None
+        return self._value
+
+
+Sets = Sequence[Entries | None]
+Known = Sequence[Constant | None]
+Rule = Callable[[Any, Sets, Known, int], list[Entries | None]]
+
+
+def couples(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    """All results depend on all of the operands."""
+    union = unite(sets)
+    return [couple(union, v.aval.size, width) for v in eqn.outvars]
+
+
+def elementwise(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    """An element depends on those at its place; operands are broadcast."""
+    return [
+        unite([_spread(s, v.aval, o.aval, width) for s, v in zip(sets, eqn.invars, strict=True)])
+        for o in eqn.outvars
+    ]
+
+
+def _spread(entries: Entries | None, aval: Any, out: Any, width: int) -> Entries | None:
+    if aval.shape == out.shape:
+        return entries
+    return take(entries, np.broadcast_to(_numbers(aval), out.shape), width)
+
+
+def choice(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    """``select_n``: where the predicate is known, the element that it chooses."""
+    out = eqn.outvars[0].aval
+    if known[0] is None:
+        return elementwise(eqn, [None, *sets[1:]], known, width)
+    chosen = np.broadcast_to(known[0].value().astype(np.int64), out.shape).ravel()
+    place = np.arange(out.size)
+    return [
+        unite([take(s, np.where(chosen == k, place, -1), width) for k, s in enumerate(sets[1:])])
+    ]
+
+
+def movement(data: int | None) -> Rule:
+    """Elements of the first ``data`` operands come out elsewhere, as the other operands say.
+
+    Where they go is seen by the operation itself, done on the numbers of the elements.
+    """
+
+    def rule(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+        count = len(sets) if data is None else data
+        if any([k is None for k in known[count:]]):
+            return couples(eqn, sets[:count], known, width)
+        positions = [k.value() for k in known[count:] if k is not None]
+        results: list[list[Entries | None]] = [[] for _ in eqn.outvars]
+        for k, entries in enumerate(sets[:count]):
+            if entries is None:
+                continue
+            operands = [
+                _numbers(v.aval) if j == k else np.full(v.aval.shape, -1, np.int32)
+                for j, v in enumerate(eqn.invars[:count])
+            ]
+            outs = _moved(eqn, [*operands, *positions])
+            for result, source in zip(results, outs, strict=True):
+                result.append(take(entries, np.asarray(source), width))
+        return [unite(r) for r in results]
+
+    return rule
+
+
+def _numbers(aval: Any) -> np.ndarray:
+    return np.arange(aval.size, dtype=np.int32).reshape(aval.shape)
+
+
+def _moved(eqn: Any, operands: Sequence[np.ndarray]) -> Sequence[Any]:
+    """The operation on these operands; the frequent ones without compiling it."""
+    by_numpy = BY_NUMPY.get(eqn.primitive.name)
+    if by_numpy is not None:
+        return [by_numpy(eqn.params, *operands)]
+    with jax.ensure_compile_time_eval():
+        return evaluate_equation(eqn, [jax.numpy.asarray(x) for x in operands])
+
+
+def _broadcast(params: dict[str, Any], x: np.ndarray) -> np.ndarray:
+    shape = [1] * len(params["shape"])
+    for size, axis in zip(x.shape, params["broadcast_dimensions"], strict=True):
+        shape[axis] = size
+    return np.broadcast_to(x.reshape(shape), params["shape"])
+
+
+def _sliced(params: dict[str, Any], x: np.ndarray) -> np.ndarray:
+    steps = params["strides"] or [1] * x.ndim
+    bounds = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
+    return x[tuple([slice(*b) for b in bounds])]
+
+
+BY_NUMPY: dict[str, Callable[..., np.ndarray]] = {
+    "broadcast_in_dim": _broadcast,
+    "concatenate": lambda p, *xs: np.concatenate(xs, p["dimension"]),
+    "rev": lambda p, x: np.flip(x, p["dimensions"]),
+    "slice": _sliced,
+    "stack": lambda p, *xs: np.stack(xs, p["axis"]),
+    "squeeze": lambda p, x: np.squeeze(x, p["dimensions"]),
+    "transpose": lambda p, x: np.transpose(x, p["permutation"]),
+}
+
+
+def reshape(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    """The elements keep their order."""
+    return couples(eqn, sets, known, width) if eqn.params.get("dimensions") else [sets[0]]
+
+
+def reduction(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    """An element depends on those along the axes that are reduced."""
+    return [send(sets[0], _reduced(eqn.invars[0].aval.shape, eqn.params["axes"]), width)]
+
+
+def _reduced(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+    """For each element, its number where ``axes`` are left out."""
+    kept = [1 if i in axes else n for i, n in enumerate(shape)]
+    return np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), shape)
+
+
+def along_axis(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    """An element depends on all along one axis."""
+    shape = eqn.invars[0].aval.shape
+    lines = _reduced(shape, (eqn.params["axis"],))
+    return [take(send(sets[0], lines, width), lines, width)]
+
+
+def product(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    """``dot_general``: elements of a row with those of a column; a known factor says which of them are 0."""
+    (contracted, batch) = eqn.params["dimension_numbers"]
+    out = eqn.outvars[0].aval.shape
+    found = []
+    for k, entries in enumerate(sets):
+        if entries is None:
+            continue
+        shape, other = eqn.invars[k].aval.shape, eqn.invars[1 - k].aval.shape
+        mine = [i for i in range(len(shape)) if i not in (*contracted[k], *batch[k])]
+        factor = known[1 - k]
+        if factor is not None and not batch[0]:
+            values = factor.value()
+            rest_of = [i for i in range(len(other)) if i not in contracted[1 - k]]
+            matrix = values.transpose([*contracted[1 - k], *rest_of])
+            inner = math.prod(matrix.shape[: len(contracted[k])])
+            matrix = matrix.reshape(inner, -1)
+            mids, ends = np.nonzero(matrix)
+            numbers = _numbers(eqn.invars[k].aval).transpose([*mine, *contracted[k]])
+            numbers = numbers.reshape(-1, inner)
+            outs = np.arange(math.prod(out)).reshape(
+                (-1, matrix.shape[1]) if k == 0 else (matrix.shape[1], -1)
+            )
+            outs = outs if k == 0 else outs.T
+            found.append(send(take(entries, numbers[:, mids], width), outs[:, ends].ravel(), width))
+            continue
+        rest = len(other) - len(contracted[k]) - len(batch[k])
+        reduced = _reduced(shape, contracted[k])
+        rows = send(entries, reduced, width)
+        sizes = [n for i, n in enumerate(shape) if i not in contracted[k]]
+        numbers = np.arange(math.prod(sizes)).reshape(sizes)
+        # Of the operand: the batch in the order of the result, then its own axes.
+        left = [i for i in range(len(shape)) if i not in contracted[k]]
+        numbers = numbers.transpose([left.index(i) for i in (*batch[k], *mine)])
+        n = len(batch[k])
+        head, tail = numbers.shape[:n], numbers.shape[n:]
+        new = (*head, *tail, *[1] * rest) if k == 0 else (*head, *[1] * rest, *tail)
+        found.append(take(rows, np.broadcast_to(numbers.reshape(new), out), width))
+    return [unite(found)]
+
+
+def scatter(replaces: bool) -> Rule:
+    """Updates are written to, or combined with, elements of the operand at positions."""
+
+    def rule(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+        operand, _, updates = (v.aval for v in eqn.invars)
+        if known[1] is None:
+            return [unite([sets[0], couple(sets[2], operand.size, width)])]
+        p = eqn.params["dimension_numbers"]
+        window = iter([updates.shape[i] for i in p.update_window_dims])
+        inserted = (*p.inserted_window_dims, *p.operand_batching_dims)
+        sizes = [1 if i in inserted else next(window) for i in range(len(operand.shape))]
+        with jax.ensure_compile_time_eval():
+            target = jax.lax.gather(
+                jax.numpy.asarray(_numbers(operand)),
+                jax.numpy.asarray(known[1].value()),
+                jax.lax.GatherDimensionNumbers(
+                    offset_dims=p.update_window_dims,
+                    collapsed_slice_dims=p.inserted_window_dims,
+                    start_index_map=p.scatter_dims_to_operand_dims,
+                    operand_batching_dims=p.operand_batching_dims,
+                    start_indices_batching_dims=p.scatter_indices_batching_dims,
+                ),
+                sizes,
+                mode=eqn.params["mode"],
+                fill_value=-1,
+            )
+        to = np.asarray(target)
+        assert to.shape == updates.shape, "an element of the updates has one position"
+        kept = np.arange(operand.size)
+        if replaces:
+            kept[to[to >= 0]] = -1
+        return [unite([take(sets[0], kept, width), send(sets[2], to, width)])]
+
+    return rule
+
+
+_ELEMENTWISE = """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil
+    clamp complex conj convert_element_type copy copy_p cos cosh device_put digamma div eq erf erf_inv erfc
+    exp exp2 expm1 floor ge gt igamma igammac imag integer_pow is_finite le lgamma log log1p logistic lt max
+    min mul ne neg nextafter not or polygamma pow pvary real reduce_precision rem round rsqrt sign sin sinh
+    sqrt square stop_gradient sub tan tanh xor zeta"""
+_MOVEMENTS = """broadcast_in_dim concatenate expand_dims pad rev slice split squeeze stack tile transpose
+    unstack"""
+_REDUCTIONS = "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin"
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), elementwise),
+    **dict.fromkeys(_REDUCTIONS.split(), reduction),
+    **dict.fromkeys(_MOVEMENTS.split(), movement(None)),
+    "cumlogsumexp": along_axis,
+    "cummax": along_axis,
+    "cummin": along_axis,
+    "cumprod": along_axis,
+    "cumsum": along_axis,
+    "dot_general": product,
+    "dynamic_slice": movement(1),
+    "dynamic_update_slice": movement(2),
+    "gather": movement(1),
+    "reshape": reshape,
+    "scatter": scatter(True),
+    "scatter-add": scatter(False),
+    "scatter-max": scatter(False),
+    "scatter-min": scatter(False),
+    "scatter-mul": scatter(False),
+    "scatter_add": scatter(False),
+    "select_n": choice,
+}

@@ -1,0 +1,70 @@
+"""Colourings: each entry is read right, and no more colours than known optima and one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fad.sparse.coloring import Coloring, column_coloring, star_coloring
+
+COLORINGS = [column_coloring, star_coloring]
+
+
+def grid(n: int, offsets: list[tuple[int, int]]) -> np.ndarray:
+    """The pattern of a stencil on an n x n grid."""
+    dense = np.zeros((n, n, n, n), bool)
+    for i, j in np.ndindex(n, n):
+        for a, b in offsets:
+            if 0 <= i + a < n and 0 <= j + b < n:
+                dense[i, j, i + a, j + b] = True
+    return dense.reshape(n * n, n * n)
+
+
+FIVE = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
+NINE = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)]
+BAND = np.abs(np.subtract.outer(np.arange(30), np.arange(30))) <= 1
+ARROW = np.eye(30, dtype=bool)
+ARROW[-1] = ARROW[:, -1] = True
+
+# A pattern, and the least number of colours for columns and for stars.
+KNOWN = {
+    "diagonal": (np.eye(9, dtype=bool), 1, 1),
+    "band": (BAND, 3, 3),
+    "arrow": (ARROW, 30, 2),
+    "five points": (grid(9, FIVE), 5, 5),
+    "nine points": (grid(9, NINE), 9, 9),
+    "full": (np.ones((4, 4), bool), 4, 4),
+    "empty": (np.zeros((4, 4), bool), 0, 0),
+}
+
+
+def colored(dense: np.ndarray, color: Callable[..., Coloring]) -> Coloring:
+    return color(*np.nonzero(dense), dense.shape[1])
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_count_is_within_one_of_the_optimum(name: str) -> None:
+    dense, columns, stars = KNOWN[name]
+    assert columns <= colored(dense, column_coloring).count <= columns + 1
+    assert stars <= colored(dense, star_coloring).count <= stars + 1
+
+
+@pytest.mark.parametrize("color", COLORINGS)
+def test_entries_are_read_from_products(color: Callable[..., Coloring]) -> None:
+    draws = np.random.default_rng(0)
+    randoms = [draws.random((n, n)) < p for n in (1, 5, 20) for p in (0.0, 0.1, 0.3, 0.9)]
+    for dense in [*[d | d.T for d in randoms], *[d for d, _, _ in KNOWN.values()]]:
+        numbers = draws.random(dense.shape)
+        matrix = np.where(dense, numbers + numbers.T, 0)
+        found = colored(dense, color)
+        products = matrix @ (found.colors[:, None] == np.arange(found.count))
+        np.testing.assert_array_equal(products[found.rows, found.products], matrix[dense])
+
+
+def test_columns_of_a_wide_matrix() -> None:
+    dense = np.random.default_rng(1).random((7, 40)) < 0.2
+    found = colored(dense, column_coloring)
+    products = dense @ (found.colors[:, None] == np.arange(found.count)).astype(float)
+    np.testing.assert_array_equal(products[found.rows, found.products], 1.0)
