@@ -1,6 +1,5 @@
-"""Sparse Jacobians and Hessians: a function comes in, and the entries of its derivative that may differ
-from 0 come out.
+"""Sparse Jacobians and Hessians: of a function, the entries of its derivative that are not always 0.
 
-`patterns` finds which entries these are, from the jaxpr of the derivative, with `rules` for the operations of
+A function comes in, and such a function comes out. `patterns` finds which entries these are, from the jaxpr of the derivative, with `rules` for the operations of
 JAX; `coloring` finds few products that show them all. Begin with `derivatives`, which has `sparse_jacobian`.
 """

@@ -37,8 +37,8 @@ def column_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
         width: how many columns there are.
 
     Returns:
-        The best of the greedy colourings of two orders and, on a regular grid, of linear ones. No
-        colouring has fewer colours than the longest row has entries; where that is reached, no more are tried.
+        The best of the greedy colourings of two orders and, on a regular grid, of linear ones.
+        The longest row's number of entries is the least: where that is reached, no more are tried.
     """
     lists = _lists(cols, rows, width)
     least = int(np.bincount(rows).max()) if rows.size else 0
