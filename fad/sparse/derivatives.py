@@ -160,7 +160,7 @@ class _Plan:
                 for flat, shape in zip((self.rows, self.cols), self.heights, strict=True)
                 for axis in (np.unravel_index(flat, shape) if shape else ())
             ]
-            nothing = np.zeros((len(self.rows), 0), np.int32)
+            nothing: np.ndarray = np.zeros((len(self.rows), 0), np.int32)
             return jax.numpy.asarray(np.stack(places, 1).astype(np.int32) if places else nothing)
 
     def matrix(self, data: Any) -> Any:
@@ -303,7 +303,8 @@ def _colored(plan: _Plan, symmetric: bool) -> tuple[Coloring, bool]:
 
 def _reader(plan: _Plan, coloring: Coloring, conjugate: bool) -> Primitive:
     """Reads the entries off the products."""
-    products, places = coloring.products.astype(np.int32), coloring.rows.astype(np.int32)
+    products: np.ndarray = coloring.products.astype(np.int32)
+    places: np.ndarray = coloring.rows.astype(np.int32)
 
     def read(shown: Any) -> Any:
         found = shown.reshape(coloring.count, -1)[products, places]

@@ -48,7 +48,6 @@ ROOMS = {
     "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
         hooks_in_compiled_code compilation tracing""",
-        compilation tracing""",
     "sparse": "entries coloring rules patterns derivatives",
     "profiling": "events collector reports profiler",
     "extend": "operations",
