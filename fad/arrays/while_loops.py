@@ -87,7 +87,7 @@ def fori_loop(
     def loop(bounds: list[Any], init: Any) -> Any:
         it = iter(bounds)
         ends = [next(it) if isinstance(b, jax.Array) else b for b in (lower, upper)]
-        return jax.lax.fori_loop(*ends, body_fun, init, unroll=unroll)
+        return jax.lax.fori_loop(ends[0], ends[1], body_fun, init, unroll=unroll)
 
     return _with_derivatives(loop, (bounds, init_val), None, UNBOUNDED)
 
