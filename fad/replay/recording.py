@@ -12,7 +12,7 @@ from fad.replay.inputs import as_captured
 from fad.replay.log import note
 from fad.replay.program import Program
 from fad.replay.states import State
-from fad.replay.writes import handle_of, note_written, owner_of, version_then
+from fad.replay.writes import at_versions_then, handle_of, note_written, owner_of, version_then
 from fad.tape.recorder import PrimitiveNode
 
 __all__ = ["fill", "record", "record_again", "record_kept"]
@@ -81,10 +81,11 @@ def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -
     if own:  # as `views.inplace` does
         note_written(args[0])
         args[:own] = map(handle_of, args[:own])
+    if type(step.op) is Program:
+        with at_versions_then(args):
+            return tuple(trace.level.process(step.op, args))
     out = trace.level.process(step.op, args)
     outs = (out,) if step.single else out
-    if type(step.op) is Program:
-        return tuple(outs)
     for o, aval in zip(outs, step.avals, strict=True):
         check_dtype(trace.level.aval(o), aval)
         node = o._node

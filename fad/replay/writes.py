@@ -2,22 +2,26 @@
 
 NOTE [deferred writes]
 
-A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other: its
-output, the *cell*, is what the base is from then on. The Tensor of the user has no value of its own any more,
-it shares the state of the cell (`Shared`): it is the same argument of the next operation, and once the cell
-has its value and its node, the Tensor gets them too (`Writes.settle`). A view that is out of date replays its
-chain on the base, as always; that is an operation of the trace too, and the view shares its output.
+A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other. Its
+output, the *cell*, is the new state of the base. From then on the Tensor of the user has no state of its
+own and shares that of the cell (`Shared`): as an argument of later operations it counts as the cell, and
+once the cell has its value and its node, the Tensor gets them too (`Writes.settle`). A view that is out of
+date replays its chain on the base, as always. That is one more operation of the trace, and the view shares
+the state of its output.
 
-What the Tensor was before stays in the trace: entries and inputs that it was get another handle in its place
-(`stand_in`), which knows the version of then (`Past`). So an operation that has saved what was overwritten
-is found: `saves_stale`. Its backward pass is an error, and such a trace is recorded, which raises it.
+The trace still needs the state from before the write. Wherever the Tensor was an output or an input of the
+trace, another handle with the old state takes its place (`_stand_in`). Its Meta, a `Past`, has the version
+of that state. So it is known whether an operation has saved what was overwritten later (`saves_stale`):
+then the backward pass is an error, and the trace is recorded operation by operation, which raises it.
+Recording comes after all writes, and so takes the versions of what it saves from `Past`, not from the
+storage.
 """
 
 from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fad.core.level import state
@@ -25,6 +29,7 @@ from fad.core.tensor import (
     Lazy,
     Meta,
     Shared,
+    Storage,
     Tensor,
     lazy_tensor,
     new_tensor,
@@ -37,11 +42,19 @@ from fad.replay.states import State
 from fad.tape.recorder import ROOT, PrimitiveNode
 from fad.views.aliases import Link
 
-__all__ = ["Past", "Writes", "handle_of", "note_written", "owner_of", "version_then"]
+__all__ = [
+    "Past",
+    "Writes",
+    "at_versions_then",
+    "handle_of",
+    "note_written",
+    "owner_of",
+    "version_then",
+]
 
 
 class Past(Meta):
-    """The Meta of a handle for what ``owner`` was, or is, at a ``version`` of its storage."""
+    """The Meta of a handle for the state of ``owner`` at a ``version`` of its storage."""
 
     def __init__(self, owner: Tensor, version: int) -> None:
         self.storage = storage_of(owner)
@@ -69,10 +82,27 @@ def owner_of(t: Any) -> Any:
 
 
 def version_then(t: Any, version: int) -> int:
-    """The version at which an operation of a trace has saved ``t``, by now at ``version``."""
+    """The version at which an operation of a trace has saved ``t``, whose storage is at ``version`` now."""
     if isinstance(t, Tensor) and type(t.meta) is Past:
         return t.meta.version
     return version
+
+
+@contextlib.contextmanager
+def at_versions_then(args: Sequence[Any]) -> Iterator[None]:
+    """A block in which what several nodes save of these handles is saved at the version of then.
+
+    Programs are recorded in it: `version_then` can be asked for a single node, made for one operation.
+    """
+    metas = [a.meta for a in args if isinstance(a, Tensor) and type(a.meta) is Past]
+    storages = [meta.storage for meta in metas]
+    for meta in metas:
+        meta.storage = Storage(meta.version)
+    try:
+        yield
+    finally:
+        for meta, storage in zip(metas, storages, strict=True):
+            meta.storage = storage
 
 
 def handle_of(t: Any) -> Any:
@@ -95,7 +125,7 @@ _STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
 
 
 def copy_known(t: Tensor, o: Tensor) -> None:
-    """Copy what ``o``, a lazy Tensor, has already; what it has not, ``t`` has not then."""
+    """Make the slots of ``t`` those of ``o``, a lazy Tensor: set where they are set, else empty."""
     for slot in _STATE:
         try:
             value = slot.__get__(o)
@@ -113,10 +143,10 @@ def note_written(t: Tensor) -> None:
 
 
 def saved_by(path: Sequence[State], written: dict[int, int]) -> frozenset[int]:
-    """The places of what nodes of these operations save.
+    """The places of all inputs and outputs that nodes of these operations save.
 
-    ``written`` says which operations are writes, and how many of their first arguments are what is
-    written to: of these a node saves handles of its own.
+    ``written`` has the operations that are writes, with the number of their first arguments that are
+    written to: these are left out, since the node of a write saves handles of its own.
     """
     key = tuple(written.items())
     last = path[-1]
@@ -272,7 +302,10 @@ class Writes(Arguments):
     # Before a trace ends
 
     def detach_stale(self, outputs: list[Tensor], places: Iterable[int]) -> None:
-        """Let handles stand in for views that are out of date, among inputs and ``outputs`` at ``places``."""
+        """Put handles in the place of inputs, and of ``outputs`` at ``places``, that are views out of date.
+
+        Using such a view itself would refresh it.
+        """
         if not self.written:
             return
         for given in self.inputs[:]:

@@ -241,6 +241,35 @@ def test_saved_in_one_segment_and_overwritten_in_another():
                     fad.grad(f)(X)
 
 
+INNER = {
+    "grad": lambda u, x: fad.grad(lambda a: (a * a * u).sum())(x * 1.0),
+    "vmap": lambda u, x: fad.vmap(lambda a: a * u)(x * 1.0),
+    "jvp": lambda u, x: fad.jvp(lambda a: a * u, (x * 1.0,), (x,))[1],
+    "of integers": lambda u, x: fad.vmap(lambda a: a * u)(x * 1.0),
+}
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_what_an_inner_transform_saved_and_was_overwritten_is_an_error(inner):
+    """Its program is one operation of the outer trace, and has many nodes when it is recorded."""
+
+    def f(x):
+        u = x * 1.0
+        if inner == "of integers":
+            u = (u > 0) * 2
+        y = INNER[inner](u, x)
+        u[1] = 2
+        return (y * 3.0).sum()
+
+    for on in (False, True):
+        with fad.autograd.compiled(on, wait=on):
+            for _ in range(3):
+                with pytest.raises(GradientError, match="modified by an inplace"):
+                    f(fad.tensor(X, requires_grad=True)).backward()
+                with pytest.raises(GradientError, match="modified by an inplace"):
+                    fad.grad(f)(X)
+
+
 def test_a_tensor_that_was_written_to_outlives_its_trace():
     """It and its views are right after the backward pass, are written to again, and go into later steps."""
     x = fad.tensor(X, requires_grad=True)
