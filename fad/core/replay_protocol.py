@@ -59,6 +59,11 @@ class Trace(Protocol):
     def materialize(self) -> None:
         """Run the deferred operations one by one: give every output its value and its node."""
 
+    def claim(self, t: Any) -> None:
+        """Give ``t`` the value and the node of its output, where `materialize` has not found it: weak
+        references to what is being finalized are cleared. Raises the error of an operation that has failed.
+        """
+
     def finish(
         self,
         outs: list[Any],

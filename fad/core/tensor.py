@@ -143,10 +143,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             """
             if name in ("_value", "_aux", "_node") and self._lazy is not None:
                 self._lazy.trace.materialize()
-                if type(self._lazy) is Shared:  # it is being finalized: no weak reference finds it
-                    take_over(self, self._lazy.cell)
-                if self._lazy is not None:  # its operation has failed, which is raised now
-                    self._lazy.trace.materialize()
+                if self._lazy is not None:  # its operation has failed, or it is being finalized
+                    self._lazy.trace.claim(self)
             try:
                 return object.__getattribute__(self, name)
             except AttributeError:

@@ -35,6 +35,9 @@ class Failed:
     def materialize(self) -> None:
         raise self.error.with_traceback(None)
 
+    def claim(self, t: Tensor) -> None:
+        self.materialize()
+
     def share(self, t: Tensor, new: Tensor) -> bool:
         return False
 
@@ -128,6 +131,8 @@ def record_kept(trace: Any) -> list[Any]:
         for o in outs:
             known = trace.kept.get(len(cells))
             t = None if known is None else known()
+            if known is not None and t is None:
+                trace.unclaimed[len(cells)] = o
             if t is not None and t._lazy is not None and trace.entries is entries:
                 if o._lazy is None:
                     t._node, t._output_nr = o._node, o._output_nr

@@ -171,10 +171,11 @@ def _has_no_hooks(meta: Meta) -> bool:
 class Writes(Arguments):
     """What was written to in a trace.
 
-    ``written`` has the entries that are writes, with the number of arguments that are written to.
+    ``written`` has the entries that are writes, with the number of arguments that are written to;
+    ``unclaimed`` are outputs that were recorded when no weak reference found their Tensor any more.
     """
 
-    __slots__ = ("written",)
+    __slots__ = ("unclaimed", "written")
 
     entries: list[Any]
     recording: tuple[int, int, tuple[Any, ...]]
@@ -185,6 +186,7 @@ class Writes(Arguments):
     def __init__(self, level: Any, chain: Any) -> None:
         super().__init__(level, chain)
         self.written: dict[int, int] = {}
+        self.unclaimed: dict[int, Tensor] = {}
 
     def append(self, op: Any, args: Sequence[Any]) -> Any:
         raise NotImplementedError
@@ -348,6 +350,15 @@ class Writes(Arguments):
             if isinstance(t, Tensor) and (t._lazy is not None or not t._requires_grad):
                 storage = storage_of(t)
                 self.chain.saved[id(storage)] = storage
+
+    def claim(self, t: Tensor) -> None:
+        """See `fad.core.replay_protocol.Trace`."""
+        lazy = t._lazy
+        found = self.unclaimed.get(lazy.place)
+        if type(lazy) is Shared and lazy.cell._lazy is None:
+            found = lazy.cell
+        if found is not None:
+            take_over(t, found)
 
     def settle(self) -> None:
         """Give the Tensors that share the state of outputs what these have by now."""
