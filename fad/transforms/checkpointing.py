@@ -318,7 +318,7 @@ def checkpoint(
         captures = level.captures.tensors
         every = [*captures, *operands]
         if any(_is_tracked(x) for x in every):
-            alone = _only_level(every) is not None
+            alone = _only_level(every) is not None and not any(map(_may_be_differentiated, every))
             if level.differentiated and not alone:
                 raise GradientError(
                     "checkpoint: the function differentiates (autograd.grad, backward) with respect to what "
@@ -365,6 +365,11 @@ def _only_level(xs: Sequence[Any]) -> Any:
 
 def _requires(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad
+
+
+def _may_be_differentiated(x: Any) -> bool:
+    """Whether ``x`` is traced by JAX and requires no grad: what traces it, a scan, may differentiate it."""
+    return isinstance(bottom(x), jax.core.Tracer) and not _requires(x)
 
 
 def _constant(x: Any) -> Any:

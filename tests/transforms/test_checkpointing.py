@@ -471,3 +471,34 @@ def test_arguments_and_options_of_torchs_checkpoint_are_refused() -> None:
     for options in ({"use_reentrant": False}, {"preserve_rng_state": True, "debug": True}):
         with pytest.raises(ArgumentError, match=f"no options {', '.join(options)}$"):
             fad.checkpoint(fnp.sin, X, **options)
+
+
+def test_a_loop_differentiates_what_it_carries_through_a_checkpoint():
+    """What a scan carries is traced there and requires no grad, and is differentiated all the same."""
+
+    def f(w, run):
+        @fad.checkpoint
+        def body(state):
+            return fnp.sin(state * w) + w
+
+        def step(state, _):
+            state = body(state)
+            return state, state.sum()
+
+        return run(step, fnp.ones(3))
+
+    def scanned(step, state):
+        state, sums = fad.lax.scan(step, state, None, length=4)
+        return state.sum() + sums.sum()
+
+    def looped(step, state):
+        total = 0.0
+        for _ in range(4):
+            state, s = step(state, None)
+            total = total + s
+        return state.sum() + total
+
+    x = jnp.array([0.3, 0.5, 0.7])
+    expected = fad.grad(lambda w: f(w, looped))(x)
+    np.testing.assert_allclose(fad.grad(lambda w: f(w, scanned))(x), expected, rtol=1e-5)
+    np.testing.assert_allclose(fad.jit(fad.grad(lambda w: f(w, scanned)))(x), expected, rtol=1e-5)
