@@ -15,7 +15,7 @@ from fad.autograd import graph as graph
 from fad.autograd import profiler as profiler
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
-from fad.core.suggestions import no_name_later
+from fad.core.suggestions import no_name_later as _no_name_later
 from fad.functions.function import Function as Function
 from fad.functions.once_differentiable import once_differentiable as once_differentiable
 from fad.profiling.profiler import profile as profile
@@ -128,4 +128,4 @@ if not typing.TYPE_CHECKING:  # to a type checker a name that is not there is an
         """``gradcheck`` and ``gradgradcheck``, which are imported when they are asked for: it takes time."""
         if name in ("gradcheck", "gradgradcheck"):
             return getattr(importlib.import_module("fad.testing"), name)
-        raise no_name_later(__name__, name, lambda: "", lambda: __all__)
+        raise _no_name_later(__name__, name, lambda: "", lambda: __all__)

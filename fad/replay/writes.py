@@ -40,7 +40,8 @@ from fad.replay.arguments import Arguments
 from fad.replay.entries import Operations, entry_of
 from fad.replay.states import State
 from fad.tape.recorder import ROOT, PrimitiveNode
-from fad.views.aliases import Link
+from fad.views.aliases import Link, link_of
+from fad.views.stop_gradient import stopped
 
 __all__ = [
     "Past",
@@ -210,6 +211,11 @@ class Writes(Arguments):
         cell.meta = Past(root, storage.version)
         if trace.done:  # a finalizer has read an output
             trace.settle()
+        if storage.data is not None:  # and has detached the Tensor
+            storage.data = stopped(cell)
+            link = link_of(root)
+            if link is not None:
+                link.seen, link.detached = storage.version, False
         return True
 
     def _can_write(self, root: Tensor) -> bool:

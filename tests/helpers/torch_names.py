@@ -9,6 +9,7 @@ group".
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from types import ModuleType
@@ -85,6 +86,8 @@ def missing_elsewhere() -> Iterator[str]:
         if not hasattr(fad.numpy, name) and not hasattr(fad, name):
             yield f"numpy.{name}"
     for name in sorted(dir(jax)):
+        if inspect.ismodule(getattr(jax, name)):
+            continue  # which there are depends on what else was imported
         if not name.startswith("_") and not hasattr(fad, name):
             yield f"jax.{name}"
 

@@ -13,7 +13,7 @@ X = jnp.array([0.5, -1.0, 2.0])
 def test_explain_names_what_ended_a_trace():
     def reads(x):
         y = fnp.sin(x)
-        return fnp.sum(y) if float(y[0]) > -2.0 else fnp.sum(x)
+        return fnp.sum(y) if y[0].item() > -2.0 else fnp.sum(x)
 
     fad.autograd.compiled.clear_cache()
     with fad.autograd.compiled(wait=True):

@@ -156,7 +156,7 @@ def test_switched_off_and_on_in_the_middle():
         y = fnp.sin(x) * 2
         with fad.autograd.compiled(False):
             z = fnp.cos(y) * y
-            assert float(fad.stop_gradient(z)[0]) == pytest.approx(float(expected[0]))
+            assert fad.stop_gradient(z)[0].item() == pytest.approx(float(expected[0]))
         return (z * y).sum()
 
     y = 2 * jnp.sin(X)
@@ -172,7 +172,7 @@ def test_host_reads_and_branches_in_the_middle():
 
     def f(x):
         y = fnp.sin(x) * 2
-        seen.append((float(y[0]), repr(y), y.tolist()))
+        seen.append((y[0].item(), repr(y), y.tolist()))
         if (y.sum() > 0).item():
             y = y * 3
         return (y * y).sum()
