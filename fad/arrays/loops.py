@@ -39,6 +39,15 @@ class Loop(NamedTuple):
     kept: int
     extra: int
 
+    def as_params(self) -> dict[str, Any]:
+        """The parameters that JAX's ``while`` would have."""
+        return {
+            "cond_jaxpr": self.cond,
+            "body_jaxpr": self.body,
+            "cond_nconsts": self.cond_count,
+            "body_nconsts": self.body_count,
+        }
+
     def split(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         k, n = self.cond_count, self.cond_count + self.body_count
         return list(operands[:k]), list(operands[k:n]), list(operands[n:])

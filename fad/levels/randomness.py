@@ -204,6 +204,9 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
     special = {"scan": _scan, "while": _while, "cond": _cond}.get(eqn.primitive.name)
     if special is not None:
         return special(eqn.params, ins, refused)
+    if eqn.primitive.name == "fad_while_loop":  # see `fad.arrays.loop_rules`
+        outs = _while(eqn.params["loop"].as_params(), ins, refused)
+        return [*outs, *[any(ins)] * (len(eqn.outvars) - len(outs))]  # and the checkpoints
     inner = list(inner_jaxprs(eqn.params))
     if len(inner) == 1 and len(inner[0].invars) == len(ins) and not inner[0].constvars:
         outs = _propagate(inner[0], ins, refused)
