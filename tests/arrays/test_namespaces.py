@@ -85,6 +85,10 @@ def test_signatures_and_docstrings_are_those_of_jax(module: str) -> None:
         if not is_function(value) or cases.missing(module, name, value) is not None:
             continue
         found = getattr(derived, name)
+        if name in ("while_loop", "fori_loop"):  # fad's own, with further arguments
+            ours, theirs = inspect.signature(found).parameters, inspect.signature(value).parameters
+            assert [*ours][: len(theirs)] == [*theirs], name
+            continue
         assert found.__doc__ == value.__doc__, name
         assert found.__name__ == name
         assert found.__module__ == fad_name(module)
