@@ -13,7 +13,6 @@ from fad import numpy as numpy
 from fad import random as random
 from fad import replay as _replay
 from fad import scipy as scipy
-from fad import tracebacks as _tracebacks
 from fad.bridge.compilation import jit as jit
 from fad.bridge.custom_rules import custom_rules as custom_rules
 from fad.bridge.jax_functions import from_jax as from_jax
@@ -43,6 +42,8 @@ from fad.core.dtypes import uint16 as uint16
 from fad.core.dtypes import uint32 as uint32
 from fad.core.dtypes import uint64 as uint64
 from fad.core.tensor import Tensor as Tensor
+from fad.errors import tracebacks as _tracebacks
+from fad.errors.missing_names import missing as _missing
 from fad.functions.function import Function as Function
 from fad.methods.functions import arange as arange
 from fad.methods.functions import as_tensor as as_tensor
@@ -62,7 +63,6 @@ from fad.methods.functions import zeros as zeros
 from fad.methods.functions import zeros_like as zeros_like
 from fad.methods.install import asarray as asarray
 from fad.methods.install import tensor as tensor
-from fad.names import missing as _missing
 from fad.sparse.derivatives import sparse_hessian as sparse_hessian
 from fad.sparse.derivatives import sparse_jacobian as sparse_jacobian
 from fad.sparse.derivatives import sparsity as sparsity

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fad.errors import FadError, describe
-from fad.tracebacks import is_users
+from fad.errors.tracebacks import is_users
 
 __all__ = ["note_call"]
 

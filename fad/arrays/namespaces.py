@@ -13,8 +13,8 @@ from typing import Any
 
 from fad.arrays import special_cases
 from fad.arrays.derive import derive
-from fad.core.suggestions import no_name, no_name_later
-from fad.core.synonyms import instead_in_module
+from fad.errors.suggestions import no_name, no_name_later
+from fad.errors.synonyms import instead_in_module
 
 __all__ = ["Namespace", "install_tree"]
 

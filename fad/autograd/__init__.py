@@ -15,7 +15,7 @@ from fad.autograd import graph as graph
 from fad.autograd import profiler as profiler
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
-from fad.core.suggestions import no_name_later as _no_name_later
+from fad.errors.suggestions import no_name_later as _no_name_later
 from fad.functions.function import Function as Function
 from fad.functions.once_differentiable import once_differentiable as once_differentiable
 from fad.profiling.profiler import profile as profile

@@ -298,12 +298,12 @@ class _Definition:
         rest = tuple([a for i, a in enumerate(args) if i not in self.nondiff])
         return [args[i] for i in self.nondiff], rest
 
-    def _forward(self, ctx: Context, *held: Any) -> Any:
-        args = [_opened(a) for a in held]
-        statics = {id(x.value): x for x in trees.flatten(held)[0] if isinstance(x, Static)}
+    def _forward(self, ctx: Context, *packed: Any) -> Any:
+        args = [_opened(a) for a in packed]
+        statics = {id(x.value): x for x in trees.flatten(packed)[0] if isinstance(x, Static)}
         ctx.set_materialize_grads(not (self.symbolic_vjp or self.symbolic_jvp))
         if self.jvp is not None:
-            arrays, ctx.saved_data["primals"] = _pack(held, statics, self.name)
+            arrays, ctx.saved_data["primals"] = _pack(packed, statics, self.name)
             ctx.save_for_forward(*arrays)
         if self.fwd is None or not any(ctx.needs_input_grad):
             out = _arrays(self.f(*args))
@@ -379,11 +379,11 @@ class _Definition:
             )
         return trees.map_leaves(_nonzero, pair[1])
 
-    def _vmap(self, info: VmapInfo, in_dims: Sequence[Any], *held: Any) -> Any:
+    def _vmap(self, info: VmapInfo, in_dims: Sequence[Any], *packed: Any) -> Any:
         assert self.vmap is not None
         args: list[Any] = []
         batched: list[Any] = []
-        for arg, dims in zip(held, in_dims, strict=True):
+        for arg, dims in zip(packed, in_dims, strict=True):
             leaves, structure = trees.flatten(arg)
             places = structure.flatten_up_to(dims)
             moved = [

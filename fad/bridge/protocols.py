@@ -21,9 +21,9 @@ import numpy as np
 import fad.numpy as fnp
 from fad import scipy
 from fad.core.borrowed import borrow
-from fad.core.synonyms import instead_in_module
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, HostValueError, TrackedValueError, attribute, describe
+from fad.errors.synonyms import instead_in_module
 from fad.methods.values import is_tracked, unwrap
 from fad.tape.recorder import as_tensor
 

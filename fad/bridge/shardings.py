@@ -90,7 +90,7 @@ def _spread(shardings: Any, tree: Any, who: str, of: str) -> list[Any]:
 
 
 def _may_move(x: Any, sharding: Any, name: str) -> bool:
-    """Whether an argument is somewhere else, and nobody has said that it is to be there."""
+    """Whether an argument is on another device than the program, and not on purpose."""
     value = bottom(x) if isinstance(x, Tensor) else x
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or sharding is None:
         return True

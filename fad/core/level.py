@@ -23,10 +23,10 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
-from fad.advice import advise
 from fad.core import tensor as tensors
 from fad.core.observation import Observable
 from fad.core.tensor import Tensor, new_tensor
+from fad.errors.advice import advise
 
 __all__ = [
     "Level",

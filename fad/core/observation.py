@@ -4,9 +4,9 @@ NOTE [observation]
 
 Code that can be observed is marked with `observable`: the methods that every operation, every call of
 XLA and every program goes through. While an observer is there (`observe`), each marked function is
-replaced, where it is defined, by one that calls the observer with it. So code that nobody observes
-has nothing to check, and code that somebody observes takes the same path as else: it is recorded,
-deferred, replayed and compiled as without an observer.
+replaced, where it is defined, by one that calls the observer with it. So code without an observer has
+nothing to check, and code with one takes the same path: it is recorded, deferred, replayed and
+compiled as without.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def observable(holder: Any, name: str, kind: str) -> None:
 
 
 def observe(observer: Observer | None) -> None:
-    """From now on call ``observer`` in place of marked functions; None: nobody observes."""
+    """From now on call ``observer`` in place of marked functions; None: there is no observer."""
     with _places.lock:
         while _places.originals:
             holder, name, function, observed = _places.originals.pop()

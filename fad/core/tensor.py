@@ -8,8 +8,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from fad.core.avals import Count
-from fad.core.suggestions import no_name_later
-from fad.core.synonyms import instead_of_attribute
+from fad.errors.suggestions import no_name_later
+from fad.errors.synonyms import instead_of_attribute
 
 if TYPE_CHECKING:
     from fad.core.level import Level
@@ -318,15 +318,15 @@ class Lazy:
 
 
 class Shared(Lazy):
-    """The `Lazy` of a Tensor that was written to, or is a view of one: ``cell`` is the output of the trace
+    """The `Lazy` of a Tensor that was written to, or is a view of one: ``source`` is the output of the trace
     whose value and node it will have.
     """
 
-    __slots__ = ("cell",)
+    __slots__ = ("source",)
 
-    def __init__(self, lazy: Lazy, cell: Tensor) -> None:
+    def __init__(self, lazy: Lazy, source: Tensor) -> None:
         super().__init__(lazy.aval, lazy.trace, lazy.place)
-        self.cell = cell
+        self.source = source
 
 
 def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -> Tensor:

@@ -20,8 +20,8 @@ from fad.errors import (
     describe,
     reader,
 )
+from fad.errors.tracebacks import warn_at_users_line
 from fad.tape.recorder import ROOT
-from fad.tracebacks import warn_at_users_line
 
 __all__ = ["MEMBERS", "facts", "is_tracked", "unwrap"]
 

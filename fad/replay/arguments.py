@@ -55,7 +55,7 @@ class Arguments:
                             return False
                         continue
                     if type(lazy) is Shared:
-                        a = lazy.cell
+                        a = lazy.source
             place = places.get(id(a))
             if place is None:
                 if not code:
@@ -95,7 +95,7 @@ class Arguments:
                 if lazy.trace is self:
                     return int(lazy.place)
                 if type(lazy) is Shared:
-                    a = lazy.cell
+                    a = lazy.source
         place = self.places.get(id(a))
         if place is not None:
             return place

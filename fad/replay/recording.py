@@ -80,7 +80,7 @@ def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -
     """The outputs of entry number ``at``, evaluated at its level."""
     step: State = trace.entries[at][0]
     args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
-    own = trace.written.get(at, 0)
+    own = trace.writes.get(at, 0)
     if own:  # as `views.inplace` does
         note_written(args[0])
         args[:own] = map(handle_of, args[:own])

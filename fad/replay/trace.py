@@ -270,7 +270,7 @@ class Trace(Writes):
             if ran is None or self.done or len(self.entries) != len(operations.entries):
                 return None
             fill(level, operations, kept, ran[1])
-            self.settle()
+            self.update_shared()
             self.chain.ended.append(last)
             next_segment = Trace(level, self.chain.root, self.context, self.key[0], self)
             if level.wraps:
@@ -320,10 +320,10 @@ class Trace(Writes):
         if not self.why:
             self.why = "a value or a node was read"
         # No other trace of the tape begins in the middle of this one; those of outer levels go on.
-        outputs = outputs_of(self.entries) if self.ran is None and self.written else []
+        outputs = outputs_of(self.entries) if self.ran is None and self.writes else []
         self.detach_stale(outputs, range(len(outputs)))
         self._record_all(state.replaying and self.level is not ROOT)
-        self.settle()
+        self.update_shared()
         self._forget()
 
     @with_default_state("levels")
@@ -474,7 +474,7 @@ class Trace(Writes):
                 else:
                     t._node = t._lazy = None
             self.kept, self.ran = tracked, (ends, frees)
-            self.settle()
+            self.update_shared()
             self._succeeded()
             self.scalars, self.places = [], {}
             # The outputs that are not kept are freed now, and the others when nothing refers to them.

@@ -3,9 +3,9 @@
 NOTE [deferred writes]
 
 A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other. Its
-output, the *cell*, is the new state of the base. From then on the Tensor of the user has no state of its
-own and shares that of the cell (`Shared`): as an argument of later operations it counts as the cell, and
-once the cell has its value and its node, the Tensor gets them too (`Writes.settle`). A view that is out of
+output, the *source*, is the new state of the base. From then on the Tensor of the user has no state of its
+own and shares that of the source (`Shared`): as an argument of later operations it counts as the source, and
+once the source has its value and its node, the Tensor gets them too (`Writes.update_shared`). A view that is out of
 date replays its chain on the base, as always. That is one more operation of the trace, and the view shares
 the state of its output.
 
@@ -143,19 +143,19 @@ def note_written(t: Tensor) -> None:
         t._node.output_written(t._output_nr, version_then(t, 0) + 1)
 
 
-def saved_by(path: Sequence[State], written: dict[int, int]) -> frozenset[int]:
+def saved_by(path: Sequence[State], writes: dict[int, int]) -> frozenset[int]:
     """The places of all inputs and outputs that nodes of these operations save.
 
-    ``written`` has the operations that are writes, with the number of their first arguments that are
+    ``writes`` has the operations that are writes, with the number of their first arguments that are
     written to: these are left out, since the node of a write saves handles of its own.
     """
-    key = tuple(written.items())
+    key = tuple(writes.items())
     last = path[-1]
     known = last.saves.get(key)
     if known is None:
         places: set[int] = set()
         for at, step in enumerate(path, 1):
-            own = written.get(at, 0)
+            own = writes.get(at, 0)
             for k in step.kept:
                 if k >= own:
                     places.add(step.refs[k])
@@ -172,11 +172,11 @@ def _has_no_hooks(meta: Meta) -> bool:
 class Writes(Arguments):
     """What was written to in a trace.
 
-    ``written`` has the entries that are writes, with the number of arguments that are written to;
+    ``writes`` has the entries that are writes, with the number of arguments that are written to;
     ``unclaimed`` are outputs that were recorded when no weak reference found their Tensor any more.
     """
 
-    __slots__ = ("unclaimed", "written")
+    __slots__ = ("unclaimed", "writes")
 
     entries: list[Any]
     recording: tuple[int, int, tuple[Any, ...]]
@@ -186,7 +186,7 @@ class Writes(Arguments):
 
     def __init__(self, level: Any, chain: Any) -> None:
         super().__init__(level, chain)
-        self.written: dict[int, int] = {}
+        self.writes: dict[int, int] = {}
         self.unclaimed: dict[int, Tensor] = {}
 
     def append(self, op: Any, args: Sequence[Any]) -> Any:
@@ -197,22 +197,22 @@ class Writes(Arguments):
         root, at = own[0], len(self.entries)
         if not self._can_write(root):
             return False
-        self.written[at] = len(own)
-        cell = self.append(op, [*own, *others])
-        lazy = None if cell is None else cell._lazy
+        self.writes[at] = len(own)
+        source = self.append(op, [*own, *others])
+        lazy = None if source is None else source._lazy
         if lazy is None:
             return False
         trace: Writes = lazy.trace
         if trace is not self:  # but the next segment
-            trace.written[1] = self.written.pop(at)
+            trace.writes[1] = self.writes.pop(at)
         storage = storage_of(root)
-        trace._share(root, lazy, cell, storage.version)
+        trace._share_state(root, lazy, source, storage.version)
         storage.version += 1
-        cell.meta = Past(root, storage.version)
+        source.meta = Past(root, storage.version)
         if trace.done:  # a finalizer has read an output
-            trace.settle()
+            trace.update_shared()
         if storage.data is not None:  # and has detached the Tensor
-            storage.data = stopped(cell)
+            storage.data = stopped(source)
             link = link_of(root)
             if link is not None:
                 link.seen, link.detached = storage.version, False
@@ -243,28 +243,28 @@ class Writes(Arguments):
             return False
         if t._lazy is None and t._requires_grad:
             return False
-        self._share(t, new._lazy, new, meta.link.seen)
+        self._share_state(t, new._lazy, new, meta.link.seen)
         new.meta = Past(t, meta.storage.version)
         if self.done:
-            self.settle()
+            self.update_shared()
         return True
 
-    def _share(self, t: Tensor, lazy: Lazy, cell: Tensor, version: int) -> None:
-        """Let ``t``, whose state is of ``version``, share that of ``cell`` from now on."""
+    def _share_state(self, t: Tensor, lazy: Lazy, source: Tensor, version: int) -> None:
+        """Let ``t``, whose state is of ``version``, share that of ``source`` from now on."""
         self._stand_in(t, version)
-        shared = Shared(lazy, cell)
+        shared = Shared(lazy, source)
         is_empty = t._lazy is not None and not t._lazy.trace.done and not lazy.trace.done
         self.chain.shared[id(t)] = weakref.ref(t)
-        t._level, t._output_nr, t._lazy = cell._level, cell._output_nr, shared
-        t._requires_grad = cell._requires_grad
+        t._level, t._output_nr, t._lazy = source._level, source._output_nr, shared
+        t._requires_grad = source._requires_grad
         if not is_empty:
-            copy_known(t, cell)
+            copy_known(t, source)
 
     def _stand_in(self, t: Tensor, version: int) -> None:
         """In what was appended, put another handle in the place of ``t``, whose state is of ``version``."""
         lazy = t._lazy
         if type(lazy) is Shared or (lazy is not None and lazy.trace.chain is not self.chain):
-            return  # its cell is there; or it is of another level
+            return  # its source is there; or it is of another level
         handle = handle_of(t)
         handle.meta = Past(t, version)
         if lazy is not None:
@@ -314,7 +314,7 @@ class Writes(Arguments):
 
         Using such a view itself would refresh it.
         """
-        if not self.written:
+        if not self.writes:
             return
         for given in self.inputs[:]:
             seen = out_of_date(given.argument)
@@ -326,7 +326,7 @@ class Writes(Arguments):
             if seen is not None:
                 self._stand_in(t, seen)
                 if type(t._lazy) is Shared:
-                    outputs[k] = t._lazy.cell
+                    outputs[k] = t._lazy.source
 
     def inputs_changed(self) -> bool:
         """Whether an input was written to, other than by operations of this trace."""
@@ -341,9 +341,9 @@ class Writes(Arguments):
 
     def saves_stale(self, operations: Operations) -> bool:
         """Whether nodes would save what was overwritten since: then the backward pass is an error."""
-        if not self.written or self.recording[2]:  # `allow_mutation_on_saved_tensors`
+        if not self.writes or self.recording[2]:  # `allow_mutation_on_saved_tensors`
             return False
-        for k in saved_by(operations.path, self.written):
+        for k in saved_by(operations.path, self.writes):
             t = operations.value(k)
             if out_of_date(t) is not None or (type(t) is Tensor and is_past(t)):
                 return True
@@ -351,7 +351,7 @@ class Writes(Arguments):
 
     def note_saved(self, operations: Operations) -> None:
         """At the end of a segment: later writes to what its nodes would save are not deferred."""
-        for k in () if self.recording[2] else saved_by(operations.path, self.written):
+        for k in () if self.recording[2] else saved_by(operations.path, self.writes):
             t = operations.value(k)
             if isinstance(t, Tensor) and (t._lazy is not None or not t._requires_grad):
                 storage = storage_of(t)
@@ -361,12 +361,12 @@ class Writes(Arguments):
         """See `fad.core.replay_protocol.Trace`."""
         lazy = t._lazy
         found = self.unclaimed.get(lazy.place)
-        if type(lazy) is Shared and lazy.cell._lazy is None:
-            found = lazy.cell
+        if type(lazy) is Shared and lazy.source._lazy is None:
+            found = lazy.source
         if found is not None:
             take_over(t, found)
 
-    def settle(self) -> None:
+    def update_shared(self) -> None:
         """Give the Tensors that share the state of outputs what these have by now."""
         shared, chain = self.chain.shared, self.chain
         for key, reference in list(shared.items()):
@@ -375,9 +375,9 @@ class Writes(Arguments):
             if t is None or type(lazy) is not Shared or lazy.trace.chain is not chain:
                 shared.pop(key, None)
                 continue
-            cell = lazy.cell
-            if cell._lazy is not None and cell._lazy.trace.chain is chain:
-                copy_known(t, cell)
+            source = lazy.source
+            if source._lazy is not None and source._lazy.trace.chain is chain:
+                copy_known(t, source)
             else:
-                take_over(t, cell)
+                take_over(t, source)
                 shared.pop(key, None)

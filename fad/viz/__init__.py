@@ -5,7 +5,7 @@ Pictures need the extra ``viz`` (``pip install -e '.[viz]'``); text, DOT and JSO
 
 from typing import TYPE_CHECKING
 
-from fad.core.suggestions import no_name
+from fad.errors.suggestions import no_name
 from fad.viz.graphs import Graph as Graph
 from fad.viz.graphs import graph as graph
 from fad.viz.matrices import Matrix as Matrix

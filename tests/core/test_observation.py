@@ -1,4 +1,4 @@
-"""Functions that can be observed: replaced while somebody observes, and at no other time."""
+"""Functions that can be observed: replaced while there is an observer, and at no other time."""
 
 from __future__ import annotations
 

@@ -1282,7 +1282,7 @@ def a_saved_value_is_changed_in_place(lib: Any, log: Any) -> None:
 
 
 @program
-def a_result_that_nobody_saved_is_changed_in_place(lib: Any, log: Any) -> None:
+def a_result_that_is_not_saved_is_changed_in_place(lib: Any, log: Any) -> None:
     x, w = lib.var(2.0), lib.tensor(3.0)
     y = x + w
     lib.write(w)

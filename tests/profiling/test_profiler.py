@@ -31,7 +31,7 @@ def named(p: profile, kind: str) -> list[str]:
 
 
 def is_clean() -> bool:
-    """Whether nobody observes."""
+    """Whether there is no observer."""
     functions = (Primitive.execute, RootLevel.process, fad.Tensor.__getitem__)
     replaced = any([hasattr(f, "__wrapped__") for f in functions])
     return collector() is None and mode.observer is None and not mode.nodes and not replaced

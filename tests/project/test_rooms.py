@@ -32,7 +32,7 @@ ELSEWHERE = {
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """
-    extend/test_own_transform replay/test_threads tape/test_threads views/test_programs
+    errors/test_exceptions extend/test_own_transform replay/test_threads tape/test_threads views/test_programs
     views/test_views_vs_torch
 """.split()
 NOT_OF_A_ROOM = ("laws", "project", "helpers", "fuzzing", "stubs")

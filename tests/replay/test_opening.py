@@ -88,7 +88,7 @@ def test_a_step_begins_with_an_operation_on_leaves() -> None:
 
 
 @pytest.mark.parametrize("around", ["jax.jit", "anomaly mode", "off"])
-def test_nothing_is_traced_where_somebody_looks_on(around: str) -> None:
+def test_nothing_is_traced_where_operations_are_observed(around: str) -> None:
     run = lambda: fad.grad(f)(X)
     before = hits()
     for _ in range(TIMES):

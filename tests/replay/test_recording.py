@@ -1,4 +1,4 @@
-"""What was deferred is recorded when somebody asks: values, nodes, and what each of them keeps."""
+"""What was deferred is recorded on demand: values, nodes, and what each of them keeps."""
 
 from __future__ import annotations
 

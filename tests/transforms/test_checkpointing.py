@@ -452,7 +452,7 @@ def test_memory_is_that_of_the_inputs_and_a_backward_pass_frees_it() -> None:
     outputs.append(weakref.ref(y.array))
     y = (y * 2.0 + 1.0).sum()
     assert [r() is not None for r in inputs] == [True] * 3
-    assert outputs[0]() is None  # what it gave nobody needs
+    assert outputs[0]() is None  # nothing refers to it
     y.backward()
     assert [r() is not None for r in inputs] == [False] * 3
     assert_close(w.grad.array, fad.grad(lambda v: fnp.sum(2.0 * plain_layers(v, 3)))(X))

@@ -7,8 +7,8 @@ import importlib.util
 from collections.abc import Sequence
 from types import ModuleType
 
-from fad.core.suggestions import no_name, no_name_later
-from fad.core.synonyms import instead_in_module
+from fad.errors.suggestions import no_name, no_name_later
+from fad.errors.synonyms import instead_in_module
 
 __all__ = ["missing"]
 

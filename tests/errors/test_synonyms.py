@@ -11,7 +11,7 @@ from helpers import leaf
 
 import fad
 import fad.numpy as fnp
-from fad.core import synonyms
+from fad.errors import synonyms
 
 TABLES = [synonyms._FUNCTIONS, synonyms._ATTRIBUTES, *synonyms._IN_MODULE.values()]
 
@@ -74,7 +74,7 @@ def test_an_attribute_of_a_tensor(name: str, words: str) -> None:
 
 
 def test_asking_whether_there_is_a_name_makes_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fad.core.suggestions.no_name", None)
+    monkeypatch.setattr("fad.errors.suggestions.no_name", None)
     for thing in (fad.tensor(1.0), fnp):
         assert not hasattr(thing, "quite_another_thing")
         assert getattr(thing, "quite_another_thing", 3) == 3

@@ -1,4 +1,8 @@
-"""Exception classes, and the wording that error messages share."""
+"""Exception classes, and the wording of messages.
+
+An error or a name that does not exist comes in; what to write instead, and a traceback without fad's own
+frames, go out. Nothing here knows what a Tensor is. Begin with the classes below.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from fad import tracebacks
+from fad.errors import tracebacks
 
 __all__ = [
     "ArgumentError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fad.core.suggestions import no_name
+from fad.errors.suggestions import no_name
 
 
 def test_what_it_says():

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import fad
-from fad.advice import advise
+from fad.errors.advice import advise
 
 
 def notes(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 import jax
 
-from fad.advice import advise
+from fad.errors.advice import advise
 
 __all__ = ["install", "is_users", "setting", "shown", "warn_at_users_line"]
 

@@ -21,7 +21,7 @@ import pytest
 from helpers import ROOT
 
 import fad
-from fad.tracebacks import install, is_users, shown, warn_at_users_line
+from fad.errors.tracebacks import install, is_users, shown, warn_at_users_line
 
 
 def test_code_of_fad_and_of_the_libraries_below_it_is_not_the_users() -> None:

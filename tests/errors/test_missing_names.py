@@ -9,7 +9,7 @@ import pytest
 
 import fad
 import fad.testing
-from fad import names
+from fad.errors import missing_names
 
 
 def test_dir_and_the_star_import_have_public_names_alone():
@@ -78,8 +78,8 @@ def test_private_names_are_plainly_not_there():
 
 
 def test_what_is_said_is_not_about_names_that_are_there():
-    assert not set(names._INSTEAD) & set(dir(fad))
-    for text in names._INSTEAD.values():
+    assert not set(missing_names._INSTEAD) & set(dir(fad))
+    for text in missing_names._INSTEAD.values():
         for found in re.findall(r"\bfad((?:\.\w+)+)", text):
             value = fad
             for part in found[1:].split("."):
