@@ -5,9 +5,9 @@ NOTE [deferred writes]
 A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other. Its
 output, the *source*, is the new state of the base. From then on the Tensor of the user has no state of its
 own and shares that of the source (`Shared`): as an argument of later operations it counts as the source, and
-once the source has its value and its node, the Tensor gets them too (`Writes.update_shared`). A view that is out of
-date replays its chain on the base, as always. That is one more operation of the trace, and the view shares
-the state of its output.
+once the source has its value and its node, the Tensor gets them too (`Writes.update_shared`). A view that is
+out of date replays its chain on the base, as always. That is one more operation of the trace, and the view
+shares the state of its output.
 
 The trace still needs the state from before the write. Wherever the Tensor was an output or an input of the
 trace, another handle with the old state takes its place (`_stand_in`). Its Meta, a `Past`, has the version
@@ -361,10 +361,15 @@ class Writes(Arguments):
         """See `fad.core.replay_protocol.Trace`."""
         lazy = t._lazy
         found = self.unclaimed.get(lazy.place)
-        if type(lazy) is Shared and lazy.source._lazy is None:
+        if type(lazy) is Shared and not self._defers(lazy.source):
             found = lazy.source
         if found is not None:
             take_over(t, found)
+            if t._lazy is not None:  # its operation has failed
+                t._lazy.trace.claim(t)
+
+    def _defers(self, t: Tensor) -> bool:
+        return t._lazy is not None and t._lazy.trace.chain is self.chain
 
     def update_shared(self) -> None:
         """Give the Tensors that share the state of outputs what these have by now."""
@@ -376,7 +381,7 @@ class Writes(Arguments):
                 shared.pop(key, None)
                 continue
             source = lazy.source
-            if source._lazy is not None and source._lazy.trace.chain is chain:
+            if self._defers(source):
                 copy_known(t, source)
             else:
                 take_over(t, source)

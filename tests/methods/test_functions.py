@@ -28,7 +28,7 @@ t.full((2,), 3.0)
 t.full((2,), True)
 t.full((2, 2), 1.5, dtype=t.float16)
 t.full(size=(2,), fill_value=1j)
-t.empty(2, 3) * 0
+t.zeros_like(t.empty(2, 3))
 t.eye(2)
 t.eye(2, 3, dtype=t.float32)
 t.arange(5.0)
