@@ -10,7 +10,8 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `Trace.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
 * `Trace.write`, `Trace.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level that
   has a trace, and for their views;
-* `Trace.materialize`: an empty slot of a lazy Tensor (`Tensor.__getattr__`), and `core.level.flush`,
+* `Trace.read`: an empty value of a lazy Tensor (`Tensor.__getattr__`);
+* `Trace.materialize`: another empty slot of a lazy Tensor, and `core.level.flush`,
   which is called before the state of a Tensor or a mode changes (views.aliases, methods.history,
   tape.anomaly, grad modes) and before an array is returned that the caller may donate
   (methods.values, views.pytree, bridge.compilation);
@@ -54,6 +55,12 @@ class Trace(Protocol):
         """Give a view ``t``, which is out of date, the state of ``new``, a lazy Tensor of the trace.
 
         Returns whether it was; if not, the caller reads the state of ``new``, and sets it.
+        """
+
+    def read(self, t: Any) -> bool:
+        """Run what was deferred as one program, so that its output ``t`` has its value, and go on after it.
+
+        Returns whether it has; if not, nothing has changed, and the caller materializes the trace.
         """
 
     def materialize(self) -> None:

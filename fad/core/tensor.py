@@ -142,9 +142,11 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             See `fad.core.replay_protocol`.
             """
             if name in ("_value", "_aux", "_node") and self._lazy is not None:
-                self._lazy.trace.materialize()
-                if self._lazy is not None:  # its operation has failed, or it is being finalized
-                    self._lazy.trace.claim(self)
+                trace = self._lazy.trace
+                if name == "_node" or not trace.read(self):
+                    trace.materialize()
+                    if self._lazy is not None:  # its operation has failed, or it is being finalized
+                        self._lazy.trace.claim(self)
             try:
                 return object.__getattribute__(self, name)
             except AttributeError:

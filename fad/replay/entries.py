@@ -49,14 +49,17 @@ def computation_of(
 
 
 class Operations:
-    """What a trace has appended by now: entries, the states after them, inputs, and outputs."""
+    """What a trace has appended by now: entries, the states after them, inputs, and outputs.
+
+    ``more``: so many inputs that no operation has: a backward pass starts at outputs of earlier segments.
+    """
 
     __slots__ = ("entries", "inputs", "outputs", "path")
 
-    def __init__(self, trace: Any) -> None:
+    def __init__(self, trace: Any, more: int = 0) -> None:
         self.entries: list[Entry] = trace.entries[:]
         self.path = [e[0] for e in self.entries[1:]]
-        self.inputs: list[Input] = trace.inputs[: self.entries[-1][2]]
+        self.inputs: list[Input] = trace.inputs[: self.entries[-1][2] + more]
         self.outputs = outputs_of(self.entries)
 
     def value(self, place: int) -> Any:
@@ -85,11 +88,13 @@ class Operations:
                 if pull is not None:
                     inside = [given[k] for k in variables]
                     values = [x._value for x in inside]
-                    found = tuple(pull(own, [cells[k] for k in ends], inside, values))
+                    found = tuple(
+                        pull(own, [cells[k] if k >= 0 else given[~k] for k in ends], inside, values)
+                    )
                 values = [p for k in kept for p in own.parts(cells[k])]
                 return values if pull is None else (found, tuple(values))
 
-        return Program(name, run, self.path[-1].work)
+        return Program(name, run, self.path[-1].work if self.path else 0)
 
 
 def outputs_of(entries: Sequence[Entry]) -> list[Tensor]:

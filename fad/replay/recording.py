@@ -35,6 +35,9 @@ class Failed:
     def materialize(self) -> None:
         raise self.error.with_traceback(None)
 
+    def read(self, t: Tensor) -> bool:
+        return False
+
     def claim(self, t: Tensor) -> None:
         self.materialize()
 
@@ -102,14 +105,15 @@ def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -
     return tuple(outs)
 
 
-def record_again(trace: Any, ends: list[int], frees: bool) -> None:
+def record_again(trace: Any) -> None:
     """Make the nodes of a trace that has run as one program, and free those of its backward pass."""
     entries = trace.entries
+    ends, frees = trace.ran or ((), False)
     cells = record_kept(trace)
     if trace.entries is not entries:
         return  # a finalizer has read a node, and so made all of them
     if frees:
-        todo = [cells[k]._node for k in ends if cells[k]._lazy is None]
+        todo = [cells[k]._node for k in ends if k >= 0 and cells[k]._lazy is None]
         seen = set(todo)
         while todo:
             node = todo.pop()

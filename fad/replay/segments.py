@@ -65,12 +65,14 @@ class Chain:
             return 0
         return RUNS * (len(set(self.ended)) + 1) // (len(self.ended) + 1)
 
-    def add(self, segment: Any) -> None:
-        """Add one; now and then, drop those of which nothing is referenced any more."""
+    def add(self, segment: Any, following: Any) -> None:
+        """Add one, after which ``following`` goes on.
+
+        Now and then, those are dropped of which nothing is referenced any more.
+        """
+        following.before = segment
         self._segments.append(weakref.ref(segment))
-        latest = self.latest()
-        if latest is not None:
-            latest.before = segment
+        self.latest = weakref.ref(following)
         if len(self._segments) < self._limit:
             return
         found = []
@@ -129,12 +131,13 @@ def run_program(
     return found
 
 
-def pull_through(chain: Chain, arrived: dict[int, Any]) -> bool:
-    """Send what has ``arrived`` at Tensors, by their `id`, back through the segments; False if
-    that fails.
+def pull_through(chain: Chain, arrived: dict[int, Any]) -> list[tuple[Any, list[int]]] | None:
+    """Send what has ``arrived`` at Tensors, by their `id`, back through the segments.
 
-    What arrives at the inputs of segments is added to it.
+    What arrives at the inputs of segments is added to it. Returns the segments that it went through, each
+    with the numbers of the outputs where it began; None if that fails.
     """
+    passed = []
     for segment in reversed(chain.segments):
         outs = []
         cotangents = []
@@ -155,11 +158,12 @@ def pull_through(chain: Chain, arrived: dict[int, Any]) -> bool:
         sums = [arrived[id(arguments[j])] for j in begun]
         found = run_program(chain, end, program, inputs, [*cotangents, *sums])
         if found is None:
-            return False
+            return None
         for a, g in zip(arguments, program.unflatten(found), strict=True):
             if g is not None:
                 arrived[id(a)] = g
-    return True
+        passed.append((segment, outs))
+    return passed
 
 
 def _pulling(

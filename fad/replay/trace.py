@@ -41,32 +41,32 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad.core import jaxapi
-from fad.core.jaxapi import debug_infs, debug_nans, trace_context
+from fad.core.jaxapi import array_type, debug_infs, debug_nans, trace_context
 from fad.core.level import bodies, state, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
-from fad.replay import states
-from fad.replay.entries import Entry, Operations, known_of, outputs_of
+from fad.replay.entries import Entry, Operations, outputs_of
 from fad.replay.inputs import is_untouched
 from fad.replay.log import note
 from fad.replay.modes import is_unobserved, referenced
-from fad.replay.outcomes import outcome_of
+from fad.replay.next_states import next_state
 from fad.replay.program import Program
-from fad.replay.recording import fill, record, record_again, record_kept
+from fad.replay.recording import fill, record, record_again
 from fad.replay.segments import Chain, pull_through, run_program
 from fad.replay.settings import on_new_thread
-from fad.replay.states import End, Root, State, ends_segment, root_of, tree
-from fad.replay.writes import Writes
+from fad.replay.states import End, Root, root_of, tree
+from fad.replay.writes import Writes, has_value
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
 __all__ = ["Trace"]
+
+SHORTEST = 2  # operations before a value that is read, for a segment to end there
 
 
 class Trace(Writes):
@@ -111,7 +111,6 @@ class Trace(Writes):
             root = root_of((settings, "a segment", level.key()), None, root.name)
             root.is_cut = True
         self.before: Trace | None = None
-        self.chain.latest = weakref.ref(self)
         self.maker: Callable[[], Any] = level.maker()
         self.key = (settings, level.key())
         self.modes = state.__dict__
@@ -126,6 +125,8 @@ class Trace(Writes):
         self.recorded = 1
         self.ran: tuple[list[int], bool] | None = None
         self.kept: dict[int, weakref.ref[Tensor]] = {}
+        if before is None:
+            self.chain.latest = weakref.ref(self)
 
     # Appending
 
@@ -139,7 +140,7 @@ class Trace(Writes):
         entries = self.entries
         before, count = entries[-1][0], entries[-1][2]
         if before.cuts:
-            next_segment = self._end_segment()
+            next_segment = self._end_segment(True)
             self.busy = False
             if next_segment is not None:
                 return next_segment.append(op, args)
@@ -147,7 +148,7 @@ class Trace(Writes):
             return None
         step = before.predicted_next
         if step is None or step.op is not op or not self.is_predicted(step, args, count):
-            step = self._step(entries, op, args)
+            step = next_state(self, entries, op, args)
             if step is None:
                 self.busy = False
                 self.why = self.why or f"{op.name}: {self.refusal(op, args)}"
@@ -190,83 +191,35 @@ class Trace(Writes):
             and not (debug_nans.value or debug_infs.value)
         )
 
-    def _step(self, entries: Sequence[Entry], op: Any, args: Sequence[Any]) -> State | None:
-        """The state after an operation; None if it cannot be deferred."""
-        before, count = entries[-1][0], entries[-1][2]
-        if type(op) is Primitive:
-            if not op.lazy or op.collective:
-                return None
-        elif type(op) is not Program:
-            return None
-        key: list[Any] = [op]
-        refs: list[int] = []
-        codes: list[int] = []
-        latest = count
-        for a in args:
-            place = self.place(a)
-            if place is None:
-                return None
-            code = 0
-            if place < 0 and ~place >= latest:
-                latest = ~place + 1
-                code = self.inputs[~place].code
-                key.append(code)
-            key.append(place)
-            refs.append(place)
-            codes.append(code)
-        at = tuple(key)
-        step = before.next.get(at)
-        if step is None:
-            args_known = [known_of(entries, self.inputs, r) for r in refs]
-            outcome = outcome_of(self.level, self.maker, op, args_known, self.key)
-            if outcome is None:
-                return None
-            near = [before.size - r if r >= 0 else -1 for r in refs]
-            content = zlib.crc32(repr((op.name, *near)).encode())
-            step = State(
-                op,
-                tuple(refs),
-                tuple(codes),
-                outcome.avals,
-                outcome.layouts,
-                [self.level.wraps and layout for layout in outcome.layouts],
-                outcome.routed,
-                outcome.kept,
-                outcome.single,
-                before.size + len(outcome.avals),
-                before.work + (op.work if type(op) is Program else 1),
-                content,
-                ends_segment([e[0] for e in entries[1:]], content, self.root.is_cut),
-            )
-            states.grow()
-            step = before.next.setdefault(at, step)
-        before.predicted_next = step
-        return step
-
     # Segments
 
     def leaves(self) -> list[Tensor]:
         """The inputs that require grad at the level of the trace."""
         return self.chain.leaves(self)
 
-    def _end_segment(self) -> Trace | None:
-        """The trace of the next segment, after what was appended has run as a program; None if that fails."""
+    def _end_segment(self, long: bool) -> Trace | None:
+        """The trace of the next segment, after what was appended has run as a program; None if that fails.
+
+        ``long``: it ends because of its length, not because a value is read.
+        """
         with self.lock:
             level = self.level
             self.detach_stale([], ())
             if self.done or not self._is_as_it_was():
                 return None
-            if not self.root.is_cut:
+            if long and not self.root.is_cut:
                 self.root.cut()  # the next one, from its beginning
             operations = Operations(self)
             inputs, last = operations.inputs, operations.path[-1]
             untouched = [is_untouched(g.argument) for g in inputs if g.layout is True]
             if (level.wraps and not all(untouched)) or self.saves_stale(operations):
                 return None
+            if not long and not all([type(p) is array_type for g in inputs for p in g.parts]):
+                return None  # an outer transform would sum gradients in another order
             self.note_saved(operations)
             kept = referenced(operations.outputs, 2)
             self.detach_stale(operations.outputs, kept)
-            ran = self._run(operations, last.end(("segment", *kept)), True, kept)
+            ran = self._run(operations, last.end(("segment", *kept)), long, kept)
             if ran is None or self.done or len(self.entries) != len(operations.entries):
                 return None
             fill(level, operations, kept, ran[1])
@@ -277,8 +230,11 @@ class Trace(Writes):
                 cells = operations.outputs
                 self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
                 self.inputs = inputs
+                self.chain.add(self, next_segment)
                 self.entries = [(e[0], None, e[2]) for e in operations.entries]
-                self.chain.add(self)
+            else:
+                self.chain.latest = weakref.ref(next_segment)
+                self.entries = self.entries[:1]
             self.done = True
             if level is ROOT:
                 self.modes["trace"] = next_segment
@@ -286,6 +242,21 @@ class Trace(Writes):
                 level.trace = next_segment
             tree.hits += 1
             return next_segment
+
+    def read(self, t: Tensor) -> bool:
+        """See `fad.core.replay_protocol.Trace`."""
+        if not self.level.wraps or self.chain.latest() is not self:
+            return False  # where nothing is recorded, `materialize` runs the program too
+        if self.busy or len(self.entries) <= SHORTEST:
+            return False
+        if not self._goes_on() or jaxapi.is_tracing():
+            return False
+        self.busy = True
+        ended = self._end_segment(False)
+        self.busy = False
+        if ended is None:
+            self.why = f"a value was read, and {self.why}" if self.why else "a value was read"
+        return ended is not None and has_value(t)
 
     # Materializing
 
@@ -331,10 +302,10 @@ class Trace(Writes):
         state.watermark, state.base_watermark, state.saved_hooks = self.recording
         state.replaying = replaying
         while segments := self.chain.segments:
-            record_kept(segments[0])
+            record_again(segments[0])
             self.chain.drop(segments[:1])
         if self.ran is not None:
-            record_again(self, *self.ran)
+            record_again(self)
         elif self.level.wraps or self.recorded > 1 or not self._replay():
             self._note(f"recorded: {self.why}")
             record(self)
@@ -386,10 +357,13 @@ class Trace(Writes):
 
     def _note(self, what: str) -> None:
         """Log how it ended, for `explain`."""
-        root = self.chain.root
+        root, ended = self.chain.root, self.chain.ended
+        count = sum([s.work for s in ended], len(self.entries) - 1)
+        if ended and what == "replayed":
+            what += f", in {len(ended) + (len(self.entries) > 1)} segments"
         if root.due > root.begun:
             what += f"; long, compiled from call {root.due} on"
-        note(self.root.name, len(self.entries) - 1, what)
+        note(self.root.name, count, what)
 
     def _run(
         self, operations: Operations, end: End, long: bool, kept: Sequence[int], *pulled: Any
@@ -423,16 +397,17 @@ class Trace(Writes):
             self.detach_stale([], ())
             if self.busy or self.done or not outs or not self._is_as_it_was():
                 return None
-            operations = Operations(self)
-            entries, inputs, cells = operations.entries, operations.inputs, operations.outputs
-            if not cells:
-                return None
             ends = []
             for o in outs:
                 lazy = o._lazy if type(o) is Tensor else None
-                if lazy is None or lazy.trace is not self:
+                place = (
+                    self.place(o) if lazy is not None and lazy.trace.chain is self.chain else None
+                )
+                if place is None:
                     return None
-                ends.append(lazy.place)
+                ends.append(place)
+            operations = Operations(self, len(self.inputs) - self.entries[-1][2])
+            entries, inputs, cells = operations.entries, operations.inputs, operations.outputs
             variables = [k for k, given in enumerate(inputs) if given.layout is True]
             arguments = [inputs[k].argument for k in variables]
             long = bool(self.chain.segments)
@@ -446,19 +421,22 @@ class Trace(Writes):
             outs.clear()
             o = lazy = None
             kept = referenced(cells, 2)
-            outs += [cells[k] for k in ends]
+            outs += map(operations.value, ends)
             if values:
-                kept = sorted({*kept, *ends})
+                kept = sorted({*kept, *[k for k in ends if k >= 0]})
             self.detach_stale(cells, kept)
             end = entries[-1][0].end((tuple(kept), tuple(ends), tuple(variables), *static))
             ran = self._run(operations, end, long, kept, ends, variables, pull)
             if ran is None:
                 return None
             grads, rest = ran[0].unflatten(ran[1])
+            passed: Sequence[tuple[Any, list[int]]] = ()
             if long:
                 arrived = {id(a): g for a, g in zip(arguments, grads, strict=True) if g is not None}
-                if not pull_through(self.chain, arrived):
+                pulled = pull_through(self.chain, arrived)
+                if pulled is None:
                     return None
+                passed = pulled
                 grads = [arrived.get(id(a)) for a in ends_at]
             done = self.done
             self._detach()
@@ -474,6 +452,8 @@ class Trace(Writes):
                 else:
                     t._node = t._lazy = None
             self.kept, self.ran = tracked, (ends, frees)
+            for segment, begun in passed:
+                segment.ran = (begun, frees)
             self.update_shared()
             self._succeeded()
             self.scalars, self.places = [], {}

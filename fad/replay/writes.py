@@ -48,6 +48,7 @@ __all__ = [
     "Writes",
     "at_versions_then",
     "handle_of",
+    "has_value",
     "note_written",
     "owner_of",
     "version_then",
@@ -123,6 +124,15 @@ def handle_of(t: Any) -> Any:
 
 
 _STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
+
+
+def has_value(t: Tensor) -> bool:
+    """Whether a Tensor has its value, though maybe no node."""
+    try:
+        _STATE[0].__get__(t)
+    except AttributeError:
+        return False
+    return True
 
 
 def copy_known(t: Tensor, o: Tensor) -> None:

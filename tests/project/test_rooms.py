@@ -25,6 +25,7 @@ ELSEWHERE = {
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
     "replay/arguments": "replay/test_inputs.py",
+    "replay/next_states": "replay/test_trace.py",
     "tape/recorded_node": "tape/test_recorder.py",
     "tape/running": "tape/test_threads.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",

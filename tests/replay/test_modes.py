@@ -9,7 +9,7 @@ from repeated import again
 import fad
 from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.replay import trace as traces
+from fad.replay import next_states
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("fresh_traces")
 @pytest.mark.parametrize("place", range(4))
 def test_outputs_that_only_the_tuple_of_the_caller_refers_to(monkeypatch, place, transform):
     """A segment ends between the two uses of the pair that an operation gives."""
-    monkeypatch.setattr(traces, "ends_segment", lambda path, *_: (len(path) + 1) % 4 == place)
+    monkeypatch.setattr(next_states, "ends_segment", lambda path, *_: (len(path) + 1) % 4 == place)
     pair = Primitive("pair", lambda x: (jnp.sin(x), jnp.cos(x)), lazy=True)
 
     def f(x):

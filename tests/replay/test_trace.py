@@ -105,7 +105,7 @@ def test_branches_on_values_are_taken_as_they_are():
     for _ in range(TIMES):
         same(fad.grad(f)(X), 4.0 * X)
         same(fad.grad(f)(X / 2), 3.0 * X)
-    assert hits() == 0
+    assert hits() > 0
 
 
 def test_prints_and_other_effects_happen_each_time_and_in_order(capsys):

@@ -158,7 +158,7 @@ def test_gradients_are_added_to_those_that_are_there():
 
 
 def test_a_step_that_is_looked_at():
-    steps_again(cube, X, replayed=False, before=lambda loss, leaves: loss.item())
+    steps_again(cube, X, before=lambda loss, leaves: loss.item())
     steps_again(cube, X, replayed=False, before=lambda loss, leaves: loss.grad_fn.name())
     steps_again(
         cube, X, replayed=False, before=lambda loss, leaves: loss.register_hook(lambda g: 2.0 * g)
