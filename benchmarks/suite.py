@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks import (
     bridge,
     first_minute,
+    hooks,
     loops,
     memory,
     models,
@@ -15,6 +16,7 @@ from benchmarks import (
     traced,
     transforms,
     untidy,
+    while_loops,
 )
 from benchmarks.scenarios import Scenario
 
@@ -26,6 +28,8 @@ TABLES: Mapping[str, Sequence[Scenario]] = {
     "traced code": [*traced.SCENARIOS, *bridge.SCENARIOS],
     "other work": models.SCENARIOS,
     "loops that change": loops.SCENARIOS,
+    "loops with a condition": while_loops.SCENARIOS,
+    "hooks in compiled code": hooks.SCENARIOS,
     "untidy programs": untidy.SCENARIOS,
     "fresh processes": processes.SCENARIOS,
     "the first minute": first_minute.SCENARIOS,
