@@ -53,7 +53,13 @@ def entries(
 def scenarios() -> Iterator[Scenario]:
     both, bounds = ("fad", "plain"), {"plain": 0.02}
     for work, what, sparse, dense, f in (
-        ("step of Burgers' equation in place", "Jacobian", fad.sparse_jacobian, fad.jacfwd, burgers),
+        (
+            "step of Burgers' equation in place",
+            "Jacobian",
+            fad.sparse_jacobian,
+            fad.jacfwd,
+            burgers,
+        ),
         ("Rosenbrock's function", "Hessian", fad.sparse_hessian, fad.hessian, chain),
     ):
         build = entries(sparse, dense, f)

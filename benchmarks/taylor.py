@@ -47,8 +47,8 @@ def seconds(order: int) -> Callable[[Library], Callable[[], float]]:
 
     NOTE [how long nested jvp of order 10 takes]
     It is called at order 6, and each further order counts as twice the one before: it computes that one,
-    and its tangent. This is less than it takes: the orders 3 to 9 took 3.2, 5.4, 8.2, 13, 24, 53 and 136 ms on
-    one core, and their first calls 0.7, 1.9, 1.9, 2.4, 6.6, 17 and 77 s.
+    and its tangent. This is less than it takes: the orders 3 to 9 took 3.2, 5.4, 8.2, 13, 24, 53 and 136 ms
+    on one core, and their first calls 0.7, 1.9, 1.9, 2.4, 6.6, 17 and 77 s.
     """
 
     def build(library: Library) -> Callable[[], float]:
