@@ -116,7 +116,7 @@ def test_writes_in_a_body_are_those_of_python(pair: tuple[str, str]) -> None:
     assert_close(stack(lambda u, r: loop(u, r, n)), expected, rtol=1e-3)
 
 
-# Lanes with numbers of steps of their own. Each takes a function of (u, r, n), and `fad.vmap`, or `row_by_row`.
+# Lanes with numbers of steps of their own. Each takes a function of (u, r, n), and a vmap.
 
 
 def row_by_row(f: Function) -> Function:

@@ -267,6 +267,51 @@ def test_registering_on_what_is_from_outside_is_refused() -> None:
     assert not x.meta or not x.meta.hooks
 
 
+def test_hooks_for_saved_values_are_refused_and_run_around_the_call() -> None:
+    """What a pack hook returns is an object of Python, which a program cannot keep."""
+    log: list[str] = []
+
+    def pack(t: Any) -> Any:
+        log.append("pack")
+        return t.numpy()
+
+    def unpack(a: Any) -> Any:
+        log.append("unpack")
+        return fad.tensor(a)
+
+    def with_block(block: Callable[[], Any]) -> Callable[[Any], Any]:
+        def f(t: Any) -> Any:
+            with block():
+                return fnp.sin(t) * t
+
+        return f
+
+    def later(t: Any) -> Any:
+        y = t * t
+        y.grad_fn._raw_saved_self.register_hooks(pack, unpack)
+        return y
+
+    hooks = lambda: autograd.saved_tensors_hooks(pack, unpack)
+    message = (
+        r"cannot be registered .* with hooks=True neither\. To save less, write fad\.checkpoint"
+    )
+    for f in (with_block(hooks), with_block(autograd.save_on_cpu), later):
+        of = fad.grad(f)
+        for compiled in (jit(of), fad.jit(of), lambda x, of=of: fad.vmap(jit(of))(x * X)):
+            with pytest.raises(GradientError, match=message):
+                compiled(1.0)
+    assert log == [] and fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+
+    x = fad.tensor(2.0, requires_grad=True)
+    with hooks():
+        y = jit(lambda t: fnp.sin(t) * t)(x)
+    y.backward()
+    assert set(log) == {"pack", "unpack"}
+    assert float(x.grad) == pytest.approx(float(fad.grad(lambda t: fnp.sin(t) * t)(2.0)))
+    checkpointed = jit(fad.grad(fad.checkpoint(lambda t: fnp.sin(t) * t)))
+    assert float(checkpointed(2.0)) == pytest.approx(float(x.grad))
+
+
 def test_without_hooks_the_program_is_as_before() -> None:
     def f(t: Any) -> Any:
         return (fnp.sin(t) * t).sum()
