@@ -47,6 +47,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.errors import HostValueError, LevelError, describe
 from fad.levels.batch import batch_levels
 from fad.levels.randomness import check_draws
+from fad.tape.anomaly import reported_as_one
 from fad.tape.captures import Captures
 from fad.tape.recorder import ROOT, RecordingLevel
 
@@ -223,6 +224,11 @@ def _primitive_for(
         return primitive
 
 
+# Where these are batched, lanes run bodies which they do not take, and a NaN there is none of the
+# program; so in anomaly mode the call is checked as a whole.
+PREDICATED = frozenset({"cond", "fori_loop", "switch", "while_loop"})
+
+
 def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call a JAX function whose callable arguments are fad functions.
 
@@ -255,8 +261,9 @@ def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[s
         new_args, new_kwargs = trees.unflatten(structure, inside)
         return fn(*new_args, **new_kwargs)
 
-    run.name = getattr(fn, "__name__", "staged")  # type: ignore[attr-defined]
-    primitive, values, out_structure = stage(run, operands)
+    run.name = name = getattr(fn, "__name__", "staged")  # type: ignore[attr-defined]
+    with reported_as_one() if name in PREDICATED else contextlib.nullcontext():
+        primitive, values, out_structure = stage(run, operands)
     out = bind(primitive, values)
     return trees.unflatten(out_structure, list(out) if type(out) is tuple else [out])
 
