@@ -313,3 +313,18 @@ def test_a_value_that_outlives_it_is_its_primal() -> None:
     kept = []
     fad.jet(lambda x: kept.append(x * x) or x, (X,), ([V],))
     assert_close(bare(kept[0] + 1.0), X * X + 1.0)
+
+
+def test_dicts_keep_the_order_of_their_keys() -> None:
+    seen = []
+
+    def f(p: Any) -> Any:
+        seen.append(list(p))
+        return {"y": {"d": p["b"] ** 2, "c": p["a"]}, "x": 1.0}
+
+    p = {"b": X, "a": V}
+    out, series = fad.jet(f, (p,), ({"a": [V], "b": [W]},))
+    assert seen == [["b", "a"]]
+    for found in (out, series, fad.derivatives(lambda x: f({"b": x, "a": x}), X, 1)[1]):
+        assert list(found) == ["y", "x"] and list(found["y"]) == ["d", "c"]
+    assert_close(series["y"]["d"], [2 * X * W])
