@@ -12,7 +12,7 @@ from fad.functions.context import Context
 
 __all__ = ["RULES", "Signature", "arity", "check_spelling", "defines", "has_rules"]
 
-RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "jet", "vmap")
+RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "jet", "vmap", "sparsity")
 SETTINGS = ("generate_vmap_rule", "jax_rules", "is_traceable")
 
 
@@ -63,7 +63,8 @@ class Signature:
 
     ``names`` are forward's parameters, without ctx. ``combined``: forward takes ctx. ``plain``: the
     number of parameters if all are positional, else -1. ``vjp``: the name under which there is a
-    vjp rule, "" for none; ``jvp``, ``jet`` and ``vmap``: whether there is one. ``is_fast``: calls may take
+    vjp rule, "" for none; ``jvp``, ``jet``, ``vmap`` and
+    ``sparsity``: whether there is one. ``is_fast``: calls may take
     the fast path (`fad.functions.fast_calls`); ``fast_rules``: the rules of such calls, once there was one.
     """
 
@@ -77,6 +78,7 @@ class Signature:
         "names",
         "plain",
         "signature",
+        "sparsity",
         "variadic",
         "vjp",
         "vjp_arity",
@@ -93,6 +95,7 @@ class Signature:
         self.jvp = defines(cls, "jvp")
         self.jet = defines(cls, "jet")
         self.vmap = defines(cls, "vmap")
+        self.sparsity = defines(cls, "sparsity")
         self.vmap_keywords = frozenset[str]()
         if self.vmap:
             rule = inspect.signature(cls.vmap).parameters.values()

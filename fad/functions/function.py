@@ -65,6 +65,10 @@ class Function(metaclass=_FunctionType):
       each argument: lists, with the first, the second, and so on, each in the place of an array.
     * ``vmap(info, in_dims, x, ...)``: ``(output, out_dims)`` for batched inputs; ``info.batch_size``.
 
+    * ``sparsity(x, ...)``: for `fad.sparsity`, on which elements of each argument the output depends, from
+      their shapes: for each argument an array of bools or a ``BCOO``, of the shape of the output followed
+      by that of the argument, or None. It is for a Function with one output.
+
     Every rule is optional. Those that are missing are derived: jvp from vjp, vjp from jvp, both from
     jet or from forward, jet from jvp, vmap from the others. Call it with `apply`.
 
@@ -225,6 +229,8 @@ def _check_class(cls: Any) -> None:
         if signature.jet:
             series = ", ".join([n + "_s" for n in signature.names])
             _check_arity(cls, "jet", count + 1, f"(ctx, {series})")
+        if signature.sparsity and signature.plain == count:
+            _check_arity(cls, "sparsity", count, f"({listed})")
         if signature.vmap:
             _check_arity(
                 cls, "vmap", count + 2 - len(signature.vmap_keywords), f"(info, in_dims, {listed})"

@@ -68,6 +68,7 @@ LAWS: tuple[Law, ...] = (
     _law("None gradients", laws.none_gradients, *_CALL, "linear"),
     _law("vjp", laws.pullback, *_CALL, "linear", "None gradients"),
     _law("jvp", laws.pushforward, *_CALL, "linear"),
+    _law("sparsity", laws.sparsity_rule, *_CALL, "linear", "jvp"),
     _law("adjoint", laws.adjoint, *_CALL, "linear", "vjp", "jvp", "None gradients"),
     _law("masks", laws.masks, *_CALL, "linear"),
     _law("unused outputs", laws.unused_outputs, *_CALL, "linear"),
@@ -155,8 +156,8 @@ def check_function(
     The laws, by name (``fad.testing.LAWS`` has what each says):
 
     * of the call: deterministic, no mutation, forward;
-    * of the rules: linear, None gradients, vjp, jvp, adjoint, masks, unused outputs, saved values,
-      dtype, well-formed;
+    * of the rules: linear, None gradients, vjp, jvp, sparsity, adjoint, masks, unused outputs, saved
+      values, dtype, well-formed;
     * of their use: eager tape, shapes, broadcasting, jit, native JAX;
     * of vmap: vmap, nested vmap, vmap of vjp, vmap of jvp, vjp of vmap, jvp of vmap;
     * of higher derivatives: jet, second order, and with ``order=3`` or more, higher orders.

@@ -658,3 +658,10 @@ class CoefficientsInJet(Sine):
     def jet(ctx, x_s):
         (x,) = ctx.saved_tensors
         return [fnp.cos(x) * s for s in x_s]
+
+
+@wrong(X, law="sparsity", rule="sparsity", argument="argument 'x'")
+class PatternWithoutTheLast(Sine):
+    @staticmethod
+    def sparsity(x):
+        return np.eye(*x.shape, x.size, dtype=bool) & (np.arange(x.size) < x.size - 1)

@@ -46,7 +46,7 @@ ROOMS = {
     "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
         hooks_in_compiled_code compilation tracing""",
-    "sparse": "entries coloring rules patterns derivatives",
+    "sparse": "entries coloring rules declared patterns derivatives",
     "profiling": "events collector reports profiler",
     "extend": "operations",
     "autograd": "*",
