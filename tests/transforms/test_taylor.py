@@ -92,13 +92,13 @@ ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(ELEMENTWISE))
+@pytest.mark.sweep("name", list(ELEMENTWISE), sample=10)
 def test_it_gives_what_nested_jvp_gives(name: str) -> None:
     assert_same_series(ELEMENTWISE[name], (X,), ([V, W, V * W],))
 
 
 # Nested jvp of them is wrong or raises, or they make no arrays that move.
-@pytest.mark.sweep("name", [n for n in NAMES if n not in EXCUSES], sample=12)
+@pytest.mark.sweep("name", [n for n in NAMES if n not in EXCUSES], sample=8)
 def test_every_operation_has_a_series(name: str, request: pytest.FixtureRequest) -> None:
     args = arguments(name, request.config.getoption("--seed"))
     assert args is not None
@@ -204,7 +204,7 @@ TRANSFORMS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = 
 }
 
 
-@pytest.mark.parametrize("name", list(TRANSFORMS))
+@pytest.mark.sweep("name", list(TRANSFORMS), sample=3)
 def test_it_composes(name: str) -> None:
     wrap = TRANSFORMS[name]
     assert_close(wrap(third(g))(X), wrap(by_jvp(g))(X), rtol=1e-3, atol=1e-3)
@@ -219,7 +219,7 @@ STACKS = [
 ]
 
 
-@pytest.mark.sweep("names", STACKS, sample=8, ids="-".join)
+@pytest.mark.sweep("names", STACKS, sample=4, ids="-".join)
 def test_it_composes_to_depth_three(names: tuple[str, ...]) -> None:
     results = []
     for derive in (third, by_jvp):
