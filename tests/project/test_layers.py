@@ -52,7 +52,7 @@ ROOMS = {
     "autograd": "*",
     "func": "*",
     "testing": "*",
-    "viz": "nodes folding text layout drawing bitmap matrices graphs",
+    "viz": "nodes folding text layout drawing bitmap matrices patterns graphs",
     "replay": """settings log modes inputs program outcomes states arguments entries writes segments
         recording trace opening donation layouts compiled_backward""",
 }
