@@ -16,7 +16,7 @@ import torch
 import fad
 import fad.numpy as fnp
 
-__all__ = ["FAD", "JAX", "LIBRARIES", "NODES", "TORCH", "Library"]
+__all__ = ["FAD", "JAX", "LIBRARIES", "NODES", "PLAIN", "TORCH", "Library"]
 
 
 @dataclass(frozen=True)
@@ -98,4 +98,6 @@ JAX = Library(
 NODES = replace(
     FAD, name="nodes", title="fad node by node", around=lambda: fad.autograd.compiled(False)
 )
-LIBRARIES = {library.name: library for library in (FAD, TORCH, JAX, NODES)}
+# fad without the function that is measured: nested transforms, and dense matrices.
+PLAIN = replace(FAD, name="plain", title="nested or dense")
+LIBRARIES = {library.name: library for library in (FAD, TORCH, JAX, NODES, PLAIN)}

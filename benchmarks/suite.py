@@ -7,14 +7,18 @@ from collections.abc import Mapping, Sequence
 from benchmarks import (
     bridge,
     first_minute,
+    hooks,
     loops,
     memory,
     models,
     processes,
+    sparse,
     tape,
+    taylor,
     traced,
     transforms,
     untidy,
+    while_loops,
 )
 from benchmarks.scenarios import Scenario
 
@@ -26,7 +30,11 @@ TABLES: Mapping[str, Sequence[Scenario]] = {
     "traced code": [*traced.SCENARIOS, *bridge.SCENARIOS],
     "other work": models.SCENARIOS,
     "loops that change": loops.SCENARIOS,
+    "loops with a condition": while_loops.SCENARIOS,
+    "hooks in compiled code": hooks.SCENARIOS,
     "untidy programs": untidy.SCENARIOS,
+    "taylor": taylor.SCENARIOS,
+    "sparse": sparse.SCENARIOS,
     "fresh processes": processes.SCENARIOS,
     "the first minute": first_minute.SCENARIOS,
     "memory": memory.SCENARIOS,

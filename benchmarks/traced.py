@@ -14,7 +14,7 @@ from benchmarks.libraries import Library
 from benchmarks.scenarios import SMALL_NET, Scenario, Workload, small_net
 from benchmarks.transforms import nested
 
-__all__ = ["SCENARIOS", "instructions"]
+__all__ = ["SCENARIOS", "instructions", "instructions_of"]
 
 LAYERS = 400  # of four operations each
 BOTH = ("fad", "jax")
@@ -56,11 +56,15 @@ def run(library: Library) -> Callable[[], Any]:
     return lambda: gradient(*inputs)
 
 
-def instructions(library: Library, workload: Workload, depth: int = 1) -> int:
+def instructions_of(compiled: Any, inputs: list[Any]) -> int:
     """How many instructions XLA is left with after optimization."""
-    f, inputs = workload.on(library)
-    program = jit(library)(nested(library, f, depth)).lower(*inputs).compile().as_text()
+    program = compiled.lower(*inputs).compile().as_text()
     return sum(" = " in line for line in program.splitlines())
+
+
+def instructions(library: Library, workload: Workload, depth: int = 1) -> int:
+    f, inputs = workload.on(library)
+    return instructions_of(jit(library)(nested(library, f, depth)), inputs)
 
 
 def counting(workload: Workload, depth: int = 1) -> Callable[[Library], Callable[[], int]]:

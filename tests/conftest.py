@@ -174,7 +174,9 @@ def pytest_runtest_logfinish() -> None:
     """Let go of compiled programs before they fill a small machine: XLA keeps a megabyte for each."""
     if _resident() > MEMORY:
         jax.clear_caches()
+        gc.unfreeze()
         gc.collect()
+        gc.freeze()
         with contextlib.suppress(OSError, AttributeError):  # only glibc has it
             ctypes.CDLL("libc.so.6").malloc_trim(0)
 
@@ -209,6 +211,13 @@ def torch() -> Any:
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether `--full` was given."""
     return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:
+    """A module's collections go through what its tests make; what is there before takes seconds each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

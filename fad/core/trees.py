@@ -19,6 +19,7 @@ __all__ = [
     "is_flat",
     "is_leaf",
     "map_leaves",
+    "order_of",
     "path_names",
     "skeleton",
     "unflatten",
@@ -76,6 +77,21 @@ def skeleton(tree: Any) -> Any:
     if kind is dict:
         return {k: skeleton(x) for k, x in tree.items()}
     return [skeleton(x) for x in tree] if _is_sequence(kind) else None
+
+
+def order_of(tree: Any) -> Any:
+    """The keys of the dicts in ``tree``, as a hashable value; None if all dicts have the order of JAX."""
+    kind = type(tree)
+    if kind is Tensor or kind is array_type:
+        return None
+    if kind is dict:
+        keys = list(tree)
+        inside = tuple([order_of(x) for x in tree.values()])
+        return (*keys, inside) if any(inside) or (len(keys) > 1 and keys != sorted(keys)) else None
+    if not _is_sequence(kind):
+        return None
+    inside = tuple([order_of(x) for x in tree])
+    return inside if any(inside) else None
 
 
 def _is_sequence(kind: type) -> bool:

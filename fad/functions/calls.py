@@ -30,9 +30,9 @@ from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.errors import RuleError, describe
 from fad.functions import native
-from fad.functions.closures import checked_arrays, is_tracer
+from fad.functions.closures import checked_arrays, numbers_suffice
 from fad.functions.context import EXTRA, INPUT, OUTPUT, Ref, ref
-from fad.functions.derived_rules import BatchedRules, LinearRules
+from fad.functions.derived_rules import BatchedRules, JetRules, LinearRules
 from fad.functions.rules import Rules, Saved
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel
@@ -54,7 +54,7 @@ from fad.tape.saved import (
 )
 from fad.tape.saved_attributes import SavedTensor, raise_freed
 
-__all__ = ["FunctionNode", "FunctionOp", "check_unchanged", "is_plain"]
+__all__ = ["FunctionNode", "FunctionOp", "check_unchanged"]
 
 
 class FunctionOp:
@@ -96,7 +96,7 @@ class FunctionOp:
             return tuple(outs)
         if self.known is not None:
             return tuple(map(bottom, self.known))
-        if self.given is not None and isinstance(rules, LinearRules):
+        if self.given is not None and isinstance(rules, (LinearRules, JetRules)):
             outs, self.template = rules.forward(values, self.given)
         else:
             outs, self.template, self.saved = rules.run(values, self.needs)
@@ -105,14 +105,34 @@ class FunctionOp:
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Outputs and their tangents (None is zero), by binding one level down."""
         mask = tuple([t is not None for t in tangents])
-        before = mask if self.needs is None else self.needs
-        self.needs = [m or b for m, b in zip(mask, before, strict=True)]
-        outs = bind(self, primals)
-        differentiable = self._differentiable_outputs(outs)
+        outs, differentiable = self._moved(primals, mask)
         linear = self._linear(mask, differentiable, primals)
         given = [t for t in tangents if t is not None]
         out_t = iter(bind(linear, [*primals, *outs, *given]) if any(differentiable) else ())
         return outs, tuple([next(out_t) if m else None for m in differentiable])
+
+    def jet(
+        self, primals: Sequence[Any], series: Sequence[Any], order: int
+    ) -> tuple[Any, list[Any]]:
+        """Outputs and the derivatives of each along a curve, by the jet rule, by binding one level down.
+
+        ``series`` has the derivatives of each input, at most ``order`` of them, or None.
+        """
+        counts = tuple([len(s or ()) for s in series])
+        outs, differentiable = self._moved(primals, tuple(map(bool, counts)))
+        rules = JetRules(self.rules, counts, order, differentiable, self.template)
+        terms = [t for s in series for t in s or ()]
+        found = iter(bind(FunctionOp(rules, self._given(primals)), [*primals, *outs, *terms]))
+        return outs, [[next(found) for _ in range(order)] if m else None for m in differentiable]
+
+    def _moved(
+        self, primals: Sequence[Any], mask: tuple[bool, ...]
+    ) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
+        """Outputs of a call that is differentiated in the masked inputs, and which have a derivative."""
+        before = mask if self.needs is None else self.needs
+        self.needs = [m or b for m, b in zip(mask, before, strict=True)]
+        outs: tuple[Any, ...] = bind(self, primals)
+        return outs, self._differentiable_outputs(outs)
 
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
@@ -126,10 +146,13 @@ class FunctionOp:
     def _linear(
         self, mask: tuple[bool, ...], differentiable: tuple[bool, ...], primals: Sequence[Any]
     ) -> FunctionOp:
-        given = self.saved
-        if given is not None and not (given.closed or _numbers_suffice(primals)):
-            given = None
-        return FunctionOp(LinearRules(self.rules, mask, differentiable, self.template), given)
+        rules = LinearRules(self.rules, mask, differentiable, self.template)
+        return FunctionOp(rules, self._given(primals))
+
+    def _given(self, primals: Sequence[Any]) -> Saved | None:
+        """What the call saved for its rules, if they may use it at the level of ``primals``."""
+        saved = self.saved
+        return saved if saved and (saved.closed or numbers_suffice(primals)) else None
 
     def _differentiable_outputs(self, outs: Sequence[Any]) -> tuple[bool, ...]:
         """Which outputs have a derivative."""
@@ -184,7 +207,7 @@ class FunctionOp:
     ) -> None:
         """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
         saved = self.saved
-        if saved is None or not (saved.closed or _numbers_suffice(values)):
+        if saved is None or not (saved.closed or numbers_suffice(values)):
             saved = self.rules.setup(values, results, self.template, mask)
         self.template = saved.template
         differentiable = self._differentiable_outputs(outs)
@@ -230,29 +253,6 @@ def check_unchanged(rules: Rules, args: Sequence[Any], versions: Sequence[int]) 
 
 def _place(x: Any, args: Sequence[Any]) -> int:
     return [a is x for a in args].index(True)
-
-
-def is_plain(x: Any) -> bool:
-    """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
-    while isinstance(x, Tensor):
-        if x.requires_grad or (x.aux is not None and not x.level.maps):
-            return False
-        x = x.value
-    return not is_tracer(x)
-
-
-def _numbers_suffice(values: Sequence[Any]) -> bool:
-    """Whether values known as numbers alone suffice for a call on ``values``; see the NOTE above."""
-    return all([is_plain(v) and not _is_watched(v) for v in values])
-
-
-def _is_watched(x: Any) -> bool:
-    """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
-    while isinstance(x, Tensor):
-        if x.level.notes_captures:
-            return True
-        x = x.value
-    return False
 
 
 class FunctionNode(RecordedNode):

@@ -22,8 +22,17 @@ from fad.functions.templates import HOLE, SCALARS, Template
 from fad.levels.batch import broadcast, move_axis
 from fad.tape.node_step import is_broadcast, sum_to
 from fad.tape.recorder import ROOT
+from fad.views.make_view import chain_from
 
-__all__ = ["batched_outputs", "check_value", "gradients", "lowered"]
+__all__ = [
+    "batched_outputs",
+    "check_value",
+    "gradients",
+    "lowered",
+    "series_of",
+    "tangents_of",
+    "views_among",
+]
 
 
 def gradients(
@@ -51,6 +60,39 @@ def gradients(
         what = f"{who}: the gradient for argument {name!r}"
         for x in part.collect(g, what):
             result.append(check_value(what, x, avals[len(result)], summed=True))
+    return result
+
+
+def tangents_of(what: str, returned: Any, template: Template) -> list[Any]:
+    """What a jvp or jet rule returned, in the place of each output. ``what`` begins messages."""
+    found = template.collect(returned, f"{what} of the output")
+    for k in template.non_differentiable:
+        if found[k] is not None:
+            raise RuleError(
+                f"{what} of output {k} is {describe(found[k])}, and the output is marked "
+                "with ctx.mark_non_differentiable: return None in its place"
+            )
+    return found
+
+
+def series_of(
+    who: str, returned: Any, template: Template, avals: Sequence[Any], order: int
+) -> list[Any]:
+    """What a jet rule returned, as a list of derivatives for each output, or None."""
+    result: list[Any] = []
+    for k, s in enumerate(tangents_of(f"{who}: the series", returned, template)):
+        if s is not None and (not isinstance(s, (tuple, list)) or len(s) != order):
+            raise RuleError(
+                f"{who}: the series of output {k} must be a list of {order} derivatives, got {describe(s)}. "
+                "Return as many as there are of each argument: [first, second, ...]."
+            )
+        result.append(
+            s
+            and [
+                check_value(f"{who}: derivative {n} of output {k}", t, avals[k])
+                for n, t in enumerate(s, 1)
+            ]
+        )
     return result
 
 
@@ -148,6 +190,20 @@ def _over_devices(summed: tuple[Any, ...], varying: tuple[Any, ...]) -> Primitiv
 @functools.lru_cache(maxsize=64)
 def _cast(dtype: Any, take_real: bool) -> Primitive:
     return Primitive("astype", lambda x: (x.real if take_real else x).astype(dtype))
+
+
+def views_among(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
+    """Which outputs of a body are views of its inputs, inputs as they are, or the same as a later one."""
+    last = {id(o): k for k, o in enumerate(outs)}
+    found: list[tuple[Any, ...]] = []
+    for k, o in enumerate(outs):
+        if isinstance(o, Tensor) and (o.meta is not None or any([o is h for h in handles])):
+            known = chain_from(o, handles)
+            if known is not None:
+                found.append((k, *known))
+        if last[id(o)] != k:
+            found.append((k, last[id(o)], None))
+    return tuple(found)
 
 
 def lowered(x: Any) -> Any:

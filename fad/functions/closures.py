@@ -15,7 +15,7 @@ from fad.errors import RuleError, describe
 from fad.functions.rules import Rules
 from fad.tape.recorder import ROOT
 
-__all__ = ["checked_arrays", "closure_error", "is_tracer"]
+__all__ = ["checked_arrays", "closure_error", "is_plain", "is_tracer", "numbers_suffice"]
 
 
 def checked_arrays(rules: Rules, outs: Sequence[Any]) -> list[Any]:
@@ -104,3 +104,26 @@ def _where(x: Any) -> str:
     if isinstance(x, Tensor) and x.requires_grad:
         return " of the eager graph"
     return " of a running JAX transform" if is_tracer(x) else ""
+
+
+def is_plain(x: Any) -> bool:
+    """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
+    while isinstance(x, Tensor):
+        if x.requires_grad or (x.aux is not None and not x.level.maps):
+            return False
+        x = x.value
+    return not is_tracer(x)
+
+
+def numbers_suffice(values: Sequence[Any]) -> bool:
+    """Whether values known as numbers alone suffice for a call; see NOTE [one run of the body]."""
+    return all([is_plain(v) and not _is_watched(v) for v in values])
+
+
+def _is_watched(x: Any) -> bool:
+    """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
+    while isinstance(x, Tensor):
+        if x.level.notes_captures:
+            return True
+        x = x.value
+    return False

@@ -68,7 +68,7 @@ class JaxRules(UserRules):
         plan: _Plan = saved.notes
         if not saved.closed:  # the body may have to run again
             return saved.at(values, outs, saved.extras)
-        if not self.signature.vjp and not self.signature.jvp:
+        if not self.signature.vjp and not self.has_forward_rule:
             return Rules.for_pullback(self, saved, values, outs)
         inputs, outputs = plan.reads["vjp" if self.signature.vjp else "jvp"]
         return saved.at(
@@ -116,6 +116,20 @@ class JaxRules(UserRules):
             return UserRules._user_pushforward(self, saved, given)
 
         return plan.call("jvp", mask, jvp, saved, tangents)
+
+    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
+        plan: _Plan = saved.notes
+        masks = tuple([s and tuple([t is not None for t in s]) for s in series])
+
+        def jet(saved: Saved, rest: Sequence[Any]) -> list[Any]:
+            it = iter(rest)
+            given = [m and [next(it) if has else None for has in m] for m in masks]
+            found = UserRules.jet(self, saved, given, order)
+            return [t for s in found for t in s or [None] * order]
+
+        terms = [t for s in series for t in s or ()]
+        flat = plan.call("jet", (masks, order), jet, saved, terms)
+        return [flat[k : k + order] for k in range(0, len(flat), order)]
 
     def batch(
         self, values: Values, dims: tuple[int | None, ...], info: VmapInfo
@@ -237,8 +251,8 @@ class _Plan:
         saved: Saved,
         rest: Sequence[Any],
     ) -> list[Any]:
-        """Run a vjp or jvp ``body`` on what a call saved, and on the arrays in ``rest``, compiled."""
-        inputs, outputs = self.reads[rule]
+        """Run the ``body`` of a rule on what a call saved, and on the arrays in ``rest``, compiled."""
+        inputs, outputs = self.reads["vjp" if rule == "vjp" else "jvp"]
         primitive = self._bodies.get((rule, key))
         if primitive is None:
 

@@ -12,7 +12,7 @@ from fad.functions.context import Context
 
 __all__ = ["RULES", "Signature", "arity", "check_spelling", "defines", "has_rules"]
 
-RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "vmap")
+RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "jet", "vmap", "sparsity")
 SETTINGS = ("generate_vmap_rule", "jax_rules", "is_traceable")
 
 
@@ -33,7 +33,7 @@ def _depth(cls: Any, name: str) -> int | None:
 
 def has_rules(cls: Any) -> bool:
     """Whether a Function class has a rule for its derivatives or for vmap."""
-    return any(defines(cls, rule) for rule in ("vjp", "backward", "jvp", "vmap"))
+    return any(defines(cls, rule) for rule in ("vjp", "backward", "jvp", "jet", "vmap"))
 
 
 def check_spelling(cls: Any) -> None:
@@ -63,7 +63,8 @@ class Signature:
 
     ``names`` are forward's parameters, without ctx. ``combined``: forward takes ctx. ``plain``: the
     number of parameters if all are positional, else -1. ``vjp``: the name under which there is a
-    vjp rule, "" for none; ``jvp`` and ``vmap``: whether there is one. ``is_fast``: calls may take
+    vjp rule, "" for none; ``jvp``, ``jet``, ``vmap`` and
+    ``sparsity``: whether there is one. ``is_fast``: calls may take
     the fast path (`fad.functions.fast_calls`); ``fast_rules``: the rules of such calls, once there was one.
     """
 
@@ -72,10 +73,12 @@ class Signature:
         "fast_rules",
         "has_setup",
         "is_fast",
+        "jet",
         "jvp",
         "names",
         "plain",
         "signature",
+        "sparsity",
         "variadic",
         "vjp",
         "vjp_arity",
@@ -90,7 +93,9 @@ class Signature:
         self.vjp = min(known, key=lambda name: known[name]) if known else ""
         self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
         self.jvp = defines(cls, "jvp")
+        self.jet = defines(cls, "jet")
         self.vmap = defines(cls, "vmap")
+        self.sparsity = defines(cls, "sparsity")
         self.vmap_keywords = frozenset[str]()
         if self.vmap:
             rule = inspect.signature(cls.vmap).parameters.values()
@@ -117,7 +122,7 @@ class Signature:
         if not parameters or parameters[0].kind not in _POSITIONAL:
             return False
         names = {"ctx", "context", "_ctx", "_", "self"}
-        for rule in (self.vjp, "jvp" if self.jvp else ""):
+        for rule in (self.vjp, "jvp" if self.jvp else "", "jet" if self.jet else ""):
             if rule:
                 names.add(next(iter(inspect.signature(getattr(cls, rule)).parameters), ""))
         if parameters[0].name in names:

@@ -1,4 +1,4 @@
-"""Rules made of rules: a call under vmap, and the derivative of a call; see NOTE [rules are closed]."""
+"""Rules made of rules: a call under vmap, and derivatives of a call; see NOTE [rules are closed]."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fad.functions.rules import Needs, Rules, Saved, Values, pull_through, push_
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel
 
-__all__ = ["BatchedRules", "LinearRules"]
+__all__ = ["BatchedRules", "JetRules", "LinearRules"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,6 +97,69 @@ class LinearRules(Rules):
         if any([c is not None for c in full]):
             pulled = self.base.pullback(inner, full, wanted)
         return [*grads, *[g for g, m in zip(pulled, self.mask, strict=True) if m]]
+
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        return push_through(self.forward, saved.values, tangents)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JetRules(Rules):
+    """The derivatives of a call along a curve: (inputs, outputs, series of inputs) to series of outputs.
+
+    ``counts`` says how many derivatives of each input are among the operands, ``order`` how many of each
+    output are in the result; ``outputs`` which outputs have any, ``out_template`` is the structure of the
+    call's outputs.
+    """
+
+    base: Rules
+    counts: tuple[int, ...]
+    order: int
+    outputs: tuple[bool, ...]
+    out_template: Template
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"{self.base.name}_jet"
+
+    @property
+    def direct(self) -> Callable[[Values], tuple[list[Any], Template]]:
+        return self.forward
+
+    @property
+    def is_traceable(self) -> bool:
+        return self.base.is_traceable
+
+    def bodies(self) -> list[Callable[..., Any]]:
+        return self.base.bodies()
+
+    def forward(self, values: Values, given: Saved | None = None) -> tuple[list[Any], Template]:
+        """Evaluate; ``given`` is what the call saved for its rules, if that is available."""
+        n = len(self.counts)
+        known = n + len(self.outputs)
+        inputs, outs, terms = values[:n], values[n:known], iter(values[known:])
+        if given is None:
+            moving = tuple(map(bool, self.counts))
+            saved = self.base.setup(inputs, outs, self.out_template, moving)
+        else:
+            saved = given.at(inputs, outs, given.extras)
+        series = [
+            [next(terms) if k < count else None for k in range(self.order)] if count else None
+            for count in self.counts
+        ]
+        found = self.base.jet(saved, series, self.order)
+        result = [
+            zeros(a) if t is None else t
+            for s, a, has in zip(found, saved.out_avals, self.outputs, strict=True)
+            if has
+            for t in s or [None] * self.order
+        ]
+        return Template.split(tuple(result))
+
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
+        return Saved(values, outs, template, _avals(values), _avals(outs))
+
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+        return pull_through(self.forward, saved.values, cotangents, need)
 
     def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
         return push_through(self.forward, saved.values, tangents)
@@ -234,6 +297,23 @@ class BatchedRules(Rules):
             given = self._inside(level, tangents)
             out_t = self.base.pushforward(self._at(level, saved), given)
             return [None if t is None else level.unwrap(t, 0) for t in out_t]
+
+    @property
+    def has_jet(self) -> bool:
+        return self.base.has_jet
+
+    @restores_modes
+    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
+        with self.level() as level:
+            given = [
+                None if s is None else [_batched(level, t, d) for t in s]
+                for s, d in zip(series, self.dims, strict=True)
+            ]
+            found = self.base.jet(self._at(level, saved), given, order)
+            return [
+                None if s is None else [None if t is None else level.unwrap(t, 0) for t in s]
+                for s in found
+            ]
 
 
 _SUM_LANES = Primitive("sum", lambda x: jnp.sum(x, axis=0))

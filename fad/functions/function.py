@@ -61,10 +61,16 @@ class Function(metaclass=_FunctionType):
       None where there is none. One that is larger by broadcasting is summed to its argument's shape.
       For a tuple of outputs, one ``g`` for each.
     * ``jvp(ctx, x_t, ...)``: the tangent of the output, from one tangent for each argument.
+    * ``jet(ctx, x_s, ...)``: for `fad.jet`, the derivatives of the output along a curve, from those of
+      each argument: lists, with the first, the second, and so on, each in the place of an array.
     * ``vmap(info, in_dims, x, ...)``: ``(output, out_dims)`` for batched inputs; ``info.batch_size``.
 
+    * ``sparsity(x, ...)``: for `fad.sparsity`, on which elements of each argument the output depends, from
+      their shapes: for each argument an array of bools or a ``BCOO``, of the shape of the output followed
+      by that of the argument, or None. It is for a Function with one output.
+
     Every rule is optional. Those that are missing are derived: jvp from vjp, vjp from jvp, both from
-    forward, vmap from the others. Call it with `apply`.
+    jet or from forward, jet from jvp, vmap from the others. Call it with `apply`.
 
     Class attributes:
         generate_vmap_rule: False refuses to derive a vmap rule.
@@ -220,6 +226,11 @@ def _check_class(cls: Any) -> None:
         if signature.jvp:
             tangents = ", ".join([n + "_t" for n in signature.names])
             _check_arity(cls, "jvp", count + 1, f"(ctx, {tangents})")
+        if signature.jet:
+            series = ", ".join([n + "_s" for n in signature.names])
+            _check_arity(cls, "jet", count + 1, f"(ctx, {series})")
+        if signature.sparsity and signature.plain == count:
+            _check_arity(cls, "sparsity", count, f"({listed})")
         if signature.vmap:
             _check_arity(
                 cls, "vmap", count + 2 - len(signature.vmap_keywords), f"(info, in_dims, {listed})"

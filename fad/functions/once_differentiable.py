@@ -15,7 +15,8 @@ from fad.core.borrowed import as_array
 from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.errors import GradientError
-from fad.functions.calls import FunctionOp, is_plain
+from fad.functions.calls import FunctionOp
+from fad.functions.closures import is_plain
 from fad.functions.context import Context, Notes
 from fad.functions.rules import Needs, Rules, Saved, Values
 from fad.functions.templates import Template, flat_template

@@ -12,6 +12,9 @@ Rules again:
   evaluates as the user's jvp; in the tangents it transposes as the user's vjp; in everything else
   it is differentiated like any body.
 
+* `JetRules`, the derivatives of the call along a curve, where the user wrote a rule for them: it is
+  differentiated like any body.
+
 So every order of grad, jvp and vmap reaches the user's rules, under fad's levels and under native
 JAX alike, which bind the same objects. All methods work on flat lists of values of any level.
 
@@ -19,7 +22,8 @@ NOTE [missing rules]
 
 A rule that the user did not write is derived from those that are there: jvp from vjp by
 transposing twice (the pullback is linear in the cotangent, at which it is differentiated does not
-matter), vjp from jvp by transposing, both from the forward body by differentiating it.
+matter), vjp from jvp by transposing, both from the forward body by differentiating it. A jet rule of
+order 1 is a jvp rule.
 """
 
 from __future__ import annotations
@@ -152,6 +156,18 @@ class Rules:
 
     def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
         """Tangents of the outputs."""
+        raise NotImplementedError
+
+    @property
+    def has_jet(self) -> bool:
+        """Whether there is a rule of the user's for `jet`; if not, it is derived from the pushforward."""
+        return False
+
+    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
+        """Derivatives of the outputs along a curve, ``order`` of them for each, by the user's rule.
+
+        ``series`` has so many of each input. None is zero, in the place of a list or of an entry.
+        """
         raise NotImplementedError
 
     def batch(

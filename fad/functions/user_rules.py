@@ -13,7 +13,15 @@ from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type, is_inexact, zeros
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, HostValueError, RuleError, describe
-from fad.functions.check_results import batched_outputs, check_value, gradients, lowered
+from fad.functions.check_results import (
+    batched_outputs,
+    check_value,
+    gradients,
+    lowered,
+    series_of,
+    tangents_of,
+    views_among,
+)
 from fad.functions.closures import is_tracer
 from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
 from fad.functions.definitions import RULES, Signature, defines
@@ -31,7 +39,6 @@ from fad.functions.templates import SCALARS, Template, is_array
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.saved import PackedValue
-from fad.views.make_view import chain_from
 
 __all__ = ["HOST_ERRORS", "UserRules"]
 
@@ -130,7 +137,7 @@ class UserRules(Rules):
         ``before`` are the values of ``handles`` when forward was called.
         """
         outs, template = Template.split(output, SCALARS)
-        template = template.viewing(_views(outs, handles))
+        template = template.viewing(views_among(outs, handles))
         arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
         kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
         if not with_setup and len(kept) == len(handles):
@@ -187,7 +194,7 @@ class UserRules(Rules):
         known.update({id(h): ref(INPUT, i) for i, h in kept.items()})
         template = self._marks(ctx, handles, outputs, template)
         saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
-        if self.signature.vjp or self.signature.jvp:
+        if self.signature.vjp or self.has_forward_rule:
             saved.notes, extras, saved.closed = Notes.take(ctx, known, self.kept_types)
             saved.extras = [lowered(x) for x in extras]
         return saved
@@ -264,13 +271,16 @@ class UserRules(Rules):
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         if self.signature.vjp:
             return self._user_pullback(saved, cotangents, need)
-        if self.signature.jvp:
+        if self.has_forward_rule:
             return transpose_pushforward(self, saved, cotangents, need)
         return pull_through(self.forward, saved.values, cotangents, need)
 
     def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
         if self.signature.jvp:
             return self._user_pushforward(saved, tangents)
+        if self.signature.jet:
+            series = self.jet(saved, [None if t is None else [t] for t in tangents], 1)
+            return [s and s[0] for s in series]
         if self.signature.vjp:
             if hasattr(getattr(self.cls, self.signature.vjp), "once_differentiable"):
                 raise GradientError(
@@ -364,17 +374,35 @@ class UserRules(Rules):
             out_t = self.cls.jvp(ctx, *self.inputs.join_only(given))
         except HOST_ERRORS as error:
             raise self.host_error("jvp", error, [*given, *ctx.saved_tensors]) from error
-        found = saved.template.collect(out_t, f"{who}: the tangent of the output")
-        for k in saved.template.non_differentiable:
-            if found[k] is not None:
-                raise RuleError(
-                    f"{who}: the tangent of output {k} is {describe(found[k])}, and the output is marked "
-                    "with ctx.mark_non_differentiable: return None in its place"
-                )
+        found = tangents_of(f"{who}: the tangent", out_t, saved.template)
         return [
             check_value(f"{who}: the tangent of output {k}", t, a)
             for k, (t, a) in enumerate(zip(found, saved.out_avals, strict=True))
         ]
+
+    @property
+    def has_forward_rule(self) -> bool:
+        """Whether the user wrote a rule of forward mode."""
+        return bool(self.signature.jvp or self.signature.jet)
+
+    @property
+    def has_jet(self) -> bool:
+        return bool(self.signature.jet)
+
+    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
+        ctx = self._restore(saved, self.inputs.any_of([s is not None for s in series]), True)
+        given: list[Any] = []
+        for s, a in zip(series, saved.in_avals, strict=True):
+            if ctx._record.materialize and is_inexact(a.dtype):
+                given.append([self._materialize(t, a) for t in s or [None] * order])
+            else:
+                given.append(s and list(map(self.wrap, s)))
+        try:
+            returned = self.cls.jet(ctx, *self.inputs.join_only(given))
+        except HOST_ERRORS as error:
+            terms = [t for s in given for t in s or ()]
+            raise self.host_error("jet", error, [*terms, *ctx.saved_tensors]) from error
+        return series_of(f"{self.name}.jet", returned, saved.template, saved.out_avals, order)
 
     # Batching
 
@@ -449,20 +477,6 @@ def _placed(value: Any, t: Any) -> Any:
     x = new_tensor(value, ROOT)
     x._node, x._output_nr = node, output_nr
     return x
-
-
-def _views(outs: Values, handles: Sequence[Any]) -> tuple[Any, ...]:
-    """Which outputs of a body are views of its inputs, inputs as they are, or the same as a later one."""
-    last = {id(o): k for k, o in enumerate(outs)}
-    found: list[tuple[Any, ...]] = []
-    for k, o in enumerate(outs):
-        if isinstance(o, Tensor) and (o.meta is not None or any([o is h for h in handles])):
-            known = chain_from(o, handles)
-            if known is not None:
-                found.append((k, *known))
-        if last[id(o)] != k:
-            found.append((k, last[id(o)], None))
-    return tuple(found)
 
 
 def _is_batched(x: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -45,6 +46,8 @@ class JetLevel(RecordingLevel):
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         if type(op) is not Primitive and op.rules.direct is not None:
             return tuple([self.lift(o) for o in op.rules.direct(args)[0]])
+        if type(op) is not Primitive and op.rules.has_jet:
+            return self._by_own_rule(op, primals, series)
         if type(op) is Primitive and op.jit:
             return self._by_series(op, primals, series)
         return self._by_chain_rule(op, primals, series)
@@ -61,6 +64,21 @@ class JetLevel(RecordingLevel):
         outs = derived.unflatten(found)
         wrapped = tuple([self.curve(o[0], o[1:]) for o in outs["series"]])
         return wrapped[0] if "single" in outs else wrapped
+
+    def _by_own_rule(self, op: Any, primals: list[Any], series: list[Any]) -> Any:
+        """By the jet rule of a Function, which takes and returns derivatives."""
+        factorials = [math.factorial(k) for k in range(self.order + 1)]
+        given = [
+            s and [scaled(c, factorials[k]) for k, c in enumerate(s[: self.order], 1)]
+            for s in series
+        ]
+        outs, found = op.jet(primals, given, self.order)
+        return tuple(
+            [
+                self.curve(o, [scaled(t, 1 / factorials[k]) for k, t in enumerate(s or (), 1)])
+                for o, s in zip(outs, found, strict=True)
+            ]
+        )
 
     def _by_chain_rule(self, op: Any, primals: list[Any], series: list[Any]) -> Any:
         """The derivative along the curve is that of ``op``, evaluated on series of one order less."""

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,6 +48,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.errors import HostValueError, LevelError, describe
 from fad.levels.batch import batch_levels
 from fad.levels.randomness import check_draws
+from fad.tape.anomaly import reported_as_one
 from fad.tape.captures import Captures
 from fad.tape.recorder import ROOT, RecordingLevel
 
@@ -223,6 +225,11 @@ def _primitive_for(
         return primitive
 
 
+# Where these are batched, lanes run bodies which they do not take, and a NaN there is none of the
+# program; so in anomaly mode the call is checked as a whole.
+PREDICATED = frozenset({"cond", "fori_loop", "switch", "while_loop"})
+
+
 def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call a JAX function whose callable arguments are fad functions.
 
@@ -245,20 +252,75 @@ def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[s
         for k, x in enumerate(leaves)
     ]
     operands = [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d]
+    orders = _Orders((*args, *kwargs.values()))
 
     def run(level: StagedLevel, *tracers: Any) -> Any:
         it = iter(tracers)
         inside = [
-            next(it) if d else (in_body(level, x) if _is_body(x) else x)
+            next(it) if d else (in_body(level, orders.kept_by(x)) if _is_body(x) else x)
             for x, d in zip(leaves, dynamic, strict=True)
         ]
         new_args, new_kwargs = trees.unflatten(structure, inside)
         return fn(*new_args, **new_kwargs)
 
-    run.name = getattr(fn, "__name__", "staged")  # type: ignore[attr-defined]
-    primitive, values, out_structure = stage(run, operands)
+    run.name = name = getattr(fn, "__name__", "staged")  # type: ignore[attr-defined]
+    with reported_as_one() if name in PREDICATED else contextlib.nullcontext():
+        primitive, values, out_structure = stage(run, operands)
     out = bind(primitive, values)
-    return trees.unflatten(out_structure, list(out) if type(out) is tuple else [out])
+    outs = list(out) if type(out) is tuple else [out]
+    return trees.unflatten(out_structure, outs, orders.of_result(out_structure))
+
+
+class _Orders:
+    """In which order dicts had their keys, which JAX sorts, in the operands and results of bodies.
+
+    An argument of a body has the order of the operand with its structure; the result of the call that of
+    a body. Where several have one structure, those of operands go with those of arguments, in order.
+    """
+
+    def __init__(self, operands: Sequence[Any]) -> None:
+        self._operands = _by_structure(operands)
+        self._results: dict[trees.PyTreeDef, Any] = {}
+
+    def kept_by(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """``f`` with its arguments in their order, and a note of the order of its result."""
+
+        @functools.wraps(f, updated=())
+        def body(*args: Any, **kwargs: Any) -> Any:
+            out = f(*self._in_order(args), **kwargs)
+            for structure, found in _by_structure([out]).items():
+                self._results.setdefault(structure, found[0])
+            return out
+
+        return body
+
+    def _in_order(self, args: Sequence[Any]) -> list[Any]:
+        if not self._operands:
+            return list(args)
+        given = []
+        seen: collections.Counter[trees.PyTreeDef] = collections.Counter()
+        for x in args:
+            leaves, structure = trees.flatten(x)
+            found = self._operands.get(structure, [None])
+            given.append(
+                trees.unflatten(structure, leaves, found[min(seen[structure], len(found) - 1)])
+            )
+            seen[structure] += 1
+        return given
+
+    def of_result(self, structure: trees.PyTreeDef) -> Any:
+        """What a result of the call has the order of."""
+        return self._results.get(structure)
+
+
+def _by_structure(values: Sequence[Any]) -> dict[trees.PyTreeDef, list[Any]]:
+    """Skeletons of the values, by their structures; none if all have the order of JAX."""
+    found: dict[trees.PyTreeDef, list[Any]] = {}
+    structures = [trees.flatten(x)[1] for x in values]
+    if any([trees.order_of(x) for x in values]):
+        for structure, x in zip(structures, values, strict=True):
+            found.setdefault(structure, []).append(trees.skeleton(x))
+    return found
 
 
 def _is_body(x: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Coloring", "column_coloring", "star_coloring"]
+__all__ = ["Coloring", "best_coloring", "column_coloring", "star_coloring"]
 
 _MASKS = 2e8  # bits: more orders are tried only where the sets of colours stay below that
 _TRIES = 400  # guesses of a colouring of a grid
@@ -27,6 +27,19 @@ class Coloring:
         self.rows = rows
         self.products = products
         self.count = int(colors.max()) + 1 if colors.size else 0
+
+
+def best_coloring(
+    rows: np.ndarray, cols: np.ndarray, height: int, width: int, symmetric: bool
+) -> tuple[Coloring, bool]:
+    """The colouring that takes the fewest products, and whether it is one of columns, not of rows."""
+    if symmetric:
+        return star_coloring(rows, cols, width), True
+    forward = column_coloring(rows, cols, width)
+    if forward.count <= np.bincount(cols).max(initial=0):
+        return forward, True
+    reverse = column_coloring(cols, rows, height)
+    return (reverse, False) if reverse.count < forward.count else (forward, True)
 
 
 def column_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:

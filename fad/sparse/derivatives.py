@@ -23,7 +23,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.staged import StagedLevel, in_body, stage
-from fad.sparse.coloring import Coloring, column_coloring, star_coloring
+from fad.sparse.coloring import Coloring, best_coloring
 from fad.sparse.patterns import pattern_of
 from fad.sparse.rules import Constant
 from fad.tape.recorder import ROOT
@@ -292,13 +292,7 @@ class _Derivative:
 def _colored(plan: _Plan, symmetric: bool) -> tuple[Coloring, bool]:
     """The colouring that takes the fewest products, and whether they go forward."""
     height, width = (math.prod(shape) for shape in plan.heights)
-    if symmetric:
-        return star_coloring(plan.rows, plan.cols, width), True
-    forward = column_coloring(plan.rows, plan.cols, width)
-    if forward.count <= np.bincount(plan.cols).max(initial=0):
-        return forward, True
-    reverse = column_coloring(plan.cols, plan.rows, height)
-    return (reverse, False) if reverse.count < forward.count else (forward, True)
+    return best_coloring(plan.rows, plan.cols, height, width, symmetric)
 
 
 def _reader(plan: _Plan, coloring: Coloring, conjugate: bool) -> Primitive:

@@ -19,7 +19,8 @@ import numpy as np
 
 from fad.core.jaxapi import ClosedJaxpr, Literal
 from fad.core.jaxprs import evaluate_equation
-from fad.sparse.entries import Entries, take, unite
+from fad.sparse.declared import declared
+from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
 
 __all__ = ["pattern_of"]
@@ -82,7 +83,10 @@ def _equation(eqn: Any, operands: list[Value], width: int) -> list[Value]:
     through = THROUGH.get(eqn.primitive.name)
     if through is not None:
         return through(eqn, operands, width)
-    if eqn.primitive.name.startswith("fad_"):  # a call of a Function: what its rule computes
+    if eqn.primitive.name.startswith("fad_"):  # a call of a Function: what it declares, or computes
+        stated = _stated(eqn, sets, width)
+        if stated is not None:
+            return stated
         body = functools.partial(eqn.primitive.impl, **eqn.params)
         return _program(
             jax.make_jaxpr(body)(*[_struct(v.aval) for v in eqn.invars]), operands, width
@@ -94,6 +98,23 @@ def _equation(eqn: Any, operands: list[Value], width: int) -> list[Value]:
             return _program(program, operands, width)
     rule = RULES.get(eqn.primitive.name, couples)
     return [(entries, None) for entries in rule(eqn, sets, known, width)]
+
+
+def _stated(eqn: Any, sets: Sequence[Entries | None], width: int) -> list[Value] | None:
+    """What the Function's ``sparsity`` rule says; None if it has none, or it does not say enough."""
+    if len(eqn.outvars) != 1:
+        return None
+    pairs = declared(eqn.params["rules"], [v.aval for v in eqn.invars], eqn.outvars[0].aval)
+    if pairs is None or any(
+        [p is None and s is not None for p, s in zip(pairs, sets, strict=True)]
+    ):
+        return None
+    found = [
+        send(take(s, p[1], width), p[0], width)
+        for p, s in zip(pairs, sets, strict=True)
+        if p is not None and s is not None
+    ]
+    return [(unite(found), None)]
 
 
 def _struct(aval: Any) -> jax.ShapeDtypeStruct:

@@ -29,6 +29,7 @@ __all__ = [
     "mode",
     "observed_nodes",
     "remember",
+    "reported_as_one",
     "set_detect_anomaly",
     "watched_call",
     "watched_node",
@@ -227,6 +228,16 @@ def watched_call(level: Any, op: Any, args: Sequence[Any], whole: bool) -> Any:
                 + _as_text("".join(traceback.format_stack()[:-1])),
             )
     return out
+
+
+@contextmanager
+def reported_as_one() -> Iterator[None]:
+    """A block in which calls and nodes are not checked for themselves, as they are parts of one that is."""
+    before, running.watched = running.watched, True
+    try:
+        yield
+    finally:
+        running.watched = before
 
 
 def _check_call(name: str, level: Any, args: Sequence[Any], outs: Sequence[Any]) -> None:
@@ -430,7 +441,7 @@ def _named_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
                     f"Function '{node.name()}' returned nan values in its {i}th output{lanes}. "
                     f"{explain(node)}"
                 )
-        if state.host is not None:
+        if state.host is not None and before is not True:
             told = _as_text(explain(node))
             for i, g in enumerate(grads):
                 what = (

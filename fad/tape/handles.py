@@ -119,12 +119,19 @@ def call_observer(f: Callable[[list[Any]], Any], values: Sequence[Any], hook: An
     call_hook(host, hook, run, plain, 0)
 
 
-def refuse_in_traced_code(what: str, running: bool = False) -> None:
+_WRITE = (
+    "Compile with fad.jit(f, hooks=True), which calls hooks of Tensors made in f at each execution; or leave "
+    "the code that needs it outside."
+)
+
+
+def refuse_in_traced_code(what: str, running: bool = False, write: str = _WRITE) -> None:
     """Raise where Python runs once for each trace, and so a hook would not run at each execution.
 
     Arguments:
         what: what is refused, for the message.
         running: it was registered before, outside, and a backward pass in traced code would run it.
+        write: what to write instead of registering it.
     """
     staged = any([level.traces for level in state.levels])
     if not staged and not jaxapi.is_tracing():
@@ -138,7 +145,5 @@ def refuse_in_traced_code(what: str, running: bool = False) -> None:
         )
     raise GradientError(
         f"{what} cannot be registered in code that is being traced ({where}): it would run once "
-        "per trace, not at each execution. Compile with fad.jit(f, hooks=True), which calls hooks of Tensors "
-        "made in f, other than those for saved values, at each execution; or leave the code that needs it "
-        "outside."
+        f"per trace, not at each execution. {write}"
     )

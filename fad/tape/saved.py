@@ -244,6 +244,14 @@ def _unchanged(t: Tensor) -> Tensor:
 UNCHANGED = (_unchanged, _unchanged)
 
 
+_WRITE = (
+    "What it returns is an object of Python, which compiled code cannot keep until the backward pass, with "
+    "hooks=True neither. To save less, write fad.checkpoint(f); to save in another form, a fad.Function "
+    "whose setup_context saves that; or call the compiled function in the block, on Tensors that require "
+    "grad: there the hooks are given what its node saves."
+)
+
+
 class PackedValue:
     """A saved value in the form that a pack hook gave it.
 
@@ -257,7 +265,7 @@ class PackedValue:
         self, level: Level, value: Any, edge: tuple[Node, int] | None, hooks: tuple[Any, Any]
     ) -> None:
         if hooks is not UNCHANGED:
-            refuse_in_traced_code("a hook for saved tensors")
+            refuse_in_traced_code("a hook for saved tensors", write=_WRITE)
         self.level = level
         self.edge = None if edge is None else (weakref.ref(edge[0]), edge[1])
         self.hooks = hooks
@@ -284,7 +292,7 @@ class PackedValue:
                 "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: "
                 "only one pair of hooks is allowed at a time."
             )
-        refuse_in_traced_code("a hook for saved tensors")
+        refuse_in_traced_code("a hook for saved tensors", write=_WRITE)
         self.data = _quietly(self.level, pack_hook, self.data)
         self.hooks = (pack_hook, unpack_hook)
 
@@ -360,8 +368,8 @@ class saved_tensors_hooks:
 
     Raises:
         GradientError: it is used inside `disable_saved_tensors_hooks`; or something is saved in
-            traced code (inside ``fad.jit``), where hooks would run once per trace; or the block is
-            left more often than it was entered.
+            traced code (inside ``fad.jit``, with ``hooks=True`` too), where hooks would run once per
+            trace; or the block is left more often than it was entered.
 
     Source: ``torch.autograd.graph.saved_tensors_hooks``.
 

@@ -19,6 +19,7 @@ from fad.core.jaxapi import is_inexact
 from fad.core.level import outlived
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, HostValueError, RuleError, describe
+from fad.functions.definitions import RULES
 from fad.functions.function import Function
 from fad.functions.user_rules import HOST_ERRORS
 from fad.methods.install import tensor
@@ -167,7 +168,11 @@ class Subject:
             return str(signature.vjp)
         if self.has(kind):
             return kind
-        other = signature.vjp if kind == "jvp" else "jvp" if signature.jvp else ""
+        forward_rule = "jvp" if signature.jvp else "jet" if signature.jet else ""
+        if kind == "jvp":
+            other = "jet" if signature.jet else signature.vjp
+        else:
+            other = forward_rule
         source = other if kind != "vmap" and other else "forward"
         return f"{kind} (derived from {source})"
 
@@ -182,7 +187,7 @@ class Subject:
         if self.cls is None:
             return found
         codes = {}
-        for name in ("forward", "setup_context", "vjp", "backward", "jvp", "vmap"):
+        for name in RULES:
             body = inspect.unwrap(getattr(self.cls, name, None) or (lambda: None))
             codes[getattr(body, "__code__", None)] = name
         trace = error.__traceback__
@@ -400,7 +405,7 @@ def watched(cls: Any) -> tuple[Any, list[Call]]:
     rules = ["forward"]
     rules += ["setup_context"] if signature.has_setup else []
     rules += [rule for rule in (signature.vjp,) if rule]
-    rules += ["jvp"] if signature.jvp else []
+    rules += [rule for rule in ("jvp", "jet") if getattr(signature, rule)]
     rules += ["vmap"] if signature.vmap else []
 
     def watch(rule: str) -> staticmethod[Any, Any]:
@@ -454,7 +459,7 @@ def containers(args: Any, kwargs: Any) -> str:
 def _tensors(args: Any, kwargs: Any, rule: str) -> list[tuple[Any, Any, int, str]]:
     given = list(args)
     found = []
-    if rule in ("vjp", "backward", "jvp"):
+    if rule in ("vjp", "backward", "jvp", "jet"):
         for k, x in enumerate(given[0].saved_tensors):
             if isinstance(x, Tensor):
                 found.append((x, x.value, x.version, f"saved tensor {k}"))

@@ -68,6 +68,7 @@ LAWS: tuple[Law, ...] = (
     _law("None gradients", laws.none_gradients, *_CALL, "linear"),
     _law("vjp", laws.pullback, *_CALL, "linear", "None gradients"),
     _law("jvp", laws.pushforward, *_CALL, "linear"),
+    _law("sparsity", laws.sparsity_rule, *_CALL, "linear", "jvp"),
     _law("adjoint", laws.adjoint, *_CALL, "linear", "vjp", "jvp", "None gradients"),
     _law("masks", laws.masks, *_CALL, "linear"),
     _law("unused outputs", laws.unused_outputs, *_CALL, "linear"),
@@ -84,6 +85,7 @@ LAWS: tuple[Law, ...] = (
     _law("jvp of vmap", batch_laws.jvp_of_vmap, *_CALL, *_FIRST, "vmap"),
     _law("jit", order_laws.compiled, *_CALL),
     _law("native JAX", order_laws.native, *_CALL, "vmap"),
+    _law("jet", order_laws.along_curves, *_CALL, *_FIRST),
     _law("second order", order_laws.second_order, *_CALL, *_FIRST, "saved values"),
 )
 HIGHER = "higher orders"
@@ -154,11 +156,11 @@ def check_function(
     The laws, by name (``fad.testing.LAWS`` has what each says):
 
     * of the call: deterministic, no mutation, forward;
-    * of the rules: linear, None gradients, vjp, jvp, adjoint, masks, unused outputs, saved values,
-      dtype, well-formed;
+    * of the rules: linear, None gradients, vjp, jvp, sparsity, adjoint, masks, unused outputs, saved
+      values, dtype, well-formed;
     * of their use: eager tape, shapes, broadcasting, jit, native JAX;
     * of vmap: vmap, nested vmap, vmap of vjp, vmap of jvp, vjp of vmap, jvp of vmap;
-    * of higher derivatives: second order, and with ``order=3`` or more, higher orders.
+    * of higher derivatives: jet, second order, and with ``order=3`` or more, higher orders.
 
     A law that does not apply is not checked, and the report says why: a body that leaves JAX has no
     place under ``jit``, for instance. A law that follows from a broken one is not checked either.

@@ -16,6 +16,7 @@ import numpy as np
 
 from fad.core.jaxapi import is_inexact
 from fad.methods.install import tensor
+from fad.sparse.derivatives import sparsity
 from fad.tape.grad_mode import no_grad
 from fad.testing.cases import (
     Call,
@@ -32,6 +33,7 @@ from fad.testing.finite_differences import coordinates, directional, inner, rand
 from fad.transforms.backward import grad as tape_grad
 from fad.transforms.checkpointing import checkpoint
 from fad.transforms.forward import jvp
+from fad.transforms.jacobians import jacfwd
 from fad.transforms.linearization import linearize
 from fad.transforms.reverse import vjp
 
@@ -48,6 +50,7 @@ __all__ = [
     "pullback",
     "pushforward",
     "saved_values",
+    "sparsity_rule",
     "unused_outputs",
 ]
 
@@ -471,3 +474,18 @@ def eager_tape(case: Case) -> Violations:
         if case.differs(bare(t), e):
             what = "linearize gives another tangent than jvp"
             yield violation(case, "eager tape", s.rule("jvp"), "", what, t, e)
+
+
+def sparsity_rule(case: Case) -> Violations:
+    """The pattern that the sparsity rule declares has every entry of the Jacobian."""
+    case.need_derivative()
+    if not case.subject.has("sparsity") or len(case.ys) != 1:
+        raise NotChecked("there is no sparsity rule")
+    for i, x in enumerate(case.xs):
+        f = lambda x, i=i: case.f(*case.xs[:i], x, *case.xs[i + 1 :])[0]  # noqa: E731
+        pattern = np.asarray(sparsity(f)(x).todense())
+        missing = np.argwhere((bare(jacfwd(f)(jnp.asarray(x))) != 0) & (pattern == 0))
+        if missing.size:
+            what = f"the pattern lacks entry {missing[0].tolist()}, where the derivative is not 0"
+            yield violation(case, "sparsity", "sparsity", case.argument(i), what, 0, 1)
+            return

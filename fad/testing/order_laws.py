@@ -33,8 +33,10 @@ from fad.testing.laws import none_gradients, pullback, pushforward, violation
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
+from fad.transforms.taylor import jet
 
 __all__ = [
+    "along_curves",
     "broadcasting",
     "compiled",
     "higher_orders",
@@ -207,6 +209,38 @@ def _kept(call: Call) -> dict[str, tuple[bool, Any]]:
         if value is not None and is_inexact(value.dtype):
             found[name] = tracked, value
     return found
+
+
+def along_curves(case: Case) -> Violations:
+    """The jet rule gives the derivatives along a curve that nested jvp gives."""
+    case.need_derivative()
+    if not case.subject.has("jet"):
+        raise NotChecked("there is no jet rule")
+    rng = np.random.default_rng(case.seed + 9)
+    xs = [jnp.asarray(x) for x in case.xs]
+    series = [[jnp.asarray(random_like(x, rng)) for _ in range(3)] for x in case.xs]
+
+    def moved(x: Any, terms: list[Any], t: Any) -> Any:
+        powers = [t, t**2 / 2.0, t**3 / 6.0]
+        return x + sum([p.astype(x.dtype) * c for p, c in zip(powers, terms, strict=True)])
+
+    f: Fn = lambda t: case.f(*[moved(x, s, t[0]) for x, s in zip(xs, series, strict=True)])  # noqa: E731
+    rows = []
+    for order in (1, 2, 3):
+        f = _velocity(f)
+        rows.append([bare(y) for y in f([jnp.zeros(())])])
+        found = jet(case.f, tuple(xs), tuple([s[:order] for s in series]))[1]
+        for k, terms in enumerate(found):
+            for n, (got, row) in enumerate(zip(terms, rows, strict=True), 1):
+                if case.differs(bare(got), row[k], case.precision.coarse):
+                    what = f"derivative {n} of output {k}, of {order}, differs from nested jvp"
+                    yield violation(case, "jet", "jet", "", what, got, row[k])
+                    return
+
+
+def _velocity(f: Fn) -> Fn:
+    """The derivative of a function of one number."""
+    return lambda ts: list(jvp(lambda t: f([t]), (ts[0],), (jnp.ones(()),))[1])
 
 
 def higher_orders(case: Case, order: int) -> Violations:

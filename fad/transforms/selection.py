@@ -73,8 +73,8 @@ def safe_where(condition: Any, f: Callable[..., Any], g: Callable[..., Any], *ar
     results = []
     for chosen, function in ((taken, f), (fnp.logical_not(taken), g)):
         inside = [_only_where(chosen, x) if is_array(x) else x for x in leaves]
-        results.append(trees.flatten(function(*trees.unflatten(structure, inside))))
-    (outs, out_structure), (others, other_structure) = results
+        results.append(function(*trees.unflatten(structure, inside, like=args)))
+    (outs, out_structure), (others, other_structure) = map(trees.flatten, results)
     if out_structure != other_structure:
         raise StructureError(
             f"safe_where: f gives results of the structure {out_structure}, g {other_structure}: they must "
@@ -83,7 +83,8 @@ def safe_where(condition: Any, f: Callable[..., Any], g: Callable[..., Any], *ar
     for x in (*outs, *others):
         _check_broadcast(taken, x, "a result")
     chosen_outs = [fnp.where(taken, a, b) for a, b in zip(outs, others, strict=True)]
-    return leave(trees.unflatten(out_structure, chosen_outs), has_tensor((condition, args)))
+    out = trees.unflatten(out_structure, chosen_outs, like=results[0])
+    return leave(out, has_tensor((condition, args)))
 
 
 def _only_where(chosen: Any, x: Any) -> Any:

@@ -73,7 +73,7 @@ def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[An
     tensors = has_tensor((primals, series))
     with JetLevel(order) as level:
         inside = [level.curve(v, c) for v, c in zip(values, curves, strict=True)]
-        out = f(*trees.unflatten(structure, inside))
+        out = f(*trees.unflatten(structure, inside, like=tuple(primals)))
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]
         changed = [level.unpack(x)[0] if was_written(x) else None for x in inside]
@@ -86,8 +86,8 @@ def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[An
         rest = [zero] * (order - len(c))
         found.append([*[scaled(x, math.factorial(k)) for k, x in enumerate(c, 1)], *rest])
     return (
-        leave(trees.unflatten(out_structure, [p for p, _ in result]), tensors),
-        jax.tree_util.tree_unflatten(out_structure, [leave(c, tensors) for c in found]),
+        leave(trees.unflatten(out_structure, [p for p, _ in result], like=out), tensors),
+        trees.unflatten(out_structure, [leave(c, tensors) for c in found], like=out),
     )
 
 
@@ -134,7 +134,7 @@ def derivatives(f: Callable[[Any], Any], x: Any, order: int, direction: Any = No
     outs, structure = trees.flatten(out)
     lists = structure.flatten_up_to(series)
     rows = [[c[k] for c in lists] for k in range(order)]
-    return [trees.unflatten(structure, row) for row in (outs, *rows)]
+    return [trees.unflatten(structure, row, like=out) for row in (outs, *rows)]
 
 
 def _leaves(primals: Any, series: Any, who: str) -> tuple[list[Any], list[Any], int, Any]:

@@ -54,8 +54,10 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., Any]
             )
     structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
 
+    like = trees.skeleton(primals)
+
     def run(level: StagedLevel, *tracers: Any) -> Any:
-        return in_body(level, f)(*trees.unflatten(structure, tracers))
+        return in_body(level, f)(*trees.unflatten(structure, tracers, like=like))
 
     primitive, values, out_structure = stage(run, structs)
     captures = values[: len(values) - len(structs)]
@@ -79,7 +81,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., Any]
             )
         out = bind(transposed, [*captures, *map(lower, given)])
         outs = list(out) if type(out) is tuple else [out]
-        return leave(trees.unflatten(structure, outs), has_tensor(cotangent))
+        return leave(trees.unflatten(structure, outs, like=like), has_tensor(cotangent))
 
     return function
 

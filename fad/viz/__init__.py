@@ -1,4 +1,4 @@
-"""Pictures: recorded graphs, what transforms record, and matrices of derivatives.
+"""Pictures: recorded graphs, what transforms record, matrices of derivatives, and their patterns.
 
 Pictures need the extra ``viz`` (``pip install -e '.[viz]'``); text, DOT and JSON do not.
 """
@@ -11,8 +11,10 @@ from fad.viz.graphs import graph as graph
 from fad.viz.matrices import Matrix as Matrix
 from fad.viz.matrices import matrix as matrix
 from fad.viz.nodes import NodeView as NodeView
+from fad.viz.patterns import Pattern as Pattern
+from fad.viz.patterns import pattern as pattern
 
-__all__ = ["Graph", "Matrix", "NodeView", "graph", "matrix"]
+__all__ = ["Graph", "Matrix", "NodeView", "Pattern", "graph", "matrix", "pattern"]
 
 
 if not TYPE_CHECKING:  # to a type checker a name that is not there is an error

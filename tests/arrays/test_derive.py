@@ -21,7 +21,9 @@ import fad.scipy
 KEY = jax.random.key(3)
 
 
-@pytest.mark.parametrize("name", [n for n, v in public("jax.numpy") if isinstance(v, jnp.ufunc)])
+@pytest.mark.sweep(
+    "name", [n for n, v in public("jax.numpy") if isinstance(v, jnp.ufunc)], sample=7
+)
 def test_ufuncs(name: str) -> None:
     jax_function, function = getattr(jnp, name), getattr(fnp, name)
     for attribute in ("nin", "nout", "nargs", "identity"):

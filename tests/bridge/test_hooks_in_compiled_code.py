@@ -267,6 +267,51 @@ def test_registering_on_what_is_from_outside_is_refused() -> None:
     assert not x.meta or not x.meta.hooks
 
 
+def test_hooks_for_saved_values_are_refused_and_run_around_the_call() -> None:
+    """What a pack hook returns is an object of Python, which a program cannot keep."""
+    log: list[str] = []
+
+    def pack(t: Any) -> Any:
+        log.append("pack")
+        return t.numpy()
+
+    def unpack(a: Any) -> Any:
+        log.append("unpack")
+        return fad.tensor(a)
+
+    def with_block(block: Callable[[], Any]) -> Callable[[Any], Any]:
+        def f(t: Any) -> Any:
+            with block():
+                return fnp.sin(t) * t
+
+        return f
+
+    def later(t: Any) -> Any:
+        y = t * t
+        y.grad_fn._raw_saved_self.register_hooks(pack, unpack)
+        return y
+
+    hooks = lambda: autograd.saved_tensors_hooks(pack, unpack)
+    message = (
+        r"cannot be registered .* with hooks=True neither\. To save less, write fad\.checkpoint"
+    )
+    for f in (with_block(hooks), with_block(autograd.save_on_cpu), later):
+        of = fad.grad(f)
+        for compiled in (jit(of), fad.jit(of), lambda x, of=of: fad.vmap(jit(of))(x * X)):
+            with pytest.raises(GradientError, match=message):
+                compiled(1.0)
+    assert log == [] and fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+
+    x = fad.tensor(2.0, requires_grad=True)
+    with hooks():
+        y = jit(lambda t: fnp.sin(t) * t)(x)
+    y.backward()
+    assert set(log) == {"pack", "unpack"}
+    assert float(x.grad) == pytest.approx(float(fad.grad(lambda t: fnp.sin(t) * t)(2.0)))
+    checkpointed = jit(fad.grad(fad.checkpoint(lambda t: fnp.sin(t) * t)))
+    assert float(checkpointed(2.0)) == pytest.approx(float(x.grad))
+
+
 def test_without_hooks_the_program_is_as_before() -> None:
     def f(t: Any) -> Any:
         return (fnp.sin(t) * t).sum()
@@ -320,3 +365,79 @@ def test_nan_in_a_value_and_in_a_tangent() -> None:
         assert np.isnan(float(jit(f)(jnp.nan))), "a nan that comes in is no fault of the operation"
     with autograd.detect_anomaly(check_nan=False):
         assert np.isnan(float(jit(f)(-1.0)))
+
+
+def newton(x: Any, **options: Any) -> Any:
+    def body(c: Any) -> Any:
+        return c[0] + 1, fnp.sqrt(c[1] - 1.0)
+
+    return lax.while_loop(lambda c: c[0] < 3, body, (0, x), **options)[1]  # here
+
+
+def slopes(x: Any) -> Any:
+    """A gradient that is taken in the body of a loop, where it is NaN."""
+
+    def body(c: Any) -> Any:
+        return c[0] + 1, c[1] + fad.grad(lambda t: fnp.sqrt(t - 1.5) * 0.0)(c[1])
+
+    return lax.while_loop(lambda c: c[0] < 2, body, (0, x))[1]  # here
+
+
+def rooted(y: Any) -> Any:
+    return fnp.sqrt(y - 1.5) * 0.0 + y
+
+
+STEP = lambda y, _: (fnp.sqrt(y - 1.0), None)  # here
+# What is named, the function, whose first lane is right and whose second, from 1.5, has a NaN.
+BODIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "while_loop": ("'while_loop' gave nan in the value", newton),
+    "max_steps": ("'while_loop' gave nan in the value", lambda x: newton(x, max_steps=5)),
+    "tangent": (
+        "'while_loop' gave nan in the tangent",
+        lambda x: fad.jvp(
+            lambda x: lax.while_loop(lambda y: y < 3.0, lambda y: rooted(y) * 4, x),  # here
+            (x,),
+            (x * 0.0,),
+        ),
+    ),
+    "gradient": (
+        "'WhileLoopBackward' returned nan values in its 0th output",
+        fad.grad(lambda x: lax.while_loop(lambda y: y < 3.0, lambda y: rooted(y) * 4, x)),  # here
+    ),
+    "gradient in a body": ("'while_loop' gave nan in the value", slopes),
+    "fori_loop": (
+        "'fori_loop' gave nan in the value",
+        lambda x: lax.fori_loop(0, jnp.int32(3), lambda i, y: fnp.sqrt(y - 1.0), x),  # here
+    ),
+    "cond": (
+        "'cond' gave nan in the value",
+        lambda x: lax.cond(x < 2.0, lambda y: fnp.log(y - 2.0), lambda y: y, x),  # here
+    ),
+    "scan": ("'sqrt' gave nan in the value", lambda x: lax.scan(STEP, x, None, length=3)[0]),
+}
+
+
+@pytest.mark.sweep("name", list(BODIES), sample=5)
+def test_nan_in_a_body_has_a_name_a_line_and_a_lane(name: str) -> None:
+    """A loop or a branch is one operation: lanes of vmap run bodies that they do not take."""
+    said, f = BODIES[name]
+    lanes = jnp.array([1e4, 1.5])
+    with autograd.detect_anomaly():
+        for g, at in ((jit(f), 1.5), (jit(fad.vmap(f)), lanes), (fad.vmap(jit(f)), lanes)):
+            with pytest.raises(GradientError, match=said) as caught:
+                g(at)
+            text = str(caught.value)
+            assert "# here" in text
+            assert at is not lanes or "in vmap lane 1" in text.split("Traceback")[0]
+
+
+def test_nan_in_a_branch_that_a_lane_does_not_take_is_none() -> None:
+    def f(x: Any) -> Any:
+        y = lax.cond(x > 0.0, fnp.log, lambda y: y, x)
+        return lax.while_loop(lambda y: y > 2.0, lambda y: fnp.sqrt(y - 2.0), y)
+
+    x = jnp.array([-1.0, 50.0, 0.5])
+    with autograd.detect_anomaly():
+        for g in (jit(fad.vmap(f)), fad.vmap(jit(f))):
+            assert np.isfinite(g(x)).all()
+        assert np.isfinite(jit(fad.vmap(fad.grad(f)))(x)).all()

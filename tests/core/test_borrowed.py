@@ -285,7 +285,7 @@ def descend(source: Any, data: list[np.ndarray], accumulate: Any, reads: bool = 
 
 
 @pytest.mark.sweep(
-    "case", [(s, a, m) for s in SOURCES for a in ACCUMULATIONS for m in MODES], sample=20, ids=str
+    "case", [(s, a, m) for s in SOURCES for a in ACCUMULATIONS for m in MODES], sample=10, ids=str
 )
 def test_a_buffer_that_is_filled_again_for_each_batch(
     case: tuple[str, str, str], rng: np.random.Generator
@@ -378,7 +378,7 @@ def test_one_object_whose_buffer_is_filled_again(case: tuple[str, str, bool]) ->
 
 @pytest.mark.parametrize("offset", [0, 4])
 @pytest.mark.parametrize("size", [3, 600])
-@pytest.mark.sweep("way", [w for w in COPYING if "jnp" not in w and "no copy" not in w], sample=4)
+@pytest.mark.sweep("way", [w for w in COPYING if "jnp" not in w and "no copy" not in w], sample=2)
 def test_a_copy_is_made_before_the_call_returns(way: str, size: int, offset: int) -> None:
     """JAX's own copies of NumPy's arrays may be made later, when a program that runs has ended."""
     matrix = jnp.full((600, 600), 1e-3)
@@ -435,7 +435,7 @@ def test_large_operations_have_read_their_buffer_too(way: str, mode: str) -> Non
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.sweep("way", READ_BY_FAD, sample=4)
+@pytest.mark.sweep("way", READ_BY_FAD, sample=2)
 def test_a_program_does_not_read_its_buffer_after_its_call_has_returned(
     way: str, mode: str, rng: np.random.Generator
 ) -> None:
@@ -557,7 +557,7 @@ def test_a_result_that_is_the_argument_is_as_without_replay(mode: str, way: str)
         assert bits(found) in (bits(expected), bits(copied)), name
 
 
-@pytest.mark.sweep("way", READ_BY_FAD, sample=10)
+@pytest.mark.sweep("way", READ_BY_FAD, sample=5)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_buffer_that_is_filled_again_inside_of_a_transform(mode: str, way: str) -> None:
     """The batches are only added to: a product would have saved the buffer itself, not its numbers."""
@@ -591,7 +591,7 @@ def test_a_buffer_that_is_filled_again_inside_of_a_transform(mode: str, way: str
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("way", SHARING)
+@pytest.mark.sweep("way", SHARING, sample=8)
 def test_a_buffer_that_another_thread_fills_after_the_call(
     way: str, mode: str, rng: np.random.Generator
 ) -> None:

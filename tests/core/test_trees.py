@@ -115,3 +115,12 @@ def test_dicts_keep_the_order_of_their_keys() -> None:
         "a": [None, {2: None, 1: None}],
         "c": [None, None],
     }
+
+
+def test_the_order_of_keys_is_none_where_it_is_that_of_jax() -> None:
+    for tree in (T, 1.0, (), [1, (2,)], {}, {"b": 1}, {"a": (1, {"c": 2}), "b": T}, Point(1, {})):
+        assert trees.order_of(tree) is None
+    one, other = {"b": 1, "a": {"d": 1, "c": 2}}, {"b": 1, "a": {"c": 1, "d": 2}}
+    orders = [trees.order_of(x) for x in (one, other, [one], (T, Point(1, one)), {"a": other})]
+    assert None not in orders and len(set(orders)) == len(orders)
+    assert trees.order_of({"b": 5, "a": {"d": T, "c": A}}) == trees.order_of(one)

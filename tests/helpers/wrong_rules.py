@@ -648,3 +648,20 @@ class WrongAtThirdOrder(fad.Function):
         (x,) = ctx.saved_tensors
         a = x.detach()
         return g * (4.0 * a**3 + 12.0 * a * a * (x - a))
+
+
+@wrong(X, law="jet", rule="jet")
+class CoefficientsInJet(Sine):
+    """The second derivative lacks the part of the first one's square."""
+
+    @staticmethod
+    def jet(ctx, x_s):
+        (x,) = ctx.saved_tensors
+        return [fnp.cos(x) * s for s in x_s]
+
+
+@wrong(X, law="sparsity", rule="sparsity", argument="argument 'x'")
+class PatternWithoutTheLast(Sine):
+    @staticmethod
+    def sparsity(x):
+        return np.eye(x.size, dtype=bool) & (np.arange(x.size) < x.size - 1)

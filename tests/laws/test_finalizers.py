@@ -30,12 +30,10 @@ W = np.array([0.3, -0.7, 1.1, 0.2], np.float32)
 def _eager_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     fad.autograd.compiled.clear_cache()
     gc.collect()
-    gc.freeze()  # what is there by now need not be looked at again and again
     before = gc.get_threshold()
     gc.set_threshold(1, 1_000, 1_000_000)
     yield
     gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 class Finalized:

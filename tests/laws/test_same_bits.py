@@ -74,7 +74,7 @@ def backward_of(program: Program) -> Any:
     return run
 
 
-@settings(max_examples=400 if FULL else 30, suppress_health_check=CHECKS, phases=PHASES)
+@settings(max_examples=400 if FULL else 15, suppress_health_check=CHECKS, phases=PHASES)
 @given(whole_programs(8), st.sampled_from(STACKS))
 def test_random_programs_have_the_same_bits_at_every_call(
     program: Program, stack: tuple[str, ...]
@@ -85,7 +85,7 @@ def test_random_programs_have_the_same_bits_at_every_call(
     assert is_idle()
 
 
-@settings(max_examples=100 if FULL else 10, suppress_health_check=CHECKS, phases=PHASES)
+@settings(max_examples=100 if FULL else 6, suppress_health_check=CHECKS, phases=PHASES)
 @given(whole_programs(8))
 def test_backward_of_random_programs_has_the_same_bits_at_every_call(program: Program) -> None:
     assume(not program.is_complex)

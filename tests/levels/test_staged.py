@@ -148,3 +148,66 @@ def test_programs_with_other_constants_of_numpy_are_other_programs() -> None:
         c = np.array([at, at + 1], np.int32)
         assert_close(fad.jit(lambda x: x[c])(x), x[c])
         assert_close(fad.jit(lambda x: x.at[c].add(1.0))(x), x.at[c].add(1.0))
+
+
+def _named(*keys: str) -> dict[str, Any]:
+    return {k: jnp.full(2, float(i)) for i, k in enumerate(keys)} | {
+        "z": {"d": 1.0, "c": jnp.ones(1)}
+    }
+
+
+def _walk(t: Any) -> list[Any]:
+    return [(k, _walk(x)) if isinstance(x, dict) else k for k, x in t.items()]
+
+
+ORDERED: dict[str, Any] = {
+    "while_loop": lambda f, d: fad.lax.while_loop(lambda t: t["w"].sum() < 1.0, f, d),
+    "fori_loop": lambda f, d: fad.lax.fori_loop(0, 2, lambda i, t: f(t), d),
+    "fori_loop of an array": lambda f, d: fad.lax.fori_loop(0, jnp.int32(2), lambda i, t: f(t), d),
+    "cond": lambda f, d: fad.lax.cond(jnp.bool_(True), f, f, d),
+    "switch": lambda f, d: fad.lax.switch(jnp.int32(1), [f, f], d),
+    "scan": lambda f, d: fad.lax.scan(lambda t, _: (f(t), None), d, None, length=2)[0],
+    "grad of scan": lambda f, d: fad.grad(
+        lambda t: fad.lax.scan(lambda t, _: (f(t), None), t, None, length=2)[0]["w"].sum()
+    )(d),
+    "vmap of while_loop": lambda f, d: fad.vmap(
+        lambda x: fad.lax.while_loop(lambda t: t["w"].sum() < 1.0, f, {**d, "w": d["w"] + x})
+    )(jnp.ones(2)),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_bodies_and_results_have_the_order_of_keys_of_the_caller(name: str) -> None:
+    d = _named("w", "b", "a")
+    seen = []
+
+    def body(t: Any) -> Any:
+        seen.append(_walk(t))
+        return {k: x if isinstance(x, dict) else x + 1.0 for k, x in t.items()}
+
+    found = ORDERED[name](body, d)
+    expected = ["w", "b", "a", ("z", ["d", "c"])]
+    assert _walk(found) == expected and all([s == expected for s in seen]) and seen
+
+
+def test_operands_of_the_same_keys_keep_each_its_order() -> None:
+    one, other = _named("w", "a"), _named("a", "w")
+    seen = []
+
+    def scanned(c: Any, x: Any) -> Any:
+        seen.append((list(c), list(x)))
+        return c, {"y": x["a"], "x": c["a"]}
+
+    rows = {k: other[k][:, None] for k in other if k != "z"}
+    carry, out = fad.lax.scan(scanned, {"w": jnp.ones(1), "a": jnp.ones(1)}, rows)
+    assert seen == [(["w", "a"], ["a", "w"])]
+    assert list(carry) == ["w", "a"] and list(out) == ["y", "x"]
+
+    def branch(p: Any, q: Any) -> Any:
+        seen.append((list(p), list(q)))
+        return {"out": p["w"] - q["w"], "in": q["a"]}
+
+    seen.clear()
+    out = fad.lax.cond(jnp.bool_(False), branch, branch, one, other)
+    assert seen == [(["w", "a", "z"], ["a", "w", "z"])] * 2
+    assert list(out) == ["out", "in"] and out["out"].tolist() == [-1.0, -1.0]

@@ -22,6 +22,7 @@ from benchmarks import (
     programs,
     report,
     suite,
+    taylor,
     timing,
     torch_programs,
 )
@@ -40,6 +41,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (programs, torch_programs):
         monkeypatch.setattr(module, "END", 0.4)
     monkeypatch.setattr(programs, "STEPS", 3)
+    monkeypatch.setattr(taylor, "NESTED", 2)
 
 
 SHORT = [scenario for scenario in suite.ALL if not scenario.long]
@@ -245,5 +247,6 @@ def test_every_library_is_timed_interleaved(monkeypatch: pytest.MonkeyPatch) -> 
     every = tuple(LIBRARIES)
     row = timing.measure(Scenario("work", "what", build, every), every, 3, 1.0)
     assert set(row.median) == set(row.first) == set(every)
-    rounds = [set(order[k : k + 4]) for k in range(len(order) - 12, len(order), 4)]
+    n = len(every)
+    rounds = [set(order[k : k + n]) for k in range(len(order) - 3 * n, len(order), n)]
     assert rounds == [set(every)] * 3

@@ -46,13 +46,13 @@ ROOMS = {
     "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
         hooks_in_compiled_code compilation tracing""",
-    "sparse": "entries coloring rules patterns derivatives",
+    "sparse": "entries coloring rules declared patterns derivatives",
     "profiling": "events collector reports profiler",
     "extend": "operations",
     "autograd": "*",
     "func": "*",
     "testing": "*",
-    "viz": "nodes folding text layout drawing bitmap matrices graphs",
+    "viz": "nodes folding text layout drawing bitmap matrices patterns graphs",
     "replay": """settings log modes inputs program outcomes states arguments entries next_states writes
         segments recording trace opening donation layouts compiled_backward""",
 }

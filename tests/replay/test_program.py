@@ -122,8 +122,8 @@ def of_contexts(k: int) -> None:
 KINDS: dict[str, tuple[Callable[[int], None], int, int]] = {
     # what is done; how often, and with --full
     "structures": (of_structures, 30, 6_000),
-    "shapes": (of_shapes, 20, 2_000),
-    "contexts": (of_contexts, 20, 200),
+    "shapes": (of_shapes, 10, 2_000),
+    "contexts": (of_contexts, 10, 200),
 }
 
 
@@ -384,7 +384,7 @@ def _chain(length: int) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize(
-    ("iterations", "call"), [(30, 3), (50, 130), (1_000, None)], ids=["short", "long", "segments"]
+    ("iterations", "call"), [(30, 3), (50, 130), (400, None)], ids=["short", "long", "segments"]
 )
 def test_a_long_program_is_compiled_later(iterations: int, call: int | None) -> None:
     """When it has repeated as often as compiling takes; segments that repeat in a call count more often."""

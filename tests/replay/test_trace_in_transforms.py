@@ -435,7 +435,7 @@ def test_functions_that_do_something_else_each_time():
 @pytest.mark.parametrize("name", ["grad", "jvp"])
 def test_a_long_function(name):
     def f(m, x):
-        for _ in range(300):
+        for _ in range(100):
             x = m.sin(x) * 1.01
         return x.sum()
 

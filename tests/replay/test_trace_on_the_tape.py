@@ -551,7 +551,7 @@ def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
     assert 10 < reached < 999
 
 
-@pytest.mark.sweep("part", range(8), sample=2)
+@pytest.mark.sweep("part", range(8), sample=1)
 def test_operations_of_finalizers_in_the_middle_of_a_call(part):
     """What the garbage collector runs may be deferred before what it has interrupted."""
     w = variable()

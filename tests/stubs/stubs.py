@@ -180,7 +180,9 @@ def _entry(module: Module, name: str, value: Any) -> str:
     unsaid = ast.Name("Array") if makes else _unsaid(module, name)
     found = signatures_of(module.jax_name, name, jax_value, unsaid)
     overloads = [
-        text for s in found for text in overloads_of(module.jax_name, s, jax_value, follows)
+        text
+        for s in found
+        for text in overloads_of(module.jax_name, s, jax_value, follows, alone=len(found) == 1)
     ]
     return definitions(name, overloads, _summary(jax_value))
 
@@ -234,11 +236,17 @@ def _summary(value: Any) -> str:
 
 
 def overloads_of(
-    module: str, signature: Signature, jax_value: Any, follows: bool, of_a_tensor: bool = False
+    module: str,
+    signature: Signature,
+    jax_value: Any,
+    follows: bool,
+    of_a_tensor: bool = False,
+    alone: bool = False,
 ) -> list[str]:
     """``(parameters) -> result`` of one signature, for each kind of argument that matters.
 
     With ``of_a_tensor``, the first argument is a Tensor: so are results where keywords are PyTorch's.
+    With ``alone``, the function has no other signature, and such results follow its one array.
     """
     records = {name: _record_name(module, name) for name in _records_of(jax_value)}
     parameters = [_with_role(p) for p in signature.parameters]
@@ -250,22 +258,26 @@ def overloads_of(
     def text(kinds: dict[str, str], made: str) -> str:
         return f"{_listed(parameters, kinds)} -> {result(outcome, made, records)}"
 
-    usual = result(outcome, TENSOR, records) if of_a_tensor else "Any"
-    of_torch = [
-        f"(*args: Any, {k}: Any, **kwargs: Any) -> {'Any' if otherwise else usual}"
-        for k, otherwise in _of_torch(module, jax_value, names).items()
-    ]
+    required = [p for p in takes if p.default is None and p.kind is not Kind.VAR_POSITIONAL]
+    of_torch: list[str] = []
+    for k, otherwise in _of_torch(module, jax_value, names).items():
+        usual = result(outcome, TENSOR, records) if of_a_tensor else "Any"
+        rest = f"*args: Any, {k}: Any, **kwargs: Any"
+        if alone and follows and not otherwise and required == parameters[:1]:
+            for kind in (TENSOR, JAX):  # it follows its one array
+                first = f"{required[0].name}: {translated(required[0].annotation, kind)}"
+                of_torch.append(f"({first}, {rest}) -> {result(outcome, kind, records)}")
+        of_torch.append(f"({rest}) -> {'Any' if otherwise else usual}")
     either = {p.name: EITHER for p in takes}
     same = result(outcome, JAX, records) == result(outcome, TENSOR, records)
     if not follows or same:
         return [text(either, TENSOR), *of_torch]
-    required = [p for p in takes if p.default is None and p.kind is not Kind.VAR_POSITIONAL]
-    alone = required if len(required) <= MOST_OVERLOADS else []
-    several = any(["[" in translated(p.annotation, TENSOR) for p in alone])  # one may be a Tensor
+    single = required if len(required) <= MOST_OVERLOADS else []
+    several = any(["[" in translated(p.annotation, TENSOR) for p in single])  # one may be a Tensor
     # Those for Tensors stand first: of a function that is passed to `fad.vmap`, mypy takes the first.
-    found = [text({**either, p.name: TENSOR}, TENSOR) for p in alone]
+    found = [text({**either, p.name: TENSOR}, TENSOR) for p in single]
     found.append(text({p.name: JAX for p in takes}, JAX))
-    if len(alone) != len(takes) or several:
+    if len(single) != len(takes) or several:
         found.append(text(either, TENSOR))
     return found + of_torch
 

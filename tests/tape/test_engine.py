@@ -152,7 +152,7 @@ def test_a_compiled_pass_does_what_the_engine_does() -> None:
 
 @pytest.fixture(scope="module")
 def length(request: pytest.FixtureRequest) -> int:
-    return 1_000_000 if request.config.getoption("--full") else 100_000
+    return 1_000_000 if request.config.getoption("--full") else 40_000
 
 
 @pytest.fixture

@@ -246,11 +246,9 @@ def graph(x: Any) -> Any:
 @pytest.fixture
 def no_gc() -> Any:
     gc.collect()
-    gc.freeze()  # what other tests left is not gone through again by each collection below
     gc.disable()
     yield
     gc.enable()
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("create_graph", [False, True])

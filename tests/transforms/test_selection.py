@@ -186,3 +186,15 @@ def test_lanes_have_conditions_of_their_own() -> None:
 def test_bad_arguments(args: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match):
         fad.safe_where(*args)
+
+
+def test_dicts_keep_the_order_of_their_keys() -> None:
+    seen = []
+
+    def f(p):
+        seen.append(list(p))
+        return {"d": p["b"] * 2.0, "c": p["a"]}
+
+    found = fad.safe_where(True, f, f, {"b": fad.ones(2), "a": fad.zeros(2)})
+    assert seen == [["b", "a"]] * 2 and list(found) == ["d", "c"]
+    assert found["d"].tolist() == [2.0, 2.0]

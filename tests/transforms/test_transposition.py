@@ -80,3 +80,16 @@ def test_cotangents_and_arguments_of_the_wrong_form():
         fad.linear_transpose(fnp.sin, "x")
     with pytest.raises(TypeError, match="must be a function"):
         fad.linear_transpose(3, X)
+
+
+def test_dicts_keep_the_order_of_their_keys() -> None:
+    seen = []
+
+    def f(p):
+        seen.append(list(p))
+        return 2.0 * p["b"] + p["a"]
+
+    transposed = fad.linear_transpose(f, {"b": fad.ones(2), "a": fad.ones(2)})
+    (found,) = transposed(fad.ones(2))
+    assert seen == [["b", "a"]] and list(found) == ["b", "a"]
+    assert found["b"].tolist() == [2.0, 2.0] and found["a"].tolist() == [1.0, 1.0]

@@ -64,7 +64,16 @@ reveal_type(fnp.add(a, w))  # Tensor
 reveal_type(fnp.add(a, 1))  # Array
 reveal_type(fnp.add.reduce(w))  # Tensor
 reveal_type(fnp.where(w > 0, w, 0.0))  # Tensor
+reveal_type(fnp.sum(w, axis=0))  # Tensor
+reveal_type(fnp.sum(w, dim=0))  # Tensor
+reveal_type(fnp.sum(w, dim=0, keepdim=True))  # Tensor
+reveal_type(fnp.sum(a, dim=0))  # Array
+reveal_type(fnp.mean(n, keepdim=True))  # Tensor
+reveal_type(fnp.cumsum(w, dim=0))  # Tensor
+reveal_type(fnp.squeeze(w, dim=0))  # Tensor
+reveal_type(fnp.max(w, dim=0))  # Any
 reveal_type(fnp.stack([w, w]))  # Tensor
+reveal_type(fnp.stack([w, w], dim=0))  # Tensor
 reveal_type(fnp.stack([a, a]))  # Array
 reveal_type(fnp.concatenate([w, w], axis=0))  # Tensor
 reveal_type(fnp.split(w, 2))  # list[Tensor]

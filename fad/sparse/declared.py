@@ -1,0 +1,128 @@
+"""Patterns that Functions declare: what a ``sparsity`` rule returns, checked, and for a call under vmap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.errors import RuleError, describe
+from fad.functions.derived_rules import BatchedRules, LinearRules
+from fad.functions.rules import Rules
+from fad.functions.templates import HOLE
+from fad.functions.user_rules import UserRules
+
+__all__ = ["declared"]
+
+Pairs = tuple[np.ndarray, np.ndarray]  # of elements of the output and of an input
+NOTHING: Pairs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def declared(rules: Rules, avals: Sequence[Any], out: Any) -> list[Pairs | None] | None:
+    """On which elements of each operand the output of a call depends.
+
+    Arguments:
+        rules: those of the call.
+        avals: of its operands.
+        out: the aval of its one output.
+
+    Returns:
+        Pairs for each operand, None where nothing is known of it; or None, where no rule says anything.
+
+    Raises:
+        RuleError: a rule returned something else than a pattern of these shapes.
+    """
+    if isinstance(rules, LinearRules):
+        n = len(rules.mask)
+        found = declared(rules.base, avals[:n], out)
+        if found is None:
+            return None
+        return [*[None] * rules.known, *[p for p, m in zip(found, rules.mask, strict=True) if m]]
+    if isinstance(rules, BatchedRules):
+        lanes = rules.batch_size
+        each = declared(
+            rules.base,
+            [_lane(a, d) for a, d in zip(avals, rules.dims, strict=True)],
+            _lane(out, 0),
+        )
+        if each is None:
+            return None
+        size = out.size // max(lanes, 1)
+        return [
+            p and _batched(p, a, d, lanes, size)
+            for p, a, d in zip(each, avals, rules.dims, strict=True)
+        ]
+    if isinstance(rules, UserRules) and rules.signature.sparsity:
+        return list(_returned(rules, avals, out))
+    return None
+
+
+def _lane(aval: Any, dim: int | None) -> Any:
+    if dim is None:
+        return aval
+    shape = tuple([n for i, n in enumerate(aval.shape) if i != dim % len(aval.shape)])
+    return jax.ShapeDtypeStruct(shape, aval.dtype)
+
+
+def _batched(pairs: Pairs, aval: Any, dim: int | None, lanes: int, size: int) -> Pairs:
+    """The pairs of all lanes; the output has the batch in dimension 0, ``size`` elements in each lane."""
+    outs, ins = pairs
+    numbers = np.arange(aval.size).reshape(aval.shape)
+    if dim is None:
+        numbers = np.broadcast_to(numbers, (lanes, *aval.shape))
+    else:
+        numbers = np.moveaxis(numbers, dim, 0)
+    rows = outs + size * np.arange(lanes)[:, None]
+    return rows.ravel(), numbers.reshape(lanes, -1)[:, ins].ravel()
+
+
+def _returned(rules: UserRules, avals: Sequence[Any], out: Any) -> list[Pairs]:
+    who = f"{rules.name}.sparsity"
+    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+    args = rules.inputs.join(structs)
+    split = len(args) - len(rules.keywords)
+    kwargs = dict(zip(rules.keywords, args[split:], strict=True))
+    names, found = rules.argument_names(), rules.cls.sparsity(*args[:split], **kwargs)
+    if len(names) == 1 and type(found) is not tuple:
+        found = (found,)
+    if type(found) is not tuple or len(found) != len(names):
+        raise RuleError(
+            f"{who} returned {describe(found)}, expected {len(names)} patterns in a tuple: one for each "
+            f"argument of forward ({', '.join(names)}), None where the output does not depend on it"
+        )
+    result: list[Pairs] = []
+    for name, part, pattern in zip(names, rules.inputs.parts(), found, strict=True):
+        if HOLE in part.leaves:
+            what = f"{who}: the pattern for argument {name!r}"
+            for x in part.collect(pattern, what):
+                result.append(_pairs(what, x, tuple(out.shape), structs[len(result)].shape))
+    return result
+
+
+def _pairs(what: str, x: Any, out: tuple[int, ...], shape: tuple[int, ...]) -> Pairs:
+    """A pattern, dense or sparse, as pairs of elements."""
+    if x is None:
+        return NOTHING
+    is_sparse = hasattr(x, "indices")
+    if not is_sparse and not isinstance(x, (np.ndarray, jax.Array)):
+        raise RuleError(f"{what} must be an array or a BCOO, or None, got {describe(x)}")
+    if tuple(x.shape) != (*out, *shape):
+        raise RuleError(
+            f"{what} has shape {tuple(x.shape)}, expected {(*out, *shape)}: that of the output, then that "
+            "of the argument"
+        )
+    if not is_sparse:
+        rows, cols = np.nonzero(np.asarray(x).reshape(math.prod(out), math.prod(shape)))
+        return rows, cols
+    places = np.asarray(x.indices)
+    places = places[np.all(places < np.array(x.shape), 1)]  # others are padding
+    return _flat(places[:, : len(out)], out), _flat(places[:, len(out) :], shape)
+
+
+def _flat(places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if not shape:
+        return np.zeros(len(places), np.int64)
+    return np.ravel_multi_index(tuple(places.T), shape).astype(np.int64)

@@ -1,0 +1,172 @@
+"""``fad.viz.pattern``: the pattern of a sparse derivative, with the products that show its entries."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any
+
+import numpy as np
+
+from fad.core.tensor import Tensor
+from fad.errors import ArgumentError, describe
+from fad.methods.notebook import data_uri, png
+from fad.sparse.coloring import best_coloring
+from fad.viz.matrices import write
+
+__all__ = ["Pattern", "pattern"]
+
+_SIDE, _CELL, _MOST = 420.0, 24.0, 512  # of the picture; of an entry, at most; pixels of a side
+_ROWS, _COLUMNS = 40, 100  # of text
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_HUES = np.array(
+    [
+        (31, 119, 180),
+        (255, 127, 14),
+        (44, 160, 44),
+        (214, 39, 40),
+        (148, 103, 189),
+        (140, 86, 75),
+        (227, 119, 194),
+        (188, 189, 34),
+        (23, 190, 207),
+    ],
+    np.uint8,
+)
+
+
+class Pattern:
+    """What `fad.viz.pattern` returns: a pattern, with a colour for each product that is computed.
+
+    ``print`` shows it as text, with a letter for each colour; a notebook shows a picture; `save` writes it.
+
+    Attributes:
+        count: how many products there are.
+
+    >>> import fad, fad.numpy as fnp
+    >>> print(fad.viz.pattern(fad.sparsity(fnp.diff)(fnp.zeros(5))))
+    pattern: 4 × 5, 8 of 20 entries, by 2 products of columns
+    ab...
+    .ba..
+    ..ab.
+    ...ba
+    """
+
+    def __init__(self, rows: Any, cols: Any, shape: tuple[int, int], symmetric: bool) -> None:
+        coloring, forward = best_coloring(rows, cols, *shape, symmetric)
+        self.count = coloring.count
+        self._rows, self._cols, self._shape = rows, cols, shape
+        self._colors = coloring.products
+        self._lines = "columns" if forward else "rows"
+
+    def __repr__(self) -> str:
+        return f"<fad.viz.Pattern of {len(self._rows)} entries>"
+
+    def __str__(self) -> str:
+        height, width = (min(n, m) for n, m in zip(self._shape, (_ROWS, _COLUMNS), strict=True))
+        text = np.full((height, width), ".")
+        shown = (self._rows < height) & (self._cols < width)
+        letters = np.array(list(_LETTERS))[self._colors[shown] % len(_LETTERS)]
+        text[self._rows[shown], self._cols[shown]] = letters
+        more = " ..." if width < self._shape[1] else ""
+        lines = ["".join(row) + more for row in text]
+        return "\n".join([self._heading(), *lines, *["..."] * (height < self._shape[0])])
+
+    def _heading(self) -> str:
+        height, width = self._shape
+        return (
+            f"pattern: {height} × {width}, {len(self._rows)} of {height * width} entries, by {self.count} "
+            f"product{'s' * (self.count != 1)} of {self._lines}"
+        )
+
+    def _pixels(self) -> np.ndarray:
+        """A pixel for each entry, or for a block of them where there are many."""
+        steps = [max(1, -(-n // _MOST)) for n in self._shape]
+        sides = [max(1, -(-n // step)) for n, step in zip(self._shape, steps, strict=True)]
+        pixels: np.ndarray = np.full((*sides, 3), 255, np.uint8)
+        colors = _HUES[self._colors % len(_HUES)]
+        pixels[self._rows // steps[0], self._cols // steps[1]] = colors
+        return pixels
+
+    def svg(self) -> str:
+        """The picture as SVG; it needs no other library."""
+        scale = min(_CELL, _SIDE / max(1, *self._shape))
+        h, w = (max(8.0, n * scale) for n in self._shape)
+        heading = html.escape(self._heading())
+        width = max(w + 20.0, 6.0 * len(heading))
+        place = f'x="10" y="24" width="{w:.1f}" height="{h:.1f}"'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{h + 34:.0f}" '
+            f'viewBox="0 0 {width:.0f} {h + 34:.0f}" font-family="Helvetica, Arial, sans-serif" '
+            f'font-size="11" fill="#263238" style="background: white"><text x="10" y="16">{heading}</text>'
+            f'<image {place} href="{data_uri(self._pixels())}" preserveAspectRatio="none" '
+            f'style="image-rendering: pixelated"/><rect {place} fill="none" stroke="#90a4ae"/></svg>'
+        )
+
+    def png(self) -> bytes:
+        """The entries as a PNG file, with a square of pixels for each."""
+        pixels = self._pixels()
+        step = max(1, int(_SIDE) // max(pixels.shape))
+        return png(pixels.repeat(step, 0).repeat(step, 1))
+
+    def save(self, path: Any) -> None:
+        """Write a file, in the format that the name ends with.
+
+        Arguments:
+            path: ends with ``.svg``, ``.html``, ``.png`` or ``.txt``.
+
+        Raises:
+            ArgumentError: it ends with something else.
+        """
+        write(
+            path,
+            {".svg": self.svg, ".html": self._repr_html_, ".png": self.png, ".txt": self.__str__},
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<div>{self.svg()}</div>"
+
+
+def pattern(matrix: Any, out_ndim: int | None = None, symmetric: bool = False) -> Pattern:
+    """A pattern with its colours: entries of one colour are read from the same product.
+
+    Arguments:
+        matrix: what `sparsity`, `sparse_jacobian` or `sparse_hessian` returns, a ``BCOO``.
+        out_ndim: how many of its dimensions are those of the output, which become rows. The default is half.
+        symmetric: colour it as `sparse_hessian` does, which reads an entry from either side of the diagonal.
+
+    Returns:
+        A `Pattern`.
+
+    Raises:
+        ArgumentError: it is no ``BCOO``; ``out_ndim`` does not fit; it is not square, and ``symmetric``.
+
+    >>> import fad, jax.numpy as jnp
+    >>> arrow = lambda x: (x[:-1] * x[-1]).sum() + (x**3).sum()
+    >>> print(fad.viz.pattern(fad.sparse_hessian(arrow)(jnp.ones(4)), symmetric=True))
+    pattern: 4 × 4, 10 of 16 entries, by 2 products of columns
+    b..a
+    .b.a
+    ..ba
+    aaaa
+    """
+    if not hasattr(matrix, "indices") or not hasattr(matrix, "todense"):
+        raise ArgumentError(
+            f"viz.pattern: expected a BCOO, as fad.sparsity returns it, got {describe(matrix)}. For a dense "
+            "matrix, write fad.viz.matrix."
+        )
+    shape = tuple(matrix.shape)
+    out = len(shape) // 2 if out_ndim is None else out_ndim
+    if not 0 <= out <= len(shape):
+        raise ArgumentError(f"viz.pattern: out_ndim is {out}, and the matrix has the shape {shape}")
+    sides = math.prod(shape[:out]), math.prod(shape[out:])
+    if symmetric and sides[0] != sides[1]:
+        raise ArgumentError(f"viz.pattern: symmetric, and the matrix is {sides[0]} × {sides[1]}")
+    indices = matrix.indices
+    places = np.asarray(indices.array if isinstance(indices, Tensor) else indices).astype(np.int64)
+    parts = (places[:, :out], shape[:out]), (places[:, out:], shape[out:])
+    rows, cols = (
+        np.ravel_multi_index(tuple(p.T), s) if s else np.zeros(len(p), np.int64) for p, s in parts
+    )
+    return Pattern(rows, cols, sides, symmetric)
