@@ -195,6 +195,67 @@ CASES = [
         TypeError,
         ("grad:", "argument 0['n']", "must be an array", "str 's'"),
     ),
+    # Loops, Taylor mode, sparse derivatives, functions that are not taken
+    Case(
+        "a negative order",
+        lambda: fad.derivatives(fnp.sin, X, -1),
+        ValueError,
+        ("derivatives:", "order", "at least 0", "int -1"),
+    ),
+    Case(
+        "a series too many",
+        lambda: fad.jet(fnp.sin, (X,), ([X], [X])),
+        StructureError,
+        ("jet:", "one entry for each of the 1 primals", "got 2"),
+    ),
+    Case(
+        "a series of another shape",
+        lambda: fad.jet(fnp.sin, (X,), ([jnp.ones(2)],)),
+        StructureError,
+        ("jet:", "argument 0", "float32[3]", "float32[2]", "broadcast_to"),
+    ),
+    Case(
+        "a sparse Jacobian of two outputs",
+        lambda: fad.sparse_jacobian(lambda x: (x, x))(X),
+        StructureError,
+        ("sparse_jacobian:", "one array", "concatenate", "jacfwd"),
+    ),
+    Case(
+        "a sparse Jacobian of integers",
+        lambda: fad.sparse_jacobian(fnp.sin)(N),
+        TypeError,
+        ("sparse_jacobian:", "argument 0", "int32[3]", "x.astype(float)"),
+    ),
+    Case(
+        "a sparse Hessian of a vector",
+        lambda: fad.sparse_hessian(fnp.sin)(X),
+        GradientError,
+        ("sparse_hessian:", "real scalar", "shape (3,)", ".sum()"),
+    ),
+    Case(
+        "safe_where with a constant",
+        lambda: fad.safe_where(X > 0, fnp.sqrt, 1.0, X),
+        TypeError,
+        ("safe_where:", "g must be a function", "lambda x: 1.0"),
+    ),
+    Case(
+        "safe_where of numbers",
+        lambda: fad.safe_where(X, fnp.sqrt, fnp.sin, X),
+        TypeError,
+        ("safe_where:", "expected bools", "x > 0"),
+    ),
+    Case(
+        "a negative number of steps",
+        lambda: fad.lax.while_loop(lambda x: x < 3.0, lambda x: x + 1.0, 0.0, max_steps=-1),
+        ValueError,
+        ("while_loop:", "max_steps", "int -1", "cond_fun"),
+    ),
+    Case(
+        "checkpoints by name",
+        lambda: fad.lax.while_loop(lambda x: x < 3.0, lambda x: x + 1.0, 0.0, checkpoints="some"),
+        ValueError,
+        ("while_loop:", "checkpoints", '"auto"', "'some'"),
+    ),
     # vmap
     Case(
         "vmap over different sizes",
