@@ -43,11 +43,11 @@ def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
 
     NOTE [segments]
 
-    A trace of more than ``LONGEST`` operations is cut into segments, each a program, so that no program grows
-    without bound. Where it is cut depends on what the last operations are, and not on how many there were: a
-    segment ends where the hash of an operation is the least in a window. So the iterations of a loop give the
-    same segment again, wherever the loop begins, and it is compiled once. The longer a segment is, the
-    smaller is the window.
+    A trace is cut into segments, each a program, where a value is read (`Trace.read`), and where it has more
+    than ``LONGEST`` operations, so that no program grows without bound. Where a long trace is cut depends on
+    what the last operations are, and not on how many there were: a segment ends where the hash of an
+    operation is the least in a window. So the iterations of a loop give the same segment again, wherever the
+    loop begins, and it is compiled once. The longer a segment is, the smaller is the window.
     """
     depth = len(path) + 1
     if depth >= LONGEST:

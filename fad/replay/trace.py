@@ -17,8 +17,10 @@ order, and the rest of the function is recorded as usual. So
 
 * an operation is appended only if its outputs are known from abstract evaluation (`fad.replay.outcomes`): its
   errors are raised where it is called. It is a pure Primitive, of small arrays;
-* reading a value, a node, hooks, Functions, anomaly mode, hooks for saved values, `no_grad`, settings of JAX,
-  another thread: each materializes the trace first. A write in place is appended: NOTE [deferred writes];
+* reading a node, hooks, Functions, anomaly mode, hooks for saved values, `no_grad`, settings of JAX, another
+  thread: each materializes the trace first. A write in place is appended: NOTE [deferred writes];
+* reading a value at a level that records ends a segment (NOTE [segments]), if what is before it repeats: it
+  runs as a program, and the trace goes on. If not, it materializes the trace;
 * an output that the function stores outside of itself (in a list, its aux) gets its value as a result of the
   program. Its node is made when it is read: the operations are recorded then, and what the backward pass went
   through is freed, as it would have been;
