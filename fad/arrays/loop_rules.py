@@ -32,6 +32,7 @@ import jax
 import jax.numpy as jnp
 
 from fad.arrays.loops import Loop, Mask, parts_of, pull, rows_of, run, select, spread
+from fad.core.collector import make_jit
 from fad.core.jaxapi import (
     ad,
     batch_jaxpr,
@@ -395,7 +396,7 @@ def _register(
     primitive: Any, run: Callable[..., Any], avals: Callable[..., Any], jvp: Callable[..., Any]
 ) -> None:
     primitive.def_impl(
-        lambda *values, **options: jax.jit(functools.partial(run, **options))(*values)
+        lambda *values, **options: make_jit(functools.partial(run, **options))(*values)
     )
     primitive.def_abstract_eval(avals)
     mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))

@@ -26,6 +26,7 @@ from fad.bridge.shardings import checked, placed, placing
 from fad.bridge.signatures import Arguments, is_dynamic
 from fad.core import jaxapi, trees
 from fad.core.caches import Cache
+from fad.core.collector import make_jit
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, has_trace, state
 from fad.core.observation import observable
@@ -294,7 +295,7 @@ class Compiled:
         entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"])
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
-            entry.donating = jax.jit(primitive.flat, donate_argnums=tuple(donated))
+            entry.donating = make_jit(primitive.flat, donate_argnums=tuple(donated))
         if not any([is_traced(x) for x in captures]):
             self._entries.put(self._drawn(key, leaves), entry)
         return entry
@@ -328,7 +329,7 @@ class Compiled:
         names = {k for k, v in kwargs.items() if not all(map(is_dynamic, trees.flatten(v)[0]))}
         nums |= {i for i in arguments.nums if i < len(args)}
         names |= {k for k in arguments.names if k in kwargs}
-        native = jax.jit(
+        native = make_jit(
             lambda *args, **kwargs: self(*args, **kwargs),
             static_argnums=tuple(nums),
             static_argnames=tuple(names),

@@ -28,11 +28,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-__all__ = ["sleep", "without_collector"]
+__all__ = ["make_jit", "sleep", "without_collector"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,6 +90,15 @@ def _resume(calls: set[_Call]) -> None:
         if _enabled and not _running:
             gc.enable()
             _enabled.clear()
+
+
+def make_jit(f: Callable[..., Any], **options: Any) -> Any:
+    """``jax.jit(f, **options)``.
+
+    JAX holds a lock while it makes a compiled function. A finalizer in the middle of that would wait for the
+    lock forever if it called `jax.jit`.
+    """
+    return without_collector(jax.jit)(f, **options)
 
 
 def sleep(seconds: float) -> None:

@@ -33,7 +33,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import ad, batching, mlir
 
-from fad.core.collector import without_collector
+from fad.core.collector import make_jit, without_collector
 from fad.core.pace import pace
 
 __all__ = [
@@ -150,7 +150,7 @@ def _options_of_small_programs() -> dict[str, Any]:
 
 def jit_of_small(f: Callable[..., Any]) -> Any:
     """``jax.jit`` for a program of small arrays, which is called outside of all JAX transforms."""
-    return jax.jit(without_collector(f), compiler_options=_options_of_small_programs())
+    return make_jit(without_collector(f), compiler_options=_options_of_small_programs())
 
 
 def barrier(values: Sequence[Any]) -> list[Any]:

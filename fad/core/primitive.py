@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
-from fad.core.collector import without_collector
+from fad.core.collector import make_jit, without_collector
 from fad.core.jaxapi import array_type, is_inexact
 from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
@@ -143,7 +143,7 @@ class Primitive:
         self.to_jvp = self.to_vjp = flat
         if rules is not None:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
-        self.compiled = self.call = jax.jit(flat, inline=True) if jit else flat
+        self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
         if positions:
             self.call = inlined_when_traced(flat, self.call)
 

@@ -60,7 +60,7 @@ class Trace(Protocol):
     def read(self, t: Any) -> bool:
         """Run what was deferred as one program, so that its output ``t`` has its value, and go on after it.
 
-        Returns whether it has; if not, nothing has changed, and the caller materializes the trace.
+        Returns whether it has; if not, nothing that users see has changed, and the caller materializes it.
         """
 
     def materialize(self) -> None:

@@ -40,7 +40,7 @@ class Storage:
     current value without history. A write holds ``lock``.
     """
 
-    __slots__ = ("data", "lock", "peers", "version")
+    __slots__ = ("__weakref__", "data", "lock", "peers", "version")
 
     def __init__(self, version: int = 0) -> None:
         self.version = version

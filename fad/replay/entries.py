@@ -51,7 +51,8 @@ def computation_of(
 class Operations:
     """What a trace has appended by now: entries, the states after them, inputs, and outputs.
 
-    ``more``: so many inputs that no operation has: a backward pass starts at outputs of earlier segments.
+    ``more``: how many inputs were appended after the last operation: outputs of earlier segments at which a
+    backward pass starts.
     """
 
     __slots__ = ("entries", "inputs", "outputs", "path")

@@ -28,7 +28,7 @@ import numpy as np
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_of, struct_of
 from fad.core.borrowed import borrowed, waited
-from fad.core.collector import without_collector
+from fad.core.collector import make_jit, without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import state, with_default_state
 from fad.core.observation import observable
@@ -232,7 +232,7 @@ class Program:
                 ]
                 jax.block_until_ready(call(*zeros))
             else:
-                jitted = jax.jit(self.flat, donate_argnums=self.donated)
+                jitted = make_jit(self.flat, donate_argnums=self.donated)
                 call = without_collector(jitted.lower)(*map(struct_of, avals)).compile()
         except Exception as error:  # its operations, one by one, raise it again, or succeed
             self.refused = f"{type(error).__name__}: {error}"

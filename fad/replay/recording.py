@@ -108,7 +108,7 @@ def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -
 def record_again(trace: Any) -> None:
     """Make the nodes of a trace that has run as one program, and free those of its backward pass."""
     entries = trace.entries
-    ends, frees = trace.ran or ((), False)
+    ends, frees = trace.ran
     cells = record_kept(trace)
     if trace.entries is not entries:
         return  # a finalizer has read a node, and so made all of them

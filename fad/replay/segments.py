@@ -16,8 +16,8 @@ Where a node is read, all segments are recorded after all.
 
 from __future__ import annotations
 
+import collections
 import functools
-import itertools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -30,28 +30,29 @@ from fad.replay.program import Program
 from fad.replay.states import RUNS, SHORT, End, State
 from fad.tape.engine import pull_back
 
-__all__ = ["Chain", "pull_through", "run_program"]
+__all__ = ["Chain", "free_inputs", "pull_through", "run_program"]
 
 
 class Chain:
     """The segments of one trace that have ended, in order.
 
-    It refers to them weakly, and to ``latest``, which goes on after them; each trace refers to the one before
-    it, so that all are freed with their outputs. ``root`` is the root of the first, ``ended`` has the last
-    states of all that there were. ``shared`` are the Tensors that share the state of outputs, by their `id`,
-    and ``saved`` what nodes of ended segments would save, by its storage: see `fad.replay.writes`.
+    It refers to them weakly, and to ``latest``, which goes on after them. A segment is referenced by its
+    outputs, and those by the segments that have them as inputs, so that it is freed with its outputs.
+    ``root`` is the root of the first, ``ended`` counts the last states of all that there were. ``shared`` are
+    the Tensors that share the state of outputs, by their `id`, and ``saved`` what nodes of ended segments
+    would save, by its storage: see `fad.replay.writes`.
     """
 
     __slots__ = ("_limit", "_segments", "ended", "latest", "root", "saved", "shared")
 
     def __init__(self, root: Any) -> None:
         self._segments: list[weakref.ref[Any]] = []
-        self._limit = 1  # segments, after which those are dropped that are not needed
-        self.ended: list[State] = []
+        self._limit = 1  # of references, after which those to segments that are freed are dropped
+        self.ended: collections.Counter[State] = collections.Counter()
         self.latest: weakref.ref[Any]
         self.root = root
         self.shared: dict[int, weakref.ref[Tensor]] = {}
-        self.saved: dict[int, Storage] = {}
+        self.saved: dict[int, weakref.ref[Storage]] = {}
 
     @property
     def segments(self) -> list[Any]:
@@ -63,31 +64,29 @@ class Chain:
         """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs]."""
         if not self.ended and last.work <= SHORT:
             return 0
-        return RUNS * (len(set(self.ended)) + 1) // (len(self.ended) + 1)
+        return RUNS * (len(self.ended) + 1) // (self.ended.total() + 1)
 
     def add(self, segment: Any, following: Any) -> None:
-        """Add one, after which ``following`` goes on.
-
-        Now and then, those are dropped of which nothing is referenced any more.
-        """
-        following.before = segment
+        """Add one, after which ``following`` goes on."""
         self._segments.append(weakref.ref(segment))
         self.latest = weakref.ref(following)
         if len(self._segments) < self._limit:
             return
-        found = []
-        for s in reversed(self.segments):  # a dropped one refers to outputs of earlier ones
-            if any([r() is not None for r in s.kept.values()]):
-                found.append(s)
-            else:
-                s._forget()
-        self._keep(found[::-1])
-        self._limit = 2 * len(found) + 1
+        self._segments = [r for r in self._segments if r() is not None]
+        self._limit = 2 * len(self._segments) + 1
+        for key, reference in list(self.saved.items()):
+            if reference() is None:
+                self.saved.pop(key, None)
+
+    def has_saved(self, storage: Storage) -> bool:
+        """Whether nodes of ended segments would save a value of this storage."""
+        found = self.saved.get(id(storage))
+        return found is not None and found() is storage
 
     def drop(self, segments: Sequence[Any]) -> None:
         """These are not needed any more."""
         gone = {id(s) for s in segments}
-        self._keep([s for s in self.segments if id(s) not in gone])
+        self._segments = [weakref.ref(s) for s in self.segments if id(s) not in gone]
         for s in segments:
             s._forget()
 
@@ -108,13 +107,6 @@ class Chain:
         """Whether a Tensor is an output of a segment, which has not been recorded."""
         lazy = t._lazy
         return lazy is not None and lazy.trace.chain is self
-
-    def _keep(self, segments: list[Any]) -> None:
-        self._segments = [weakref.ref(s) for s in segments]
-        latest = self.latest()
-        for before, s in itertools.pairwise([None, *segments, latest]):
-            if s is not None:
-                s.before = before
 
 
 def run_program(
@@ -164,6 +156,20 @@ def pull_through(chain: Chain, arrived: dict[int, Any]) -> list[tuple[Any, list[
                 arrived[id(a)] = g
         passed.append((segment, outs))
     return passed
+
+
+def free_inputs(trace: Any, ends: Sequence[int]) -> None:
+    """Drop the values of the inputs if the backward pass from ``ends`` has gone through all that is alive.
+
+    The nodes of that are freed, or have saved nothing: no value of an input is read any more.
+    """
+    alive = [k for k, reference in trace.kept.items() if reference() is not None]
+    last = trace.entries[-1][0]
+    if last.end(("passed", *ends)).passed(trace.entries, ends).issuperset(alive):
+        trace.inputs = [
+            given._replace(argument=given.argument if given.layout is True else None, parts=())
+            for given in trace.inputs
+        ]
 
 
 def _pulling(

@@ -207,11 +207,11 @@ class End:
         self.program.compiles = repeated or at_once.count > 0
         return self.program
 
-    def passed(self, path: Sequence[State], ends: Sequence[int]) -> frozenset[int]:
-        """The outputs of all operations that the backward pass from ``ends`` goes through."""
+    def passed(self, entries: Sequence[Any], ends: Sequence[int]) -> frozenset[int]:
+        """The outputs of all operations of ``entries`` that the backward pass from ``ends`` goes through."""
         if self._passed is None:
             passed = set(ends)
-            for step in reversed(path):
+            for step in [e[0] for e in entries[:0:-1]]:
                 own = range(step.size - len(step.avals), step.size)
                 if not passed.isdisjoint(own):
                     passed.update(own)

@@ -59,7 +59,7 @@ from fad.replay.modes import is_unobserved, referenced
 from fad.replay.next_states import next_state
 from fad.replay.program import Program
 from fad.replay.recording import fill, record, record_again
-from fad.replay.segments import Chain, pull_through, run_program
+from fad.replay.segments import Chain, free_inputs, pull_through, run_program
 from fad.replay.settings import on_new_thread
 from fad.replay.states import End, Root, root_of, tree
 from fad.replay.writes import Writes, has_value
@@ -67,8 +67,6 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
 __all__ = ["Trace"]
-
-SHORTEST = 2  # operations before a value that is read, for a segment to end there
 
 
 class Trace(Writes):
@@ -80,13 +78,11 @@ class Trace(Writes):
     ``recorded``: how many entries have been recorded since. ``ran``: it has run as one program; with the
     numbers of the outputs at which the backward pass started, and whether it frees what it goes through.
     ``kept`` are then the outputs that are referenced. ``is_known``: its function was replayed with other
-    shapes. ``lock`` is for other threads that read an output. ``before`` is the last of its segments that are
-    still needed.
+    shapes. ``lock`` is for other threads that read an output.
     """
 
     __slots__ = (
         "__weakref__",
-        "before",
         "busy",
         "context",
         "done",
@@ -112,7 +108,6 @@ class Trace(Writes):
         if before is not None:
             root = root_of((settings, "a segment", level.key()), None, root.name)
             root.is_cut = True
-        self.before: Trace | None = None
         self.maker: Callable[[], Any] = level.maker()
         self.key = (settings, level.key())
         self.modes = state.__dict__
@@ -125,7 +120,7 @@ class Trace(Writes):
         self.is_known = False
         self.why = ""  # why it was materialized
         self.recorded = 1
-        self.ran: tuple[list[int], bool] | None = None
+        self.ran: tuple[Sequence[int], bool] | None = None
         self.kept: dict[int, weakref.ref[Tensor]] = {}
         if before is None:
             self.chain.latest = weakref.ref(self)
@@ -142,7 +137,7 @@ class Trace(Writes):
         entries = self.entries
         before, count = entries[-1][0], entries[-1][2]
         if before.cuts:
-            next_segment = self._end_segment(True)
+            next_segment = self._end_segment(too_long=True)
             self.busy = False
             if next_segment is not None:
                 return next_segment.append(op, args)
@@ -199,39 +194,37 @@ class Trace(Writes):
         """The inputs that require grad at the level of the trace."""
         return self.chain.leaves(self)
 
-    def _end_segment(self, long: bool) -> Trace | None:
+    def _end_segment(self, too_long: bool) -> Trace | None:
         """The trace of the next segment, after what was appended has run as a program; None if that fails.
 
-        ``long``: it ends because of its length, not because a value is read.
+        ``too_long``: it ends because of its length, not because a value is read.
         """
         with self.lock:
             level = self.level
             self.detach_stale([], ())
             if self.done or not self._is_as_it_was():
                 return None
-            if long and not self.root.is_cut:
+            if too_long and not self.root.is_cut:
                 self.root.cut()  # the next one, from its beginning
             operations = Operations(self)
             inputs, last = operations.inputs, operations.path[-1]
             untouched = [is_untouched(g.argument) for g in inputs if g.layout is True]
             if (level.wraps and not all(untouched)) or self.saves_stale(operations):
                 return None
-            if not long and not all([type(p) is array_type for g in inputs for p in g.parts]):
-                return None  # an outer transform would sum gradients in another order
             self.note_saved(operations)
             kept = referenced(operations.outputs, 2)
             self.detach_stale(operations.outputs, kept)
-            ran = self._run(operations, last.end(("segment", *kept)), long, kept)
+            ran = self._run(operations, last.end(("segment", *kept)), too_long, kept)
             if ran is None or self.done or len(self.entries) != len(operations.entries):
                 return None
             fill(level, operations, kept, ran[1])
             self.update_shared()
-            self.chain.ended.append(last)
+            self.chain.ended[last] += 1
             next_segment = Trace(level, self.chain.root, self.context, self.key[0], self)
             if level.wraps:
                 cells = operations.outputs
                 self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
-                self.inputs = inputs
+                self.inputs, self.ran = inputs, ((), False)
                 self.chain.add(self, next_segment)
                 self.entries = [(e[0], None, e[2]) for e in operations.entries]
             else:
@@ -249,12 +242,12 @@ class Trace(Writes):
         """See `fad.core.replay_protocol.Trace`."""
         if not self.level.wraps or self.chain.latest() is not self:
             return False  # where nothing is recorded, `materialize` runs the program too
-        if self.busy or len(self.entries) <= SHORTEST:
+        if self.busy or len(self.entries) == 1 or not self._goes_on() or jaxapi.is_tracing():
             return False
-        if not self._goes_on() or jaxapi.is_tracing():
-            return False
+        if not all([type(p) is array_type for given in self.inputs for p in given.parts]):
+            return False  # an outer transform would sum gradients in another order
         self.busy = True
-        ended = self._end_segment(False)
+        ended = self._end_segment(too_long=False)
         self.busy = False
         if ended is None:
             self.why = f"a value was read, and {self.why}" if self.why else "a value was read"
@@ -271,13 +264,19 @@ class Trace(Writes):
         with self.lock:
             latest = self.chain.latest() or self
             latest._detach()
-            if len(latest.entries) == 1 and latest.ran is None and not self.chain.segments:
-                return
-            changed = self.context != trace_context() or jaxapi.is_tracing()
-            if changed or jaxapi.checks_numbers():  # of operations from before a block that checks
-                on_new_thread(latest._materialize)
-            else:
-                latest._materialize()
+            for trace in (
+                latest,
+                self,
+            ):  # no weak reference finds a segment that is being finalized
+                if len(trace.entries) == 1 and trace.ran is None and not self.chain.segments:
+                    continue
+                changed = self.context != trace_context() or jaxapi.is_tracing()
+                if (
+                    changed or jaxapi.checks_numbers()
+                ):  # of operations from before a block that checks
+                    on_new_thread(trace._materialize)
+                else:
+                    trace._materialize()
 
     def _detach(self) -> None:
         """Nothing more is appended."""
@@ -360,9 +359,9 @@ class Trace(Writes):
     def _note(self, what: str) -> None:
         """Log how it ended, for `explain`."""
         root, ended = self.chain.root, self.chain.ended
-        count = sum([s.work for s in ended], len(self.entries) - 1)
+        count = sum([s.work * n for s, n in ended.items()], len(self.entries) - 1)
         if ended and what == "replayed":
-            what += f", in {len(ended) + (len(self.entries) > 1)} segments"
+            what += f", in {ended.total() + 1} segments"
         if root.due > root.begun:
             what += f"; long, compiled from call {root.due} on"
         note(self.root.name, count, what)
@@ -397,80 +396,96 @@ class Trace(Writes):
         """See `fad.core.replay_protocol.Trace`."""
         with self.lock:
             self.detach_stale([], ())
-            if self.busy or self.done or not outs or not self._is_as_it_was():
+            if self.busy:
                 return None
-            ends = []
-            for o in outs:
-                lazy = o._lazy if type(o) is Tensor else None
-                place = (
-                    self.place(o) if lazy is not None and lazy.trace.chain is self.chain else None
-                )
-                if place is None:
+            self.busy = True  # a finalizer that reads a value then ends no segment
+            try:
+                if self.done or not outs or not self._is_as_it_was():
                     return None
-                ends.append(place)
-            operations = Operations(self, len(self.inputs) - self.entries[-1][2])
-            entries, inputs, cells = operations.entries, operations.inputs, operations.outputs
-            variables = [k for k, given in enumerate(inputs) if given.layout is True]
-            arguments = [inputs[k].argument for k in variables]
-            long = bool(self.chain.segments)
-            ends_at = self.leaves() if long else arguments
-            if leaves is not None and [*map(id, leaves)] != [*map(id, ends_at)]:
+                return self._finish(outs, pull, static, leaves, values, frees)
+            finally:
+                self.busy = False
+
+    def _finish(
+        self,
+        outs: list[Any],
+        pull: Pull,
+        static: Sequence[Any],
+        leaves: Sequence[Tensor] | None,
+        values: bool,
+        frees: bool,
+    ) -> list[Any] | None:
+        ends = []
+        for o in outs:
+            lazy = o._lazy if type(o) is Tensor else None
+            place = self.place(o) if lazy is not None and lazy.trace.chain is self.chain else None
+            if place is None:
                 return None
-            if not all(map(is_untouched, arguments)) or (long and static):
+            ends.append(place)
+        operations = Operations(self, len(self.inputs) - self.entries[-1][2])
+        entries, inputs, cells = operations.entries, operations.inputs, operations.outputs
+        variables = [k for k, given in enumerate(inputs) if given.layout is True]
+        arguments = [inputs[k].argument for k in variables]
+        long = bool(self.chain.segments)
+        ends_at = arguments
+        if long:  # segments that had some of the variables of a transform may have been dropped
+            ends_at = self.leaves() if leaves is None or self.level is ROOT else list(leaves)
+        if leaves is not None and [*map(id, leaves)] != [*map(id, ends_at)]:
+            return None
+        if not all(map(is_untouched, [*arguments, *ends_at])) or (long and static):
+            return None
+        if self.saves_stale(operations):
+            return None
+        outs.clear()
+        o = lazy = None
+        kept = referenced(cells, 2)
+        outs += map(operations.value, ends)
+        if values:
+            kept = sorted({*kept, *[k for k in ends if k >= 0]})
+        self.detach_stale(cells, kept)
+        end = entries[-1][0].end((tuple(kept), tuple(ends), tuple(variables), *static))
+        ran = self._run(operations, end, long, kept, ends, variables, pull)
+        if ran is None:
+            return None
+        grads, rest = ran[0].unflatten(ran[1])
+        passed: Sequence[tuple[Any, list[int]]] = ()
+        if long:
+            arrived = {id(a): g for a, g in zip(arguments, grads, strict=True) if g is not None}
+            pulled = pull_through(self.chain, arrived)
+            if pulled is None:
                 return None
-            if self.saves_stale(operations):
-                return None
-            outs.clear()
-            o = lazy = None
-            kept = referenced(cells, 2)
-            outs += map(operations.value, ends)
-            if values:
-                kept = sorted({*kept, *[k for k in ends if k >= 0]})
-            self.detach_stale(cells, kept)
-            end = entries[-1][0].end((tuple(kept), tuple(ends), tuple(variables), *static))
-            ran = self._run(operations, end, long, kept, ends, variables, pull)
-            if ran is None:
-                return None
-            grads, rest = ran[0].unflatten(ran[1])
-            passed: Sequence[tuple[Any, list[int]]] = ()
-            if long:
-                arrived = {id(a): g for a, g in zip(arguments, grads, strict=True) if g is not None}
-                pulled = pull_through(self.chain, arrived)
-                if pulled is None:
-                    return None
-                passed = pulled
-                grads = [arrived.get(id(a)) for a in ends_at]
-            done = self.done
-            self._detach()
-            # A finalizer may have read or appended something: then the whole trace is recorded.
-            if done or len(self.entries) != len(entries):
-                return None
-            tracked: dict[int, weakref.ref[Tensor]] = {}
-            for k, value in zip(kept, rest, strict=True):
-                t = cells[k]
-                t._value, t._aux = value, None
-                if t._requires_grad:
-                    tracked[k] = weakref.ref(t)
-                else:
-                    t._node = t._lazy = None
-            self.kept, self.ran = tracked, (ends, frees)
-            for segment, begun in passed:
-                segment.ran = (begun, frees)
-            self.update_shared()
-            self._succeeded()
-            self.scalars, self.places = [], {}
-            # The outputs that are not kept are freed now, and the others when nothing refers to them.
-            self.entries = [(e[0], None, e[2]) for e in entries]
-            if not tracked and not (long and self.chain.is_alive()):
-                self._forget()
-                self.chain.drop(self.chain.segments)
-            elif frees and not long and end.passed(operations.path, ends).issuperset(tracked):
-                # Their nodes are freed, or have saved nothing: no value of an input is read any more.
-                self.inputs = [
-                    given._replace(argument=given.argument if k in variables else None, parts=())
-                    for k, given in enumerate(inputs)
-                ]
-            return list(grads)
+            passed = pulled
+            grads = [arrived.get(id(a)) for a in ends_at]
+        done = self.done
+        self._detach()
+        self.busy = False
+        # A finalizer may have read or appended something: then the whole trace is recorded.
+        if done or len(self.entries) != len(entries):
+            return None
+        tracked: dict[int, weakref.ref[Tensor]] = {}
+        for k, value in zip(kept, rest, strict=True):
+            t = cells[k]
+            t._value, t._aux = value, None
+            if t._requires_grad:
+                tracked[k] = weakref.ref(t)
+            else:
+                t._node = t._lazy = None
+        self.kept, self.ran = tracked, (ends, frees)
+        for segment, begun in passed:
+            segment.ran = (begun, frees)
+            if frees:
+                free_inputs(segment, begun)
+        self.update_shared()
+        self._succeeded()
+        self.scalars, self.places = [], {}
+        # The outputs that are not kept are freed now, and the others when nothing refers to them.
+        self.entries = [(e[0], None, e[2]) for e in entries]
+        if not tracked and not (long and self.chain.is_alive()):
+            self._forget()
+            self.chain.drop(self.chain.segments)
+        elif frees:
+            free_inputs(self, ends)
+        return list(grads)
 
     def _is_as_it_was(self) -> bool:
         """Whether modes and settings are those in which it was made, and no input has changed."""

@@ -108,7 +108,7 @@ def gradient_function(
             grads = None
             trace = level.trace  # None if it has been materialized
             if trace is not None:
-                grads = trace.finish(outs, _gradients, values=with_value)
+                grads = trace.finish(outs, _gradients, leaves=variables, values=with_value)
             if grads is None:
                 grads = _gradients(level, outs, variables, values)
             pairs = zip(grads, values, strict=True)

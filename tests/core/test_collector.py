@@ -64,3 +64,15 @@ def test_a_finalizer_in_the_sleep_of_a_thread_that_traces_computes(
     monkeypatch.setattr(collector.time, "sleep", lambda seconds: gc.collect())
     assert traced(jnp.float32(1.0)) == 2.0
     assert computed[0].tolist() == [3.0, 6.0]
+
+
+def test_a_compiled_function_is_made_with_the_collector_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """JAX holds a lock meanwhile: a finalizer that makes another one would wait for it forever."""
+    seen = []
+    monkeypatch.setattr(
+        jax, "jit", lambda f, **options: seen.append((gc.isenabled(), options)) or f
+    )
+    assert collector.make_jit(abs, inline=True)(-1) == 1
+    assert seen == [(False, {"inline": True})] and gc.isenabled()

@@ -384,7 +384,7 @@ def _chain(length: int) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize(
-    ("iterations", "call"), [(30, 3), (50, 130), (400, None)], ids=["short", "long", "segments"]
+    ("iterations", "call"), [(30, 3), (50, 130), (1000, None)], ids=["short", "long", "segments"]
 )
 def test_a_long_program_is_compiled_later(iterations: int, call: int | None) -> None:
     """When it has repeated as often as compiling takes; segments that repeat in a call count more often."""
@@ -401,7 +401,7 @@ def test_a_long_program_is_compiled_later(iterations: int, call: int | None) -> 
             assert ("long, compiled from call" in why) == (iterations > 30)
     assert calls == call if call is not None else 2 <= calls < 130
     assert_bits([gradient(X) for _ in range(3)], [expected] * 3)
-    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
+    assert ": replayed" in fad.autograd.compiled.explain().splitlines()[-1]
 
 
 def test_a_long_program_is_compiled_at_once_with_wait() -> None:

@@ -204,8 +204,9 @@ def test_modes_in_the_middle():
         with jax.default_matmul_precision("highest"):
             return y @ y
 
-    for f in (no_grad, detached, packed, switched_off, precise):
+    for f in (no_grad, packed, switched_off, precise):
         again(fad.grad(f), X, replayed=False)
+    again(fad.grad(detached), X)  # whose value is read
 
 
 def test_anomaly_mode_names_the_operation():

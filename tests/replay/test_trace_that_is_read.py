@@ -329,3 +329,98 @@ def test_finalizers_and_interrupts_in_the_middle_of_a_read():
             assert_idle(f"interrupt {number}, {moments.count}")
             assert_bits(gradient(jnp.asarray(X)), expected, f"after interrupt {number}")
     gc.collect()
+
+
+def _reads(x, times):
+    for k in range(times):
+        ((x * 2.0 + float(k)).sum() * 3.0).item()
+
+
+ARGUMENTS = {
+    "one is read": lambda x, y: [_reads(y, 6), (y * y).sum() * 2.0 + (x * 3.0).sum()][1],
+    "both are": lambda x, y: [_reads(x, 6), _reads(y, 6), (y * y).sum() * 2.0 + x[0]][2],
+    "one is only read": lambda x, y: [_reads(x, 6), _reads(y, 6), (y * y).sum() * 2.0][2],
+    "a constant": lambda x, y: [_reads(x, 3), jnp.float32(2.0)][1],
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_gradients_are_those_of_their_arguments(name):
+    """Segments whose outputs are gone are freed, and with them what had the arguments as inputs."""
+    gradient = fad.grad(ARGUMENTS[name], argnums=(0, 1))
+    arguments = jnp.asarray(X), jnp.ones(3)
+    with off():
+        expected = gradient(*arguments)
+    with fad.autograd.compiled(True, wait=True):
+        for k in range(4):
+            assert_bits(gradient(*arguments), expected, f"call {k}")
+
+
+def test_a_hook_on_a_leaf_after_a_read_runs():
+    def step():
+        w, seen = fad.tensor(X, requires_grad=True), []
+        loss = (fnp.sin(w) * w).sum()
+        loss.item()
+        w.register_hook(lambda g: seen.append(g.clone()) or g * 2.0)
+        loss.backward()
+        return seen, w.grad
+
+    with off():
+        expected = step()
+    with fad.autograd.compiled(True, wait=True):
+        for k in range(4):
+            assert_bits(step(), expected, f"call {k}")
+
+
+def test_a_loop_that_reads_and_has_no_backward_pass_does_not_grow():
+    w = fad.tensor(X, requires_grad=True)
+
+    def evaluate(times):
+        for _ in range(times):
+            h = fnp.tanh(w * 2.0)
+            (h * h).sum().item()
+
+    with fad.autograd.compiled(True, wait=True):
+        evaluate(10)
+        chain = fad.core.level.state.trace.chain
+        gc.collect()
+        before = len(gc.get_objects())
+        evaluate(200)
+        gc.collect()
+        assert len(gc.get_objects()) < before + 50
+        assert len(chain.ended) <= 3 and len(chain.saved) <= 3 and len(chain.segments) <= 3
+
+
+def test_a_loss_that_is_kept_keeps_no_batch():
+    with fad.autograd.compiled(True, wait=True):
+        losses = []
+        for _ in range(4):
+            w = fad.tensor(X, requires_grad=True)
+            batch = jnp.asarray(X * 3.0) + 0.0
+            reference = weakref.ref(batch)
+            loss = (w * batch).sum() * 2.0
+            loss.item()
+            loss = loss * loss
+            loss.item()
+            loss.backward()
+            losses.append(loss)
+            del batch
+            assert reference() is None
+
+
+def test_a_value_of_a_step_keeps_what_its_nodes_save_and_no_more():
+    """Without the collector: nothing is in a cycle."""
+    gc.collect()
+    gc.disable()
+    try:
+        with fad.autograd.compiled(True, wait=True):
+            for _ in range(4):
+                w = fad.tensor(X, requires_grad=True)
+                batch = jnp.asarray(X * 3.0) + 0.0
+                reference = weakref.ref(batch)
+                loss = (w * batch).sum()
+                loss.item()
+                del loss, batch
+                assert reference() is None
+    finally:
+        gc.enable()
