@@ -163,6 +163,7 @@ def _run(entry: Structure, layout: Layout, operands: list[Any], frees: bool) -> 
         if plain and not program.is_ready(operands):
             return None
     try:
+        frees = frees and layout.whole
         if frees and entry.large and program.call is not None and may_donate(operands):
             out = run_donating(entry, lambda: _release(layout), operands)
         else:
@@ -181,8 +182,8 @@ def _are_small(operands: Sequence[Any]) -> bool:
 
 
 def _release(layout: Layout) -> None:
-    """Free the graph."""
-    for node in layout.order:
+    """Free what has run."""
+    for node in layout.running():
         node.release_variables()
 
 

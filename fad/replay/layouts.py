@@ -33,17 +33,30 @@ class Layout:
     """The nodes of a pass in their order, latest first, where its gradients go, and a key for its
     program.
 
-    ``parts`` are those of nodes that are not of Primitives.
+    ``parts`` are those of nodes that are not of Primitives. ``whole``: the pass goes to all leaves.
     """
 
     order: list[Node]
     captures: Edges
     key: tuple[Any, ...]
+    whole: bool
     parts: dict[Node, Part] = dataclasses.field(default_factory=dict)
 
     def index(self) -> dict[Node, int]:
         """The number of each node."""
         return {node: i for i, node in enumerate(self.order)}
+
+    def running(self) -> Sequence[Node]:
+        """The nodes that lead to captures, which run; the others keep what they have saved."""
+        if self.whole:
+            return self.order
+        led = {node for node, _ in self.captures}
+        found = []
+        for node in reversed(self.order):
+            if any([e is not None and e[0] in led for e in node.edges]):
+                led.add(node)
+                found.append(node)
+        return found
 
     def keep(self, roots: Edges, captures: Edges | None) -> None:
         """Store it at the root for the next pass from and to the same, if this is the second one."""
@@ -64,11 +77,12 @@ class Layout:
 class _Kept:
     """A layout without its root, for later passes from and to the same."""
 
-    __slots__ = ("captures", "edges", "key", "nodes", "nr", "numbers", "requested")
+    __slots__ = ("captures", "edges", "key", "nodes", "nr", "numbers", "requested", "whole")
 
     def __init__(self, layout: Layout, nr: int, requested: Edges | None) -> None:
         self.nr = nr
         self.requested = requested
+        self.whole = layout.whole
         self.captures = layout.captures
         self.key = layout.key
         self.nodes = layout.order[1:]
@@ -83,7 +97,7 @@ class _Kept:
         for node, number in zip(order, self.numbers, strict=True):
             if node.sequence_nr != number or not _is_plain(node):
                 return None
-        return Layout(order, self.captures, self.key)
+        return Layout(order, self.captures, self.key, self.whole)
 
 
 def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
@@ -104,6 +118,7 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
     order = _in_order([node for node, _ in roots], leaves, parts)
     if order is None:
         return None
+    whole = captures is None
     if captures is None:
         captures = [(node, 0) for node in order if type(node) is AccumulateGrad]
     index = {node: i for i, node in enumerate(order)}
@@ -133,7 +148,7 @@ def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
                 return None  # numbers from several threads, or set by hand: not an order
             key.append(after)
             key.append(edge[1])
-    return Layout(order, captures, tuple(key), parts)
+    return Layout(order, captures, tuple(key), whole, parts)
 
 
 def _in_order(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from functions import TimesExp
 from helpers import assert_close
+from replays import exact
 
 import fad
 import fad.numpy as fnp
@@ -371,3 +372,24 @@ def test_rules_that_draw_random_numbers_run_node_by_node():
         assert_close(
             fad.grad(lambda x: Late.apply(x, key).sum())(X), jax.random.normal(key, X.shape)
         )
+
+
+def test_a_pass_to_some_of_the_leaves_frees_what_it_runs_and_no_more():
+    """A node that leads to none of the inputs keeps what it has saved, as in the engine."""
+
+    def step():
+        a, b, c = (
+            fad.tensor(np.arange(1.0, 4.0, dtype=np.float32), requires_grad=True) for _ in "abc"
+        )
+        inner = fnp.sin(c) * c
+        loss = (a * inner).sum()
+        found = fad.autograd.grad(loss, [a, b], allow_unused=True)
+        with pytest.raises(GradientError, match="a second time"):
+            fad.autograd.grad(loss, [a])
+        return found[0], *fad.autograd.grad(inner.sum(), [c])
+
+    with fad.autograd.compiled(False):
+        expected = step()
+    with fad.autograd.compiled(True, wait=True):
+        for _ in range(4):
+            assert exact(step()) == exact(expected)
