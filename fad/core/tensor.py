@@ -141,12 +141,12 @@ class Tensor(TensorMembers, metaclass=_TensorType):
 
             See `fad.core.replay_protocol`.
             """
-            if name in ("_value", "_aux", "_node") and self._lazy is not None:
-                trace = self._lazy.trace
-                if name == "_node" or not trace.read(self):
-                    trace.materialize()
-                    if self._lazy is not None:  # its operation has failed, or it is being finalized
-                        self._lazy.trace.claim(self)
+            lazy = self._lazy if name in ("_value", "_aux", "_node") else None
+            if lazy is not None and (name == "_node" or not lazy.trace.read(self)):
+                lazy.trace.materialize()
+                lazy = self._lazy
+                if lazy is not None:  # its operation has failed, or it is being finalized
+                    lazy.trace.claim(self)
             try:
                 return object.__getattribute__(self, name)
             except AttributeError:

@@ -111,13 +111,14 @@ def handle_of(t: Any) -> Any:
     """Another handle for what ``t`` is, lazy if it is; of an array, the array."""
     if not isinstance(t, Tensor):
         return t
-    if t._lazy is None:
+    lazy = t._lazy  # a finalizer that reads ``t`` may set it to None
+    if lazy is None:
         handle = new_tensor(t._value, t._level, t._aux)
         handle._node = t._node
         handle._requires_grad, handle._output_nr = t._requires_grad, t._output_nr
     else:
-        handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)
-        if t._lazy.trace.done:
+        handle = lazy_tensor(t._level, lazy, t._requires_grad, t._output_nr)
+        if lazy.trace.done:
             copy_known(handle, t)
     handle.born = t.born
     return handle
@@ -263,7 +264,8 @@ class Writes(Arguments):
         """Let ``t``, whose state is of ``version``, share that of ``source`` from now on."""
         self._stand_in(t, version)
         shared = Shared(lazy, source)
-        is_empty = t._lazy is not None and not t._lazy.trace.done and not lazy.trace.done
+        before = t._lazy
+        is_empty = before is not None and not before.trace.done and not lazy.trace.done
         self.chain.shared[id(t)] = weakref.ref(t)
         t._level, t._output_nr, t._lazy = source._level, source._output_nr, shared
         t._requires_grad = source._requires_grad
@@ -379,7 +381,8 @@ class Writes(Arguments):
                 t._lazy.trace.claim(t)
 
     def _defers(self, t: Tensor) -> bool:
-        return t._lazy is not None and t._lazy.trace.chain is self.chain
+        lazy = t._lazy
+        return lazy is not None and lazy.trace.chain is self.chain
 
     def update_shared(self) -> None:
         """Give the Tensors that share the state of outputs what these have by now."""
