@@ -22,21 +22,10 @@ __all__ = ["BatchedRules", "JetRules", "LinearRules"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LinearRules(Rules):
-    """The derivative of a call: (inputs, outputs, tangents) to tangents of outputs.
-
-    ``mask`` says which inputs have a tangent among the operands, ``outputs`` which outputs have one
-    in the result, ``out_template`` is the structure of the call's outputs.
-    """
+class _DerivativeRules(Rules):
+    """What derivatives of a call of ``base`` share: their one body is `forward`, and they save all values."""
 
     base: Rules
-    mask: tuple[bool, ...]
-    outputs: tuple[bool, ...]
-    out_template: Template
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"{self.base.name}_jvp"
 
     @property
     def direct(self) -> Callable[[Values], tuple[list[Any], Template]]:
@@ -48,6 +37,29 @@ class LinearRules(Rules):
 
     def bodies(self) -> list[Callable[..., Any]]:
         return self.base.bodies()
+
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
+        return Saved(values, outs, template, _avals(values), _avals(outs))
+
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        return push_through(self.forward, saved.values, tangents)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinearRules(_DerivativeRules):
+    """The derivative of a call: (inputs, outputs, tangents) to tangents of outputs.
+
+    ``mask`` says which inputs have a tangent among the operands, ``outputs`` which outputs have one
+    in the result, ``out_template`` is the structure of the call's outputs.
+    """
+
+    mask: tuple[bool, ...]
+    outputs: tuple[bool, ...]
+    out_template: Template
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"{self.base.name}_jvp"
 
     @property
     def known(self) -> int:
@@ -76,9 +88,6 @@ class LinearRules(Rules):
         n = len(self.mask)
         return self.base.setup(values[:n], values[n : self.known], self.out_template, self.mask)
 
-    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        return Saved(values, outs, template, _avals(values), _avals(outs))
-
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         values, known = saved.values, self.known
         grads: list[Any] = [None] * known
@@ -98,12 +107,9 @@ class LinearRules(Rules):
             pulled = self.base.pullback(inner, full, wanted)
         return [*grads, *[g for g, m in zip(pulled, self.mask, strict=True) if m]]
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        return push_through(self.forward, saved.values, tangents)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class JetRules(Rules):
+class JetRules(_DerivativeRules):
     """The derivatives of a call along a curve: (inputs, outputs, series of inputs) to series of outputs.
 
     ``counts`` says how many derivatives of each input are among the operands, ``order`` how many of each
@@ -111,7 +117,6 @@ class JetRules(Rules):
     call's outputs.
     """
 
-    base: Rules
     counts: tuple[int, ...]
     order: int
     outputs: tuple[bool, ...]
@@ -120,17 +125,6 @@ class JetRules(Rules):
     @property
     def name(self) -> str:  # type: ignore[override]
         return f"{self.base.name}_jet"
-
-    @property
-    def direct(self) -> Callable[[Values], tuple[list[Any], Template]]:
-        return self.forward
-
-    @property
-    def is_traceable(self) -> bool:
-        return self.base.is_traceable
-
-    def bodies(self) -> list[Callable[..., Any]]:
-        return self.base.bodies()
 
     def forward(self, values: Values, given: Saved | None = None) -> tuple[list[Any], Template]:
         """Evaluate; ``given`` is what the call saved for its rules, if that is available."""
@@ -155,14 +149,8 @@ class JetRules(Rules):
         ]
         return Template.split(tuple(result))
 
-    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        return Saved(values, outs, template, _avals(values), _avals(outs))
-
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         return pull_through(self.forward, saved.values, cotangents, need)
-
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        return push_through(self.forward, saved.values, tangents)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
