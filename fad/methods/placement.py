@@ -62,7 +62,7 @@ def _to(
             is the ``device`` of Tensors in compiled code, changes nothing.
         device, dtype: the same, by name.
         copy: not the Tensor itself but a copy, where nothing changes.
-        non_blocking: has no effect, nothing waits in JAX.
+        non_blocking: has no effect: transfers of JAX never block.
 
     Raises:
         ArgumentError: there is no such device.

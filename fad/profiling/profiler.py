@@ -139,7 +139,7 @@ class profile:
         lines = [
             f"{in_time(self.duration)} in all, {in_time(self.outside())} of it Python outside of these rows.",
             f"In the rows: Python {in_time(python)}, XLA {in_time(xla)}"
-            f"{'' if self.sync else ' (its calls; profile(sync=True) waits for its work)'}, "
+            f"{'' if self.sync else ' (its calls; with profile(sync=True) its work)'}, "
             f"compiling {in_time(compiling)} ({compiled} compiled).",
         ]
         counts = collections.Counter(self.traces())

@@ -1,4 +1,4 @@
-"""The garbage collector waits for threads that trace."""
+"""The garbage collector is off while threads trace."""
 
 from __future__ import annotations
 
