@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
+from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, attribute, describe
 from fad.methods.in_place import OPERATORS
@@ -19,7 +20,8 @@ from fad.views.make_view import same_view
 
 __all__ = ["MEMBERS"]
 
-_OPERANDS = (Tensor, float, int, complex, jax.Array, np.ndarray, np.generic)
+# In the order of how fast `isinstance` can tell.
+_OPERANDS = (float, int, array_type, Tensor, complex, np.ndarray, np.generic, jax.Array)
 _BINARY = {
     "add": "add",
     "sub": "subtract",

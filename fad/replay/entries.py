@@ -124,7 +124,7 @@ def entry_of(entries: Sequence[Entry], place: int) -> int:
 def origin_of(entries: Sequence[Entry], place: int) -> tuple[State, int]:
     """The state that an output belongs to, and its number there."""
     step = entries[entry_of(entries, place)][0]
-    return step, place - (step.size - len(step.avals))
+    return step, place - step.first
 
 
 def known_of(entries: Sequence[Entry], inputs: Sequence[Input], ref: int) -> Known:

@@ -116,8 +116,10 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
     It may be an output of an earlier segment of the ``chain`` of that trace.
     """
     kind = type(a)
-    value, version, layout = a, 0, FOREIGN
-    if kind is Tensor:
+    value, version = a, 0
+    if kind is array_type:
+        pass
+    elif kind is Tensor:
         level, meta = a._level, a.meta
         if meta is not None:
             version = meta.storage.version
@@ -145,6 +147,11 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
             return None  # of an inner level, which gets the call
     elif kind in SCALARS:
         value = constant(a)
+    return _foreign_input(a, value, version)
+
+
+def _foreign_input(a: Any, value: Any, version: int) -> Input | None:
+    """`look`, for what has ``value`` at a level below."""
     if type(value) is array_type:
         if not is_small(value) or is_borrowed(value):
             return None
@@ -153,7 +160,10 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
         aval = small_aval(value)
         if aval is None:
             return None
-    return Input(a, (value,), aval, FOREIGN, version, _code(aval, layout))
+    return _new(Input, (a, (value,), aval, FOREIGN, version, GUARD_CODES + 4096 * aval_id(aval)))
+
+
+_new = tuple.__new__  # faster than the constructor of a named tuple
 
 
 def _own_input(a: Tensor, own: Any, version: int) -> Input | None:
@@ -163,7 +173,7 @@ def _own_input(a: Tensor, own: Any, version: int) -> Input | None:
         return None
     layout, aval = own.layout(a), own.aval(a)
     code = _code(aval, layout)
-    return None if code < GUARD_CODES else Input(a, parts, aval, layout, version, code)
+    return None if code < GUARD_CODES else _new(Input, (a, parts, aval, layout, version, code))
 
 
 def as_captured(given: Input) -> tuple[Any, int, Any]:

@@ -16,7 +16,6 @@ Where a node is read, all segments are recorded after all.
 
 from __future__ import annotations
 
-import collections
 import functools
 import weakref
 from collections.abc import Sequence
@@ -48,7 +47,7 @@ class Chain:
     def __init__(self, root: Any) -> None:
         self._segments: list[weakref.ref[Any]] = []
         self._limit = 1  # of references, after which those to segments that are freed are dropped
-        self.ended: collections.Counter[State] = collections.Counter()
+        self.ended: dict[State, int] = {}
         self.latest: weakref.ref[Any]
         self.root = root
         self.shared: dict[int, weakref.ref[Tensor]] = {}
@@ -64,7 +63,7 @@ class Chain:
         """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs]."""
         if not self.ended and last.work <= SHORT:
             return 0
-        return RUNS * (len(self.ended) + 1) // (self.ended.total() + 1)
+        return RUNS * (len(self.ended) + 1) // (sum(self.ended.values()) + 1)
 
     def add(self, segment: Any, following: Any) -> None:
         """Add one, after which ``following`` goes on."""

@@ -137,11 +137,10 @@ def _has_several_devices() -> bool:
 
 def is_small(array: Any) -> bool:
     """Whether a value is a small array on the default device, and not committed to it."""
-    if type(array) is not array_type:
+    if type(array) is not array_type or aval_id(array.aval) < 0:
         return False
-    if aval_id(array.aval) < 0:
-        return False
-    if not is_default_placement(array.sharding):
+    sharding = array.sharding
+    if id(sharding) not in _placed and not is_default_placement(sharding):
         return False
     # What is computed from a committed array is committed too.
     return not (is_committed(array) and _has_several_devices())

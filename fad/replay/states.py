@@ -65,9 +65,9 @@ class State:
     ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k; ``codes`` are the
     guard codes of those inputs that are new here, 0 for other arguments. ``routed`` says through which
     arguments gradients flow, ``kept`` which of them its node keeps (-1: an output). ``avals`` and ``layouts``
-    are of its outputs; ``tracked`` whether they require grad. ``size`` is the number of all outputs so far,
-    ``work`` that of the operations, those of programs among them included. ``content`` is a hash of the
-    operation and of the relative places of its arguments.
+    are of its outputs; ``tracked`` whether they require grad. ``first`` is the number of its first output,
+    ``size`` that of all outputs so far, ``work`` that of the operations, those of programs among them
+    included. ``content`` is a hash of the operation and of the relative places of its arguments.
     ``cuts``: a segment ends here. ``predicted_next`` is the inline cache: the state that came after this one
     the last time. ``saves`` has what `fad.replay.writes.saved_by` finds.
     """
@@ -89,6 +89,10 @@ class State:
     predicted_next: State | None = None
     ends: dict[Any, End] = dataclasses.field(default_factory=dict)
     saves: dict[Any, frozenset[int]] = dataclasses.field(default_factory=dict)
+    first: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first = self.size - len(self.avals)
 
     def end(self, key: Any) -> End:
         """The End of traces that end here in the way that ``key`` says."""
@@ -212,7 +216,7 @@ class End:
         if self._passed is None:
             passed = set(ends)
             for step in [e[0] for e in entries[:0:-1]]:
-                own = range(step.size - len(step.avals), step.size)
+                own = range(step.first, step.size)
                 if not passed.isdisjoint(own):
                     passed.update(own)
                     routes = zip(step.refs, step.routed, strict=False)

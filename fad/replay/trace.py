@@ -135,7 +135,7 @@ class Trace(Writes):
             return None
         self.busy = True
         entries = self.entries
-        before, count = entries[-1][0], entries[-1][2]
+        before, _, count = entries[-1]
         if before.cuts:
             next_segment = self._end_segment(too_long=True)
             self.busy = False
@@ -151,11 +151,9 @@ class Trace(Writes):
                 self.why = self.why or f"{op.name}: {self.refusal(op, args)}"
                 self.materialize()
                 return None
-        level = self.level
-        place = step.size - len(step.avals)
+        level, place = self.level, step.first
         if step.single:
-            lazy = Lazy(step.avals[0], self, place)
-            out: Any = lazy_tensor(level, lazy, step.tracked[0], 0)
+            out: Any = lazy_tensor(level, Lazy(step.avals[0], self, place), step.tracked[0], 0)
             entry = out
         else:
             pairs = enumerate(zip(step.avals, step.tracked))
@@ -174,12 +172,12 @@ class Trace(Writes):
     def _goes_on(self) -> bool:
         """Whether its thread can still append to it, in the modes and settings at its beginning."""
         modes = state.__dict__
+        if self.done or modes is not self.modes:
+            return False
         get = modes.get  # a name that is not there has its default
         return (
-            not self.done
-            and modes is self.modes
-            and (get("watermark", -1), get("base_watermark", -1), get("saved_hooks", ()))
-            == self.recording
+            self.recording
+            == (get("watermark", -1), get("base_watermark", -1), get("saved_hooks", ()))
             and get("inference") is None
             and get("replaying", True)
             and not anomaly.watch
@@ -219,7 +217,7 @@ class Trace(Writes):
                 return None
             fill(level, operations, kept, ran[1])
             self.update_shared()
-            self.chain.ended[last] += 1
+            self.chain.ended[last] = self.chain.ended.get(last, 0) + 1
             next_segment = Trace(level, self.chain.root, self.context, self.key[0], self)
             if level.wraps:
                 cells = operations.outputs
@@ -361,7 +359,7 @@ class Trace(Writes):
         root, ended = self.chain.root, self.chain.ended
         count = sum([s.work * n for s, n in ended.items()], len(self.entries) - 1)
         if ended and what == "replayed":
-            what += f", in {ended.total() + 1} segments"
+            what += f", in {sum(ended.values()) + 1} segments"
         if root.due > root.begun:
             what += f"; long, compiled from call {root.due} on"
         note(self.root.name, count, what)

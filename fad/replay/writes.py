@@ -171,7 +171,7 @@ def saved_by(path: Sequence[State], writes: dict[int, int]) -> frozenset[int]:
                 if k >= own:
                     places.add(step.refs[k])
                 elif k < 0:
-                    places.update(range(step.size - len(step.avals), step.size))
+                    places.update(range(step.first, step.size))
         known = last.saves[key] = frozenset(places)
     return known
 
@@ -305,7 +305,7 @@ class Writes(Arguments):
             if out is t:
                 entries[at] = (step, handle, count)
         elif out is not None:
-            nr = place - (step.size - len(step.avals))
+            nr = place - step.first
             if out[nr] is t:
                 out[nr] = handle
         return entries is self.entries
