@@ -32,6 +32,7 @@ from fad.core.level import bind, flush, has_trace, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.errors import ArgumentError, describe
 from fad.levels.randomness import note_draw
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
@@ -428,7 +429,7 @@ def jit(
         HostValueError: Python reads a number that is computed in f, as a branch on one does.
         LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
             from outside in place, or an argument that shares its storage with another one.
-        TypeError: a static argument is not hashable.
+        TypeError: a static argument is not hashable; ``explain`` or ``hooks`` is not a bool.
         StructureError: an argument is committed to other devices than ``in_shardings`` says.
 
     Source: ``jax.jit``.
@@ -438,6 +439,9 @@ def jit(
     1.0
     """
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
+    for name, flag in (("explain", explain), ("hooks", hooks)):
+        if type(flag) is not bool:
+            raise ArgumentError(f"jit: {name} must be True or False, got {describe(flag)}")
 
     def decorate(f: Callable[..., Any]) -> Compiled:
         arguments = Arguments(f, "jit", *options)
@@ -447,7 +451,7 @@ def jit(
             compiled = Compiled(f, arguments, explain)
         else:
             compiled = Placed(f, arguments, explain, in_shardings)
-        compiled._hooks = bool(hooks)
+        compiled._hooks = hooks
         return compiled
 
     return decorate if f is None else decorate(f)

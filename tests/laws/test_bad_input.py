@@ -1167,6 +1167,12 @@ CASES += [
         LevelError,
         ("to_jax:", "lose its derivative", "stop_gradient"),
     ),
+    Case(
+        "jit with hooks that are not a bool",
+        lambda: fad.jit(lambda x: x, hooks="all"),
+        TypeError,
+        ("jit: hooks must be True or False", "'all'"),
+    ),
     Case("jit that returns a string", lambda: fad.jit(lambda x: "s")(X), TypeError, ("str",)),
     Case(
         "jvp with too few primals", lambda: fad.jvp(lambda x, y: x, (X,), (X,)), TypeError, ("'y'",)
