@@ -183,10 +183,12 @@ def forget() -> None:
 def program_scenarios() -> Iterator[Scenario]:
     for program, libraries in PROGRAMS.items():
         bounds = {"jax": 1.0} if "jax" in libraries else {}
-        yield Scenario(program, "first call", first_of(program), libraries, bounds, "s", 3)
+        yield Scenario(
+            program, "first gradient, eager", first_of(program), libraries, bounds, "s", 3
+        )
         yield Scenario(
             program,
-            "first call, cache on disk; over one without",
+            "first gradient, cache on disk; over one without",
             second_of(program),
             ("fad",),
             {},
