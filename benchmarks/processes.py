@@ -1,16 +1,18 @@
 """What a fresh process pays: importing, the first derivative of a function, memory of a large step.
 
 Each call starts a Python process and returns what it prints. JAX's cache of compiled programs on disk is
-off: nothing is compiled yet.
+off, and nothing is compiled yet, except where a row says so.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from benchmarks import models
 from benchmarks.libraries import Library
 from benchmarks.scenarios import Scenario, small_net
 
-__all__ = ["SCENARIOS", "output", "run"]
+__all__ = ["SCENARIOS", "forget", "output", "run"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -101,6 +103,102 @@ FIRST = {
         models.layer_norm, models.softmax, models.gelu, models.transformer_block, models.block
     ),
 }
+
+
+# Programs as people write them: the same ones in eager fad and in eager JAX, which has no GAN in place.
+PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "Kalman filter, 40 steps": ("fad", "jax"),
+    "third derivatives under vmap": ("fad", "jax"),
+    "GAN, two optimizers": ("fad",),
+    "adaptive solver": ("fad", "jax"),
+    "Runge-Kutta, neural ODE": ("fad", "jax"),
+}
+SECOND = (
+    0.5  # of the time of the first process, where the second one finds compiled programs on disk
+)
+_first: dict[tuple[str, str, int], float] = {}
+"""Of program, library and turn: seconds of the first call. Both rows of a program look at it."""
+
+
+def first_call(program: str, library: str, folder: str | None = None) -> float:
+    """Seconds of a program's first call in a fresh process; with JAX's cache in a folder, if one is given."""
+    cache = "" if folder is None else f"fad.autograd.compiled.cache_on_disk({folder!r})"
+    code = f"""
+import gc, time
+import {library}, {library}.numpy
+from benchmarks.programs import PROGRAMS
+{cache}
+call = PROGRAMS[{program!r}]({library})
+gc.collect()
+gc.freeze()  # else modules just imported are looked at by a collection, in one process or the other
+start = time.perf_counter()
+call()
+print(time.perf_counter() - start)
+"""
+    return run(code)
+
+
+def first_call_in_turn(program: str, library: str, turn: int) -> float:
+    key = (program, library, turn)
+    if key not in _first:
+        _first[key] = first_call(*key[:2])
+    return _first[key]
+
+
+def first_of(program: str) -> Callable[[Library], Callable[[], float]]:
+    def build(library: Library) -> Callable[[], float]:
+        turns = itertools.count()
+        return lambda: first_call_in_turn(program, library.name, next(turns))
+
+    return build
+
+
+def second_of(program: str) -> Callable[[Library], Callable[[], tuple[float, float]]]:
+    """Seconds of a process that finds what another one has compiled, and of one that finds nothing."""
+
+    def build(library: Library) -> Callable[[], tuple[float, float]]:
+        turns = itertools.count()
+
+        def call() -> tuple[float, float]:
+            first = first_call_in_turn(program, library.name, next(turns))
+            with tempfile.TemporaryDirectory() as folder:
+                first_call(program, library.name, folder)
+                return first_call(program, library.name, folder), first
+
+        return call
+
+    return build
+
+
+def second_over_first(turns: Mapping[str, list[Any]]) -> dict[str, float]:
+    seconds = {name: [min(found) for found in zip(*pairs)] for name, pairs in turns.items()}
+    return {name: second / first for name, (second, first) in seconds.items()}
+
+
+def forget() -> None:
+    """What was measured is measured anew."""
+    _first.clear()
+
+
+def program_scenarios() -> Iterator[Scenario]:
+    for program, libraries in PROGRAMS.items():
+        bounds = {"jax": 1.0} if "jax" in libraries else {}
+        yield Scenario(
+            program, "first gradient, eager", first_of(program), libraries, bounds, "s", 3
+        )
+        yield Scenario(
+            program,
+            "first gradient, cache on disk; over one without",
+            second_of(program),
+            ("fad",),
+            {},
+            "ratio",
+            2,
+            SECOND,
+            second_over_first,
+        )
+
+
 STEP = {
     "fad": """
 import fad, fad.numpy as xp
@@ -172,6 +270,7 @@ SCENARIOS: list[Scenario] = [
         )
         for what, build in FIRST.items()
     ],
+    *program_scenarios(),
     Scenario(
         "training step, 256 × 32,768", "peak memory", peak, ("fad", "torch"), {"torch": 1.1}, "MB"
     ),

@@ -11,7 +11,7 @@ import torch
 from benchmarks import programs
 from benchmarks.programs import BATCH, DAMPING, END, MOMENTUM, RATE, START, TOLERANCE
 
-__all__ = ["PROGRAMS", "adaptive", "gan", "kalman"]
+__all__ = ["PROGRAMS", "adaptive", "gan", "kalman", "maml", "runge_kutta"]
 
 
 def kalman() -> Callable[[], Any]:
@@ -106,8 +106,34 @@ def adaptive() -> Callable[[], Any]:
     return lambda: gradient(parameters).numpy()
 
 
+def runge_kutta() -> Callable[[], Any]:
+    """The gradient of a neural differential equation on the tape, through all steps of the solver."""
+    arrays, *others = programs.runge_kutta_inputs()
+    net = [torch.tensor(x, requires_grad=True) for x in arrays]
+    start, observed = map(torch.from_numpy, others)
+
+    def call() -> Any:
+        for w in net:
+            w.grad = None
+        programs.runge_kutta_loss(torch, net, start, observed).backward()
+        return [w.grad.numpy() for w in net]
+
+    return call
+
+
+def maml() -> Callable[[], Any]:
+    """A step of meta-learning: a gradient in a gradient, under `vmap` over tasks."""
+
+    def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: reversed(torch.func.grad_and_value(f)(*args))
+
+    return programs.maml_steps(torch, torch.func, value_and_grad, torch.from_numpy)
+
+
 PROGRAMS: Mapping[str, Callable[[], Callable[[], Any]]] = {
     "Kalman filter, 40 steps": kalman,
     "GAN, two optimizers": gan,
     "adaptive solver": adaptive,
+    "Runge-Kutta, neural ODE": runge_kutta,
+    "MAML, sines": maml,
 }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import Self
 
+from fad.core.jaxapi import keep_compiled
 from fad.core.level import flush, state
 from fad.core.replay_protocol import seam
 
@@ -22,7 +26,8 @@ class compiled:
 
     ``compiled.cache_info()`` counts what is cached (``structures``), ``compiled``, ``queued`` and
     ``refused``, and how often programs ran (``hits``); ``compiled.clear_cache()`` drops all of it;
-    ``compiled.explain()`` says how the last traces ended.
+    ``compiled.explain()`` says how the last traces ended. ``compiled.cache_on_disk()`` keeps what XLA
+    compiles for later processes.
 
     >>> import fad
     >>> with fad.autograd.compiled(False):
@@ -64,3 +69,41 @@ class compiled:
     def explain() -> str:
         """How the last traces ended: replayed or not, and which guard failed."""
         return seam.replay.explain()
+
+    @staticmethod
+    def cache_on_disk(folder: str | os.PathLike[str] | None = None) -> str:
+        """Keep what XLA compiles in a folder, where later processes find it: JAX's compilation cache.
+
+        Programs of any size and compile time are kept, JAX's own included: fad's are many and small,
+        below the thresholds that JAX has by default. This sets ``jax_compilation_cache_dir``,
+        ``jax_persistent_cache_min_compile_time_secs`` and ``jax_persistent_cache_min_entry_size_bytes``
+        for the process. Call it first: what has been compiled is not written. The folder grows without
+        bound, unless ``jax_compilation_cache_max_size`` (bytes) is set. A process runs what it reads there:
+        nobody else should be able to write to it.
+
+        Arguments:
+            folder: where; by default the folder ``fad`` of the user's cache directory (``$XDG_CACHE_HOME``
+                or ``~/.cache``, ``~/Library/Caches`` on macOS, ``%LOCALAPPDATA%`` on Windows).
+
+        Returns:
+            The folder. It is made when the first program is compiled.
+
+        >>> import fad
+        >>> fad.autograd.compiled.cache_on_disk("compiled")
+        'compiled'
+        """
+        found = os.fspath(_user_cache() / "fad" if folder is None else folder)
+        keep_compiled(found)
+        return found
+
+
+def _user_cache() -> Path:
+    """The user's cache directory, as the platform has it."""
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches"
+    variable, usual = "XDG_CACHE_HOME", home / ".cache"
+    if sys.platform == "win32":
+        variable, usual = "LOCALAPPDATA", home / "AppData" / "Local"
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() else usual

@@ -29,6 +29,7 @@ from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax
 from jax.experimental import io_callback
+from jax.experimental.compilation_cache import compilation_cache
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import ad, batching, mlir
@@ -60,6 +61,7 @@ __all__ = [
     "jaxpr_as_fun",
     "jit_of_small",
     "jvp_jaxpr",
+    "keep_compiled",
     "mapped_aval",
     "mlir",
     "new_primitive",
@@ -335,6 +337,15 @@ def global_settings() -> dict[str, Any]:
     """JAX's settings outside of all blocks, by name."""
     holders = jax.config._value_holders  # `jax.config.values` has those of the current block
     return {n: h.get_global() if hasattr(h, "get_global") else h.value for n, h in holders.items()}
+
+
+def keep_compiled(folder: str) -> None:
+    """Have JAX keep all that it compiles in this folder, and look for it there, from now on."""
+    if folder != global_settings()["jax_compilation_cache_dir"]:
+        compilation_cache.reset_cache()  # JAX opens the folder once
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def varying_axes(aval: Any) -> frozenset[Any]:

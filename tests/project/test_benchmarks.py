@@ -36,11 +36,13 @@ pytestmark = pytest.mark.oracle
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are short and not synchronized: their results are checked, not their times."""
     first_minute.forget()
+    processes.forget()
     for name, value in (("CALLS", 2), ("SETTLING", 0.0), ("SPENT", 0.0), ("NEW", (9,))):
         monkeypatch.setattr(first_minute, name, value)
     for module in (programs, torch_programs):
         monkeypatch.setattr(module, "END", 0.4)
     monkeypatch.setattr(programs, "STEPS", 3)
+    monkeypatch.setattr(programs, "TIMES", (0.0, 0.4))
     monkeypatch.setattr(taylor, "NESTED", 2)
 
 
@@ -87,18 +89,35 @@ def test_the_program_writes_what_it_measured(
 
 
 @pytest.mark.parametrize("name", programs.PROGRAMS)
-def test_programs_compute_the_same_without_replay_and_in_pytorch(name: str) -> None:
-    replayed = programs.PROGRAMS[name]()
+def test_programs_compute_the_same_without_replay_in_pytorch_and_in_jax(name: str) -> None:
+    replayed = programs.PROGRAMS[name](fad)
     found = [replayed() for _ in range(3)]
     with fad.autograd.compiled(False):
-        plain = programs.PROGRAMS[name]()
+        plain = programs.PROGRAMS[name](fad)
         others = [[plain() for _ in range(3)]]
     if name in torch_programs.PROGRAMS:
         torch_program = torch_programs.PROGRAMS[name]()
         others.append([torch_program() for _ in range(3)])
+    if "jax" in processes.PROGRAMS.get(name, ()):
+        in_jax = programs.PROGRAMS[name](jax)
+        others.append([in_jax() for _ in range(3)])
     for other in others:
         for ours, theirs in zip(timing.flat(found), timing.flat(other), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_the_solver_follows_a_solution_that_is_known_with_few_steps() -> None:
+    slopes: list[np.ndarray] = []
+
+    def f(y: np.ndarray) -> np.ndarray:
+        slopes.append(-2.0 * y)
+        return slopes[-1]
+
+    times = np.linspace(0.0, 3.0, 7)
+    start = np.array([1.0, -0.5])
+    found = programs.dopri5(np, f, start, times.tolist())
+    np.testing.assert_allclose(found, np.exp(-2.0 * times)[:, None] * start, rtol=1e-3, atol=1e-5)
+    assert len(slopes) % 6 == 1 and 7 < len(slopes) < 6 * 40
 
 
 @pytest.mark.parametrize("how", first_minute.CHAINS)
@@ -125,17 +144,17 @@ def test_totals_and_pauses_are_of_medians_of_calls() -> None:
 
 
 def test_rows_of_the_same_program_share_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[tuple[str, bool]] = []
+    started: list[tuple[str, str]] = []
 
-    def run(program: str, replay: bool) -> list[float]:
-        started.append((program, replay))
-        return [1.0, 1.0 + replay]
+    def run(program: str, library: str) -> list[float]:
+        started.append((program, library))
+        return [1.0, 1.0 + (library == "fad")]
 
     monkeypatch.setattr(first_minute, "in_a_process", run)
     name = "adaptive solver"
     rows = [scenario for scenario in first_minute.SCENARIOS if scenario.work == name][:2]
     total, pause = (timing.measure(row, ["fad", "nodes"], 2, 0.0) for row in rows)
-    assert started == [(name, True), (name, False)] * 2
+    assert started == [(name, "fad"), (name, "nodes")] * 2
     assert total.fastest == {"fad": 3.0, "nodes": 2.0} and total.missed == ["nodes"]
     assert pause.fastest == {"fad": 1.0} and pause.missed == ["fad"]
     assert first_minute.calls() == {name: {"fad": [1.0, 2.0], "nodes": [1.0, 1.0]}}
@@ -145,9 +164,38 @@ def test_rows_of_the_same_program_share_its_processes(monkeypatch: pytest.Monkey
     assert written["limit"] == 0.1 and written["missed"] == ["fad"]
 
 
-def test_a_process_says_how_long_each_call_took() -> None:
-    times = first_minute.in_a_process("adaptive solver", replay=False)
+@pytest.mark.parametrize("library", ["nodes", "torch"])
+def test_a_process_says_how_long_each_call_took(library: str) -> None:
+    times = first_minute.in_a_process("adaptive solver", library)
     assert len(times) == first_minute.CALLS and min(times) > 0.0
+
+
+def test_the_second_process_is_compared_with_one_that_finds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[tuple[str, bool]] = []
+
+    def run(program: str, library: str, folder: str | None = None) -> float:
+        started.append((library, folder is not None))
+        second = folder is not None and started[-2][1]
+        return 3.0 if second else 4.0 + (library == "jax")
+
+    monkeypatch.setattr(processes, "first_call", run)
+    name = "adaptive solver"
+    rows = [scenario for scenario in processes.SCENARIOS if scenario.work == name]
+    first, second = (timing.measure(row, ["fad", "jax"], 2, 0.0) for row in rows)
+    assert started == [("fad", False), ("jax", False)] * 2 + [("fad", True)] * 4
+    assert first.fastest == {"fad": 4.0, "jax": 5.0} and not first.missed
+    assert second.fastest == {"fad": 0.75} and second.missed == ["fad"]
+
+
+@pytest.mark.parametrize("library", ["fad", "jax"])
+def test_the_first_call_of_a_program_is_timed_in_a_process_of_its_own(
+    library: str, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "kept") if library == "fad" else None
+    assert processes.first_call("adaptive solver", library, folder) > 0.0
+    assert (tmp_path / "kept").exists() == (library == "fad")
 
 
 def test_settling_waits_until_nothing_more_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,12 +200,13 @@ def run_doctest(text: str, namespace: dict[str, Any], name: str, line: int) -> N
 
 @contextlib.contextmanager
 def restored_jax() -> Iterator[None]:
-    """A page may switch float64 on; the next one starts without."""
-    before = jax.config.jax_enable_x64
+    """A page may switch float64 on, or another cache on disk; the next one starts without."""
+    before, folder = jax.config.jax_enable_x64, jax.config.jax_compilation_cache_dir
     try:
         yield
     finally:
         jax.config.update("jax_enable_x64", before)
+        fad.autograd.compiled.cache_on_disk(folder)
 
 
 def docstrings(path: Path) -> Iterator[tuple[str, str, int]]:
@@ -240,6 +241,7 @@ DOCTESTS = [
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # figures are saved where the reader is
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     fad.autograd.compiled.clear_cache()  # a reader's process is a fresh one
     with restored_jax():
