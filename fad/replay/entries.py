@@ -63,6 +63,11 @@ class Operations:
         self.inputs: list[Input] = trace.inputs[: self.entries[-1][2] + more]
         self.outputs = outputs_of(self.entries)
 
+    @property
+    def work(self) -> int:
+        """How many operations there are, those of programs among them included."""
+        return self.path[-1].work if self.path else 0
+
     def value(self, place: int) -> Any:
         """Output ``place``, or the argument that is input ``~place``."""
         return self.outputs[place] if place >= 0 else self.inputs[~place].argument
@@ -95,7 +100,7 @@ class Operations:
                 values = [p for k in kept for p in own.parts(cells[k])]
                 return values if pull is None else (found, tuple(values))
 
-        return Program(name, run, self.path[-1].work if self.path else 0)
+        return Program(name, run, self.work)
 
 
 def outputs_of(entries: Sequence[Entry]) -> list[Tensor]:

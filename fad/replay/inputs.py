@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ __all__ = [
     "GUARD_CODES",
     "Input",
     "as_captured",
+    "is_in_trace",
     "is_traced",
     "is_untouched",
     "look",
@@ -94,6 +96,12 @@ def _is_view(t: Tensor) -> bool:
 def version_at(a: Any) -> int:
     """How often an input was changed in place."""
     return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
+
+
+def is_in_trace(inputs: Sequence[Input]) -> bool:
+    """Whether values one level down are of a level that has a trace, of which a program will be a part."""
+    below = [p._level for given in inputs for p in given.parts if type(p) is Tensor]
+    return any([level.alive and level.current_trace() is not None for level in below])
 
 
 def is_untouched(variable: Tensor) -> bool:

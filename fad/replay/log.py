@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
+from typing import Any
 
 from fad.core.observation import observable
 
-__all__ = ["explain", "note"]
+__all__ = ["explain", "note", "note_trace"]
 
 
 class _Log:
@@ -26,6 +27,17 @@ _log = _Log()
 def note(name: str, count: int, what: str) -> None:
     """Log how a trace ended, for `explain`."""
     _log.add(name, count, what)
+
+
+def note_trace(trace: Any, what: str) -> None:
+    """Log how a trace, all of its segments included, ended."""
+    root, ended = trace.chain.root, trace.chain.ended
+    count = sum([s.work * n for s, n in ended.items()], len(trace.entries) - 1)
+    if ended and what == "replayed":
+        what += f", in {sum(ended.values()) + 1} segments"
+    if root.due > root.begun:
+        what += f"; long, compiled from call {root.due} on"
+    note(trace.root.name, count, what)
 
 
 def explain() -> str:

@@ -9,9 +9,9 @@ from typing import Any
 from fad.core.primitive import Primitive
 from fad.replay import states
 from fad.replay.entries import Entry, known_of
-from fad.replay.outcomes import outcome_of
+from fad.replay.outcomes import is_fresh, outcome_of
 from fad.replay.program import Program
-from fad.replay.states import State, ends_segment
+from fad.replay.states import SHORT, State, ends_segment, repays_whole
 
 __all__ = ["next_state"]
 
@@ -23,6 +23,9 @@ def next_state(trace: Any, entries: Sequence[Entry], op: Any, args: Sequence[Any
         if not op.lazy or op.collective:
             return None
     elif type(op) is not Program:
+        return None
+    if trace.is_new and before.work > SHORT and not repays_whole(before.work, trace.fresh):
+        trace.why = "it is new, and its operations repeat"
         return None
     key: list[Any] = [op]
     refs: list[int] = []
@@ -44,6 +47,8 @@ def next_state(trace: Any, entries: Sequence[Entry], op: Any, args: Sequence[Any
     step = before.next.get(at)
     if step is None:
         args_known = [known_of(entries, trace.inputs, r) for r in refs]
+        if trace.is_new and is_fresh(op, args_known, trace.key):
+            trace.fresh += op.fresh if type(op) is Program else 1
         outcome = outcome_of(trace.level, trace.maker, op, args_known, trace.key)
         if outcome is None:
             return None

@@ -15,7 +15,7 @@ from fad.replay import states
 from fad.replay.inputs import look
 from fad.replay.modes import at_once, is_unobserved
 from fad.replay.settings import settings_number
-from fad.replay.states import root_of, tree
+from fad.replay.states import root_of
 from fad.replay.trace import Trace
 from fad.tape.recorder import ROOT
 
@@ -34,16 +34,12 @@ def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
             return
         found.append(given)
     codes = _codes(function)
-    any_shape = (settings, *map(id, codes), level.key())
-    key = (*any_shape, *[given.code for given in found])
-    plain = type(codes[-1]) is types.CodeType  # an instance of the same class may do something else
-    name = getattr(function, "__name__", "a function")
-    root = root_of(key, codes, name, any_shape if plain else None)
-    known = plain and not root.begun and any_shape in tree.functions
-    if root.backs_off(known):
+    key = (settings, *map(id, codes), level.key(), *[given.code for given in found])
+    root = root_of(key, codes, getattr(function, "__name__", "a function"))
+    if root.backs_off():
         return
     trace = Trace(level, root, context, settings)
-    trace.is_known = known
+    trace.is_new = root.begun == 1 and not at_once.count
     for given in found:
         trace.add(given)
     level.trace = trace
@@ -84,7 +80,7 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     if not settings:
         return None
     root = root_of((settings, plan.id), None, "a step of the eager tape")
-    if root.backs_off(repeated=True):
+    if root.backs_off():
         return None
     trace = state.trace = Trace(ROOT, root, context, settings)
     return trace.append(op, args)

@@ -18,7 +18,7 @@ from fad.replay.program import Known, Outcome, Program
 from fad.replay.settings import LARGE
 from fad.tape.recorder import PrimitiveNode
 
-__all__ = ["forget_outcomes", "outcome_of"]
+__all__ = ["forget_outcomes", "is_fresh", "outcome_of"]
 
 _MOST = 256  # outcomes remembered for each operation
 _outcomes: weakref.WeakKeyDictionary[Any, dict[Any, Outcome | None]] = weakref.WeakKeyDictionary()
@@ -29,17 +29,19 @@ def forget_outcomes() -> None:
     _outcomes.clear()
 
 
+def is_fresh(op: Any, args: Sequence[Known], key: Any) -> bool:
+    """Whether no outcome of ``op`` is remembered for these arguments."""
+    table = _outcomes.get(op)
+    return table is None or (key, *args) not in table
+
+
 def outcome_of(
     level: Any, maker: Callable[[], Any], op: Any, args: Sequence[Known], key: Any
 ) -> Outcome | None:
     """The outputs of ``op`` at a level like those that ``maker`` makes; None if they cannot be known.
 
-    It is evaluated on abstract values, once; errors are raised by the evaluation proper. For
-    programs, which take longer, it is the outputs of their last expansion.
+    It is evaluated on abstract values, once; errors are raised by the evaluation proper.
     """
-    if type(op) is Program:
-        known: Outcome | None = op.expanded.get((key, *args))
-        return known
     table = _outcomes.get(op)
     if table is None:
         table = _outcomes.setdefault(op, {})
@@ -62,7 +64,10 @@ def outcome_of(
                     given.append(own.from_parts([next(rest) for _ in range(count)], layout))
             out = bind(op, given)
             outs = out if type(out) is tuple else (out,)
-            routed, kept = _routed(outs, len(args))
+            if type(op) is Program:  # there is not one node that could tell
+                routed, kept = (False,) * len(args), (-1, *range(len(args)))
+            else:
+                routed, kept = _routed(outs, len(args))
             found.append(Outcome.of(own, outs, routed, kept, type(out) is not tuple))
             return [p for o in outs for p in own.parts(o)]
 

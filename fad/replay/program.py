@@ -26,17 +26,14 @@ import jax
 import numpy as np
 
 from fad.core import jaxapi, trees
-from fad.core.avals import aval_of, struct_of
+from fad.core.avals import struct_of
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import state, with_default_state
 from fad.core.observation import observable
 from fad.core.pace import pace
-from fad.core.tensor import Tensor
-from fad.replay.inputs import FOREIGN
 from fad.replay.modes import at_once
-from fad.replay.settings import LARGE, settings_number
 
 __all__ = ["Known", "Outcome", "Program", "worker"]
 
@@ -83,9 +80,9 @@ class Program:
             (`jaxapi.jit_of_small`).
         donated: the arguments whose memory is given to results, of a program that is not small.
 
-    ``compiles``: it has repeated often enough; ``in_foreground``: the calling thread compiles it. ``call``
-    is the compiled program, None until then; ``refused`` says why it cannot be compiled. ``structure`` is
-    that of the result. ``expanded`` has its outputs at levels where it was expanded.
+    ``compiles``: it has repeated often enough; ``in_foreground``: the calling thread compiles it. ``fresh``
+    counts its operations that no trace had before. ``call`` is the compiled program, None until then;
+    ``refused`` says why it cannot be compiled. ``structure`` is that of the result.
     """
 
     __slots__ = (
@@ -93,7 +90,7 @@ class Program:
         "call",
         "compiles",
         "donated",
-        "expanded",
+        "fresh",
         "in_foreground",
         "name",
         "queued",
@@ -125,7 +122,7 @@ class Program:
         self.queued = False
         self.refused = ""
         self.structure: Any = None
-        self.expanded: dict[Any, Outcome] = {}
+        self.fresh = 0
 
     def __repr__(self) -> str:
         return f"Program({self.name})"
@@ -152,29 +149,7 @@ class Program:
     def expand(self, args: Sequence[Any]) -> Any:
         """The leaves of the result, by binding its operations on Tensors."""
         leaves, self.structure = trees.flatten(self.run(*args))
-        if state.replaying and not jaxapi.is_tracing():
-            self._note(args, leaves)
         return tuple(leaves)
-
-    def _note(self, args: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Store its outputs at a level, for traces of that level."""
-        tensors = [a for a in args if isinstance(a, Tensor)]
-        level: Any = max([t._level for t in tensors], key=lambda level: level.id)
-        settings = settings_number(jaxapi.trace_context())
-        if not settings or not all([type(o) is Tensor and o._level is level for o in outs]):
-            return
-        known = [
-            (level.layout(a), level.aval(a))
-            if isinstance(a, Tensor) and a._level is level
-            else (FOREIGN, aval_of(a))
-            for a in args
-        ]
-        key = ((settings, level.key()), *known)
-        if key not in self.expanded:
-            kept = (-1, *range(len(args)))  # there is not one node that could tell
-            outcome = Outcome.of(level, outs, (False,) * len(args), kept, False)
-            if all([a.size <= LARGE for a in outcome.avals]):
-                self.expanded[key] = outcome
 
     def execute(self, values: Sequence[Any]) -> Any:
         """Run on arrays: the leaves of the result."""

@@ -20,6 +20,7 @@ __all__ = [
     "clear_cache",
     "ends",
     "ends_segment",
+    "repays_whole",
     "root_of",
     "tree",
 ]
@@ -29,6 +30,23 @@ FAILURES = 4  # after which a program is given up
 REPEATS = 2  # times that traces end in the same way before a program is made
 SHORT = 64  # operations; programs of more are compiled later
 RUNS = 128  # of a long program that would take about as long as compiling it
+
+
+WHOLE = 10  # operations of a new program for each one among them that is new
+
+
+def repays_whole(work: int, fresh: int) -> bool:
+    """Whether a new program of so many operations, ``fresh`` of which are new, is compiled at once.
+
+    NOTE [first calls]
+
+    XLA takes some 50 ms to compile a program, even of one operation, and some milliseconds for each further
+    operation in it. A new operation is several programs: its own, its derivative, both for batches. So where
+    a function is called for the first time, and most of its operations are new too, its trace is compiled as
+    one program in the calling thread, and nothing is compiled for single operations. Where operations repeat,
+    as in a loop, or are known from other functions, they are run one by one.
+    """
+    return work <= WHOLE * fresh
 
 
 LONGEST = 512  # operations in a trace, or in a segment of a longer one
@@ -106,9 +124,9 @@ class State:
 class Root(State):
     """The beginning of traces at levels of one kind, and how many in a row were not replayed.
 
-    ``code`` is what its key has by `id`, kept alive so that the `id` stays unique; ``function`` is
-    the key without shapes, None if there is no code. ``pending`` is the last of its programs that is
-    queued for compiling: until it is compiled nothing is traced. ``is_cut``: its traces are cut.
+    ``code`` is what its key has by `id`, kept alive so that the `id` stays unique. ``pending`` is the last
+    of its programs that is queued for compiling: until it is compiled nothing is traced. ``is_cut``: its
+    traces are cut.
 
     NOTE [long programs]
 
@@ -119,12 +137,11 @@ class Root(State):
     earlier. Nothing is traced before.
     """
 
-    __slots__ = ("begun", "code", "due", "failures", "function", "is_cut", "name", "pending")
+    __slots__ = ("begun", "code", "due", "failures", "is_cut", "name", "pending")
 
-    def __init__(self, code: Any, name: str, function: Any) -> None:
+    def __init__(self, code: Any, name: str) -> None:
         super().__init__(None, (), (), (), (), (), (), (), True, 0)
         self.code = code
-        self.function = function
         self.name = name
         self.pending: Program | None = None
         self.begun = 0
@@ -150,12 +167,8 @@ class Root(State):
         elif not self.due:
             self.due = self.begun + runs
 
-    def backs_off(self, repeated: bool = False) -> bool:
-        """Whether nothing is traced this time.
-
-        Calls are traced from the second on, from the first on if they are known to repeat (``repeated``).
-        After failures it is one call in 2, 4, 8, ...
-        """
+    def backs_off(self) -> bool:
+        """Whether nothing is traced this time: after failures it is one call in 2, 4, 8, ..."""
         if self.pending is not None:
             if self.pending.is_pending:
                 return True
@@ -165,9 +178,7 @@ class Root(State):
             return False
         if self.begun < self.due:
             return True
-        if (self.begun == 1 and not repeated) or self.begun & (
-            (1 << min(self.failures >> 2, 8)) - 1
-        ):
+        if self.begun & ((1 << min(self.failures >> 2, 8)) - 1):
             return True
         self.failures += 1  # set to 0 when it is replayed
         return False
@@ -188,18 +199,12 @@ class End:
         """Why there is no program."""
         return f"it failed: {self.refused}" if self.refused else "it is new"
 
-    def due(self, make: Callable[[], Program], known: bool = False) -> Program | None:
-        """The program, if traces have often enough ended in this way.
-
-        Arguments:
-            known: the function is known with other shapes. Its operations would be compiled one by one, so
-                the program is made now, and compiled at once.
-        """
+    def due(self, make: Callable[[], Program], now: bool) -> Program | None:
+        """The program, if traces have often enough ended in this way, or it is to be made ``now``."""
         self.count += 1
-        repeated = self.count >= REPEATS or at_once.count or known
+        repeated = self.count >= REPEATS or at_once.count or now
         if repeated and self.program is None and not self.refused:
             self.program = make()
-            self.program.in_foreground = known
         return self.program
 
     def always(self, make: Callable[[], Program], is_due: bool) -> Program:
@@ -234,11 +239,10 @@ class End:
 class _Tree:
     """All states, and their number; replaced as a whole when there are too many."""
 
-    __slots__ = ("functions", "hits", "roots", "size")
+    __slots__ = ("hits", "roots", "size")
 
     def __init__(self) -> None:
         self.roots: dict[Any, Root] = {}
-        self.functions: set[Any] = set()  # `Root.function` of those that were replayed
         self.size = 0
         self.hits = 0
 
@@ -252,12 +256,12 @@ def clear_cache() -> None:
     tree.__init__()  # type: ignore[misc]
 
 
-def root_of(key: Any, code: Any, name: str, function: Any = None) -> Root:
+def root_of(key: Any, code: Any, name: str) -> Root:
     """The root of traces with this key, which may have ``code`` by its `id`."""
     root = tree.roots.get(key)
     if root is None:
         grow()
-        root = tree.roots.setdefault(key, Root(code, name, function))
+        root = tree.roots.setdefault(key, Root(code, name))
     return root
 
 

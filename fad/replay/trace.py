@@ -53,15 +53,15 @@ from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.replay.entries import Entry, Operations, outputs_of
-from fad.replay.inputs import is_untouched
-from fad.replay.log import note
+from fad.replay.inputs import is_in_trace, is_untouched
+from fad.replay.log import note_trace
 from fad.replay.modes import is_unobserved, referenced
 from fad.replay.next_states import next_state
 from fad.replay.program import Program
 from fad.replay.recording import fill, record, record_again
 from fad.replay.segments import Chain, free_inputs, pull_through, run_program
 from fad.replay.settings import on_new_thread
-from fad.replay.states import End, Root, root_of, tree
+from fad.replay.states import End, Root, repays_whole, root_of, tree
 from fad.replay.writes import Writes, has_value
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
@@ -74,11 +74,12 @@ class Trace(Writes):
 
     ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the inputs of the
     transform, or leaves of the tape. ``recording`` has the grad mode and the hooks for saved values with
-    which it is made, ``modes`` are all modes of the thread that makes it. ``done``: nothing more is appended.
-    ``recorded``: how many entries have been recorded since. ``ran``: it has run as one program; with the
-    numbers of the outputs at which the backward pass started, and whether it frees what it goes through.
-    ``kept`` are then the outputs that are referenced. ``is_known``: its function was replayed with other
-    shapes. ``lock`` is for other threads that read an output.
+    which it is made, ``tangents_off`` the mode of that name, ``modes`` are all modes of the thread that makes
+    it. ``done``: nothing more is appended. ``recorded``: how many entries have been recorded since. ``ran``:
+    it has run as one program; with the numbers of the outputs at which the backward pass started, and whether
+    it frees what it goes through. ``kept`` are then the outputs that are referenced. ``is_new``: it is of the
+    first call of a function, see NOTE [first calls]; ``fresh`` counts its operations that no trace had
+    before. ``lock`` is for other threads that read an output.
     """
 
     __slots__ = (
@@ -87,7 +88,8 @@ class Trace(Writes):
         "context",
         "done",
         "entries",
-        "is_known",
+        "fresh",
+        "is_new",
         "kept",
         "key",
         "lock",
@@ -97,6 +99,7 @@ class Trace(Writes):
         "recorded",
         "recording",
         "root",
+        "tangents_off",
         "why",
     )
 
@@ -113,11 +116,13 @@ class Trace(Writes):
         self.modes = state.__dict__
         self.context = context
         self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
+        self.tangents_off = state.tangents_off
         self.root = root
         self.entries: list[Entry] = [(root, None, 0)]
         self.busy = False
         self.done = False
-        self.is_known = False
+        self.is_new = False
+        self.fresh = 0
         self.why = ""  # why it was materialized
         self.recorded = 1
         self.ran: tuple[Sequence[int], bool] | None = None
@@ -137,7 +142,7 @@ class Trace(Writes):
         entries = self.entries
         before, _, count = entries[-1]
         if before.cuts:
-            next_segment = self._end_segment(too_long=True)
+            next_segment = None if self.is_new else self._end_segment(too_long=True)
             self.busy = False
             if next_segment is not None:
                 return next_segment.append(op, args)
@@ -238,7 +243,7 @@ class Trace(Writes):
 
     def read(self, t: Tensor) -> bool:
         """See `fad.core.replay_protocol.Trace`."""
-        if not self.level.wraps or self.chain.latest() is not self:
+        if not self.level.wraps or self.is_new or self.chain.latest() is not self:
             return False  # where nothing is recorded, `materialize` runs the program too
         if self.busy or len(self.entries) == 1 or not self._goes_on() or jaxapi.is_tracing():
             return False
@@ -265,13 +270,12 @@ class Trace(Writes):
             for trace in (
                 latest,
                 self,
-            ):  # no weak reference finds a segment that is being finalized
+            ):  # a weak reference finds no segment that is being finalized
                 if len(trace.entries) == 1 and trace.ran is None and not self.chain.segments:
                     continue
-                changed = self.context != trace_context() or jaxapi.is_tracing()
-                if (
-                    changed or jaxapi.checks_numbers()
-                ):  # of operations from before a block that checks
+                # A block that checks numbers does not check those of operations from before.
+                checks = jaxapi.is_tracing() or jaxapi.checks_numbers()
+                if checks or self.context != trace_context():
                     on_new_thread(trace._materialize)
                 else:
                     trace._materialize()
@@ -279,7 +283,8 @@ class Trace(Writes):
     def _detach(self) -> None:
         """Nothing more is appended."""
         self.done = True
-        self.chain.root.decide(self.chain.runs(self.entries[-1][0]))
+        if not self.is_new:  # else it may not be all
+            self.chain.root.decide(self.chain.runs(self.entries[-1][0]))
         if self.level is ROOT:
             if self.modes.get("trace") is self:
                 self.modes["trace"] = None
@@ -299,6 +304,7 @@ class Trace(Writes):
     @with_default_state("levels")
     def _record_all(self, replaying: bool) -> None:
         state.watermark, state.base_watermark, state.saved_hooks = self.recording
+        state.tangents_off = self.tangents_off
         state.replaying = replaying
         while segments := self.chain.segments:
             record_again(segments[0])
@@ -306,7 +312,7 @@ class Trace(Writes):
         if self.ran is not None:
             record_again(self)
         elif self.level.wraps or self.recorded > 1 or not self._replay():
-            self._note(f"recorded: {self.why}")
+            note_trace(self, f"recorded: {self.why}")
             record(self)
 
     def _forget(self) -> None:
@@ -349,20 +355,8 @@ class Trace(Writes):
     def _succeeded(self) -> None:
         root = self.chain.root
         root.failures = 0
-        if root.function is not None:
-            tree.functions.add(root.function)
         tree.hits += 1
-        self._note("run one by one" if root.due > root.begun else "replayed")
-
-    def _note(self, what: str) -> None:
-        """Log how it ended, for `explain`."""
-        root, ended = self.chain.root, self.chain.ended
-        count = sum([s.work * n for s, n in ended.items()], len(self.entries) - 1)
-        if ended and what == "replayed":
-            what += f", in {sum(ended.values()) + 1} segments"
-        if root.due > root.begun:
-            what += f"; long, compiled from call {root.due} on"
-        note(self.root.name, count, what)
+        note_trace(self, "run one by one" if root.due > root.begun else "replayed")
 
     def _run(
         self, operations: Operations, end: End, long: bool, kept: Sequence[int], *pulled: Any
@@ -374,11 +368,19 @@ class Trace(Writes):
             kept, pulled: of `Operations.program`.
         """
         make = functools.partial(operations.program, self.root.name, self.maker, kept, *pulled)
-        is_due = self.chain.root.is_due
-        program = end.always(make, is_due) if long else end.due(make, self.is_known)
+        whole = self.is_new and repays_whole(operations.work, self.fresh)
+        program: Program | None
+        if long:
+            program = end.always(make, self.chain.root.is_due)
+        else:
+            program = end.due(make, now=whole or is_in_trace(operations.inputs))
         if program is None:
             self.why = end.reason
             return None
+        if self.is_new:
+            program.in_foreground, program.fresh = whole, self.fresh
+        if whole:
+            self.chain.root.decide(0)
         found = run_program(self.chain, end, program, operations.inputs)
         return None if found is None else (program, found)
 

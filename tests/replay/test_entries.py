@@ -20,12 +20,13 @@ X = jnp.array([0.5, 1.0, 1.5, 2.0])
 
 def states(*counts: int) -> list[Any]:
     """The entries of operations with so many outputs each; a negative count is one output alone."""
-    found: list[Any] = [(SimpleNamespace(size=0, avals=(), single=False), None, 0)]
+    found: list[Any] = [(SimpleNamespace(size=0, first=0, avals=(), single=False), None, 0)]
     size = 0
     for k, count in enumerate(counts):
-        size += abs(count)
+        first, size = size, size + abs(count)
         own = [f"{k}.{i}" for i in range(abs(count))]
-        step = SimpleNamespace(size=size, avals=(None,) * abs(count), single=count < 0)
+        avals = (None,) * abs(count)
+        step = SimpleNamespace(size=size, first=first, avals=avals, single=count < 0)
         found.append((step, own[0] if count < 0 else own, 0))
     return found
 
