@@ -373,7 +373,8 @@ class Trace(Writes):
         if long:
             program = end.always(make, self.chain.root.is_due)
         else:
-            program = end.due(make, now=whole or is_in_trace(operations.inputs))
+            made = end.program is not None
+            program = end.due(make, now=whole or (not made and is_in_trace(operations.inputs)))
         if program is None:
             self.why = end.reason
             return None

@@ -1,0 +1,200 @@
+"""The first call of a function: where most of its operations are new, one program is compiled for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from replays import assert_bits, off
+
+import fad
+import fad.numpy as fnp
+from fad.autograd import forward_ad
+from fad.core import jaxapi
+from fad.core.level import active_levels
+from fad.replay import states
+from fad.replay.program import Program, worker
+
+X = jnp.array([0.5, -1.0, 2.0])
+W = jnp.array([[0.3, -0.2, 0.9], [1.1, 0.4, -0.6], [0.2, 0.8, 0.5]])
+BATCH = jnp.array([[0.1, 0.2, 0.3], [1.0, -2.0, 3.0]])
+pytestmark = pytest.mark.usefixtures("cleared_caches")
+
+
+def net(x: Any) -> Any:
+    return fnp.sum(fnp.tanh(W @ x) * 1.1 + x)
+
+
+def residual(x: Any) -> Any:
+    """A sum of derivatives of several orders, in one function."""
+    slope = fad.grad(net)
+    return slope(x) * net(x) + fad.grad(lambda x: fnp.sum(slope(x) * x))(x)
+
+
+def in_place(x: Any) -> Any:
+    y = x * 2.0
+    y[1:] += fnp.sin(x[:-1])
+    return fnp.sum(y * y)
+
+
+def repeated(x: Any) -> Any:
+    for _ in range(40):
+        x = fnp.sin(x) * 0.9
+    return fnp.sum(x)
+
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "grad": lambda: fad.grad(net)(X),
+    "value and grad": lambda: fad.value_and_grad(net)(X),
+    "jvp": lambda: fad.jvp(net, (X,), (X + 1.0,)),
+    "vmap": lambda: fad.vmap(net)(BATCH),
+    "jacrev": lambda: fad.jacrev(lambda x: fnp.tanh(W @ x))(X),
+    "jacfwd": lambda: fad.jacfwd(lambda x: fnp.tanh(W @ x))(X),
+    "hessian": lambda: fad.hessian(net)(X),
+    "vmap of grad": lambda: fad.vmap(fad.grad(net))(BATCH),
+    "grad of vmap": lambda: fad.grad(lambda b: fnp.mean(fad.vmap(net)(b) ** 2))(BATCH),
+    "jvp of grad": lambda: fad.jvp(fad.grad(net), (X,), (X + 1.0,)),
+    "several orders": lambda: fad.vmap(residual)(BATCH),
+    "grad of several orders": lambda: fad.grad(lambda b: fnp.sum(fad.vmap(residual)(b)))(BATCH),
+    "in place": lambda: fad.grad(in_place)(X),
+}
+
+
+def compiled() -> int:
+    return int(fad.autograd.compiled.cache_info()["compiled"])
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the programs that have been compiled."""
+    names: list[str] = []
+    compile = Program.compile
+
+    def counted(self: Program, avals: Any) -> None:
+        names.append(self.name)
+        compile(self, avals)
+
+    monkeypatch.setattr(Program, "compile", counted)
+    return names
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_all_of_a_new_function_is_one_program(
+    call: Callable[[], Any], compilations: list[str]
+) -> None:
+    found = [call() for _ in range(3)]
+    assert len(compilations) == 1  # in the first call; later ones give the same traces
+    assert fad.autograd.compiled.cache_info()["queued"] == 0
+    with off():
+        expected = call()
+    assert_bits(found, [expected] * 3)
+
+
+def test_operations_that_repeat_run_one_by_one(compilations: list[str]) -> None:
+    first = fad.grad(repeated)(X)
+    assert not compilations
+    assert "its operations repeat" in fad.autograd.compiled.explain().splitlines()[-1]
+    with off():
+        assert_bits(first, fad.grad(repeated)(X))
+
+
+def test_operations_that_are_known_run_one_by_one(compilations: list[str]) -> None:
+    fad.grad(net)(X)
+    fad.grad(lambda x: net(x))(X)
+    assert compilations == ["net"]
+    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("it is new")
+
+
+def test_a_new_shape_is_a_new_function(compilations: list[str]) -> None:
+    f = lambda x: fnp.sum(fnp.sin(x) * x)
+    lengths = (3, 4, 5)
+    found = [fad.grad(f)(jnp.arange(1.0, n)) for n in lengths]
+    assert len(compilations) == 3
+    with off():
+        assert_bits(found, [fad.grad(f)(jnp.arange(1.0, n)) for n in lengths])
+
+
+def test_an_inner_program_is_part_of_the_outer_one_at_once() -> None:
+    """Else the outer trace were another one in the second call."""
+
+    def outer(b: Any) -> Any:
+        return fnp.sum(fad.vmap(lambda x: fad.grad(net)(x) + fad.grad(net)(x))(b))
+
+    for _ in range(2):
+        fad.grad(outer)(BATCH)
+        assert compiled() == 1
+
+
+FALLBACKS: dict[str, Callable[[Any], Any]] = {
+    "a value is read": lambda x: fnp.sum(fnp.sin(x)) if (x * 2.0)[0].item() > 0 else fnp.sum(x),
+    "a node is read": lambda x: fnp.sum(fnp.sin(x)) if fnp.cos(x).grad_fn else fnp.sum(x),
+    "no_grad": lambda x: fnp.sum(fnp.sin(x) * fad.no_grad()(fnp.cos)(x)),
+    "a hook": lambda x: [y := fnp.sin(x), y.register_hook(lambda g: g * 2.0), fnp.sum(y)][2],
+}
+
+
+@pytest.mark.parametrize("f", FALLBACKS.values(), ids=FALLBACKS)
+def test_what_is_no_one_trace_runs_one_by_one(f: Callable[[Any], Any]) -> None:
+    found = fad.grad(f)(X)
+    assert compiled() == 0
+    with off():
+        assert_bits(found, fad.grad(f)(X))
+
+
+def test_an_error_of_the_function_leaves_nothing_behind() -> None:
+    def f(x: Any) -> Any:
+        return fnp.sum(fnp.sin(x) @ fnp.ones(7) if broken else fnp.sin(x) * x)
+
+    broken = True
+    with pytest.raises(TypeError, match="7"):
+        fad.grad(f)(X)
+    assert active_levels() == ()
+    broken = False
+    found = [fad.grad(f)(X) for _ in range(3)]
+    with off():
+        assert_bits(found, [fad.grad(f)(X)] * 3)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_compilation_that_fails(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of XLA's lets operations run one by one; an interrupt is the caller's."""
+    compile, tries = jaxapi.jit_exact, []
+
+    def failing(*args: Any) -> Any:
+        tries.append(args)
+        if len(tries) == 1:
+            raise error("while compiling")
+        return compile(*args)
+
+    monkeypatch.setattr(jaxapi, "jit_exact", failing)
+    if error is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            fad.grad(net)(X)
+        assert active_levels() == ()
+    found = [fad.grad(net)(X) for _ in range(3)]
+    worker.wait()
+    assert tries
+    with off():
+        assert_bits(found, [fad.grad(net)(X)] * 3)
+
+
+def test_whether_one_program_repays() -> None:
+    assert states.repays_whole(work=10, fresh=1)
+    assert not states.repays_whole(work=11, fresh=1)
+    assert not states.repays_whole(work=1, fresh=0)
+
+
+def test_tangents_that_are_off_stay_off_in_later_calls() -> None:
+    for _ in range(4):
+        with fad.dual_level():
+            d = fad.make_dual(X, X)
+            with forward_ad.set_fwd_grad_enabled(False):
+                y = fad.vmap(lambda a: a * a)(d)
+            assert fad.unpack_dual(y).tangent is None
+            assert np.array_equal(fad.unpack_dual(y).primal, X * X)
+            assert fad.unpack_dual(fad.vmap(lambda a: a * a)(d)).tangent is not None
