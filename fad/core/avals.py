@@ -11,7 +11,7 @@ import numpy as np
 from fad.core import jaxapi
 from fad.core.jaxapi import shaped_array
 
-__all__ = ["SCALARS", "Count", "aval_key", "aval_of", "constant", "struct_of", "with_constants"]
+__all__ = ["SCALARS", "VALUES", "Count", "aval_key", "aval_of", "constant", "struct_of", "with_constants"]
 
 
 class Count(int):
@@ -48,6 +48,9 @@ SCALARS: dict[type, Any] = {
     float: np.float32,
     complex: np.complex64,
 }
+
+# The types of most values that are no Tensors: `isinstance` takes longer to tell.
+VALUES = frozenset([jaxapi.array_type, *SCALARS])
 
 _constants: dict[Any, Any] = {}
 _CONSTANTS = 4096  # kept

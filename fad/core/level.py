@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from fad.core import tensor as tensors
+from fad.core.avals import VALUES
 from fad.core.observation import Observable
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors.advice import advise
@@ -317,7 +318,7 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
     """
     top = None
     for a in args:
-        if isinstance(a, Tensor):
+        if type(a) not in VALUES and isinstance(a, Tensor):
             meta = a.meta
             if meta is not None and meta.link is not None:
                 meta.link.enter(a)

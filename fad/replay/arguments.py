@@ -71,6 +71,8 @@ class Arguments:
         return True
 
     def look(self, a: Any) -> Input | None:
+        if type(a) in SCALARS:
+            return look(a, self.level)
         value = a
         if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
             value = a if a._requires_grad else a._value

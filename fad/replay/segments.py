@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fad.core.level import bind
-from fad.core.tensor import Storage, Tensor
+from fad.core.tensor import UNSHARED, Storage, Tensor
 from fad.replay.entries import computation_of
 from fad.replay.inputs import FOREIGN, Input
 from fad.replay.program import Program
@@ -39,7 +39,7 @@ class Chain:
     outputs, and those by the segments that have them as inputs, so that it is freed with its outputs.
     ``root`` is the root of the first, ``ended`` counts the last states of all that there were. ``shared`` are
     the Tensors that share the state of outputs, by their `id`, and ``saved`` what nodes of ended segments
-    would save, by its storage: see `fad.replay.writes`.
+    would save, by its `id` or that of its storage: see `fad.replay.writes`.
     """
 
     __slots__ = ("_limit", "_segments", "ended", "latest", "root", "saved", "shared")
@@ -51,7 +51,7 @@ class Chain:
         self.latest: weakref.ref[Any]
         self.root = root
         self.shared: dict[int, weakref.ref[Tensor]] = {}
-        self.saved: dict[int, weakref.ref[Storage]] = {}
+        self.saved: dict[int, weakref.ref[Tensor | Storage]] = {}
 
     @property
     def segments(self) -> list[Any]:
@@ -77,10 +77,15 @@ class Chain:
             if reference() is None:
                 self.saved.pop(key, None)
 
-    def has_saved(self, storage: Storage) -> bool:
-        """Whether nodes of ended segments would save a value of this storage."""
-        found = self.saved.get(id(storage))
-        return found is not None and found() is storage
+    def note_saved(self, t: Tensor) -> None:
+        """A node of a segment would save ``t``."""
+        owner = _owner(t)
+        self.saved[id(owner)] = weakref.ref(owner)
+
+    def has_saved(self, t: Tensor) -> bool:
+        """Whether nodes of ended segments would save ``t``, or a view of it."""
+        found = [self.saved.get(id(owner)) for owner in (t, _owner(t))]
+        return any([r is not None and r() is not None for r in found])
 
     def drop(self, segments: Sequence[Any]) -> None:
         """These are not needed any more."""
@@ -106,6 +111,11 @@ class Chain:
         """Whether a Tensor is an output of a segment, which has not been recorded."""
         lazy = t._lazy
         return lazy is not None and lazy.trace.chain is self
+
+
+def _owner(t: Tensor) -> Tensor | Storage:
+    """The storage of ``t``, or ``t`` itself where it shares none."""
+    return t if t.meta is None or t.meta.storage is UNSHARED else t.meta.storage
 
 
 def run_program(

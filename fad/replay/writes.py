@@ -241,7 +241,7 @@ class Writes(Arguments):
         if any([own.id > level.id and own.current_trace() is not None for own in state.levels]):
             return False  # a trace of an inner level may have it for an input
         storage = meta.storage
-        if storage.data is not None or storage.peers or self.chain.has_saved(storage):
+        if storage.data is not None or storage.peers or self.chain.has_saved(root):
             return False
         return meta.link is None and _has_no_hooks(meta)
 
@@ -366,8 +366,7 @@ class Writes(Arguments):
         for k in () if self.recording[2] else saved_by(operations.path, self.writes):
             t = operations.value(k)
             if isinstance(t, Tensor) and (t._lazy is not None or not t._requires_grad):
-                storage = storage_of(t)
-                self.chain.saved[id(storage)] = weakref.ref(storage)
+                self.chain.note_saved(t)
 
     def claim(self, t: Tensor) -> None:
         """See `fad.core.replay_protocol.Trace`."""

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.avals import SCALARS, aval_of
+from fad.core.avals import SCALARS, VALUES, aval_of
 from fad.core.borrowed import as_array, copied
 from fad.core.jaxapi import is_inexact, x64_enabled
 from fad.core.level import (
@@ -348,7 +348,7 @@ class RootLevel(GradLevel):
                     if a._requires_grad or a._lazy is not None:
                         return self._deferred(op, args)
                     a = a._value
-                if isinstance(a, Tensor):
+                if type(a) not in VALUES and isinstance(a, Tensor):
                     return self._deferred(op, args)
                 values.append(a)
             if state.__dict__.get("inference") is None:  # a name that is not there has its default
