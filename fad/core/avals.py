@@ -11,7 +11,16 @@ import numpy as np
 from fad.core import jaxapi
 from fad.core.jaxapi import shaped_array
 
-__all__ = ["SCALARS", "VALUES", "Count", "aval_key", "aval_of", "constant", "struct_of", "with_constants"]
+__all__ = [
+    "SCALARS",
+    "VALUES",
+    "Count",
+    "aval_key",
+    "aval_of",
+    "constant",
+    "struct_of",
+    "with_constants",
+]
 
 
 class Count(int):

@@ -210,6 +210,8 @@ class Trace(Writes):
             if too_long and not self.root.is_cut:
                 self.root.cut()  # the next one, from its beginning
             operations = Operations(self)
+            if self.done:  # a finalizer has read an output
+                return None
             inputs, last = operations.inputs, operations.path[-1]
             untouched = [is_untouched(g.argument) for g in inputs if g.layout is True]
             if (level.wraps and not all(untouched)) or self.saves_stale(operations):
@@ -342,7 +344,7 @@ class Trace(Writes):
         """Give the outputs that are referenced their values by one program; False if there is none."""
         operations = Operations(self)
         path = operations.path
-        if len(path) == 1 and type(path[0].op) is Primitive:
+        if not path or (len(path) == 1 and type(path[0].op) is Primitive):
             return False  # one operation is one program in any case
         kept = referenced(operations.outputs, 2)
         ran = self._run(operations, path[-1].end(tuple(kept)), False, kept)
@@ -369,12 +371,9 @@ class Trace(Writes):
         """
         make = functools.partial(operations.program, self.root.name, self.maker, kept, *pulled)
         whole = self.is_new and repays_whole(operations.work, self.fresh)
-        program: Program | None
-        if long:
-            program = end.always(make, self.chain.root.is_due)
-        else:
-            made = end.program is not None
-            program = end.due(make, now=whole or (not made and is_in_trace(operations.inputs)))
+        now = whole or (end.program is None and is_in_trace(operations.inputs))
+        is_due = self.chain.root.is_due
+        program = end.always(make, is_due) if long else end.due(make, now)
         if program is None:
             self.why = end.reason
             return None
@@ -424,6 +423,8 @@ class Trace(Writes):
                 return None
             ends.append(place)
         operations = Operations(self, len(self.inputs) - self.entries[-1][2])
+        if self.done:  # a finalizer has read an output
+            return None
         entries, inputs, cells = operations.entries, operations.inputs, operations.outputs
         variables = [k for k, given in enumerate(inputs) if given.layout is True]
         arguments = [inputs[k].argument for k in variables]
