@@ -12,7 +12,8 @@ import numpy as np
 
 from fad.core import trees
 from fad.core.jaxapi import is_inexact
-from fad.core.level import restores_modes
+from fad.core.level import restores_modes, state
+from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, StructureError, describe
 from fad.levels.jet import JetLevel, scaled
@@ -73,6 +74,8 @@ def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[An
     tensors = has_tensor((primals, series))
     with JetLevel(order) as level:
         inside = [level.curve(v, c) for v, c in zip(values, curves, strict=True)]
+        if state.replaying:
+            seam.replay.open(level, inside, f)
         out = f(*trees.unflatten(structure, inside, like=tuple(primals)))
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]

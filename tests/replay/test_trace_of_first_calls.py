@@ -59,6 +59,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     "jvp of grad": lambda: fad.jvp(fad.grad(net), (X,), (X + 1.0,)),
     "several orders": lambda: fad.vmap(residual)(BATCH),
     "grad of several orders": lambda: fad.grad(lambda b: fnp.sum(fad.vmap(residual)(b)))(BATCH),
+    "jet": lambda: fad.jet(net, (X,), ([X + 1.0, None, X],)),
+    "derivatives": lambda: fad.derivatives(lambda x: fnp.tanh(x * 1.1) + x, X, 4),
+    "grad of jet": lambda: fad.grad(lambda x: fad.derivatives(net, x, 2)[2])(X),
     "in place": lambda: fad.grad(in_place)(X),
 }
 
