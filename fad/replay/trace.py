@@ -8,7 +8,7 @@ output has its shape, dtype and level, and no value and no node yet. If the trac
 all of it is one program (`fad.replay.program`), bound one level down:
 
 * a reverse transform ends with its backward pass, `Trace.finish`;
-* at a level that records nothing (jvp, vmap, a dual level), it ends when a value is read, or at the
+* at a level that records nothing (jvp, vmap, jet, a dual level), it ends when a value is read, or at the
   exit of the level;
 * a step of the eager tape ends with `backward`, or `fad.autograd.grad` of all of its leaves.
 
@@ -285,7 +285,7 @@ class Trace(Writes):
     def _detach(self) -> None:
         """Nothing more is appended."""
         self.done = True
-        if not self.is_new:  # else it may not be all
+        if not self.is_new:  # else it may have ended in the middle of the function
             self.chain.root.decide(self.chain.runs(self.entries[-1][0]))
         if self.level is ROOT:
             if self.modes.get("trace") is self:
