@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.extend.core
 import numpy as np
 from jax._src import config as _config
 from jax._src import core as _core
@@ -188,7 +187,7 @@ def _lower_barrier(_: Any, *values: Any) -> Sequence[Any]:
 
 
 # `jax.lax.optimization_barrier`, in programs that the compile thread lowers; see NOTE [pace].
-_barrier_primitive = jax.extend.core.Primitive("barrier")
+_barrier_primitive = _core.Primitive("barrier")
 _barrier_primitive.multiple_results = True
 _barrier_primitive.def_impl(lambda *values: list(values))
 _barrier_primitive.def_abstract_eval(lambda *avals: avals)

@@ -289,6 +289,10 @@ class Level(Observable):
         """The avals of the parts of a Tensor of this level with this aval and `layout`."""
         return (aval,)
 
+    def part_count(self, layout: Any) -> int:
+        """How many parts a Tensor of this level with this `layout` has."""
+        return 1
+
     def maker(self) -> Callable[[], Any]:
         """A function that makes an equivalent level; it does not refer to this one."""
         raise NotImplementedError

@@ -114,6 +114,9 @@ class JetLevel(RecordingLevel):
     def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
         return (aval,) * (1 + layout)
 
+    def part_count(self, layout: Any) -> int:
+        return 1 + int(layout)
+
     def maker(self) -> Callable[[], Any]:
         return functools.partial(JetLevel, self.order)
 

@@ -69,6 +69,9 @@ class JvpLevel(RecordingLevel):
     def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
         return (aval, aval) if layout else (aval,)
 
+    def part_count(self, layout: Any) -> int:
+        return 2 if layout else 1
+
     def maker(self) -> Callable[[], Any]:
         return JvpLevel
 

@@ -56,11 +56,11 @@ def outcome_of(
         with maker() as own:
             rest = iter(values)
             given = []
-            for layout, aval in args:
+            for layout, _ in args:
                 if layout is FOREIGN:
                     given.append(next(rest))
                 else:
-                    count = len(level.part_avals(aval, layout))
+                    count = level.part_count(layout)
                     given.append(own.from_parts([next(rest) for _ in range(count)], layout))
             out = bind(op, given)
             outs = out if type(out) is tuple else (out,)

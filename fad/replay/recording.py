@@ -151,8 +151,7 @@ def fill(level: Any, operations: Operations, kept: Sequence[int], values: Any) -
     for k in kept:
         step, nr = origin_of(operations.entries, k)
         layout, t = step.layouts[nr], operations.outputs[k]
-        count = len(level.part_avals(step.avals[nr], layout))
-        o = level.from_parts([next(rest) for _ in range(count)], layout)
+        o = level.from_parts([next(rest) for _ in range(level.part_count(layout))], layout)
         if step.tracked[nr]:
             t._value, t._aux = o._value, o._aux
         else:

@@ -87,7 +87,8 @@ class State:
     ``size`` that of all outputs so far, ``work`` that of the operations, those of programs among them
     included. ``content`` is a hash of the operation and of the relative places of its arguments.
     ``cuts``: a segment ends here. ``predicted_next`` is the inline cache: the state that came after this one
-    the last time. ``saves`` has what `fad.replay.writes.saved_by` finds.
+    the last time. ``saves`` has what `fad.replay.writes.saved_by` finds. ``bare`` is its
+    entry in traces that have run, without outputs: one for all, which spares Python's collector work.
     """
 
     op: Any
@@ -108,9 +109,11 @@ class State:
     ends: dict[Any, End] = dataclasses.field(default_factory=dict)
     saves: dict[Any, frozenset[int]] = dataclasses.field(default_factory=dict)
     first: int = dataclasses.field(init=False)
+    bare: Any = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self.first = self.size - len(self.avals)
+        self.bare = (self, None, 0)
 
     def end(self, key: Any) -> End:
         """The End of traces that end here in the way that ``key`` says."""

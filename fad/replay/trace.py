@@ -118,7 +118,7 @@ class Trace(Writes):
         self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
         self.tangents_off = state.tangents_off
         self.root = root
-        self.entries: list[Entry] = [(root, None, 0)]
+        self.entries: list[Entry] = [root.bare]
         self.busy = False
         self.done = False
         self.is_new = False
@@ -231,7 +231,7 @@ class Trace(Writes):
                 self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
                 self.inputs, self.ran = inputs, ((), False)
                 self.chain.add(self, next_segment)
-                self.entries = [(e[0], None, e[2]) for e in operations.entries]
+                self.entries = [e[0].bare for e in operations.entries]
             else:
                 self.chain.latest = weakref.ref(next_segment)
                 self.entries = self.entries[:1]
@@ -481,7 +481,7 @@ class Trace(Writes):
         self._succeeded()
         self.scalars, self.places = [], {}
         # The outputs that are not kept are freed now, and the others when nothing refers to them.
-        self.entries = [(e[0], None, e[2]) for e in entries]
+        self.entries = [e[0].bare for e in entries]
         if not tracked and not (long and self.chain.is_alive()):
             self._forget()
             self.chain.drop(self.chain.segments)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
+from fad.core.jaxapi import array_type
 from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam
@@ -40,6 +41,8 @@ class _Default(int):
 
 
 _NOT_GIVEN = _Default(0)
+# In the order of how fast `isinstance` can tell.
+_ARRAYS = (array_type, Tensor, np.ndarray, jax.Array)
 
 
 def vmap(
@@ -110,7 +113,7 @@ def vmap(
             leaves, dims, axis_size, lambda: argument_names(args, kwargs)
         )
         tensors = any([isinstance(x, Tensor) for x in leaves])
-        shared = _shared_with_mapped(leaves, dims)
+        shared = _shared_with_mapped(leaves, dims) if tensors else {}
 
         def run(chunk: list[Any], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
             first = first if randomness == "different" else 0  # all that reads it
@@ -237,22 +240,26 @@ def batch_inputs(
             continue
         if isinstance(d, bool) or not isinstance(d, (int, np.integer)):
             raise StructureError(f"vmap: in_dims entries must be ints or None, got {describe(d)}")
-        if not isinstance(x, (Tensor, jax.Array, np.ndarray)):
+        if not isinstance(x, _ARRAYS):
             raise StructureError(
                 f"vmap: {names()[k]} is mapped over dimension {d} but is {describe(x)}, not an "
                 "array: give it in_dims None, or pass an array"
             )
         value = lower(x)
-        ndim = len(value.shape)
+        shape = value.shape
+        ndim = len(shape)
         if not -ndim <= d < ndim:
             raise StructureError(
-                f"vmap: {names()[k]} has shape {tuple(value.shape)} and so no dimension {d} to map "
+                f"vmap: {names()[k]} has shape {tuple(shape)} and so no dimension {d} to map "
                 "over: correct its entry in in_dims, or give it None if all lanes share it"
             )
         values.append(value)
-        positive.append(int(d) % ndim)
-        sizes[k] = value.shape[int(d) % ndim]
-    distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
+        d = int(d) % ndim
+        positive.append(d)
+        sizes[k] = shape[d]
+    distinct = set(sizes.values())
+    if axis_size is not None:
+        distinct.add(axis_size)
     if len(distinct) > 1:
         where = names()
         listed = ", ".join(f"{where[k]}: {n}" for k, n in sizes.items())
