@@ -155,8 +155,7 @@ class Level(Observable):
     there, in-place writes to Tensors from outside are errors. Else the empty string.
     ``deriving``: the level derives a rule from the body of a Function. There, reading a number out of a
     differentiated Tensor (``x.item()``) is an error; at other levels the number is a constant.
-    ``traces``: values inside are tracers.
-    ``maps``: a Tensor may have one value for each lane of a vmap.
+    ``traces``: values inside are tracers. ``maps``: a Tensor may have one value for each lane of a vmap.
     ``on_tape``: a Tensor of this level may be part of the graph of the eager tape.
     ``tape_id``: the highest id of the levels that graphs of this level go on to, for a level that is
     ``on_tape``; -1 where there are none.
@@ -270,8 +269,7 @@ class Level(Observable):
         lazy = t._lazy
         return t._value.aval if lazy is None else lazy.aval
 
-    # For replay: how a Tensor of this level is split into values one level down (its parts) and made
-    # again from them, and how an equivalent level is made.
+    # For replay: the parts of a Tensor (values one level down); how it, and an equivalent level, are made.
 
     def parts(self, t: Tensor) -> tuple[Any, ...]:
         """The parts of ``t``, a Tensor of this level: values one level down."""
@@ -361,9 +359,7 @@ bodies = _Bodies()
 
 @contextmanager
 def body_of(level: Any) -> Iterator[None]:
-    """A block that traces the body of `jit` at ``level``: Tensors made before ``level`` are captured by
-    it.
-    """
+    """A block that traces the body of `jit` at ``level``, which captures Tensors made before it."""
     before, state.body = state.body, level
     with bodies.lock:
         bodies.traced += 1
