@@ -325,7 +325,7 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
             if meta is not None and meta.link is not None:
                 meta.link.enter(a)
             level = a._level
-            if top is None or level.id > top.id:
+            if level is not top and (top is None or level.id > top.id):
                 top = level
     if top is None:
         return op.execute(args)

@@ -154,9 +154,11 @@ class Primitive:
         """Run on arrays: one array, or a tuple of them."""
         scalars = False
         for v in values:
+            if type(v) is array_type:
+                continue
             if type(v) in SCALARS:
                 scalars = True
-            elif type(v) is not array_type:
+            else:
                 if any([isinstance(v, jax.core.Tracer) for v in values]):
                     return self._write_exact(values) if state.exact else self._write(values)
                 return waited(self.compiled(*with_constants(values)), values)

@@ -239,13 +239,13 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the dimensions; inside ``vmap``, without the mapped one."""
-        shape: tuple[int, ...] = self.level.aval(self).shape
+        shape: tuple[int, ...] = self.aval.shape
         return shape
 
     @property
     def dtype(self) -> Any:
         """The NumPy dtype of the elements."""
-        return self.level.aval(self).dtype
+        return self.aval.dtype
 
     @property
     def ndim(self) -> int:
@@ -369,7 +369,7 @@ def meta_of(t: Tensor) -> Meta:
 
 def storage_of(t: Tensor) -> Storage:
     """The Storage of ``t``, made if it has none of its own yet; the same one for all threads."""
-    meta = meta_of(t)
+    meta = t.meta or meta_of(t)
     if meta.storage is UNSHARED:
         with _meta_lock:
             if meta.storage is UNSHARED:

@@ -206,18 +206,19 @@ def has_only_values() -> bool:
     return not (bodies.traced or anomaly.watch or state.inference is not None)
 
 
-def only_value(x: Tensor) -> Any:
-    """The array of a Tensor of level 0 without history; None for any other."""
+def only_value(x: Any) -> Any:
+    """The array of a Tensor of level 0 without history; None for anything else."""
     if type(x) is not Tensor:
         return None
-    link = link_of(x)
-    if link is not None:
-        if link.deferred_error is not None:
+    meta = x.meta
+    if meta is not None and meta.link is not None:
+        if meta.link.deferred_error is not None:
             return None
-        link.sync(x)
+        meta.link.sync(x)
     if x._level is not ROOT or x._requires_grad or x._lazy is not None:
         return None
-    return None if isinstance(x._value, Tensor) else x._value
+    value = x._value
+    return value if type(value) is array_type or not isinstance(value, Tensor) else None
 
 
 # The state of a Tensor

@@ -17,6 +17,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 
 __all__ = [
+    "BROADCAST",
     "IDENTITY",
     "Form",
     "Step",
@@ -46,6 +47,7 @@ class Write(enum.Enum):
     FUNCTION = "function"
 
 
+BROADCAST = Write.BROADCAST  # to look a member of an Enum up takes longer
 _view_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 
@@ -95,12 +97,16 @@ def view_op(primitive: Primitive, write: Write, pieces: int = 1) -> ViewOp:
 IDENTITY = ViewOp(Primitive("alias", lambda x: x, lazy=True), Write.RESHAPE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Step:
-    """One view of a chain: its kind, and the numbers (indices, starts of windows) of this one."""
+    """One view of a chain: its kind, and the numbers (indices, starts of windows) of this one.
+
+    ``constants``: the numbers as arrays, for a step that is used again and again; else empty.
+    """
 
     op: ViewOp
     numbers: tuple[Any, ...] = ()
+    constants: tuple[Any, ...] = ()
 
 
 def same_chain(ours: Sequence[Step], theirs: Sequence[Step]) -> bool:

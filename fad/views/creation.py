@@ -11,7 +11,7 @@ from fad.errors import GradientError
 if TYPE_CHECKING:
     from fad.views.aliases import Link
 
-__all__ = ["Creation", "check_creation", "forbidden"]
+__all__ = ["DEFAULT", "Creation", "check_creation", "forbidden"]
 
 
 class Creation(enum.Enum):
@@ -22,6 +22,9 @@ class Creation(enum.Enum):
     INFERENCE = "inference"
     MULTI_OUTPUT = "multi_output"
     FUNCTION = "function"
+
+
+DEFAULT = Creation.DEFAULT  # to look a member of an Enum up takes longer
 
 
 def check_creation(t: Tensor, link: Link, who: str) -> None:

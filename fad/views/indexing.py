@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad.core.avals import with_constants
 from fad.core.borrowed import as_array, is_borrowed
 from fad.core.jaxapi import array_type
 from fad.core.level import bind
@@ -159,7 +160,7 @@ def get_item(x: Any, index: Any) -> Any:
         IndexError: see `parse_index`.
     """
     step = step_of(x, index)
-    if isinstance(step, Step):
+    if type(step) is Step:
         return bind_view(x, step)
     form, values = step
     return bind(getter(form), [x, *values])
@@ -192,14 +193,14 @@ def step_of(x: Tensor, index: Any) -> Step | tuple[tuple[Any, ...], list[Any]]:
         IndexError: see `parse_index`.
     """
     key = _key_of(index)
-    at = None if key is None else (x.shape, key)
+    at = None if key is None else (x.aval.shape, key)
     found = _steps.get(at)
     if found is not None:
         return found
     form, values = parse_index(x, index)
     if not is_basic(form):
         return form, values
-    step = Step(view_of(form), tuple(values))
+    step = Step(view_of(form), tuple(values), tuple(with_constants(values)))
     if at is not None:
         if len(_steps) >= _STEPS:
             _steps.clear()
@@ -213,15 +214,13 @@ def _key_of(index: Any) -> Any:
         return index
     key: list[Any] = []
     for e in index if type(index) is tuple else (index,):
-        if type(e) is int or e is None or e is Ellipsis:
+        if type(e) is slice:
+            start, stop, step = e.start, e.stop, e.step
+            if not (type(start) in _BOUNDS and type(stop) in _BOUNDS and type(step) in _BOUNDS):
+                return None
+            key.append((start, stop, step))
+        elif type(e) is int or e is None or e is Ellipsis:
             key.append(e)
-        elif (
-            type(e) is slice
-            and type(e.start) in _BOUNDS
-            and type(e.stop) in _BOUNDS
-            and type(e.step) in _BOUNDS
-        ):
-            key.append((e.start, e.stop, e.step))
         else:
             return None
     return tuple(key)

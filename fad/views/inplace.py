@@ -24,6 +24,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad.core.avals import VALUES
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, outlived, state
@@ -43,8 +44,8 @@ from fad.views.aliases import (
     set_value,
     snapshot,
 )
-from fad.views.chains import Step, Write, form_of, numbers_of, same_chain
-from fad.views.creation import Creation, check_creation
+from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
+from fad.views.creation import DEFAULT, check_creation
 from fad.views.duals import DualLink
 from fad.views.indexing import step_of
 from fad.views.pytree import TrackedTensor
@@ -79,7 +80,7 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     if link is None:
         return _write(t, None, whole_write(primitive), [t], rest, who)
     op = part_write(primitive, form_of(link.chain))
-    return _write(t, link, op, [_base_of(link), t], [*numbers_of(link.chain), *rest], who)
+    return _write(t, link, op, [_base_of(link), t], rest, who)
 
 
 def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -> Tensor:
@@ -90,16 +91,15 @@ def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -
     if type(t) is TrackedTensor:
         t = t.origin
     link = _link(t)
+    base = t if link is None else _base_of(link)
     if step is not None:
-        base, chain = (t, ()) if link is None else (link.base, link.chain)
-        creation = Creation.DEFAULT if link is None else link.creation
+        chain = () if link is None else link.chain
+        creation = DEFAULT if link is None else link.creation
         link = Link(base, (*chain, step), creation, 0)
     if isinstance(new, (list, tuple, np.ndarray, np.generic)):
         new = as_array(new)
-    if link is None:
-        return _write(t, None, COPY, [t], [new], who)
-    op = copy_write(form_of(link.chain))
-    return _write(t, link, op, [_base_of(link)], [*numbers_of(link.chain), new], who)
+    op = COPY if link is None else copy_write(form_of(link.chain))
+    return _write(t, link, op, [base], [new], who)
 
 
 def overwrite_from(t: Tensor, new: Tensor, who: str) -> Tensor:
@@ -170,8 +170,13 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
     replace(x, value, step, "x[i] = v")
 
 
+_NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices
+
+
 def _is_mask(index: Any) -> bool:
     """Whether an index is one bool array, which also serves without concrete values."""
+    if type(index) in _NO_MASKS:
+        return False
     return isinstance(index, (Tensor, jax.Array, np.ndarray)) and index.dtype == bool
 
 
@@ -180,7 +185,7 @@ def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
     known = link_of(value)
     if known is None:
         return False
-    if known.creation is not Creation.DEFAULT and x.level.id > state.watermark:
+    if known.creation is not DEFAULT and x.level.id > state.watermark:
         return False
     link = _link(x)
     base, chain = (x, ()) if link is None else (link.base, link.chain)
@@ -307,13 +312,15 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 def _write(
-    t: Tensor, link: Link | None, op: Primitive, own: list[Tensor], others: list[Any], who: str
+    t: Tensor, link: Link | None, op: Primitive, own: list[Tensor], rest: list[Any], who: str
 ) -> Tensor:
     """Change ``own[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op`` makes
-    of ``own`` and ``others``; returns ``t``.
+    of ``own``, the numbers of the view, and ``rest``; returns ``t``.
     """
+    chain = () if link is None else link.chain
     with storage_of(t).lock:
-        if not _write_values(t, link, op, own, others):
+        if not _write_values(t, chain, op, own, rest):
+            others = [*numbers_of(chain), *rest]
             _check(t, link, others, who)
             if not _write_deferred(link, op, own, others):
                 _commit(own[0], bind(op, [*map(snapshot, own), *others]))
@@ -324,7 +331,7 @@ def _write_deferred(
     link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Any]
 ) -> bool:
     """`_write` where the level of the result has a trace, which goes on with it; else returns False."""
-    if link is not None and link.creation is not Creation.DEFAULT:
+    if link is not None and link.creation is not DEFAULT:
         return False
     top: Any = None  # the level that `bind` would hand it to
     for a in (*own, *others):
@@ -339,27 +346,31 @@ def _write_deferred(
 
 
 def _write_values(
-    t: Tensor, link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Any]
+    t: Tensor, chain: Sequence[Step], op: Primitive, own: Sequence[Tensor], rest: Sequence[Any]
 ) -> bool:
     """`_write` where there are only values: no level, no history and no mode; else returns False."""
     if state.levels or not has_only_values():
-        return False
-    if link is not None and any([step.op.write is Write.BROADCAST for step in link.chain]):
         return False
     root = own[0]
     meta = root.meta
     assert meta is not None  # there is a storage
     if t._requires_grad or meta.link is not None or meta.inference:
         return False
+    operands: list[Any] = [*own]
+    for step in chain:
+        if step.op.write is BROADCAST:
+            return False
+        operands += step.constants or step.numbers
+    operands += rest
     values = []
-    for x in (*own, *others):
-        if isinstance(x, Tensor):
+    for x in operands:
+        if type(x) not in VALUES and isinstance(x, Tensor):
             x = only_value(x)
             if x is None:
                 return False
         values.append(x)
     flush()
-    root._value = bind(op, values)
+    root._value = op.execute(values)
     meta.storage.version += 1
     return True
 

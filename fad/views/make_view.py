@@ -9,13 +9,14 @@ from typing import Any
 
 import jax
 
+from fad.core.jaxapi import array_type
 from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, storage_of
+from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
 from fad.tape.recorder import ROOT
-from fad.views.aliases import Link, link_of
+from fad.views.aliases import Link, has_only_values, link_of, only_value
 from fad.views.chains import IDENTITY, Step, Write, same_chain, view_op
-from fad.views.creation import Creation
+from fad.views.creation import DEFAULT, Creation
 from fad.views.duals import DualLink
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
@@ -47,7 +48,7 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     if own.inference:
         meta.inference = True
     if creation is None:
-        creation = Creation.DEFAULT
+        creation = DEFAULT
         if x.level.id <= state.watermark:
             creation = Creation.NO_GRAD
             if state.inference is not None and not own.inference:
@@ -55,7 +56,7 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
                 meta.inference = False
     known = own.link
     if known is not None and known.base is not None:
-        if creation is Creation.DEFAULT:
+        if creation is DEFAULT:
             creation = known.creation
         link = Link(known.base, (*known.chain, step), creation, storage.version, nr)
     else:
@@ -66,7 +67,12 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
 
 def bind_view(x: Any, step: Step) -> Any:
     """The view that ``step`` makes of ``x``; of an array, an array."""
-    return attach(bind(step.op.primitive, (x, *step.numbers)), x, step)
+    value = only_value(x) if step.constants and has_only_values() else None
+    if type(value) is array_type:
+        out: Any = new_tensor(step.op.primitive.execute((value, *step.constants)), ROOT)
+    else:
+        out = bind(step.op.primitive, (x, *step.numbers))
+    return attach(out, x, step)
 
 
 def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
@@ -170,7 +176,7 @@ def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
     if meta.link is not None:
         return
     meta.storage = storage
-    meta.link = Link(None, chain, Creation.DEFAULT, storage.version)
+    meta.link = Link(None, chain, DEFAULT, storage.version)
     storage.peers = [p for p in storage.peers if p() is not None]
     storage.peers.append(weakref.ref(t))
 
