@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
+from fad.core.avals import VALUES
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, attribute, describe
@@ -20,7 +21,7 @@ from fad.views.make_view import same_view
 
 __all__ = ["MEMBERS"]
 
-# In the order of how fast `isinstance` can tell.
+_USUAL = VALUES | {Tensor}  # the types of most operands: `isinstance` takes longer to tell
 _OPERANDS = (float, int, array_type, Tensor, complex, np.ndarray, np.generic, jax.Array)
 _BINARY = {
     "add": "add",
@@ -56,13 +57,13 @@ def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, Any], Any]:
     if swap:
 
         def operator(self: Tensor, other: Any) -> Any:
-            if isinstance(other, _OPERANDS):
+            if type(other) in _USUAL or isinstance(other, _OPERANDS):
                 return op(other, self)
             return _no_operand(other)
     else:
 
         def operator(self: Tensor, other: Any) -> Any:
-            if isinstance(other, _OPERANDS):
+            if type(other) in _USUAL or isinstance(other, _OPERANDS):
                 return op(self, other)
             return _no_operand(other)
 

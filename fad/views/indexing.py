@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import with_constants
-from fad.core.borrowed import as_array, is_borrowed
+from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
@@ -31,6 +32,7 @@ from fad.views.index_forms import (
     SLICE,
     TRUE,
     WHOLE,
+    WINDOW,
     is_basic,
     parse_index,
 )
@@ -167,16 +169,23 @@ def get_item(x: Any, index: Any) -> Any:
 
 
 def items(x: Tensor) -> list[Any]:
-    """``[x[0], x[1], ...]``; JAX takes an array that nothing tracks apart in few calls."""
+    """``[x[0], x[1], ...]``; an array that nothing tracks is taken apart in few calls."""
     count = x.shape[0]
     value = only_value(x) if has_only_values() else None
-    if type(value) is not array_type:
+    if type(value) is not array_type or not value.is_fully_replicated:
         return [x[i] for i in range(count)]
-    parts = list(value)
-    if is_borrowed(value):
-        jax.block_until_ready(parts)
-    op = view_of((INT, *(WHOLE,) * (value.ndim - 1)))
+    rest = (WHOLE,) * (value.ndim - 1)
+    parts: list[Any] = []
+    for start in range(0, count, CHUNK):
+        window = (WINDOW, min(CHUNK, count - start))
+        chunk = getter((window, *rest)).execute((value, start)) if count > CHUNK else value
+        parts.extend(UNSTACK.execute((chunk,)))
+    op = view_of((INT, *rest))
     return [attach(new_tensor(p, ROOT), x, Step(op, (i,))) for i, p in enumerate(parts)]
+
+
+CHUNK = 50  # items that one call takes apart; a program takes longer to compile for more
+UNSTACK = Primitive("unstack", jnp.unstack)
 
 
 _STEPS = 4096  # kept

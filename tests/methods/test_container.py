@@ -92,6 +92,9 @@ def test_items_are_views_whatever_the_length() -> None:
         x[2] = data[2] = 7.0
         assert np.array_equal(x, data)
         assert np.array_equal(items[2], data[2])
+    assert list(fad.tensor(np.zeros((0, 2), np.float32))) == []
+    (item,) = fad.tensor([3.0])
+    assert item.shape == () and item.item() == 3.0
     w = fad.tensor(np.arange(3.0, dtype=np.float32), requires_grad=True)
     a, b, c = w
     (a * b + c).backward()
