@@ -114,6 +114,8 @@ def same_chain(ours: Sequence[Step], theirs: Sequence[Step]) -> bool:
     if len(ours) != len(theirs):
         return False
     for a, b in zip(ours, theirs, strict=True):
+        if a is b:
+            continue
         if a.op is not b.op or len(a.numbers) != len(b.numbers):
             return False
         for i, j in zip(a.numbers, b.numbers, strict=True):

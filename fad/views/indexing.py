@@ -162,7 +162,7 @@ def get_item(x: Any, index: Any) -> Any:
         IndexError: see `parse_index`.
     """
     step = step_of(x, index)
-    if type(step) is Step:
+    if isinstance(step, Step):
         return bind_view(x, step)
     form, values = step
     return bind(getter(form), [x, *values])

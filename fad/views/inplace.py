@@ -200,8 +200,9 @@ def _link(t: Tensor) -> Link | None:
 
 def _base_of(link: Link) -> Tensor:
     """The base of a link that `_link` returned, and so has one."""
-    assert link.base is not None
-    return link.base
+    base = link.base
+    assert base is not None
+    return base
 
 
 # Before the write
