@@ -9,9 +9,9 @@ from typing import Any
 from fad.core.primitive import Primitive
 from fad.replay import states
 from fad.replay.entries import Entry, known_of
-from fad.replay.outcomes import is_fresh, outcome_of
+from fad.replay.outcomes import outcome_of, use_of
 from fad.replay.program import Program
-from fad.replay.states import SHORT, State, ends_segment, repays_whole
+from fad.replay.states import SHORT, State, ends_segment, fresh_in, repays_whole
 
 __all__ = ["next_state"]
 
@@ -24,7 +24,11 @@ def next_state(trace: Any, entries: Sequence[Entry], op: Any, args: Sequence[Any
             return None
     elif type(op) is not Program:
         return None
-    if trace.is_new and before.work > SHORT and not repays_whole(before.work, trace.fresh):
+    if (
+        trace.is_new
+        and before.work > SHORT
+        and not repays_whole(before.work, fresh_in([e[0] for e in entries[1:]]))
+    ):
         trace.why = "it is new, and its operations repeat"
         return None
     key: list[Any] = [op]
@@ -47,8 +51,6 @@ def next_state(trace: Any, entries: Sequence[Entry], op: Any, args: Sequence[Any
     step = before.next.get(at)
     if step is None:
         args_known = [known_of(entries, trace.inputs, r) for r in refs]
-        if trace.is_new and is_fresh(op, args_known, trace.key):
-            trace.fresh += op.fresh if type(op) is Program else 1
         outcome = outcome_of(trace.level, trace.maker, op, args_known, trace.key)
         if outcome is None:
             return None
@@ -68,6 +70,7 @@ def next_state(trace: Any, entries: Sequence[Entry], op: Any, args: Sequence[Any
             before.work + (op.work if type(op) is Program else 1),
             content,
             ends_segment([e[0] for e in entries[1:]], content, trace.root.is_cut),
+            use_of(op, args_known, (trace.around, trace.key)),
         )
         states.grow()
         step = before.next.setdefault(at, step)

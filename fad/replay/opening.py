@@ -34,11 +34,13 @@ def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
             return
         found.append(given)
     codes = _codes(function)
-    key = (settings, *map(id, codes), level.key(), *[given.code for given in found])
+    around = tuple([own.key() for own in state.levels if own is not level])
+    key = (settings, *map(id, codes), around, level.key(), *[given.code for given in found])
     root = root_of(key, codes, getattr(function, "__name__", "a function"))
     if root.backs_off():
         return
     trace = Trace(level, root, context, settings)
+    trace.around = around
     trace.is_new = root.begun == 1 and not at_once.count
     for given in found:
         trace.add(given)

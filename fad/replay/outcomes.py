@@ -16,23 +16,29 @@ from fad.core.observation import observable
 from fad.replay.inputs import FOREIGN
 from fad.replay.program import Known, Outcome, Program
 from fad.replay.settings import LARGE
+from fad.replay.states import Use
 from fad.tape.recorder import PrimitiveNode
 
-__all__ = ["forget_outcomes", "is_fresh", "outcome_of"]
+__all__ = ["forget_outcomes", "outcome_of", "use_of"]
 
 _MOST = 256  # outcomes remembered for each operation
 _outcomes: weakref.WeakKeyDictionary[Any, dict[Any, Outcome | None]] = weakref.WeakKeyDictionary()
+_uses: weakref.WeakKeyDictionary[Any, dict[Any, Use]] = weakref.WeakKeyDictionary()
 
 
 def forget_outcomes() -> None:
     """Forget all."""
     _outcomes.clear()
+    _uses.clear()
 
 
-def is_fresh(op: Any, args: Sequence[Known], key: Any) -> bool:
-    """Whether no outcome of ``op`` is remembered for these arguments."""
-    table = _outcomes.get(op)
-    return table is None or (key, *args) not in table
+def use_of(op: Any, args: Sequence[Known], key: Any) -> Use:
+    """How ``op`` has been used with these arguments, where ``key`` has the levels around as well."""
+    table = _uses.setdefault(op, {})
+    place = (key, *args)
+    if place not in table and len(table) >= _MOST:
+        table.clear()
+    return table.setdefault(place, Use())
 
 
 def outcome_of(

@@ -81,8 +81,8 @@ class Program:
         donated: the arguments whose memory is given to results, of a program that is not small.
 
     ``compiles``: it has repeated often enough; ``in_foreground``: the calling thread compiles it. ``fresh``
-    counts its operations that no trace had before. ``call`` is the compiled program, None until then;
-    ``refused`` says why it cannot be compiled. ``structure`` is that of the result.
+    counts its operations that were new, see NOTE [first calls] in `fad.replay.states`. ``call`` is what is
+    compiled, None until then; ``refused`` says why it cannot be. ``structure`` is that of the result.
     """
 
     __slots__ = (

@@ -8,10 +8,10 @@ from typing import Any
 from fad.core.tensor import Lazy, Tensor, lazy_tensor, take_over
 from fad.errors import LevelError
 from fad.replay.entries import Operations, origin_of, outputs_of
-from fad.replay.inputs import as_captured
+from fad.replay.inputs import as_captured, is_in_trace
 from fad.replay.log import note
 from fad.replay.program import Program
-from fad.replay.states import State
+from fad.replay.states import TIMES, State
 from fad.replay.writes import at_versions_then, handle_of, note_written, owner_of, version_then
 from fad.tape.recorder import PrimitiveNode
 
@@ -50,9 +50,12 @@ def record(trace: Any) -> None:
     inputs = list(map(as_captured, trace.inputs))
     entries = trace.entries
     cells = outputs_of(trace.entries)
+    alone = not is_in_trace(trace.inputs)
     while trace.entries is entries and trace.recorded < len(entries):
         at = trace.recorded
         step, out, _ = entries[at]
+        if alone:
+            step.use.times = TIMES
         if len(cells) < step.size:
             cells = outputs_of(trace.entries)
         outs = (out,) if step.single else out

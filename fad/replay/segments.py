@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad.core.level import bind
 from fad.core.tensor import UNSHARED, Storage, Tensor
-from fad.replay.entries import computation_of
-from fad.replay.inputs import FOREIGN, Input
+from fad.replay.entries import Operations, computation_of
+from fad.replay.inputs import FOREIGN, Input, is_in_trace
 from fad.replay.program import Program
-from fad.replay.states import RUNS, SHORT, End, State
+from fad.replay.states import RUNS, SHORT, End, State, fresh_in, repays_whole
 from fad.tape.engine import pull_back
+from fad.tape.recorder import ROOT
 
-__all__ = ["Chain", "free_inputs", "pull_through", "run_program"]
+__all__ = ["Chain", "free_inputs", "program_of", "pull_through", "run_program"]
 
 
 class Chain:
@@ -116,6 +117,31 @@ class Chain:
 def _owner(t: Tensor) -> Tensor | Storage:
     """The storage of ``t``, or ``t`` itself where it shares none."""
     return t if t.meta is None or t.meta.storage is UNSHARED else t.meta.storage
+
+
+def program_of(
+    trace: Any, operations: Operations, end: End, long: bool, make: Callable[[], Program]
+) -> Program | None:
+    """The program of what a trace has appended, as ``make`` makes it; None if there is none yet.
+
+    ``long``: it is a segment, or what comes after one.
+    """
+    root, path = trace.chain.root, operations.path
+    if long:
+        return end.always(make, root.is_due)
+    if end.program is not None or trace.level is ROOT:
+        return end.due(make, now=False)
+    fresh = fresh_in(path)
+    whole = repays_whole(operations.work, fresh)
+    program = end.due(make, whole or is_in_trace(operations.inputs))
+    if program is not None:
+        program.in_foreground, program.fresh = whole, fresh
+        for use in {s.use for s in path}:
+            use.times += 1
+        if whole:
+            root.decide(0)
+            root.has_whole = True
+    return program
 
 
 def run_program(

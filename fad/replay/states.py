@@ -14,12 +14,15 @@ __all__ = [
     "LONGEST",
     "RUNS",
     "SHORT",
+    "TIMES",
     "End",
     "Root",
     "State",
+    "Use",
     "clear_cache",
     "ends",
     "ends_segment",
+    "fresh_in",
     "repays_whole",
     "root_of",
     "tree",
@@ -33,6 +36,7 @@ RUNS = 128  # of a long program that would take about as long as compiling it
 
 
 WHOLE = 10  # operations of a new program for each one among them that is new
+TIMES = 2  # programs that are compiled at once before an operation in them counts as known
 
 
 def repays_whole(work: int, fresh: int) -> bool:
@@ -45,8 +49,27 @@ def repays_whole(work: int, fresh: int) -> bool:
     a function is called for the first time, and most of its operations are new too, its trace is compiled as
     one program in the calling thread, and nothing is compiled for single operations. Where operations repeat,
     as in a loop, or are known from other functions, they are run one by one.
+
+    New is what has not run one by one: another path through the function (``training=False``) shares
+    operations with the first one, and none of them is compiled for itself. But where functions and paths are
+    new all the time, their operations come to be known. So an operation that is in ``TIMES`` programs
+    is not new any more. All this is noted for each way in which transforms are nested (`Use`): the batched
+    form of an operation is another program than the operation.
     """
     return work <= WHOLE * fresh
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Use:
+    """In how many programs an operation was that were compiled at once; ``TIMES`` once it ran by itself."""
+
+    times: int = 0
+
+
+def fresh_in(path: Sequence[State]) -> int:
+    """How many operations of a path are new; see NOTE [first calls]."""
+    new = {s.use: s.op for s in path if s.use.times < TIMES}
+    return sum([op.fresh if type(op) is Program else 1 for op in new.values()])
 
 
 LONGEST = 512  # operations in a trace, or in a segment of a longer one
@@ -86,9 +109,10 @@ class State:
     are of its outputs; ``tracked`` whether they require grad. ``first`` is the number of its first output,
     ``size`` that of all outputs so far, ``work`` that of the operations, those of programs among them
     included. ``content`` is a hash of the operation and of the relative places of its arguments.
-    ``cuts``: a segment ends here. ``predicted_next`` is the inline cache: the state that came after this one
-    the last time. ``saves`` has what `fad.replay.writes.saved_by` finds. ``bare`` is its
-    entry in traces that have run, without outputs: one for all, which spares Python's collector work.
+    ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``predicted_next`` is the inline
+    cache: the state that came after this one the last time. ``saves`` has what `fad.replay.writes.saved_by`
+    finds. ``bare`` is its entry in traces that have run, without outputs: one for all, which spares Python's
+    collector work.
     """
 
     op: Any
@@ -104,6 +128,7 @@ class State:
     work: int = 0
     content: int = 0
     cuts: bool = False
+    use: Use = dataclasses.field(default_factory=Use)
     next: dict[Any, State] = dataclasses.field(default_factory=dict)
     predicted_next: State | None = None
     ends: dict[Any, End] = dataclasses.field(default_factory=dict)
@@ -128,8 +153,9 @@ class Root(State):
     """The beginning of traces at levels of one kind, and how many in a row were not replayed.
 
     ``code`` is what its key has by `id`, kept alive so that the `id` stays unique. ``pending`` is the last
-    of its programs that is queued for compiling: until it is compiled nothing is traced. ``is_cut``: its
-    traces are cut.
+    of its programs that is queued for compiling: until it is compiled nothing is traced, unless the root
+    ``has_whole``, a program that was compiled at once, whose operations were not. ``is_cut``: its traces are
+    cut.
 
     NOTE [long programs]
 
@@ -140,7 +166,7 @@ class Root(State):
     earlier. Nothing is traced before.
     """
 
-    __slots__ = ("begun", "code", "due", "failures", "is_cut", "name", "pending")
+    __slots__ = ("begun", "code", "due", "failures", "has_whole", "is_cut", "name", "pending")
 
     def __init__(self, code: Any, name: str) -> None:
         super().__init__(None, (), (), (), (), (), (), (), True, 0)
@@ -150,6 +176,7 @@ class Root(State):
         self.begun = 0
         self.due = 0
         self.failures = 0
+        self.has_whole = False
         self.is_cut = False
 
     @property
@@ -172,7 +199,7 @@ class Root(State):
 
     def backs_off(self) -> bool:
         """Whether nothing is traced this time: after failures it is one call in 2, 4, 8, ..."""
-        if self.pending is not None:
+        if self.pending is not None and not self.has_whole:
             if self.pending.is_pending:
                 return True
             self.pending = None

@@ -53,15 +53,15 @@ from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.replay.entries import Entry, Operations, outputs_of
-from fad.replay.inputs import is_in_trace, is_untouched
+from fad.replay.inputs import is_untouched
 from fad.replay.log import note_trace
 from fad.replay.modes import is_unobserved, referenced
 from fad.replay.next_states import next_state
 from fad.replay.program import Program
 from fad.replay.recording import fill, record, record_again
-from fad.replay.segments import Chain, free_inputs, pull_through, run_program
+from fad.replay.segments import Chain, free_inputs, program_of, pull_through, run_program
 from fad.replay.settings import on_new_thread
-from fad.replay.states import End, Root, repays_whole, root_of, tree
+from fad.replay.states import End, Root, root_of, tree
 from fad.replay.writes import Writes, has_value
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
@@ -78,17 +78,17 @@ class Trace(Writes):
     it. ``done``: nothing more is appended. ``recorded``: how many entries have been recorded since. ``ran``:
     it has run as one program; with the numbers of the outputs at which the backward pass started, and whether
     it frees what it goes through. ``kept`` are then the outputs that are referenced. ``is_new``: it is of the
-    first call of a function, see NOTE [first calls]; ``fresh`` counts its operations that no trace had
-    before. ``lock`` is for other threads that read an output.
+    first call of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own,
+    outermost first. ``lock`` is for other threads that read an output.
     """
 
     __slots__ = (
         "__weakref__",
+        "around",
         "busy",
         "context",
         "done",
         "entries",
-        "fresh",
         "is_new",
         "kept",
         "key",
@@ -122,7 +122,7 @@ class Trace(Writes):
         self.busy = False
         self.done = False
         self.is_new = False
-        self.fresh = 0
+        self.around: Sequence[Any] = ()
         self.why = ""  # why it was materialized
         self.recorded = 1
         self.ran: tuple[Sequence[int], bool] | None = None
@@ -370,17 +370,10 @@ class Trace(Writes):
             kept, pulled: of `Operations.program`.
         """
         make = functools.partial(operations.program, self.root.name, self.maker, kept, *pulled)
-        whole = self.is_new and repays_whole(operations.work, self.fresh)
-        now = whole or (end.program is None and is_in_trace(operations.inputs))
-        is_due = self.chain.root.is_due
-        program = end.always(make, is_due) if long else end.due(make, now)
+        program = program_of(self, operations, end, long, make)
         if program is None:
             self.why = end.reason
             return None
-        if self.is_new:
-            program.in_foreground, program.fresh = whole, self.fresh
-        if whole:
-            self.chain.root.decide(0)
         found = run_program(self.chain, end, program, operations.inputs)
         return None if found is None else (program, found)
 

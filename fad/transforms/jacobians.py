@@ -158,6 +158,7 @@ def jacfwd(
         tensors = has_tensor((args, kwargs))
         found: dict[str, Any] = {}
 
+        @functools.wraps(f)
         def push(tangents: list[Any]) -> list[Any]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]

@@ -105,10 +105,67 @@ def test_operations_that_repeat_run_one_by_one(compilations: list[str]) -> None:
 
 
 def test_operations_that_are_known_run_one_by_one(compilations: list[str]) -> None:
-    fad.grad(net)(X)
-    fad.grad(lambda x: net(x))(X)
-    assert compilations == ["net"]
+    """They are after two programs, or where they have run one by one."""
+    functions = [net, lambda x: net(x), lambda x: net(x)]
+    for f in functions:
+        fad.grad(f)(X)
+    assert len(compilations) == states.TIMES == 2
     assert fad.autograd.compiled.explain().splitlines()[-1].endswith("it is new")
+    fad.grad(repeated)(X)
+    fad.grad(lambda x: fnp.sum(fnp.sin(x) * 0.9))(X)
+    assert len(compilations) == 2
+
+
+def test_transforms_of_one_function_in_turns(compilations: list[str]) -> None:
+    """Each compiles its own program in its first call, and none of them makes another one slow later."""
+
+    def f(v: Any) -> Any:
+        _, (_, second) = fad.jet(lambda u: fnp.sin(u) * v, (v,), ([v, v * v],))
+        return fnp.sum(second)
+
+    calls: list[Callable[[], Any]] = [
+        lambda: fad.hessian(f)(X),
+        lambda: fad.vmap(fad.grad(f))(BATCH),
+        lambda: fad.jet(fad.grad(f), (X,), ([X, X * X],)),
+        lambda: fad.jacfwd(lambda v: fad.jet(fnp.sin, (v,), ([v, v * v],))[1][1])(X),
+        lambda: fad.grad(f)(X),
+    ]
+    turns = [[call() for call in calls] for _ in range(4)]
+    assert len(compilations) == len(calls)
+    assert fad.autograd.compiled.cache_info()["queued"] == 0
+    with off():
+        assert_bits(turns, [[call() for call in calls]] * 4)
+
+
+def branching(x: Any, branch: int) -> Any:
+    y = fnp.tanh(W @ x)
+    if branch == 1:
+        y = fnp.exp(-y) * y
+    if branch > 1:
+        y = y * y
+    return fnp.sum(fnp.log(1.0 + y * y) * fnp.cos(y))
+
+
+def test_another_path_shares_operations_that_were_not_compiled(compilations: list[str]) -> None:
+    turns = [0, 1, 1, 0, 1, 0]
+    found = []
+    for branch in turns:
+        found.append(fad.grad(branching)(X, branch))
+        assert len(compilations) == min(len(found), 2)
+    with off():
+        assert_bits(found, [fad.grad(branching)(X, branch) for branch in turns])
+
+
+def test_what_was_compiled_at_once_runs_while_another_path_is_compiled(
+    compilations: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its operations were not compiled one by one."""
+    monkeypatch.setattr(worker, "submit", lambda program, avals: True)  # it is never ready
+    for branch in (0, 1, 2, 2, 2):  # all operations of the last one are known
+        fad.grad(branching)(X, branch)
+    assert len(compilations) == 2
+    fad.grad(branching)(X, 0)
+    assert fad.autograd.compiled.explain().splitlines()[-1].endswith("replayed")
 
 
 def test_a_new_shape_is_a_new_function(compilations: list[str]) -> None:
