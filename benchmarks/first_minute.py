@@ -31,7 +31,7 @@ __all__ = ["CALLS", "SCENARIOS", "calls", "chain", "forget", "table"]
 
 CALLS = 20  # of a program in a process
 PAUSE = 0.1  # seconds
-ONCE_COMPILED: Mapping[str, Mapping[str, float]] = {"Runge-Kutta, neural ODE": {"torch": 1.2}}
+ONCE_COMPILED = {"torch": 1.2}
 SHORT: Mapping[str, Mapping[str, float]] = {"MAML, sines": {"torch": 1.0}}
 _times: dict[tuple[str, str, int], list[float]] = {}
 """Of program, library and turn: seconds of each call. Rows that look at the same processes share them."""
@@ -325,8 +325,9 @@ def first_calls_scenarios() -> Iterator[Scenario]:
         for what, summarize, bounds, limit in rows:
             yield Scenario(program, what, build, both, bounds, "s", 3, limit, summarize)
         if program in torch_programs.PROGRAMS:
-            bounds = ONCE_COMPILED.get(program, {})
-            yield Scenario(program, "once compiled", settled(program), ("fad", "torch"), bounds)
+            yield Scenario(
+                program, "once compiled", settled(program), ("fad", "torch"), ONCE_COMPILED
+            )
 
 
 def length_scenarios() -> Iterator[Scenario]:

@@ -176,6 +176,6 @@ SCENARIOS: list[Scenario] = [
     *backward(SMALL_NET),
     *backward(CHAIN),
     Scenario(PAIR.name, "apply, tracked, and read", apply, ("fad", "torch"), BOUND),
-    Scenario(PAIR.name, "apply, sum, .backward()", through, ("fad", "torch")),
-    Scenario(SMALL_NET.name, "tape: 6 Functions, .backward()", layers, ("fad", "torch")),
+    Scenario(PAIR.name, "apply, sum, .backward()", through, ("fad", "torch"), BOUND),
+    Scenario(SMALL_NET.name, "tape: 6 Functions, .backward()", layers, ("fad", "torch"), BOUND),
 ]
