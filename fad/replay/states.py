@@ -61,7 +61,7 @@ def repays_whole(work: int, fresh: int) -> bool:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Use:
-    """In how many programs an operation was that were compiled at once; ``TIMES`` once it ran by itself."""
+    """How many programs that were compiled at once contain an operation; ``TIMES`` after it ran alone."""
 
     times: int = 0
 
