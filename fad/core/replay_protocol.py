@@ -8,6 +8,7 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `open`: the transforms, when their level begins;
 * `open_step`: `tape.recorder.record`, for an operation on leaves of the eager tape;
 * `Trace.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
+  `RootLevel.process`, for what nothing tracks inside of a level that has one;
 * `Trace.write`, `Trace.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level that
   has a trace, and for their views;
 * `Trace.read`: an empty value of a lazy Tensor (`Tensor.__getattr__`);
@@ -37,11 +38,11 @@ class Trace(Protocol):
     Tensors.
     """
 
-    def append(self, op: Any, args: Sequence[Any]) -> Any:
+    def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
         """Defer an operation, and return its lazy outputs.
 
-        None: it cannot be deferred. The trace has been materialized, and the caller evaluates the
-        operation.
+        None: it cannot be deferred, and the caller evaluates it. The trace has been materialized, unless
+        the operation is not ``tracked``: its arguments are values of level 0 without history.
         """
 
     def write(self, op: Any, own: Sequence[Any], others: Sequence[Any]) -> bool:

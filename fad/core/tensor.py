@@ -25,6 +25,8 @@ __all__ = [
     "Storage",
     "Tensor",
     "bottom",
+    "has_value",
+    "is_variable",
     "lazy_tensor",
     "new_tensor",
     "take_over",
@@ -270,6 +272,11 @@ def version_of(t: Tensor) -> int:
     return 0 if t.meta is None else t.meta.storage.version
 
 
+def is_variable(x: Any) -> bool:
+    """Whether ``x`` is a Tensor that requires grad, at any level."""
+    return isinstance(x, Tensor) and x._requires_grad
+
+
 def bottom(x: Any) -> Any:
     """``x`` with the wrappers of all levels removed: an array or a JAX tracer."""
     while isinstance(x, Tensor):
@@ -353,6 +360,18 @@ def take_over(t: Tensor, o: Tensor) -> None:
     t._aux = o._aux
     t._value = o._value
     t._lazy = None
+
+
+_value_slot: Any = Tensor.__dict__["_value"]
+
+
+def has_value(t: Tensor) -> bool:
+    """Whether a Tensor has its value, though maybe no node."""
+    try:
+        _value_slot.__get__(t)
+    except AttributeError:
+        return False
+    return True
 
 
 _meta_lock = threading.Lock()

@@ -1,4 +1,12 @@
-"""The operations of a trace as a function of its inputs, and as a program."""
+"""The operations of a trace as a function of its inputs, and as a program.
+
+NOTE [one append-only list]
+
+A trace is one list of entries. An entry is appended whole or not at all; what it is does not change. ``busy``
+is set while one is being made. A call of `append` that finds it set (from a finalizer, or after an interrupt)
+appends nothing and materializes the trace. After each entry `append` looks whether the trace was materialized
+meanwhile, and if so records that entry too. To record an entry twice gives the same as to record it once.
+"""
 
 from __future__ import annotations
 

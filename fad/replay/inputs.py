@@ -27,6 +27,7 @@ __all__ = [
     "is_untouched",
     "look",
     "small_aval",
+    "version_at",
 ]
 
 # Guard codes of inputs begin here: + 4096 * the id of the aval, + the number of the layout. In keys
@@ -135,7 +136,7 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
                 return None  # made in inference mode: recording it is an error
         if level is own:
             lazy = a._lazy
-            if lazy is not None:
+            if lazy is not None and lazy.trace.level is own:
                 if lazy.trace.chain is not chain or not a._requires_grad:
                     return None  # of another trace
                 if meta is not None and meta.link is not None and meta.link.seen != version:

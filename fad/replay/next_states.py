@@ -62,7 +62,7 @@ def next_state(trace: Any, entries: Sequence[Entry], op: Any, args: Sequence[Any
             tuple(codes),
             outcome.avals,
             outcome.layouts,
-            [trace.level.wraps and layout for layout in outcome.layouts],
+            [trace.level.wraps and layout is True for layout in outcome.layouts],
             outcome.routed,
             outcome.kept,
             outcome.single,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ from fad.core.level import state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.replay import states
-from fad.replay.inputs import look
+from fad.replay.inputs import look, version_at
 from fad.replay.modes import at_once, is_unobserved
+from fad.replay.segments import passed
 from fad.replay.settings import settings_number
 from fad.replay.states import root_of
 from fad.replay.trace import Trace
@@ -67,11 +69,19 @@ _begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by i
 def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
 
-    Steps begin with operations on leaves. If the operation repeats, the step may do so.
+    Steps begin with operations on leaves, or after an earlier step. If the operation repeats, the step may
+    do so.
     """
-    for a in args:
-        if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
-            return None  # in the middle of a step
+    variables = [a for a in args if isinstance(a, Tensor) and a._requires_grad]
+    lazy = [a for a in variables if a._lazy is not None]
+    if lazy:
+        trace = _after(lazy)
+        if trace is None:
+            return None
+        state.trace = trace
+        return trace.append(op, args)
+    if any([a._node is not None for a in variables]):
+        return None  # in the middle of a step
     count = _begun.get(plan.id, 0)
     if count < SEEN and not at_once.count:
         if len(_begun) >= states.CAPACITY:
@@ -86,6 +96,71 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
         return None
     trace = state.trace = Trace(ROOT, root, context, settings)
     return trace.append(op, args)
+
+
+def _after(variables: Sequence[Tensor]) -> Trace | None:
+    """A trace that goes on with lazy ``variables``, outputs of a step that has run; None if that cannot be.
+
+    NOTE [several backward passes]
+
+    In a step with several losses, what a later loss is computed from may come from before the backward pass
+    of an earlier one: the output of a generator, of which the discriminator has used a detached copy. The
+    program of the earlier part has given it a value, and no node. Then the later part is a trace that goes on
+    after the earlier one, which becomes a segment (NOTE [chains of segments] in `fad.replay.segments`): its
+    backward pass computes it again.
+
+    This is so if no backward pass has gone through its nodes, and nothing that these use has changed. If not,
+    the earlier part is recorded, and the tape says what is wrong.
+    """
+    context, settings = _surroundings()
+    step = variables[0]._lazy.trace
+    if type(step) is not Trace or not settings:
+        return None
+    chain = step.chain
+    with step.lock:
+        latest = chain.latest()
+        segments = chain.segments
+        if latest is not None:
+            segments.append(latest)
+        for s in segments:
+            if s.ran is None or s.writes or s.context != context or not s.is_in_its_mode():
+                return None
+        if step.key[0] != settings or not _is_intact(segments, variables):
+            return None
+        trace = Trace(ROOT, chain.root, context, settings, step)
+        if latest is not None:
+            chain.add(latest)
+        chain.latest = weakref.ref(trace)
+        return trace
+
+
+def _is_intact(segments: Sequence[Trace], variables: Sequence[Tensor]) -> bool:
+    """Whether a backward pass can go from outputs of segments through all that they were computed from."""
+    ends: dict[Any, list[int]] = {s: [] for s in segments}
+    if not _add_places(ends, variables):
+        return False
+    for segment in reversed(segments):
+        path = passed(segment, ends[segment])
+        if not path.isdisjoint(passed(segment, segment.ran or ())):
+            return False
+        steps = [e[0] for e in segment.entries[1:]]
+        steps = [s for s in steps if not path.isdisjoint(range(s.first, s.size))]
+        used = [segment.inputs[~r] for s in steps for r in s.refs if r < 0]
+        if any([given.version != version_at(given.argument) for given in used]):
+            return False
+        if not _add_places(ends, [given.argument for given in used if given.layout is True]):
+            return False
+    return True
+
+
+def _add_places(ends: dict[Any, list[int]], variables: Sequence[Tensor]) -> bool:
+    """Add which outputs of which segments these are; False if one is of another trace."""
+    lazies = [a._lazy for a in variables if a._lazy is not None]
+    for lazy in lazies:
+        if lazy.trace not in ends:
+            return False
+        ends[lazy.trace].append(lazy.place)
+    return True
 
 
 def _surroundings() -> tuple[Any, int]:

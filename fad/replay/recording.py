@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fad.core.tensor import Lazy, Tensor, lazy_tensor, take_over
+from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, take_over
 from fad.errors import LevelError
 from fad.replay.entries import Operations, origin_of, outputs_of
 from fad.replay.inputs import as_captured, is_in_trace
 from fad.replay.log import note
 from fad.replay.program import Program
 from fad.replay.states import TIMES, State
-from fad.replay.writes import at_versions_then, handle_of, note_written, owner_of, version_then
+from fad.replay.untracked import execute
+from fad.replay.writes import (
+    at_versions_then,
+    handle_of,
+    note_written,
+    owner_of,
+    version_then,
+)
 from fad.tape.recorder import PrimitiveNode
 
 __all__ = ["fill", "record", "record_again", "record_kept"]
@@ -27,6 +34,7 @@ class Failed:
     __slots__ = ("chain", "error")
 
     done = True
+    level = None
 
     def __init__(self, error: Exception) -> None:
         self.chain = self
@@ -59,6 +67,11 @@ def record(trace: Any) -> None:
         if len(cells) < step.size:
             cells = outputs_of(trace.entries)
         outs = (out,) if step.single else out
+        if step.untracked and has_value(outs[0]):
+            for t in outs:
+                t._lazy = None
+            trace.recorded = at + 1
+            continue
         found = evaluated(trace, at, cells, inputs)
         if trace.entries is not entries or trace.recorded != at:
             continue  # a finalizer has read an output, and so recorded this and later entries
@@ -86,6 +99,8 @@ def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -
     """The outputs of entry number ``at``, evaluated at its level."""
     step: State = trace.entries[at][0]
     args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
+    if step.untracked:
+        return execute(step, args)
     own = trace.writes.get(at, 0)
     if own:  # as `views.inplace` does
         note_written(args[0])
@@ -111,19 +126,18 @@ def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -
 def record_again(trace: Any) -> None:
     """Make the nodes of a trace that has run as one program, and free those of its backward pass."""
     entries = trace.entries
-    ends, frees = trace.ran
+    ends = trace.ran
     cells = record_kept(trace)
     if trace.entries is not entries:
         return  # a finalizer has read a node, and so made all of them
-    if frees:
-        todo = [cells[k]._node for k in ends if k >= 0 and cells[k]._lazy is None]
-        seen = set(todo)
-        while todo:
-            node = todo.pop()
-            node.release_variables()
-            nexts = {e[0] for e in node.edges if e is not None} - seen
-            seen |= nexts
-            todo += nexts
+    todo = [cells[k]._node for k in ends if k >= 0 and cells[k]._lazy is None]
+    seen = set(todo)
+    while todo:
+        node = todo.pop()
+        node.release_variables()
+        nexts = {e[0] for e in node.edges if e is not None} - seen
+        seen |= nexts
+        todo += nexts
 
 
 def record_kept(trace: Any) -> list[Any]:

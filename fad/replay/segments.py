@@ -62,14 +62,14 @@ class Chain:
 
     def runs(self, last: State) -> int:
         """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs]."""
-        if not self.ended and last.work <= SHORT:
+        work = last.work + sum([s.work * times for s, times in self.ended.items()])
+        if work <= SHORT:
             return 0
         return RUNS * (len(self.ended) + 1) // (sum(self.ended.values()) + 1)
 
-    def add(self, segment: Any, following: Any) -> None:
-        """Add one, after which ``following`` goes on."""
+    def add(self, segment: Any) -> None:
+        """Add one."""
         self._segments.append(weakref.ref(segment))
-        self.latest = weakref.ref(following)
         if len(self._segments) < self._limit:
             return
         self._segments = [r for r in self._segments if r() is not None]
@@ -168,19 +168,23 @@ def pull_through(chain: Chain, arrived: dict[int, Any]) -> list[tuple[Any, list[
     for segment in reversed(chain.segments):
         outs = []
         cotangents = []
-        for k, reference in segment.kept.items():
+        path = [e[0] for e in segment.entries[1:]]
+        inputs: list[Input] = segment.inputs
+        kept = segment.kept
+        if segment.ran is None:  # a finalizer has read a node of it
+            return None
+        for k, reference in kept.items():
             t = reference()
             if t is not None and id(t) in arrived:
                 outs.append(k)
                 cotangents.append(arrived.pop(id(t)))
         if not outs:
             continue
-        inputs: list[Input] = segment.inputs
         variables = [k for k, given in enumerate(inputs) if given.layout is True]
         arguments = [inputs[k].argument for k in variables]
         begun = [j for j, a in enumerate(arguments) if id(a) in arrived]
-        end = segment.entries[-1][0].end(("pull", tuple(outs), tuple(begun), tuple(variables)))
-        make = functools.partial(_pulling, segment, outs, begun, variables)
+        end = path[-1].end(("pull", tuple(outs), tuple(begun), tuple(variables)))
+        make = functools.partial(_pulling, segment, path, inputs, outs, begun, variables)
         program = end.always(make, chain.root.is_due)
         sums = [arrived[id(arguments[j])] for j in begun]
         found = run_program(chain, end, program, inputs, [*cotangents, *sums])
@@ -193,14 +197,18 @@ def pull_through(chain: Chain, arrived: dict[int, Any]) -> list[tuple[Any, list[
     return passed
 
 
-def free_inputs(trace: Any, ends: Sequence[int]) -> None:
-    """Drop the values of the inputs if the backward pass from ``ends`` has gone through all that is alive.
+def passed(trace: Any, ends: Sequence[int]) -> frozenset[int]:
+    """The outputs of a trace that the backward pass from ``ends`` goes through."""
+    return trace.entries[-1][0].end(("passed", *ends)).passed(trace.entries, ends)
+
+
+def free_inputs(trace: Any) -> None:
+    """Drop the values of the inputs if backward passes have gone through all that is alive.
 
     The nodes of that are freed, or have saved nothing: no value of an input is read any more.
     """
     alive = [k for k, reference in trace.kept.items() if reference() is not None]
-    last = trace.entries[-1][0]
-    if last.end(("passed", *ends)).passed(trace.entries, ends).issuperset(alive):
+    if trace.ran is not None and passed(trace, trace.ran).issuperset(alive):
         trace.inputs = [
             given._replace(argument=given.argument if given.layout is True else None, parts=())
             for given in trace.inputs
@@ -208,14 +216,18 @@ def free_inputs(trace: Any, ends: Sequence[int]) -> None:
 
 
 def _pulling(
-    segment: Any, outs: Sequence[int], begun: Sequence[int], variables: Sequence[int]
+    segment: Any,
+    path: Sequence[State],
+    inputs: Sequence[Input],
+    outs: Sequence[int],
+    begun: Sequence[int],
+    variables: Sequence[int],
 ) -> Program:
     """The backward pass of a segment: gradients of its inputs, from cotangents of its outputs and
     what has arrived at some of the inputs before.
     """
-    path = [e[0] for e in segment.entries[1:]]
-    compute = computation_of(path, segment.inputs)
-    layouts = [(given.layout, len(given.parts)) for given in segment.inputs]
+    compute = computation_of(path, inputs)
+    layouts = [(given.layout, len(given.parts)) for given in inputs]
     count = sum([n for _, n in layouts])
     assert all([n == 1 or layout is FOREIGN for layout, n in layouts])
     maker = segment.maker

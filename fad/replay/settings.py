@@ -17,9 +17,9 @@ from fad.core.jaxapi import array_type, is_committed
 __all__ = [
     "LARGE",
     "aval_id",
+    "in_context",
     "is_default_placement",
     "is_small",
-    "on_new_thread",
     "settings_number",
 ]
 
@@ -45,6 +45,12 @@ def on_new_thread(f: Callable[[], Any]) -> Any:
     if failed:
         raise failed[0]
     return found[0]
+
+
+def in_context(context: Any, f: Callable[[], Any]) -> Any:
+    """``f()`` with the settings that JAX had with this `trace_context`, and without its checks of numbers."""
+    checks = jaxapi.is_tracing() or jaxapi.checks_numbers()
+    return on_new_thread(f) if checks or context != jaxapi.trace_context() else f()
 
 
 class _Settings:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fad.replay.inputs import FOREIGN
 from fad.replay.modes import at_once
 from fad.replay.program import Program
 
@@ -135,10 +136,12 @@ class State:
     saves: dict[Any, frozenset[int]] = dataclasses.field(default_factory=dict)
     first: int = dataclasses.field(init=False)
     bare: Any = dataclasses.field(init=False)
+    untracked: bool = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self.first = self.size - len(self.avals)
         self.bare = (self, None, 0)
+        self.untracked = FOREIGN in self.layouts
 
     def end(self, key: Any) -> End:
         """The End of traces that end here in the way that ``key`` says."""

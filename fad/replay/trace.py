@@ -29,13 +29,6 @@ order, and the rest of the function is recorded as usual. So
 Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and layout. A
 trace is a path in a tree of all traces so far (`fad.replay.states`), and each state has an inline cache with
 its predicted next state.
-
-NOTE [one append-only list]
-
-A trace is one list of entries. An entry is appended whole or not at all; what it is does not change. ``busy``
-is set while one is being made. A call of `append` that finds it set (from a finalizer, or after an interrupt)
-appends nothing and materializes the trace. After each entry `append` looks whether the trace was materialized
-meanwhile, and if so records that entry too. To record an entry twice gives the same as to record it once.
 """
 
 from __future__ import annotations
@@ -51,7 +44,8 @@ from fad.core.jaxapi import array_type, debug_infs, debug_nans, trace_context
 from fad.core.level import bodies, state, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
-from fad.core.tensor import Lazy, Tensor, lazy_tensor
+from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor
+from fad.replay import untracked
 from fad.replay.entries import Entry, Operations, outputs_of
 from fad.replay.inputs import is_untouched
 from fad.replay.log import note_trace
@@ -60,9 +54,9 @@ from fad.replay.next_states import next_state
 from fad.replay.program import Program
 from fad.replay.recording import fill, record, record_again
 from fad.replay.segments import Chain, free_inputs, program_of, pull_through, run_program
-from fad.replay.settings import on_new_thread
+from fad.replay.settings import in_context
 from fad.replay.states import End, Root, root_of, tree
-from fad.replay.writes import Writes, has_value
+from fad.replay.writes import Writes
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
@@ -76,8 +70,8 @@ class Trace(Writes):
     transform, or leaves of the tape. ``recording`` has the grad mode and the hooks for saved values with
     which it is made, ``tangents_off`` the mode of that name, ``modes`` are all modes of the thread that makes
     it. ``done``: nothing more is appended. ``recorded``: how many entries have been recorded since. ``ran``:
-    it has run as one program; with the numbers of the outputs at which the backward pass started, and whether
-    it frees what it goes through. ``kept`` are then the outputs that are referenced. ``is_new``: it is of the
+    once it has run as one program, the numbers of the outputs at which backward passes started that have
+    freed what they went through. ``kept`` are then the outputs that are referenced. ``is_new``: it is of the
     first call of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own,
     outermost first. ``lock`` is for other threads that read an output.
     """
@@ -125,16 +119,21 @@ class Trace(Writes):
         self.around: Sequence[Any] = ()
         self.why = ""  # why it was materialized
         self.recorded = 1
-        self.ran: tuple[Sequence[int], bool] | None = None
+        self.ran: Sequence[int] | None = None
         self.kept: dict[int, weakref.ref[Tensor]] = {}
         if before is None:
             self.chain.latest = weakref.ref(self)
 
     # Appending
 
-    def append(self, op: Any, args: Sequence[Any]) -> Any:
-        """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded."""
+    def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
+        """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
+
+        Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`.
+        """
         if self.busy or not self._goes_on():
+            if not tracked:
+                return None
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
@@ -142,6 +141,9 @@ class Trace(Writes):
         entries = self.entries
         before, _, count = entries[-1]
         if before.cuts:
+            if not tracked:
+                self.busy = False
+                return None
             next_segment = None if self.is_new else self._end_segment(too_long=True)
             self.busy = False
             if next_segment is not None:
@@ -153,10 +155,12 @@ class Trace(Writes):
             step = next_state(self, entries, op, args)
             if step is None:
                 self.busy = False
+                if not tracked:
+                    return None
                 self.why = self.why or f"{op.name}: {self.refusal(op, args)}"
                 self.materialize()
                 return None
-        level, place = self.level, step.first
+        level, place = ROOT if step.untracked else self.level, step.first
         if step.single:
             out: Any = lazy_tensor(level, Lazy(step.avals[0], self, place), step.tracked[0], 0)
             entry = out
@@ -164,6 +168,9 @@ class Trace(Writes):
             pairs = enumerate(zip(step.avals, step.tracked))
             entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
             out = tuple(entry)  # not `entry`: what the caller's tuple refers to is referenced
+        if step.untracked:
+            for t in (out,) if step.single else out:
+                t._aux = t._node = None
         if self.done:  # a finalizer or another thread has read an output
             return None
         entries.append((step, entry, len(self.inputs)))
@@ -217,7 +224,7 @@ class Trace(Writes):
             if (level.wraps and not all(untouched)) or self.saves_stale(operations):
                 return None
             self.note_saved(operations)
-            kept = referenced(operations.outputs, 2)
+            kept = untracked.kept_by(self.level, operations)
             self.detach_stale(operations.outputs, kept)
             ran = self._run(operations, last.end(("segment", *kept)), too_long, kept)
             if ran is None or self.done or len(self.entries) != len(operations.entries):
@@ -229,12 +236,12 @@ class Trace(Writes):
             if level.wraps:
                 cells = operations.outputs
                 self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
-                self.inputs, self.ran = inputs, ((), False)
-                self.chain.add(self, next_segment)
+                self.inputs, self.ran = inputs, ()
+                self.chain.add(self)
                 self.entries = [e[0].bare for e in operations.entries]
             else:
-                self.chain.latest = weakref.ref(next_segment)
                 self.entries = self.entries[:1]
+            self.chain.latest = weakref.ref(next_segment)
             self.done = True
             if level is ROOT:
                 self.modes["trace"] = next_segment
@@ -245,6 +252,8 @@ class Trace(Writes):
 
     def read(self, t: Tensor) -> bool:
         """See `fad.core.replay_protocol.Trace`."""
+        if t._level.id != self.level.id:
+            return untracked.read(self, t)
         if not self.level.wraps or self.is_new or self.chain.latest() is not self:
             return False  # where nothing is recorded, `materialize` runs the program too
         if self.busy or len(self.entries) == 1 or not self._goes_on() or jaxapi.is_tracing():
@@ -275,12 +284,7 @@ class Trace(Writes):
             ):  # a weak reference finds no segment that is being finalized
                 if len(trace.entries) == 1 and trace.ran is None and not self.chain.segments:
                     continue
-                # A block that checks numbers does not check those of operations from before.
-                checks = jaxapi.is_tracing() or jaxapi.checks_numbers()
-                if checks or self.context != trace_context():
-                    on_new_thread(trace._materialize)
-                else:
-                    trace._materialize()
+                in_context(trace.context, trace._materialize)
 
     def _detach(self) -> None:
         """Nothing more is appended."""
@@ -346,7 +350,7 @@ class Trace(Writes):
         path = operations.path
         if not path or (len(path) == 1 and type(path[0].op) is Primitive):
             return False  # one operation is one program in any case
-        kept = referenced(operations.outputs, 2)
+        kept = untracked.kept_by(self.level, operations)
         ran = self._run(operations, path[-1].end(tuple(kept)), False, kept)
         if ran is None:
             return False
@@ -410,7 +414,7 @@ class Trace(Writes):
     ) -> list[Any] | None:
         ends = []
         for o in outs:
-            lazy = o._lazy if type(o) is Tensor else None
+            lazy = o._lazy if type(o) is Tensor and o._level is self.level else None
             place = self.place(o) if lazy is not None and lazy.trace.chain is self.chain else None
             if place is None:
                 return None
@@ -433,7 +437,7 @@ class Trace(Writes):
             return None
         outs.clear()
         o = lazy = None
-        kept = referenced(cells, 2)
+        kept = untracked.kept_by(self.level, operations)
         outs += map(operations.value, ends)
         if values:
             kept = sorted({*kept, *[k for k in ends if k >= 0]})
@@ -465,11 +469,11 @@ class Trace(Writes):
                 tracked[k] = weakref.ref(t)
             else:
                 t._node = t._lazy = None
-        self.kept, self.ran = tracked, (ends, frees)
+        self.kept, self.ran = tracked, ends if frees else ()
         for segment, begun in passed:
-            segment.ran = (begun, frees)
-            if frees:
-                free_inputs(segment, begun)
+            if frees and segment.ran is not None:  # else a finalizer has read a node of it
+                segment.ran = (*segment.ran, *begun)
+                free_inputs(segment)
         self.update_shared()
         self._succeeded()
         self.scalars, self.places = [], {}
@@ -479,7 +483,7 @@ class Trace(Writes):
             self._forget()
             self.chain.drop(self.chain.segments)
         elif frees:
-            free_inputs(self, ends)
+            free_inputs(self)
         return list(grads)
 
     def _is_as_it_was(self) -> bool:
@@ -487,6 +491,10 @@ class Trace(Writes):
         return (
             not self.inputs_changed()
             and is_unobserved()
-            and (state.watermark, state.base_watermark, state.saved_hooks) == self.recording
+            and self.is_in_its_mode()
             and self.context == trace_context()
         )
+
+    def is_in_its_mode(self) -> bool:
+        """Whether the grad mode and the hooks for saved values are those with which it is recorded."""
+        return (state.watermark, state.base_watermark, state.saved_hooks) == self.recording

@@ -48,7 +48,6 @@ __all__ = [
     "Writes",
     "at_versions_then",
     "handle_of",
-    "has_value",
     "note_written",
     "owner_of",
     "version_then",
@@ -118,22 +117,13 @@ def handle_of(t: Any) -> Any:
         handle._requires_grad, handle._output_nr = t._requires_grad, t._output_nr
     else:
         handle = lazy_tensor(t._level, lazy, t._requires_grad, t._output_nr)
-        if lazy.trace.done:
+        if lazy.trace.done or t._level is not lazy.trace.level:
             copy_known(handle, t)
     handle.born = t.born
     return handle
 
 
 _STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
-
-
-def has_value(t: Tensor) -> bool:
-    """Whether a Tensor has its value, though maybe no node."""
-    try:
-        _STATE[0].__get__(t)
-    except AttributeError:
-        return False
-    return True
 
 
 def copy_known(t: Tensor, o: Tensor) -> None:
@@ -234,7 +224,7 @@ class Writes(Arguments):
         level, meta = self.level, root.meta
         if not level.wraps or self.busy or self.done or meta is None or root.born < level.id:
             return False
-        if root._level is not level and (root._level is not ROOT or root._lazy is not None):
+        if root._level is not level and (root._level is not ROOT or not self._has_or_defers(root)):
             return False  # the state that it has comes from another level
         if root._lazy is None and root._requires_grad:
             return False
@@ -244,6 +234,10 @@ class Writes(Arguments):
         if storage.data is not None or storage.peers or self.chain.has_saved(root):
             return False
         return meta.link is None and _has_no_hooks(meta)
+
+    def _has_or_defers(self, t: Tensor) -> bool:
+        """Whether ``t`` has its state, or is an output of this very trace."""
+        return t._lazy is None or t._lazy.trace is self
 
     def share(self, t: Tensor, new: Tensor) -> bool:
         """See `fad.core.replay_protocol.Trace`."""
@@ -266,6 +260,7 @@ class Writes(Arguments):
         shared = Shared(lazy, source)
         before = t._lazy
         is_empty = before is not None and not before.trace.done and not lazy.trace.done
+        is_empty = is_empty and t._level is self.level  # what is untracked may have been read
         self.chain.shared[id(t)] = weakref.ref(t)
         t._level, t._output_nr, t._lazy = source._level, source._output_nr, shared
         t._requires_grad = source._requires_grad

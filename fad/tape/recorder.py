@@ -25,7 +25,7 @@ from fad.core.level import (
 )
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import seam
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor, is_variable, new_tensor
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
@@ -342,6 +342,12 @@ class RootLevel(GradLevel):
     def process(self, op: Any, args: Sequence[Any]) -> Any:
         # Of untracked arguments, with no mode on: the most frequent case of eager code.
         if not anomaly.watch and not bodies.traced:
+            levels = state.__dict__.get("levels")  # of a name that is not there: the default
+            trace = levels[-1].current_trace() if levels else None
+            if trace is not None and not any(map(is_variable, args)):
+                out = trace.append(op, args, False)
+                if out is not None:
+                    return out
             values = []
             for a in args:
                 if type(a) is Tensor:
@@ -351,7 +357,7 @@ class RootLevel(GradLevel):
                 if type(a) not in VALUES and isinstance(a, Tensor):
                     return self._deferred(op, args)
                 values.append(a)
-            if state.__dict__.get("inference") is None:  # a name that is not there has its default
+            if state.__dict__.get("inference") is None:
                 out = op.execute(values)
                 if type(out) is tuple:
                     return tuple([new_tensor(o, self) for o in out])
@@ -415,9 +421,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
                 deep = deep or isinstance(value, Tensor)
                 continue
             key.append(own.aval(a))
-            if (
-                own is ROOT and not a._requires_grad and not captured_by_jit(a)
-            ):  # as good as its array
+            if own is ROOT and not a._requires_grad and not captured_by_jit(a):
                 a = a._value
             else:
                 deep = True

@@ -67,7 +67,9 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
 
 def bind_view(x: Any, step: Step) -> Any:
     """The view that ``step`` makes of ``x``; of an array, an array."""
-    value = only_value(x) if step.constants and has_only_values() else None
+    value = None
+    if step.constants and not state.levels and has_only_values():
+        value = only_value(x)
     if type(value) is array_type:
         out: Any = new_tensor(step.op.primitive.execute((value, *step.constants)), ROOT)
     else:

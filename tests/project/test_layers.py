@@ -53,8 +53,8 @@ ROOMS = {
     "func": "*",
     "testing": "*",
     "viz": "nodes folding text layout drawing bitmap matrices patterns graphs",
-    "replay": """settings log modes inputs program states outcomes arguments entries next_states writes
-        segments recording trace opening donation layouts compiled_backward""",
+    "replay": """settings log modes inputs program states outcomes arguments entries next_states
+        untracked writes segments recording trace opening donation layouts compiled_backward""",
 }
 IN_FRONT = {
     "errors",

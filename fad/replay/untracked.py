@@ -1,0 +1,81 @@
+"""Operations on what no transform tracks: they are part of the trace around them, and can be run alone.
+
+NOTE [untracked operations]
+
+The function of a transform also computes with values from outside that nothing tracks, as ``xs[i]``. These
+are operations of level 0. Where the innermost level of the thread has a trace, they are appended to that,
+and so are part of its program. Their outputs are lazy Tensors of level 0, without a node:
+
+* where one is read, it and what it depends on are run one by one. The trace goes on, and its program
+  computes them again where it needs them;
+* where one is still referenced when the trace ends, it gets its value in the same way. So it is never a
+  result of the program, which may run at the level of an outer transform;
+* an operation that cannot be deferred is run at once, and the trace goes on;
+* what the tape records is not appended.
+
+In the tree of traces, such an operation is one whose outputs have the layout `FOREIGN`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from fad.core.tensor import Tensor, has_value, new_tensor
+from fad.replay.entries import Entry, Operations, entry_of, outputs_of
+from fad.replay.inputs import Input
+from fad.replay.modes import referenced
+from fad.replay.settings import in_context
+from fad.replay.states import TIMES, State
+from fad.tape.recorder import ROOT
+
+__all__ = ["execute", "kept_by", "read"]
+
+
+def execute(step: State, args: Sequence[Any]) -> tuple[Tensor, ...]:
+    """The outputs of an untracked operation."""
+    out = step.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
+    return tuple([new_tensor(o, ROOT) for o in ((out,) if step.single else out)])
+
+
+def evaluate(entries: Sequence[Entry], inputs: Sequence[Input], place: int) -> Tensor:
+    """Output ``place``, which is untracked, with its value: what it depends on is run one by one."""
+    needed: set[int] = set()
+    todo = [place]
+    while todo:
+        at = entry_of(entries, todo.pop())
+        step, out, _ = entries[at]
+        if at not in needed and not has_value(out if step.single else out[0]):
+            needed.add(at)
+            todo += [r for r in step.refs if r >= 0]
+    cells = outputs_of(entries[: max(needed, default=0) + 1])
+    for at in sorted(needed):
+        step, out, _ = entries[at]
+        step.use.times = TIMES
+        args = [cells[r] if r >= 0 else inputs[~r].parts[0] for r in step.refs]
+        for t, o in zip((out,) if step.single else out, execute(step, args), strict=True):
+            t._value = o._value
+    step, out, _ = entries[entry_of(entries, place)]
+    found: Tensor = out if step.single else out[place - step.first]
+    return found
+
+
+def read(trace: Any, t: Tensor) -> bool:
+    """`Trace.read`, for an untracked output."""
+    with trace.lock:  # another thread may be reading it
+        if not has_value(t):
+            run = functools.partial(evaluate, trace.entries, trace.inputs, t._lazy.place)
+            t._value = in_context(trace.context, run)._value
+    return True
+
+
+def kept_by(level: Any, operations: Operations) -> list[int]:
+    """The outputs of ``level`` that are still referenced; the others that are get their values."""
+    outputs = operations.outputs
+    kept = referenced(outputs, 2)
+    untracked = [k for k in kept if outputs[k]._level is not level]
+    for k in untracked:
+        evaluate(operations.entries, operations.inputs, k)
+        outputs[k]._lazy = None
+    return [k for k in kept if outputs[k]._level is level] if untracked else kept

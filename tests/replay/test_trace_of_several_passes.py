@@ -1,0 +1,372 @@
+"""Steps of the tape with several losses: a later one goes on with what an earlier pass left alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from lines import at_finalizers, at_interrupts, interrupt
+from replays import assert_bits, assert_idle, info, off, replay
+
+import fad
+import fad.numpy as fnp
+from fad.core.primitive import Primitive
+from fad.errors import GradientError
+
+pytestmark = pytest.mark.usefixtures("cleared_caches")
+CALLS = 5
+
+
+class Nets:
+    """Weights of two nets, and data."""
+
+    def __init__(self) -> None:
+        draw = np.random.default_rng(0)
+
+        def leaf(*shape: int) -> fad.Tensor:
+            return fad.tensor(draw.normal(size=shape).astype(np.float32), requires_grad=True)
+
+        self.g, self.d, self.e = leaf(4, 4), leaf(4, 4), leaf(4)
+        self.x = fad.tensor(draw.normal(size=(3, 4)).astype(np.float32))
+
+    @property
+    def leaves(self) -> list[fad.Tensor]:
+        return [self.g, self.d, self.e]
+
+    def fake(self) -> fad.Tensor:
+        return fnp.tanh(self.x @ self.g + 0.5)
+
+    def judged(self, x: Any) -> fad.Tensor:
+        return fnp.mean(fnp.tanh(x @ self.d) @ self.e)
+
+    def update(self, *leaves: fad.Tensor) -> None:
+        with fad.no_grad():
+            for p in leaves:
+                if p.grad is not None:
+                    p -= 0.1 * p.grad
+                    p.grad = None
+
+
+def of_gan(n: Nets) -> Any:
+    fake = n.fake()
+    first = n.judged(n.x) - n.judged(fake.detach())
+    first.backward()
+    n.update(n.d, n.e)
+    second = n.judged(fake)
+    second.backward()
+    n.update(n.g)
+    return [first, second, fake]
+
+
+def of_three_parts(n: Nets) -> Any:
+    a = n.fake()
+    b = fnp.sin(a.detach() @ n.d)
+    fnp.sum(b.detach() * n.e).backward()
+    fnp.sum(b * b).backward()
+    fnp.sum(a * a).backward()
+    return [a, b]
+
+
+def to_one_leaf(n: Nets) -> Any:
+    a = n.x @ n.g
+    fnp.sum(fnp.cos(a.detach() @ n.g)).backward()
+    fnp.sum(fnp.sin(a) * 2.0).backward()
+    return [a]
+
+
+def after_a_read(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    scale = float(fnp.sum(fake))
+    fnp.sum(fake * scale).backward()
+    return [fake, scale]
+
+
+def of_several_outputs(n: Nets) -> Any:
+    fake = n.fake()
+    other = fake * n.e
+    n.judged(n.x).backward()
+    fnp.sum(fake * other).backward()
+    return [fake, other]
+
+
+def freed(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake).backward()
+    fnp.sum(fake * fake).backward()
+    return [fake]
+
+
+def freed_before(n: Nets) -> Any:
+    a = n.x @ n.g
+    b = fnp.sin(a)
+    n.judged(a).backward()
+    fnp.sum(b).backward()
+    return [a, b]
+
+
+def nothing_saved(n: Nets) -> Any:
+    a = n.g * 2.0
+    b = a * 3.0
+    fnp.sum(a).backward()
+    fnp.sum(b).backward()
+    return [a, b]
+
+
+def kept_graph(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake).backward(retain_graph=True)
+    n.judged(fake * 2.0).backward()
+    return [fake]
+
+
+def written_between(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    n.update(n.d, n.e)
+    with fad.no_grad():
+        n.g.mul_(1.5)
+    fnp.sum(fake * fake).backward()
+    return [fake]
+
+
+def base_written_between(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    fake.detach().mul_(2.0)
+    fnp.sum(fnp.sin(fake)).backward()
+    return [fake]
+
+
+def data_written_between(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    n.x.mul_(2.0)
+    fnp.sum(fnp.sin(fake)).backward()
+    return [fake]
+
+
+def first_once_more(n: Nets) -> Any:
+    fake = n.fake()
+    first = n.judged(fake.detach())
+    first.backward()
+    n.judged(fake).backward()
+    first.backward()
+
+
+def second_once_more(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    second = n.judged(fake)
+    second.backward()
+    second.backward()
+
+
+def a_third_from_the_same(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    n.judged(fake).backward()
+    fnp.sum(fake * 2.0).backward()
+
+
+def node_is_read(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    name = fake.grad_fn.name()
+    second = n.judged(fake)
+    edge = second.grad_fn.next_functions[0][0].name()
+    second.backward()
+    assert name == "TanhBackward" and edge
+    return [fake, second]
+
+
+def node_is_read_later(n: Nets) -> Any:
+    fake = n.fake()
+    first = n.judged(fake.detach())
+    first.backward()
+    second = n.judged(fake)
+    assert first.grad_fn is not None and fake.grad_fn is not None
+    second.backward()
+    assert fake.grad_fn is not None
+    return [fake, first, second]
+
+
+def hooks(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    fake.register_hook(lambda g: g * 3.0)
+    fake.retain_grad()
+    n.judged(fake).backward()
+    return [fake, fake.grad]
+
+
+def by_grad(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    second = n.judged(fake) ** 2
+    (slope,) = fad.autograd.grad(second, [fake], create_graph=True)
+    found = fad.autograd.grad(fnp.sum(slope * slope) + second, [n.g, n.d, n.e])
+    return [fake, slope.detach(), *found]
+
+
+def in_place_on_it(n: Nets) -> Any:
+    fake = n.x @ n.g
+    n.judged(fake.detach()).backward()
+    fake.add_(n.e)
+    fake[0] = fake[1] * 2.0
+    fnp.sum(fake * fake).backward()
+    return [fake]
+
+
+def never_differentiated(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    return [fake, n.judged(fake), fnp.sin(fake)[0]]
+
+
+def under_no_grad(n: Nets) -> Any:
+    fake = n.fake()
+    n.judged(fake.detach()).backward()
+    with fad.no_grad():
+        value = n.judged(fake)
+    n.judged(fake).backward()
+    return [value]
+
+
+def with_another_step(n: Nets) -> Any:
+    fake, other = n.fake(), fnp.sin(n.e)
+    n.judged(fake.detach()).backward()
+    apart = fnp.cos(n.d)
+    fnp.sum((fake @ apart) * other).backward()
+    return [fake, other, apart]
+
+
+PROGRAMS: list[Callable[[Nets], Any]] = [
+    of_gan,
+    of_three_parts,
+    to_one_leaf,
+    after_a_read,
+    of_several_outputs,
+    freed,
+    freed_before,
+    nothing_saved,
+    kept_graph,
+    written_between,
+    base_written_between,
+    data_written_between,
+    first_once_more,
+    second_once_more,
+    a_third_from_the_same,
+    node_is_read,
+    node_is_read_later,
+    hooks,
+    by_grad,
+    in_place_on_it,
+    never_differentiated,
+    under_no_grad,
+    with_another_step,
+]
+
+
+def results(program: Callable[[Nets], Any], nets: Nets) -> Any:
+    """What a step gives, with the gradients that it leaves; or its error."""
+    try:
+        found = program(nets) or []
+    except Exception as error:
+        found = [f"{type(error).__name__}: {error}"]
+    grads = [p.grad for p in nets.leaves if p.grad is not None]
+    for p in nets.leaves:
+        p.grad = None
+    return found, [*grads, *[p.detach().numpy() for p in nets.leaves]]
+
+
+@pytest.mark.parametrize("mode", ["background", "at once"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_gives_the_bits_of_replay_off(program, mode):
+    nets = Nets()
+    with off():
+        expected = [results(program, nets) for _ in range(CALLS)]
+    nets = Nets()
+    with replay(mode):
+        for k in range(CALLS):
+            found, left = results(program, nets)
+            if found and isinstance(expected[k][0][0], str):
+                assert found == expected[k][0]
+            else:
+                assert_bits(found, expected[k][0], f"call {k}")
+            assert_bits(left, expected[k][1], f"gradients of call {k}")
+    assert_idle()
+
+
+@pytest.mark.parametrize("program", [of_gan, to_one_leaf, after_a_read, of_several_outputs])
+def test_no_operation_is_run_alone(program, monkeypatch):
+    """After a first pass the second part of the step is replayed as well."""
+    names: list[str] = []
+    execute = Primitive.execute
+
+    def noted(self: Primitive, values: Any) -> Any:
+        names.append(self.name)
+        return execute(self, values)
+
+    nets = Nets()
+    with replay("at once"):
+        for _ in range(3):
+            program(nets)
+        hits = info("hits")
+        monkeypatch.setattr(Primitive, "execute", noted)
+        program(nets)
+        assert info("hits") >= hits + 2
+    assert not {"tanh", "matmul", "mean", "sin", "cos"} & set(names)
+
+
+def test_a_step_that_was_freed_raises():
+    nets = Nets()
+    with replay("at once"):
+        for _ in range(3):
+            with pytest.raises(GradientError, match="second time"):
+                freed(nets)
+
+
+def test_interrupts():
+    with off():
+        expected = results(of_gan, Nets())
+    rng = random.Random(0)
+    with replay("at once"):
+        results(of_gan, Nets())
+        for _ in range(40):
+            nets = Nets()
+            with at_interrupts(rng.randrange(1, 5000), interrupt) as moments:
+                try:
+                    of_gan(nets)
+                except KeyboardInterrupt:
+                    pass
+            assert_idle(str(moments.count))
+            found = results(of_gan, Nets())
+            assert_bits(found, expected, str(moments.count))
+
+
+def test_finalizers():
+    """One that reads a node of what the trace goes on after."""
+    with off():
+        expected = results(of_gan, Nets())
+    for number in range(1, 2600, 67):
+        nets, made = Nets(), []
+
+        def step(n: Nets) -> Any:
+            fake = n.fake()
+            first = n.judged(n.x) - n.judged(fake.detach())
+            first.backward()
+            n.update(n.d, n.e)
+            with at_finalizers(number, lambda: made.append((fake.grad_fn, fake.tolist()))):
+                second = n.judged(fake)
+                second.backward()
+            n.update(n.g)
+            return [first, second, fake]
+
+        with replay("at once"):
+            found = results(step, nets)
+            assert not isinstance(found[0][0], str), f"{number}: {found[0][0]}"
+            assert_bits(found, expected, str(number))
