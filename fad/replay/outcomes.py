@@ -13,7 +13,6 @@ from fad.core.avals import aval_of, struct_of
 from fad.core.collector import without_collector
 from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
-from fad.core.tensor import Tensor
 from fad.replay.inputs import FOREIGN
 from fad.replay.program import Known, Outcome, Program
 from fad.replay.settings import LARGE
@@ -71,7 +70,7 @@ def outcome_of(
                     given.append(own.from_parts([next(rest) for _ in range(count)], layout))
             out = bind(op, given)
             outs = out if type(out) is tuple else (out,)
-            if not isinstance(outs[0], Tensor):  # nothing of the level is among ``args``
+            if all([layout is FOREIGN for layout, _ in args]):
                 avals = tuple([aval_of(o) for o in outs])
                 layouts, routed = (FOREIGN,) * len(outs), (False,) * len(args)
                 found.append(Outcome(avals, layouts, routed, (), type(out) is not tuple))

@@ -134,7 +134,7 @@ def nested(o: Outside, x: Any) -> Any:
 
 def mapped_inside(o: Outside, x: Any) -> Any:
     c = o.rows * 2.0
-    return fnp.sum(fad.vmap(lambda r: r * x * c[0] + fnp.cos(o.rows[1]))(c))
+    return fnp.sum(fad.vmap(lambda r: r * x * x * c[0] + fnp.cos(o.rows[1]))(c))
 
 
 def of_functions(o: Outside, x: Any) -> Any:
@@ -251,6 +251,23 @@ def test_gives_the_bits_of_replay_off(body, transform, mode):
                 assert found == expected
             else:
                 assert_bits(found, expected, f"{body.__name__}, {transform}, call {call}")
+
+
+def test_a_program_of_which_an_outer_level_tracks_the_last_outputs():
+    def second_tangent() -> Any:
+        with fad.dual_level():
+            r = fad.make_dual(fad.tensor(np.float32(0.2)), fad.tensor(np.float32(1.0)))
+            with fad.dual_level():
+                u = fad.make_dual(fad.tensor(X), fad.tensor(X)) * 1.0
+                u[1] = u[2] * r
+                inner = fad.unpack_dual(fnp.sum(u**3))
+            return fad.unpack_dual(inner.tangent)
+
+    with off():
+        expected = second_tangent()
+    with replay("at once"):
+        for call in range(4):
+            assert_bits(second_tangent(), expected, f"call {call}")
 
 
 # What is run
