@@ -10,7 +10,7 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `Trace.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
   `RootLevel.process`, for what nothing tracks inside of a level that has one;
 * `Trace.write`, `Trace.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level that
-  has a trace, and for their views;
+  has a trace, and for their views; `Trace.before_write`: `views.inplace`, for writes to values;
 * `Trace.read`: an empty value of a lazy Tensor (`Tensor.__getattr__`);
 * `Trace.materialize`: another empty slot of a lazy Tensor, and `core.level.flush`,
   which is called before the state of a Tensor or a mode changes (views.aliases, methods.history,
@@ -44,6 +44,9 @@ class Trace(Protocol):
         None: it cannot be deferred, and the caller evaluates it. The trace has been materialized, unless
         the operation is not ``tracked``: its arguments are values of level 0 without history.
         """
+
+    def before_write(self) -> None:
+        """What may share its memory with a value of level 0 is about to be written to."""
 
     def write(self, op: Any, own: Sequence[Any], others: Sequence[Any]) -> bool:
         """Defer a write: ``own[0]`` is from now on the output of ``op``, an operation on ``own`` and

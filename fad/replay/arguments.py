@@ -11,7 +11,7 @@ from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.primitive import Primitive
 from fad.core.tensor import Shared, Tensor
-from fad.replay.inputs import FOREIGN, Input, look
+from fad.replay.inputs import Input, is_value, look
 from fad.replay.program import Program
 from fad.replay.settings import is_small
 from fad.replay.states import State
@@ -85,8 +85,9 @@ class Arguments:
         place = ~len(self.inputs)
         self.inputs.append(given)
         self.places[id(given.argument)] = place
-        if given.layout is FOREIGN:
-            self.places[id(given.parts[0])] = place
+        for p in given.parts:
+            if type(p) is Tensor and not is_value(p):
+                self.chain.note_tracked()
         return place
 
     def place(self, a: Any) -> int | None:

@@ -25,6 +25,7 @@ __all__ = [
     "is_in_trace",
     "is_traced",
     "is_untouched",
+    "is_value",
     "look",
     "small_aval",
     "version_at",
@@ -103,6 +104,15 @@ def is_in_trace(inputs: Sequence[Input]) -> bool:
     """Whether values one level down are of a level that has a trace, of which a program will be a part."""
     below = [p._level for given in inputs for p in given.parts if type(p) is Tensor]
     return any([level.alive and level.current_trace() is not None for level in below])
+
+
+def is_value(x: Any) -> bool:
+    """Whether no level, and not the tape, records what is computed from ``x``."""
+    if type(x) is not Tensor:
+        return True
+    if x._lazy is not None:
+        return not x._requires_grad and bool(x._lazy.trace.chain.on_values)
+    return not x._requires_grad and all(map(is_value, x._level.parts(x)))
 
 
 def is_untouched(variable: Tensor) -> bool:

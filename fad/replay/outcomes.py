@@ -17,7 +17,7 @@ from fad.replay.inputs import FOREIGN
 from fad.replay.program import Known, Outcome, Program
 from fad.replay.settings import LARGE
 from fad.replay.states import Use
-from fad.tape.recorder import PrimitiveNode
+from fad.tape.recorder import ROOT, PrimitiveNode
 
 __all__ = ["forget_outcomes", "outcome_of", "use_of"]
 
@@ -70,7 +70,7 @@ def outcome_of(
                     given.append(own.from_parts([next(rest) for _ in range(count)], layout))
             out = bind(op, given)
             outs = out if type(out) is tuple else (out,)
-            if all([layout is FOREIGN for layout, _ in args]):
+            if level is not ROOT and all([layout is FOREIGN for layout, _ in args]):
                 avals = tuple([aval_of(o) for o in outs])
                 layouts, routed = (FOREIGN,) * len(outs), (False,) * len(args)
                 found.append(Outcome(avals, layouts, routed, (), type(out) is not tuple))

@@ -35,6 +35,7 @@ class Failed:
 
     done = True
     level = None
+    on_values = False
 
     def __init__(self, error: Exception) -> None:
         self.chain = self

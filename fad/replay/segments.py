@@ -17,6 +17,7 @@ Where a node is read, all segments are recorded after all.
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from fad.replay.entries import Operations, computation_of
 from fad.replay.inputs import FOREIGN, Input, is_in_trace
 from fad.replay.program import Program
 from fad.replay.states import RUNS, SHORT, End, State, fresh_in, repays_whole
+from fad.replay.writes import parts_below
 from fad.tape.engine import pull_back
 from fad.tape.recorder import ROOT
 
@@ -40,16 +42,30 @@ class Chain:
     outputs, and those by the segments that have them as inputs, so that it is freed with its outputs.
     ``root`` is the root of the first, ``ended`` counts the last states of all that there were. ``shared`` are
     the Tensors that share the state of outputs, by their `id`, and ``saved`` what nodes of ended segments
-    would save, by its `id` or that of its storage: see `fad.replay.writes`.
+    would save, by its `id` or that of its storage: see `fad.replay.writes`. ``has_untracked``: there are
+    untracked operations; ``on_values``: no level below records what the programs compute, and neither does
+    the tape: see NOTE [untracked operations] in `fad.replay.untracked`.
     """
 
-    __slots__ = ("_limit", "_segments", "ended", "latest", "root", "saved", "shared")
+    __slots__ = (
+        "_limit",
+        "_segments",
+        "ended",
+        "has_untracked",
+        "latest",
+        "on_values",
+        "root",
+        "saved",
+        "shared",
+    )
 
     def __init__(self, root: Any) -> None:
         self._segments: list[weakref.ref[Any]] = []
         self._limit = 1  # of references, after which those to segments that are freed are dropped
         self.ended: dict[State, int] = {}
         self.latest: weakref.ref[Any]
+        self.has_untracked = False
+        self.on_values = True
         self.root = root
         self.shared: dict[int, weakref.ref[Tensor]] = {}
         self.saved: dict[int, weakref.ref[Tensor | Storage]] = {}
@@ -77,6 +93,12 @@ class Chain:
         for key, reference in list(self.saved.items()):
             if reference() is None:
                 self.saved.pop(key, None)
+
+    def note_tracked(self) -> None:
+        """An input is tracked below."""
+        self.on_values = False
+        if self.has_untracked:
+            self.root.defers_untracked = False
 
     def note_saved(self, t: Tensor) -> None:
         """A node of a segment would save ``t``."""
@@ -148,8 +170,9 @@ def run_program(
     chain: Chain, end: End, program: Program, inputs: Sequence[Input], more: Sequence[Any] = ()
 ) -> Any:
     """Run a program of the inputs, and ``more``, one level down; None if it fails."""
+    parts = [given.parts if chain.on_values else parts_below(given) for given in inputs]
     try:
-        found = bind(program, [*[p for given in inputs for p in given.parts], *more])
+        found = bind(program, [*itertools.chain.from_iterable(parts), *more])
     except Exception as error:  # of any kind: recording raises it again, or succeeds
         end.fail(error)
         return None

@@ -158,7 +158,7 @@ class Root(State):
     ``code`` is what its key has by `id`, kept alive so that the `id` stays unique. ``pending`` is the last
     of its programs that is queued for compiling: until it is compiled nothing is traced, unless the root
     ``has_whole``, a program that was compiled at once, whose operations were not. ``is_cut``: its traces are
-    cut.
+    cut. ``defers_untracked``: see NOTE [untracked operations] in `fad.replay.untracked`.
 
     NOTE [long programs]
 
@@ -169,7 +169,17 @@ class Root(State):
     earlier. Nothing is traced before.
     """
 
-    __slots__ = ("begun", "code", "due", "failures", "has_whole", "is_cut", "name", "pending")
+    __slots__ = (
+        "begun",
+        "code",
+        "defers_untracked",
+        "due",
+        "failures",
+        "has_whole",
+        "is_cut",
+        "name",
+        "pending",
+    )
 
     def __init__(self, code: Any, name: str) -> None:
         super().__init__(None, (), (), (), (), (), (), (), True, 0)
@@ -180,6 +190,7 @@ class Root(State):
         self.due = 0
         self.failures = 0
         self.has_whole = False
+        self.defers_untracked = True
         self.is_cut = False
 
     @property

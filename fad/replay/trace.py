@@ -94,7 +94,6 @@ class Trace(Writes):
         "recording",
         "root",
         "tangents_off",
-        "why",
     )
 
     def __init__(
@@ -117,7 +116,6 @@ class Trace(Writes):
         self.done = False
         self.is_new = False
         self.around: Sequence[Any] = ()
-        self.why = ""  # why it was materialized
         self.recorded = 1
         self.ran: Sequence[int] | None = None
         self.kept: dict[int, weakref.ref[Tensor]] = {}
@@ -131,9 +129,10 @@ class Trace(Writes):
 
         Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`.
         """
-        if self.busy or not self._goes_on():
-            if not tracked:
-                return None
+        goes_on, chain = not self.busy and self._goes_on(), self.chain
+        if not tracked and not (goes_on and chain.on_values and chain.root.defers_untracked):
+            return None
+        if not goes_on:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
@@ -169,6 +168,7 @@ class Trace(Writes):
             entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
             out = tuple(entry)  # not `entry`: what the caller's tuple refers to is referenced
         if step.untracked:
+            chain.has_untracked = True
             for t in (out,) if step.single else out:
                 t._aux = t._node = None
         if self.done:  # a finalizer or another thread has read an output
@@ -278,10 +278,7 @@ class Trace(Writes):
         with self.lock:
             latest = self.chain.latest() or self
             latest._detach()
-            for trace in (
-                latest,
-                self,
-            ):  # a weak reference finds no segment that is being finalized
+            for trace in (latest, self):  # no reference finds what is being finalized
                 if len(trace.entries) == 1 and trace.ran is None and not self.chain.segments:
                     continue
                 in_context(trace.context, trace._materialize)
@@ -317,7 +314,7 @@ class Trace(Writes):
             self.chain.drop(segments[:1])
         if self.ran is not None:
             record_again(self)
-        elif self.level.wraps or self.recorded > 1 or not self._replay():
+        elif self.level.wraps or self.recorded > 1 or self.is_to_record() or not self._replay():
             note_trace(self, f"recorded: {self.why}")
             record(self)
 
@@ -490,6 +487,7 @@ class Trace(Writes):
         """Whether modes and settings are those in which it was made, and no input has changed."""
         return (
             not self.inputs_changed()
+            and not self.is_to_record()
             and is_unobserved()
             and self.is_in_its_mode()
             and self.context == trace_context()

@@ -11,7 +11,16 @@ and so are part of its program. Their outputs are lazy Tensors of level 0, witho
 * where one is still referenced when the trace ends, it gets its value in the same way. So it is never a
   result of the program, which may run at the level of an outer transform;
 * an operation that cannot be deferred is run at once, and the trace goes on;
-* what the tape records is not appended.
+* what the tape records is not appended;
+* an inner transform takes the value of such a Tensor, not the Tensor.
+
+Such an output may be a view of a Tensor that is written to later. Then what has saved it must be an error in
+the backward pass. So
+
+* where a function writes to values of level 0, its trace is recorded before the first write, and in later
+  calls all untracked operations are run at once. No lazy Tensor of level 0 is ever written to;
+* where a level below, or the tape, records what the program computes, they are run at once too: an operation
+  that is recorded from inside of a program saves what the program has made, which is a view of nothing.
 
 In the tree of traces, such an operation is one whose outputs have the layout `FOREIGN`.
 """

@@ -38,6 +38,7 @@ from fad.core.tensor import (
 )
 from fad.replay.arguments import Arguments
 from fad.replay.entries import Operations, entry_of
+from fad.replay.inputs import FOREIGN, Input, version_at
 from fad.replay.states import State
 from fad.tape.recorder import ROOT, PrimitiveNode
 from fad.views.aliases import Link, link_of
@@ -50,6 +51,7 @@ __all__ = [
     "handle_of",
     "note_written",
     "owner_of",
+    "parts_below",
     "version_then",
 ]
 
@@ -87,6 +89,18 @@ def version_then(t: Any, version: int) -> int:
     if isinstance(t, Tensor) and type(t.meta) is Past:
         return t.meta.version
     return version
+
+
+def parts_below(given: Input) -> Sequence[Any]:
+    """The parts of an input for levels that record: a Tensor from outside, at the version of its capture."""
+    a = given.argument
+    if type(a) is not Tensor or a._level is not ROOT or given.layout is not FOREIGN:
+        return given.parts
+    if version_at(a) == given.version:
+        return (a,)
+    handle = new_tensor(given.parts[0], ROOT)
+    handle.meta = Past(a, given.version)
+    return (handle,)
 
 
 @contextlib.contextmanager
@@ -177,7 +191,7 @@ class Writes(Arguments):
     ``unclaimed`` are outputs that were recorded when no weak reference found their Tensor any more.
     """
 
-    __slots__ = ("unclaimed", "writes")
+    __slots__ = ("unclaimed", "why", "writes")
 
     entries: list[Any]
     recording: tuple[int, int, tuple[Any, ...]]
@@ -189,8 +203,12 @@ class Writes(Arguments):
         super().__init__(level, chain)
         self.writes: dict[int, int] = {}
         self.unclaimed: dict[int, Tensor] = {}
+        self.why = ""  # why it was materialized
 
     def append(self, op: Any, args: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def materialize(self) -> None:
         raise NotImplementedError
 
     def write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
@@ -218,6 +236,17 @@ class Writes(Arguments):
             if link is not None:
                 link.seen, link.detached = storage.version, False
         return True
+
+    def before_write(self) -> None:
+        """See `fad.core.replay_protocol.Trace`, and NOTE [untracked operations]."""
+        self.chain.root.defers_untracked = False
+        if self.chain.has_untracked:
+            self.why = self.why or "a value that nothing tracks was written to"
+            self.materialize()
+
+    def is_to_record(self) -> bool:
+        """Whether it has untracked operations that should have been run at once."""
+        return self.chain.has_untracked and not self.chain.root.defers_untracked
 
     def _can_write(self, root: Tensor) -> bool:
         """Whether a write to this Tensor can be deferred."""

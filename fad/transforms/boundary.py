@@ -80,7 +80,7 @@ def lower(x: Any) -> Any:
         return x
     x = outlived(x)
     if isinstance(x, Tensor):
-        return x.value if _is_bare(x) and x._lazy is None else x
+        return x.value if _is_bare(x) else x
     return x if isinstance(x, jax.Array) else as_array(x)
 
 

@@ -100,6 +100,47 @@ def written_outside(o: Outside, x: Any) -> Any:
     return fnp.sum(x * y + o.buffer * row)
 
 
+def written_after_it_was_saved(o: Outside, x: Any) -> Any:
+    row = o.rows[1]
+    y = x * row
+    o.rows[1, 2] = 0.0
+    return fnp.sum(y)
+
+
+def written_where_only_values_are_needed(o: Outside, x: Any) -> Any:
+    row = o.rows[1]
+    y = row * 2.0 + row[0]
+    row.mul_(0.5)
+    o.kept += [y, o.rows[1] * 2.0]
+    return fnp.sum(x * row * y)
+
+
+def written_by_an_inner_transform(o: Outside, x: Any) -> Any:
+    def inner(y: Any) -> Any:
+        o.rows[0] = c * 2.0
+        return fnp.sum(y * y * o.rows[0])
+
+    c = o.rows[0] + 1.0
+    return fnp.sum(x * c) + fnp.sum(fad.grad(inner)(c))
+
+
+def written_after_an_inner_transform(o: Outside, x: Any) -> Any:
+    """What the inner transform is given, and what it closes over, is saved by the outer one."""
+    y = fad.vmap(lambda r: fnp.sum(o.rows[1] * x * r))(o.rows)
+    z = fad.jvp(lambda x: fnp.sum(o.buffer * x * o.rows[1]), (x,), (x * 2.0,))[1]
+    o.buffer.add_(1.0)
+    o.rows[1, 3] = 3.0
+    return fnp.sum(y) + z
+
+
+def written_after_it_was_mapped(o: Outside, x: Any) -> Any:
+    row = o.rows[1]
+    y = fad.vmap(lambda r: fnp.sum(o.buffer + x) * r)(o.rows)
+    with fad.no_grad():
+        o.rows[2] = row * 0.5
+    return fnp.sum(y)
+
+
 def in_modes(o: Outside, x: Any) -> Any:
     y = o.rows[0] * 2.0
     with fad.no_grad():
@@ -198,6 +239,11 @@ BODIES: list[Body] = [
     filled_with_untracked,
     stale_views,
     written_outside,
+    written_after_it_was_saved,
+    written_where_only_values_are_needed,
+    written_by_an_inner_transform,
+    written_after_an_inner_transform,
+    written_after_it_was_mapped,
     in_modes,
     on_the_tape,
     nested,
@@ -295,11 +341,8 @@ def differentiated_inside(o: Outside, x: Any) -> Any:
 
 RECORDING = ["grad", "grad of grad", "value and grad", "jacrev"]
 IN_ONE_PROGRAM = [
-    *[
-        (body, name)
-        for body in (of_rows, differentiated_inside, mapped_inside)
-        for name in TRANSFORMS
-    ],
+    *[(of_rows, name) for name in TRANSFORMS if name != "grad of grad"],
+    *[(body, name) for body in (differentiated_inside, mapped_inside) for name in ("jvp", "vmap")],
     *[(filled, name) for name in RECORDING],  # the others do not defer writes
 ]
 
