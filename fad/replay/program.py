@@ -179,6 +179,10 @@ class Program:
             return False
         return all([type(v) is array_type for v in values])
 
+    def is_compiling(self, values: Sequence[Any]) -> bool:
+        """Whether it is pending; if need be, have it compiled for arrays like these."""
+        return self._may_compile(values) and not self.is_ready(values) and self.is_pending
+
     def is_ready(self, values: Sequence[Any]) -> bool:
         """Whether it is compiled; if not, have it compiled for arrays like these."""
         if self.call is None and not self.refused and not self.queued:

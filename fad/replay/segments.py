@@ -167,12 +167,25 @@ def program_of(
 
 
 def run_program(
-    chain: Chain, end: End, program: Program, inputs: Sequence[Input], more: Sequence[Any] = ()
+    chain: Chain,
+    end: End,
+    program: Program,
+    inputs: Sequence[Input],
+    more: Sequence[Any] = (),
+    unless_pending: bool = False,
 ) -> Any:
-    """Run a program of the inputs, and ``more``, one level down; None if it fails."""
+    """Run a program of the inputs, and ``more``, one level down; None if it fails.
+
+    ``unless_pending``: None too where it is one of several, and is being compiled. To record operations takes
+    less time than to run those of a segment one by one, here and again in the backward pass.
+    """
     parts = [given.parts if chain.on_values else parts_below(given) for given in inputs]
+    values = [*itertools.chain.from_iterable(parts), *more]
+    if unless_pending and chain.ended and program.is_compiling(values):
+        chain.root.pending, chain.root.failures = program, 0
+        return None
     try:
-        found = bind(program, [*itertools.chain.from_iterable(parts), *more])
+        found = bind(program, values)
     except Exception as error:  # of any kind: recording raises it again, or succeeds
         end.fail(error)
         return None

@@ -375,7 +375,9 @@ class Trace(Writes):
         if program is None:
             self.why = end.reason
             return None
-        found = run_program(self.chain, end, program, operations.inputs)
+        found = run_program(self.chain, end, program, operations.inputs, (), not pulled)
+        if found is None and program.is_pending:
+            self.why = "its program is being compiled"
         return None if found is None else (program, found)
 
     def finish(

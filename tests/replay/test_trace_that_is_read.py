@@ -27,6 +27,7 @@ from replays import (
 import fad
 import fad.numpy as fnp
 from fad.errors import GradientError
+from fad.replay.program import worker
 
 X = np.linspace(0.3, 1.2, 4).astype(np.float32)
 
@@ -207,6 +208,25 @@ def test_a_loop_that_reads_is_replayed_whole():
             gradient(jnp.asarray(X))
         last = fad.autograd.compiled.explain().splitlines()[-1]
     assert "replayed, in " in last and " segments" in last
+
+
+@pytest.mark.usefixtures("cleared_caches")
+def test_segments_are_not_run_while_their_program_is_compiled(monkeypatch):
+    with off():
+        expected = fad.grad(a_loop)(X)
+    submit, submitted = worker.submit, []
+
+    def only_the_first(program, avals):
+        submitted.append(program)
+        return len(submitted) > 1 or submit(program, avals)
+
+    monkeypatch.setattr(worker, "submit", only_the_first)
+    for _ in range(TIMES):
+        assert_bits(fad.grad(a_loop)(X), expected)
+        compiled_all()
+    assert len(submitted) > 1
+    last = fad.autograd.compiled.explain().splitlines()[-1]
+    assert re.search("a_loop .*recorded: .*is being compiled", last)
 
 
 def test_a_step_whose_loss_is_read_is_replayed():
