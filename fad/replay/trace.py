@@ -278,7 +278,7 @@ class Trace(Writes):
         with self.lock:
             latest = self.chain.latest() or self
             latest._detach()
-            for trace in (latest, self):  # no reference finds what is being finalized
+            for trace in (latest, self):  # weak references find nothing that is being finalized
                 if len(trace.entries) == 1 and trace.ran is None and not self.chain.segments:
                     continue
                 in_context(trace.context, trace._materialize)

@@ -14,8 +14,8 @@ and so are part of its program. Their outputs are lazy Tensors of level 0, witho
 * what the tape records is not appended;
 * an inner transform takes the value of such a Tensor, not the Tensor.
 
-Such an output may be a view of a Tensor that is written to later. Then what has saved it must be an error in
-the backward pass. So
+Such an output may be a view of a Tensor that is written to later. A backward pass through a node that has
+saved it must then be an error. So
 
 * where a function writes to values of level 0, its trace is recorded before the first write, and in later
   calls all untracked operations are run at once. No lazy Tensor of level 0 is ever written to;

@@ -216,7 +216,7 @@ def check_writable(t: Tensor, who: str, elements: bool = True) -> None:
 def _check(
     t: Any, link: Link | None, others: Sequence[Any], who: str, elements: bool = True
 ) -> None:
-    """Raise where the Tensor must not be written to."""
+    """Raise where the Tensor must not be written to; tell the traces of levels that it is going to be."""
     if not isinstance(t, Tensor):
         raise ArgumentError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
     root = t if link is None else link.base

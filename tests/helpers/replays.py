@@ -15,10 +15,18 @@ import numpy as np
 from helpers import is_idle
 
 import fad
+import fad.numpy as fnp
 from fad.replay.program import worker
 
 TIMES = 6  # calls after which a program has repeated often enough to be compiled
 MODES = ("background", "at once")
+NESTED_TRANSFORMS: dict[str, Callable[[Any], Any]] = {
+    "grad": fad.grad,
+    "jvp": lambda f: lambda x: fad.jvp(f, (x,), (x + 1.0,)),
+    "vmap": lambda f: lambda x: fad.vmap(f)(fnp.stack([x, x * 2.0])),
+    "grad of grad": lambda f: fad.grad(lambda x: fnp.sum(fad.grad(f)(x))),
+    "vmap of grad": lambda f: lambda x: fad.vmap(fad.grad(f))(fnp.stack([x, x * 2.0])),
+}
 
 
 def replay(mode: str) -> AbstractContextManager[Any]:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 from lines import at_finalizers, at_interrupts, interrupt
-from replays import assert_bits, assert_idle, in_thread, info, off, replay
+from replays import NESTED_TRANSFORMS, assert_bits, assert_idle, in_thread, info, off, replay
 
 import fad
 import fad.numpy as fnp
@@ -256,11 +256,7 @@ BODIES: list[Body] = [
     of_large,
 ]
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {
-    "grad": fad.grad,
-    "jvp": lambda f: lambda x: fad.jvp(f, (x,), (x + 1.0,)),
-    "vmap": lambda f: lambda x: fad.vmap(f)(fnp.stack([x, x * 2.0])),
-    "grad of grad": lambda f: fad.grad(lambda x: fnp.sum(fad.grad(f)(x))),
-    "vmap of grad": lambda f: lambda x: fad.vmap(fad.grad(f))(fnp.stack([x, x * 2.0])),
+    **NESTED_TRANSFORMS,
     "hessian": fad.hessian,
     "jacrev": fad.jacrev,
     "value and grad": fad.value_and_grad,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from replays import assert_idle, bits, off, replay
+from replays import NESTED_TRANSFORMS, assert_idle, bits, off, replay
 
 import fad
 import fad.numpy as fnp
@@ -175,11 +175,7 @@ def run(o: Outside, program: Program, pool: list[Any]) -> None:
 
 
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {
-    "grad": fad.grad,
-    "jvp": lambda f: lambda x: fad.jvp(f, (x,), (x + 1.0,)),
-    "vmap": lambda f: lambda x: fad.vmap(f)(fnp.stack([x, x * 2.0])),
-    "grad of grad": lambda f: fad.grad(lambda x: fnp.sum(fad.grad(f)(x))),
-    "vmap of grad": lambda f: lambda x: fad.vmap(fad.grad(f))(fnp.stack([x, x * 2.0])),
+    **NESTED_TRANSFORMS,
     "jvp of grad": lambda f: lambda x: fad.jvp(fad.grad(f), (x,), (x + 1.0,)),
     "grad of vmap": lambda f: fad.grad(lambda x: fnp.sum(fad.vmap(f)(fnp.stack([x, x * 2.0])))),
 }
