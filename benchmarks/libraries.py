@@ -46,10 +46,13 @@ class Library:
 
 def wait(result: Any) -> Any:
     """A result, once its arrays are there; of a single one at the least cost."""
-    if isinstance(result, jax.Array):
-        # To look for arrays in a pytree takes 1 µs longer.
+    if type(result) in _SINGLE:
+        # To look for arrays in a pytree takes 1 to 3 µs longer.
         return result.block_until_ready()
     return jax.block_until_ready(result)
+
+
+_SINGLE = frozenset([fad.Tensor, type(jnp.zeros(()))])
 
 
 FAD = Library(

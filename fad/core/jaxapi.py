@@ -27,10 +27,10 @@ from jax._src.interpreters import batching as _batching
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax
+from jax._src.lib.mlir.dialects import hlo as stablehlo
 from jax.experimental import io_callback
 from jax.experimental.compilation_cache import compilation_cache
 from jax.experimental.layout import Layout, with_layout_constraint
-from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import ad, batching, mlir
 
 from fad.core.collector import make_jit, without_collector

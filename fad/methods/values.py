@@ -188,7 +188,9 @@ def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]
 def _block_until_ready(self: Tensor) -> Tensor:
     """Wait until the value has been computed."""
     value = unwrap(self)
-    if isinstance(value, jax.Array):
+    if type(value) is array_type:
+        value.block_until_ready()
+    elif isinstance(value, jax.Array):
         jax.block_until_ready(value)
     return self
 

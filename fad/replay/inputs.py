@@ -165,8 +165,26 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
         elif level.id >= own.id:
             return None  # of an inner level, which gets the call
     elif kind in SCALARS:
-        value = constant(a)
+        return _scalar_input(a)
     return _foreign_input(a, value, version)
+
+
+_SCALARS = 4096  # kept
+_scalars: dict[int, Input] = {}  # inputs of Python numbers, by the `id` of their constants
+
+
+def _scalar_input(a: Any) -> Input | None:
+    """`look`, for a Python number: programs have many, which are inputs only once."""
+    value = constant(a)
+    known = _scalars.get(id(value))
+    if known is not None:
+        return _new(Input, (a, *known[1:]))
+    given = _foreign_input(a, value, 0)
+    if given is not None:
+        if len(_scalars) >= _SCALARS:
+            _scalars.clear()
+        _scalars[id(value)] = given  # which keeps the constant, and so its `id`
+    return given
 
 
 def _foreign_input(a: Any, value: Any, version: int) -> Input | None:

@@ -72,16 +72,22 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     Steps begin with operations on leaves, or after an earlier step. If the operation repeats, the step may
     do so.
     """
-    variables = [a for a in args if isinstance(a, Tensor) and a._requires_grad]
-    lazy = [a for a in variables if a._lazy is not None]
+    lazy: list[Tensor] = []
+    in_the_middle = False
+    for a in args:
+        if isinstance(a, Tensor) and a._requires_grad:
+            if a._lazy is not None:
+                lazy.append(a)
+            elif a._node is not None:
+                in_the_middle = True
     if lazy:
         trace = _after(lazy)
         if trace is None:
             return None
         state.trace = trace
         return trace.append(op, args)
-    if any([a._node is not None for a in variables]):
-        return None  # in the middle of a step
+    if in_the_middle:
+        return None  # of a step
     count = _begun.get(plan.id, 0)
     if count < SEEN and not at_once.count:
         if len(_begun) >= states.CAPACITY:

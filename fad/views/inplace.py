@@ -51,7 +51,15 @@ from fad.views.indexing import step_of
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
 from fad.views.write_back import overlaps
-from fad.views.write_ops import COPY, MASKED_FILL, copy_write, index_put, part_write, whole_write
+from fad.views.write_ops import (
+    COPY,
+    MASKED_FILL,
+    copy_write,
+    index_put,
+    part_write,
+    part_write_of_values,
+    whole_write,
+)
 
 __all__ = [
     "check_writable",
@@ -79,8 +87,9 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     link, who = _link(t), f"{primitive.name}_"
     if link is None:
         return _write(t, None, whole_write(primitive), [t], rest, who)
-    op = part_write(primitive, form_of(link.chain))
-    return _write(t, link, op, [_base_of(link), t], rest, who)
+    form, base = form_of(link.chain), _base_of(link)
+    of_values = part_write_of_values(primitive, form)
+    return _write(t, link, part_write(primitive, form), [base, t], rest, who, of_values)
 
 
 def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -> Tensor:
@@ -317,14 +326,23 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 def _write(
-    t: Tensor, link: Link | None, op: Primitive, own: list[Tensor], rest: list[Any], who: str
+    t: Tensor,
+    link: Link | None,
+    op: Primitive,
+    own: list[Tensor],
+    rest: list[Any],
+    who: str,
+    of_values: Primitive | None = None,
 ) -> Tensor:
     """Change ``own[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op`` makes
     of ``own``, the numbers of the view, and ``rest``; returns ``t``.
+
+    ``of_values``, if there is one, makes the same of ``own[0]`` alone, the numbers and ``rest``.
     """
     chain = () if link is None else link.chain
     with storage_of(t).lock:
-        if not _write_values(t, chain, op, own, rest):
+        of = own if of_values is None else own[:1]
+        if not _write_values(t, link, of_values or op, of, rest):
             others = [*numbers_of(chain), *rest]
             _check(t, link, others, who)
             if not _write_deferred(link, op, own, others):
@@ -351,7 +369,7 @@ def _write_deferred(
 
 
 def _write_values(
-    t: Tensor, chain: Sequence[Step], op: Primitive, own: Sequence[Tensor], rest: Sequence[Any]
+    t: Tensor, link: Link | None, op: Primitive, own: Sequence[Tensor], rest: Sequence[Any]
 ) -> bool:
     """`_write` where there are only values: no level, no history and no mode; else returns False."""
     if state.levels or not has_only_values():
@@ -362,10 +380,13 @@ def _write_values(
     if t._requires_grad or meta.link is not None or meta.inference:
         return False
     operands: list[Any] = [*own]
-    for step in chain:
-        if step.op.write is BROADCAST:
+    if link is not None:
+        if link.deferred_error is not None:
             return False
-        operands += step.constants or step.numbers
+        for step in link.chain:
+            if step.op.write is BROADCAST:
+                return False
+            operands += step.constants or step.numbers
     operands += rest
     values = []
     for x in operands:

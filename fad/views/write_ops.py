@@ -17,7 +17,15 @@ from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
 from fad.views.indexing import getter, updater
 from fad.views.write_back import chain_put
 
-__all__ = ["COPY", "MASKED_FILL", "copy_write", "index_put", "part_write", "whole_write"]
+__all__ = [
+    "COPY",
+    "MASKED_FILL",
+    "copy_write",
+    "index_put",
+    "part_write",
+    "part_write_of_values",
+    "whole_write",
+]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -72,6 +80,27 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
     return Primitive("CopySlices", changed, planner=chosen, positions=True, lazy=lazy)
 
 
+@functools.lru_cache(maxsize=4096)
+def part_write_of_values(primitive: Primitive, form: Form) -> Primitive | None:
+    """`part_write` as a Primitive of (base, *numbers, *rest), which takes the view from the base.
+
+    None where XLA could round in another way than it does for the view by itself: if there are sums in the
+    operation, or if a step does more than select elements.
+    """
+    ops = [op for op, _ in form]
+    if primitive.name not in ELEMENTWISE or not all([op.selects for op in ops]):
+        return None
+    inner = whole_write(primitive)
+    count = sum([n for _, n in form])
+
+    def changed(base: Any, *rest: Any) -> Any:
+        numbers = split_numbers(form, rest[:count])
+        view = chain_forward(ops, base, numbers)
+        return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
+
+    return Primitive("CopySlices", changed, positions=True)
+
+
 def _same_kind(v: Any, view: Any) -> Any:
     """``v`` in the shape of the view, if it is an array of the dtype of it; else None."""
     if not isinstance(v, jax.Array) or v.dtype != view.dtype or view.dtype == bool:
@@ -85,6 +114,19 @@ def _same_kind(v: Any, view: Any) -> Any:
 
 
 ADDITIVE = frozenset(["add", "subtract"])
+# The operations of `fad.methods.in_place.OPERATORS` in which no element depends on another one.
+ELEMENTWISE = ADDITIVE | {
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "floor_divide",
+    "left_shift",
+    "multiply",
+    "power",
+    "remainder",
+    "right_shift",
+    "true_divide",
+}
 
 
 def copy_slices_plan(

@@ -80,6 +80,22 @@ def test_a_chain_of_views_is_replayed_once_for_each_version(
         np.testing.assert_array_equal(value, np.arange(64.0)[depth:] + version)
 
 
+def test_a_write_to_a_view_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view of values alone is part of the write; it is not computed for it."""
+    x = fad.tensor(np.zeros(8, np.float32))
+    v = x[2:][1:]
+    run = count_replays(monkeypatch)
+    for _ in range(3):
+        v.add_(1.0)
+        v.mul_(2.0)
+    assert run == ["CopySlices"] * 6
+    assert x.tolist() == [0.0] * 3 + [14.0] * 5
+    run.clear()
+    x[6:] += x[:2]
+    assert run == ["getitem", "getitem", "CopySlices"]
+    assert v.tolist() == [14.0] * 5
+
+
 def test_views_that_are_not_read_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     x = fad.tensor(np.zeros(8, np.float32))
     views = [x[k:] for k in range(8)]

@@ -117,6 +117,28 @@ def test_numbers_written_to_views(case: tuple[Any, ...]) -> None:
     np.testing.assert_allclose(got, want, slack, slack)
 
 
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_write_of_values_has_the_bits_of_a_recorded_one(view: str, write: str) -> None:
+    """It takes the view from the base, instead of what the view holds."""
+    x = np.random.default_rng(1).normal(1.0, 1.0, (2, 3)).astype(np.float32)
+
+    def written(y: Any) -> list[Any]:
+        base, part = y * 1.5, y[0] * 0.3
+        for k in (0.77, part[1], 3):
+            WRITES[write][0](VIEWS[view](base), k)
+        v = VIEWS[view](base)
+        for k in (1.3, part[2]):
+            WRITES[write][0](v, k)
+        return [np.asarray(z.detach().array) for z in (base, v)]
+
+    with fad.autograd.compiled(False):
+        recorded = written(fad.tensor(x, requires_grad=True))
+        values = written(fad.tensor(x))
+    for a, b in zip(values, recorded, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
 def test_numbers_added_to_aliases_compiled(x64: bool) -> None:
     """In 64 bits such a number had a dtype and no shape."""
 
