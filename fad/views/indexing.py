@@ -177,11 +177,21 @@ def items(x: Tensor) -> list[Any]:
     rest = (WHOLE,) * (value.ndim - 1)
     parts: list[Any] = []
     for start in range(0, count, CHUNK):
-        window = (WINDOW, min(CHUNK, count - start))
-        chunk = getter((window, *rest)).execute((value, start)) if count > CHUNK else value
-        parts.extend(UNSTACK.execute((chunk,)))
-    op = view_of((INT, *rest))
-    return [attach(new_tensor(p, ROOT), x, Step(op, (i,))) for i, p in enumerate(parts)]
+        begin = max(min(start, count - CHUNK), 0)  # all chunks have one length: one program
+        if count > CHUNK:
+            chunk = getter(((WINDOW, CHUNK), *rest)).execute((value, begin))
+        else:
+            chunk = value
+        parts.extend(UNSTACK.execute((chunk,))[start - begin :])
+    steps = _steps_to_items(count, value.ndim - 1)
+    return [attach(new_tensor(p, ROOT), x, s) for p, s in zip(parts, steps, strict=True)]
+
+
+@functools.lru_cache(maxsize=16)
+def _steps_to_items(count: int, ndim: int) -> list[Step]:
+    """The steps to all items, kept: Python's collector takes long for so many new objects."""
+    op = view_of((INT, *(WHOLE,) * ndim))
+    return [Step(op, (i,)) for i in range(count)]
 
 
 CHUNK = 50  # items that one call takes apart; a program takes longer to compile for more

@@ -49,7 +49,7 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
         meta.inference = True
     if creation is None:
         creation = DEFAULT
-        if x.level.id <= state.watermark:
+        if x._level.id <= state.watermark:
             creation = Creation.NO_GRAD
             if state.inference is not None and not own.inference:
                 creation = Creation.INFERENCE

@@ -12,6 +12,7 @@ from helpers import assert_close, leaf
 import fad
 import fad.numpy as fnp
 from fad.errors import HostValueError
+from fad.views.indexing import CHUNK
 
 VALUES = np.arange(6.0, dtype=np.float32).reshape(2, 3)
 
@@ -24,6 +25,20 @@ def test_length_and_iteration() -> None:
     a *= 10.0  # items are views
     assert_close(x, np.stack([VALUES[0] * 10, VALUES[1]]))
     assert list(fad.tensor(VALUES[:0])) == []
+
+
+@pytest.mark.parametrize("count", [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 2 * CHUNK + 7])
+def test_items_of_all_lengths_are_views(count: int) -> None:
+    values = np.arange(2.0 * count, dtype=np.float32).reshape(count, 2)
+    for _ in range(2):
+        x = fad.tensor(values)
+        rows = list(x)
+        assert_close(np.stack([row.array for row in rows]), values)
+        assert all(row.base is x for row in rows)
+        rows[-1] += 1.0
+        rows[count // 2][1] = 5.0
+        assert x.tolist() == [row.tolist() for row in rows]
+        assert x[count // 2, 1] == 5.0
 
 
 def test_a_number_is_no_container() -> None:
