@@ -341,8 +341,7 @@ def _write(
     """
     chain = () if link is None else link.chain
     with storage_of(t).lock:
-        of = own if of_values is None else own[:1]
-        if not _write_values(t, link, of_values or op, of, rest):
+        if not _write_values(t, link, op, own, rest, of_values):
             others = [*numbers_of(chain), *rest]
             _check(t, link, others, who)
             if not _write_deferred(link, op, own, others):
@@ -369,7 +368,12 @@ def _write_deferred(
 
 
 def _write_values(
-    t: Tensor, link: Link | None, op: Primitive, own: Sequence[Tensor], rest: Sequence[Any]
+    t: Tensor,
+    link: Link | None,
+    op: Primitive,
+    own: Sequence[Tensor],
+    rest: Sequence[Any],
+    of_values: Primitive | None,
 ) -> bool:
     """`_write` where there are only values: no level, no history and no mode; else returns False."""
     if state.levels or not has_only_values():
@@ -379,14 +383,17 @@ def _write_values(
     assert meta is not None  # there is a storage
     if t._requires_grad or meta.link is not None or meta.inference:
         return False
-    operands: list[Any] = [*own]
-    if link is not None:
-        if link.deferred_error is not None:
+    value = only_value(root)
+    if value is None or (link is not None and link.deferred_error is not None):
+        return False
+    is_array = type(value) is array_type  # and no tracer of JAX
+    if is_array and of_values is not None:
+        op, own = of_values, own[:1]
+    operands: list[Any] = [value, *own[1:]]
+    for step in () if link is None else link.chain:
+        if step.op.write is BROADCAST:
             return False
-        for step in link.chain:
-            if step.op.write is BROADCAST:
-                return False
-            operands += step.constants or step.numbers
+        operands += (is_array and step.constants) or step.numbers
     operands += rest
     values = []
     for x in operands:
