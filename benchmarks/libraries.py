@@ -15,6 +15,7 @@ import torch
 
 import fad
 import fad.numpy as fnp
+from fad.core.jaxapi import array_type
 
 __all__ = ["FAD", "JAX", "LIBRARIES", "NODES", "PLAIN", "TORCH", "Library"]
 
@@ -52,7 +53,7 @@ def wait(result: Any) -> Any:
     return jax.block_until_ready(result)
 
 
-_SINGLE = frozenset([fad.Tensor, type(jnp.zeros(()))])
+_SINGLE = frozenset([fad.Tensor, array_type])
 
 
 FAD = Library(

@@ -73,7 +73,7 @@ _NOT_TRACEABLE = (
 )
 _RECOVERABLE = (*_NOT_TRACEABLE, OverflowError)
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def _remember(cache: dict[Any, Any], key: Any, value: Any, limit: int) -> None:

@@ -143,7 +143,7 @@ _DIFFERENCE = Primitive("host_call_check", _differ)
 _FAILURES = 64
 _numbers = itertools.count()
 _failed: dict[str, BaseException] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 @with_default_state()

@@ -18,7 +18,7 @@ class Cache:
 
     def __init__(self) -> None:
         self._entries: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def get(self, key: Any) -> Any:
         """The entry of ``key``, None if there is none."""

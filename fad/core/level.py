@@ -350,7 +350,7 @@ class _Bodies:
     __slots__ = ("lock", "traced")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.traced = 0
 
 

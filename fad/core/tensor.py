@@ -374,23 +374,26 @@ def has_value(t: Tensor) -> bool:
     return True
 
 
-_meta_lock = threading.Lock()
+# A finalizer, which may come with any new object, may need the lock that its thread has: so it is
+# re-entrant, new objects are made before, and each first use is found and noted in one line.
+_meta_lock = threading.RLock()
 
 
 def meta_of(t: Tensor) -> Meta:
-    """The Meta of ``t``, made if it has none yet; the same one for all threads."""
-    if t.meta is None:
+    """The Meta of ``t``, made if it has none yet; one for all threads and finalizers."""
+    meta = t.meta
+    if meta is None:
+        fresh = Meta()
         with _meta_lock:
-            if t.meta is None:
-                t.meta = Meta()
-    return t.meta
+            meta = t.meta = t.meta or fresh
+    return meta
 
 
 def storage_of(t: Tensor) -> Storage:
-    """The Storage of ``t``, made if it has none of its own yet; the same one for all threads."""
+    """The Storage of ``t``, made if it has none of its own yet; one for all threads and finalizers."""
     meta = t.meta or meta_of(t)
     if meta.storage is UNSHARED:
+        fresh = Storage(INFERENCE if meta.inference else 0)
         with _meta_lock:
-            if meta.storage is UNSHARED:
-                meta.storage = Storage(INFERENCE if meta.inference else 0)
+            meta.storage = fresh if meta.storage is UNSHARED else meta.storage
     return meta.storage

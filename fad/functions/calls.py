@@ -487,13 +487,13 @@ def _array(rules: Rules, x: Any) -> Any:
     return as_array(checked_arrays(rules, [x])[0])
 
 
-_making_locks = threading.Lock()
+_making_locks = threading.RLock()
 
 
 def _lock_of(node: FunctionNode) -> threading.RLock:
     """The lock around a node's rule and its release: the rule is Python, and may keep state on ctx."""
     if node.lock is None:
+        fresh = threading.RLock()
         with _making_locks:
-            if node.lock is None:
-                node.lock = threading.RLock()
+            node.lock = node.lock or fresh
     return node.lock

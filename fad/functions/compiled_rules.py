@@ -293,7 +293,7 @@ def _positions(notes: Notes) -> tuple[Sequence[int], Sequence[int]]:
 
 
 _PLANS = 1024
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def _plan_for(rules: JaxRules, values: Values, needs: Needs) -> _Plan:

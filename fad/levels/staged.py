@@ -192,7 +192,7 @@ def stage(
 LITERAL = 64
 _CACHED = 512
 _primitives: collections.OrderedDict[Any, Primitive] = collections.OrderedDict()
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def _primitive_for(

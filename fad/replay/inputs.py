@@ -174,11 +174,11 @@ _scalars: dict[int, Input] = {}  # inputs of Python numbers, by the `id` of thei
 
 
 def _scalar_input(a: Any) -> Input | None:
-    """`look`, for a Python number: programs have many, which are inputs only once."""
+    """`look`, for a Python number: a program may have thousands of them in each call."""
     value = constant(a)
     known = _scalars.get(id(value))
-    if known is not None:
-        return _new(Input, (a, *known[1:]))
+    if known is not None:  # the id of an aval may have changed
+        return _new(Input, (a, *known[1:5], GUARD_CODES + 4096 * aval_id(known.aval)))
     given = _foreign_input(a, value, 0)
     if given is not None:
         if len(_scalars) >= _SCALARS:

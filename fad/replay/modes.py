@@ -22,7 +22,7 @@ class _AtOnce:
 
     def __init__(self) -> None:
         self.count = 0
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
 
 at_once = _AtOnce()

@@ -69,8 +69,8 @@ _begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by i
 def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
 
-    Steps begin with operations on leaves, or after an earlier step. If the operation repeats, the step may
-    do so.
+    Steps begin with operations on leaves, or after an earlier step; an operation on what has a node is in
+    the middle of one. If the operation repeats, the step may do so.
     """
     lazy: list[Tensor] = []
     in_the_middle = False
@@ -87,7 +87,7 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
         state.trace = trace
         return trace.append(op, args)
     if in_the_middle:
-        return None  # of a step
+        return None
     count = _begun.get(plan.id, 0)
     if count < SEEN and not at_once.count:
         if len(_begun) >= states.CAPACITY:

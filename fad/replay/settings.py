@@ -59,7 +59,7 @@ class _Settings:
     __slots__ = ("everywhere", "lock", "number", "unusual", "usual")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.number = 0
         self.usual: Any = None
         self.unusual: set[Any] = set()

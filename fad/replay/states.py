@@ -292,7 +292,7 @@ class _Tree:
 
 
 tree = _Tree()
-_growing = threading.Lock()
+_growing = threading.RLock()
 
 
 def clear_cache() -> None:

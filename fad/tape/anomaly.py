@@ -190,7 +190,7 @@ def observed_nodes(observer: Callable[[Node], None]) -> Iterator[None]:
             mode.update()
 
 
-_observers_change = threading.Lock()
+_observers_change = threading.RLock()
 
 
 def _annotation(name: str, seq: int, thread: int) -> Any:

@@ -394,15 +394,16 @@ def _indices(node: Node, index: Any) -> list[int]:
     return result
 
 
-_making = threading.Lock()
+# Re-entrant, and nothing is made under it: a finalizer that comes with a new object may need it too.
+_making = threading.RLock()
 
 
 def extra_of(node: Node) -> NodeExtra:
     """The NodeExtra of ``node``, made if it has none yet; the same one for all threads."""
     if node.extra is None:
+        fresh = NodeExtra()
         with _making:
-            if node.extra is None:
-                node.extra = NodeExtra()
+            node.extra = node.extra or fresh
     return node.extra
 
 
@@ -460,12 +461,15 @@ def accumulator_of(t: Tensor) -> AccumulateGrad:
     known = meta.accumulator
     node = None if known is None else known()
     if node is None:
+        fresh = AccumulateGrad(t)
+        reference = weakref.ref(fresh)
         with _making:  # graphs of several threads must end in the same node
-            node = None if meta.accumulator is None else meta.accumulator()
-            if node is None:
-                node = AccumulateGrad(t)
-                meta.accumulator = weakref.ref(node)
-    return node
+            known = meta.accumulator
+            if known is None or known() is None:
+                meta.accumulator = reference if meta.accumulator is known else meta.accumulator
+            current = meta.accumulator
+            node = None if current is None else current()
+    return accumulator_of(t) if node is None else node
 
 
 def gradient_edge(t: Tensor) -> tuple[Node, int]:

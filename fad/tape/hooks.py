@@ -286,7 +286,7 @@ def register_multi_grad_hook(
     if not callable(fn):
         raise TypeError(f"register_multi_grad_hook: fn must be a function, got {describe(fn)}")
     tensors = list(tensors)
-    lock = threading.Lock()
+    lock = threading.RLock()
     if mode == "any":
         done: weakref.WeakSet[Any] = weakref.WeakSet()
 

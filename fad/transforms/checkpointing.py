@@ -143,7 +143,7 @@ class WatchLevel(GradLevel):
 
 
 _runs: dict[BatchLevel, int] = {}  # levels that are over, and how many bodies run in them again
-_runs_lock = threading.Lock()
+_runs_lock = threading.RLock()
 
 
 @contextlib.contextmanager

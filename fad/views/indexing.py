@@ -175,23 +175,25 @@ def items(x: Tensor) -> list[Any]:
     if type(value) is not array_type or not value.is_fully_replicated:
         return [x[i] for i in range(count)]
     rest = (WHOLE,) * (value.ndim - 1)
-    parts: list[Any] = []
+    found: list[Any] = []
     for start in range(0, count, CHUNK):
-        begin = max(min(start, count - CHUNK), 0)  # all chunks have one length: one program
+        begin = min(
+            start, max(count - CHUNK, 0)
+        )  # chunks of one length share the program of `UNSTACK`
+        chunk = value
         if count > CHUNK:
             chunk = getter(((WINDOW, CHUNK), *rest)).execute((value, begin))
-        else:
-            chunk = value
-        parts.extend(UNSTACK.execute((chunk,))[start - begin :])
-    steps = _steps_to_items(count, value.ndim - 1)
-    return [attach(new_tensor(p, ROOT), x, s) for p, s in zip(parts, steps, strict=True)]
+        parts = UNSTACK.execute((chunk,))[start - begin :]
+        steps = _steps_to_items(value.ndim - 1, start)
+        found += [attach(new_tensor(p, ROOT), x, s) for p, s in zip(parts, steps, strict=False)]
+    return found
 
 
-@functools.lru_cache(maxsize=16)
-def _steps_to_items(count: int, ndim: int) -> list[Step]:
-    """The steps to all items, kept: Python's collector takes long for so many new objects."""
+@functools.lru_cache(maxsize=128)
+def _steps_to_items(ndim: int, start: int) -> tuple[Step, ...]:
+    """The steps to `CHUNK` items with ``ndim`` dimensions; new ones are work for Python's collector."""
     op = view_of((INT, *(WHOLE,) * ndim))
-    return [Step(op, (i,)) for i in range(count)]
+    return tuple([Step(op, (i,)) for i in range(start, start + CHUNK)])
 
 
 CHUNK = 50  # items that one call takes apart; a program takes longer to compile for more

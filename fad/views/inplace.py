@@ -9,7 +9,8 @@ it works at every level: writing a batched value into an unbatched Tensor makes 
 In reverse, the node of that Primitive is ``CopySlices``, PyTorch's: the gradient of the new base is
 viewed as the base is, this slice of it goes through the vjp of ``multiply``, and the result takes its
 place. So nothing of the size of the base is saved, and nothing is added up. The old ``v`` is an
-argument that is read and has no edge: what it would add is in the edge of the base.
+argument that is read and has no edge: what it would add is in the edge of the base. Where there are only
+arrays, an arithmetic operation computes it from the base, see `fad.views.write_ops.part_write_of_values`.
 
 Everything is computed before anything is changed: a write that fails changes nothing. A lock of the
 storage makes reading, computing and changing one step, so that threads that write to parts of one
@@ -87,9 +88,8 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     link, who = _link(t), f"{primitive.name}_"
     if link is None:
         return _write(t, None, whole_write(primitive), [t], rest, who)
-    form, base = form_of(link.chain), _base_of(link)
-    of_values = part_write_of_values(primitive, form)
-    return _write(t, link, part_write(primitive, form), [base, t], rest, who, of_values)
+    op = part_write(primitive, form_of(link.chain))
+    return _write(t, link, op, [_base_of(link), t], rest, who, primitive)
 
 
 def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -> Tensor:
@@ -332,16 +332,16 @@ def _write(
     own: list[Tensor],
     rest: list[Any],
     who: str,
-    of_values: Primitive | None = None,
+    primitive: Primitive | None = None,
 ) -> Tensor:
     """Change ``own[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op`` makes
     of ``own``, the numbers of the view, and ``rest``; returns ``t``.
 
-    ``of_values``, if there is one, makes the same of ``own[0]`` alone, the numbers and ``rest``.
+    ``primitive`` is that of a `part_write`.
     """
     chain = () if link is None else link.chain
     with storage_of(t).lock:
-        if not _write_values(t, link, op, own, rest, of_values):
+        if not _write_values(t, link, op, own, rest, primitive):
             others = [*numbers_of(chain), *rest]
             _check(t, link, others, who)
             if not _write_deferred(link, op, own, others):
@@ -373,7 +373,7 @@ def _write_values(
     op: Primitive,
     own: Sequence[Tensor],
     rest: Sequence[Any],
-    of_values: Primitive | None,
+    primitive: Primitive | None,
 ) -> bool:
     """`_write` where there are only values: no level, no history and no mode; else returns False."""
     if state.levels or not has_only_values():
@@ -386,14 +386,17 @@ def _write_values(
     value = only_value(root)
     if value is None or (link is not None and link.deferred_error is not None):
         return False
-    is_array = type(value) is array_type  # and no tracer of JAX
-    if is_array and of_values is not None:
-        op, own = of_values, own[:1]
+    # In traced code, numbers are constants of the program, and JAX differentiates an addition as one.
+    is_traced = type(value) is not array_type
+    if link is not None and primitive is not None and not is_traced:
+        of_values = part_write_of_values(primitive, form_of(link.chain))
+        if of_values is not None:
+            op, own = of_values, own[:1]
     operands: list[Any] = [value, *own[1:]]
     for step in () if link is None else link.chain:
         if step.op.write is BROADCAST:
             return False
-        operands += (is_array and step.constants) or step.numbers
+        operands += step.numbers if is_traced or not step.constants else step.constants
     operands += rest
     values = []
     for x in operands:

@@ -82,13 +82,13 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
 
 @functools.lru_cache(maxsize=4096)
 def part_write_of_values(primitive: Primitive, form: Form) -> Primitive | None:
-    """`part_write` as a Primitive of (base, *numbers, *rest), which takes the view from the base.
+    """`part_write` as a Primitive of (base, *numbers, *rest), which computes the view itself.
 
-    None where XLA could round in another way than it does for the view by itself: if there are sums in the
-    operation, or if a step does more than select elements.
+    Only for the operations in `ARITHMETIC`, and for steps that select elements: there XLA computes the same
+    bits, whatever else is in the program. Else None.
     """
     ops = [op for op, _ in form]
-    if primitive.name not in ELEMENTWISE or not all([op.selects for op in ops]):
+    if primitive.name not in ARITHMETIC or not all([op.selects for op in ops]):
         return None
     inner = whole_write(primitive)
     count = sum([n for _, n in form])
@@ -114,14 +114,25 @@ def _same_kind(v: Any, view: Any) -> Any:
 
 
 ADDITIVE = frozenset(["add", "subtract"])
-# The operations of `fad.methods.in_place.OPERATORS` in which no element depends on another one.
-ELEMENTWISE = ADDITIVE | {
+# Names of operations in which no element depends on another one.
+ARITHMETIC = ADDITIVE | {
     "bitwise_and",
+    "bitwise_left_shift",
     "bitwise_or",
+    "bitwise_right_shift",
     "bitwise_xor",
+    "div",
+    "divide",
+    "float_power",
     "floor_divide",
+    "fmod",
     "left_shift",
+    "maximum",
+    "minimum",
+    "mod",
     "multiply",
+    "negative",
+    "pow",
     "power",
     "remainder",
     "right_shift",

@@ -28,7 +28,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "strided": lambda y: y[:, ::2],
     "reversed": lambda y: y[::-1],
     "of a view": lambda y: y[1:].T[None, 1:],
-    "reshaped": lambda y: y.reshape(6)[2:5],
+    "reshaped": lambda y: y.reshape(-1)[2:5],
 }
 # Writes, and what they mean out of place.
 WRITES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
@@ -117,11 +117,14 @@ def test_numbers_written_to_views(case: tuple[Any, ...]) -> None:
     np.testing.assert_allclose(got, want, slack, slack)
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (37, 41)], ids=str)
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_write_of_values_has_the_bits_of_a_recorded_one(view: str, write: str) -> None:
+def test_a_write_of_values_has_the_bits_of_a_recorded_one(
+    view: str, write: str, shape: tuple[int, int]
+) -> None:
     """It takes the view from the base, instead of what the view holds."""
-    x = np.random.default_rng(1).normal(1.0, 1.0, (2, 3)).astype(np.float32)
+    x = np.random.default_rng(1).normal(1.0, 1.0, shape).astype(np.float32)
 
     def written(y: Any) -> list[Any]:
         base, part = y * 1.5, y[0] * 0.3
