@@ -177,9 +177,8 @@ def items(x: Tensor) -> list[Any]:
     rest = (WHOLE,) * (value.ndim - 1)
     found: list[Any] = []
     for start in range(0, count, CHUNK):
-        begin = min(
-            start, max(count - CHUNK, 0)
-        )  # chunks of one length share the program of `UNSTACK`
+        # Chunks have one length, so that `UNSTACK` has one program for them.
+        begin = min(start, max(count - CHUNK, 0))
         chunk = value
         if count > CHUNK:
             chunk = getter(((WINDOW, CHUNK), *rest)).execute((value, begin))

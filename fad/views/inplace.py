@@ -337,7 +337,7 @@ def _write(
     """Change ``own[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op`` makes
     of ``own``, the numbers of the view, and ``rest``; returns ``t``.
 
-    ``primitive`` is that of a `part_write`.
+    ``primitive``: the operation on the view, where ``op`` is a `part_write` of it.
     """
     chain = () if link is None else link.chain
     with storage_of(t).lock:

@@ -90,13 +90,11 @@ def part_write_of_values(primitive: Primitive, form: Form) -> Primitive | None:
     ops = [op for op, _ in form]
     if primitive.name not in ARITHMETIC or not all([op.selects for op in ops]):
         return None
-    inner = whole_write(primitive)
+    view, write = chain_primitive(form).flat, part_write(primitive, form).flat
     count = sum([n for _, n in form])
 
     def changed(base: Any, *rest: Any) -> Any:
-        numbers = split_numbers(form, rest[:count])
-        view = chain_forward(ops, base, numbers)
-        return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
+        return write(base, view(base, *rest[:count]), *rest)
 
     return Primitive("CopySlices", changed, positions=True)
 

@@ -1,4 +1,4 @@
-"""What a Tensor or a node has only after its first use is made once, whoever comes in the middle."""
+"""What a Tensor or a node has only after its first use is made once, also by finalizers and threads."""
 
 from __future__ import annotations
 
@@ -22,21 +22,18 @@ def new_leaf() -> Any:
     return fad.tensor(np.ones(3, np.float32), requires_grad=True)
 
 
-FIRST_USES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
-    "meta": (new_leaf, meta_of),
-    "storage": (new_leaf, storage_of),
-    "accumulator": (new_leaf, accumulator_of),
-}
+FIRST_USES: list[Callable[[Any], Any]] = [meta_of, storage_of, accumulator_of]
 
 
-@pytest.mark.parametrize("what", FIRST_USES)
+@pytest.mark.parametrize("use", FIRST_USES, ids=lambda use: use.__name__)
 @pytest.mark.parametrize("when", ["finalizers", "lines"])
-def test_a_finalizer_in_the_middle_of_a_first_use_finds_the_same(what: str, when: str) -> None:
-    """It would wait for ever for a lock that its own thread has."""
-    make, use = FIRST_USES[what]
+def test_a_finalizer_in_the_middle_of_a_first_use_finds_the_same(
+    use: Callable[[Any], Any], when: str
+) -> None:
+    """With a lock that is not re-entrant, it would deadlock with its own thread."""
     places = {tensors.__file__, graph.__file__}
     for number in itertools.count(1):
-        x, found = make(), []
+        x, found = new_leaf(), []
 
         def act(x: Any = x, found: Any = found) -> None:
             found.append(use(x))
@@ -54,12 +51,12 @@ def test_a_finalizer_in_the_middle_of_a_first_use_finds_the_same(what: str, when
 
 
 def test_threads_find_the_same_at_first_use() -> None:
-    for make, use in FIRST_USES.values():
+    for use in FIRST_USES:
         for _ in range(50):
-            x, found = make(), []
+            x, found = new_leaf(), []
             barrier = threading.Barrier(4)
 
-            def run(x: Any = x, found: Any = found, barrier: Any = barrier) -> None:
+            def run(use: Any = use, x: Any = x, found: Any = found, barrier: Any = barrier) -> None:
                 barrier.wait()
                 found.append(use(x))
 
