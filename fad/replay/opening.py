@@ -11,7 +11,7 @@ from fad.core import jaxapi
 from fad.core.jaxapi import trace_context
 from fad.core.level import state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Lazy, Tensor
 from fad.replay import states
 from fad.replay.inputs import look, version_at
 from fad.replay.modes import at_once, is_unobserved
@@ -72,16 +72,17 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     Steps begin with operations on leaves, or after an earlier step; an operation on what has a node is in
     the middle of one. If the operation repeats, the step may do so.
     """
-    lazy: list[Tensor] = []
+    outputs: list[Lazy] = []
     in_the_middle = False
     for a in args:
         if isinstance(a, Tensor) and a._requires_grad:
-            if a._lazy is not None:
-                lazy.append(a)
+            lazy = a._lazy
+            if lazy is not None:
+                outputs.append(lazy)
             elif a._node is not None:
                 in_the_middle = True
-    if lazy:
-        trace = _after(lazy)
+    if outputs:
+        trace = _after(outputs)
         if trace is None:
             return None
         state.trace = trace
@@ -104,8 +105,8 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     return trace.append(op, args)
 
 
-def _after(variables: Sequence[Tensor]) -> Trace | None:
-    """A trace that goes on with lazy ``variables``, outputs of a step that has run; None if that cannot be.
+def _after(outputs: Sequence[Lazy]) -> Trace | None:
+    """A trace that goes on with lazy ``outputs`` of a step that has run; None if that cannot be.
 
     NOTE [several backward passes]
 
@@ -119,7 +120,7 @@ def _after(variables: Sequence[Tensor]) -> Trace | None:
     the earlier part is recorded, and the tape says what is wrong.
     """
     context, settings = _surroundings()
-    step = variables[0]._lazy.trace
+    step = outputs[0].trace
     if type(step) is not Trace or not settings:
         return None
     chain = step.chain
@@ -131,7 +132,7 @@ def _after(variables: Sequence[Tensor]) -> Trace | None:
         for s in segments:
             if s.ran is None or s.writes or s.context != context or not s.is_in_its_mode():
                 return None
-        if step.key[0] != settings or not _is_intact(segments, variables):
+        if step.key[0] != settings or not _is_intact(segments, outputs):
             return None
         trace = Trace(ROOT, chain.root, context, settings, step)
         if latest is not None:
@@ -140,29 +141,32 @@ def _after(variables: Sequence[Tensor]) -> Trace | None:
         return trace
 
 
-def _is_intact(segments: Sequence[Trace], variables: Sequence[Tensor]) -> bool:
+def _is_intact(segments: Sequence[Trace], outputs: Sequence[Lazy]) -> bool:
     """Whether a backward pass can go from outputs of segments through all that they were computed from."""
     ends: dict[Any, list[int]] = {s: [] for s in segments}
-    if not _add_places(ends, variables):
+    if not _add_places(ends, outputs):
         return False
     for segment in reversed(segments):
-        path = passed(segment, ends[segment])
-        if not path.isdisjoint(passed(segment, segment.ran or ())):
+        entries, inputs, ran = segment.entries, segment.inputs, segment.ran
+        if ran is None:  # a finalizer has read a node of it
             return False
-        steps = [e[0] for e in segment.entries[1:]]
+        path = passed(entries, ends[segment])
+        if not path.isdisjoint(passed(entries, ran)):
+            return False
+        steps = [e[0] for e in entries[1:]]
         steps = [s for s in steps if not path.isdisjoint(range(s.first, s.size))]
-        used = [segment.inputs[~r] for s in steps for r in s.refs if r < 0]
+        used = [inputs[~r] for s in steps for r in s.refs if r < 0]
         if any([given.version != version_at(given.argument) for given in used]):
             return False
-        if not _add_places(ends, [given.argument for given in used if given.layout is True]):
+        lazies = [given.argument._lazy for given in used if given.layout is True]
+        if not _add_places(ends, [lazy for lazy in lazies if lazy is not None]):
             return False
     return True
 
 
-def _add_places(ends: dict[Any, list[int]], variables: Sequence[Tensor]) -> bool:
+def _add_places(ends: dict[Any, list[int]], outputs: Sequence[Lazy]) -> bool:
     """Add which outputs of which segments these are; False if one is of another trace."""
-    lazies = [a._lazy for a in variables if a._lazy is not None]
-    for lazy in lazies:
+    for lazy in outputs:
         if lazy.trace not in ends:
             return False
         ends[lazy.trace].append(lazy.place)

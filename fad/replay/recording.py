@@ -56,24 +56,24 @@ class Failed:
 
 def record(trace: Any) -> None:
     """Evaluate each entry at the level, and give its outputs their values and nodes."""
-    inputs = list(map(as_captured, trace.inputs))
-    entries = trace.entries
-    cells = outputs_of(trace.entries)
-    alone = not is_in_trace(trace.inputs)
+    entries, given = trace.entries, trace.inputs
+    inputs = list(map(as_captured, given))
+    cells = outputs_of(entries)
+    alone = not is_in_trace(given)
     while trace.entries is entries and trace.recorded < len(entries):
         at = trace.recorded
         step, out, _ = entries[at]
         if alone:
             step.use.times = TIMES
         if len(cells) < step.size:
-            cells = outputs_of(trace.entries)
+            cells = outputs_of(entries)
         outs = (out,) if step.single else out
         if step.untracked and has_value(outs[0]):
             for t in outs:
                 t._lazy = None
             trace.recorded = at + 1
             continue
-        found = evaluated(trace, at, cells, inputs)
+        found = evaluated(trace, at, step, cells, inputs)
         if trace.entries is not entries or trace.recorded != at:
             continue  # a finalizer has read an output, and so recorded this and later entries
         for t, o in zip(outs, found, strict=True):
@@ -81,14 +81,15 @@ def record(trace: Any) -> None:
         trace.recorded = at + 1
 
 
-def evaluated(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+def evaluated(
+    trace: Any, at: int, step: State, cells: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Any, ...]:
     """`evaluate`; if that fails, outputs that raise its error when they are read.
 
     Entries that do not depend on them can still be evaluated.
     """
-    step: State = trace.entries[at][0]
     try:
-        return evaluate(trace, at, cells, inputs)
+        return evaluate(trace, at, step, cells, inputs)
     except Exception as error:
         note(trace.root.name, 1, f"{step.op.name} failed: {error}")
         failed = Failed(error)
@@ -96,9 +97,10 @@ def evaluated(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) 
         return tuple([lazy_tensor(trace.level, lazy, False, lazy.place) for lazy in lazies])
 
 
-def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of entry number ``at``, evaluated at its level."""
-    step: State = trace.entries[at][0]
+def evaluate(
+    trace: Any, at: int, step: State, cells: Sequence[Any], inputs: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The outputs of ``step``, entry number ``at``, evaluated at its level."""
     args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
     if step.untracked:
         return execute(step, args)
@@ -126,10 +128,9 @@ def evaluate(trace: Any, at: int, cells: Sequence[Any], inputs: Sequence[Any]) -
 
 def record_again(trace: Any) -> None:
     """Make the nodes of a trace that has run as one program, and free those of its backward pass."""
-    entries = trace.entries
-    ends = trace.ran
+    entries, ends = trace.entries, trace.ran
     cells = record_kept(trace)
-    if trace.entries is not entries:
+    if trace.entries is not entries or ends is None:
         return  # a finalizer has read a node, and so made all of them
     todo = [cells[k]._node for k in ends if k >= 0 and cells[k]._lazy is None]
     seen = set(todo)
@@ -143,15 +144,15 @@ def record_again(trace: Any) -> None:
 
 def record_kept(trace: Any) -> list[Any]:
     """Record what has run as a program: the outputs that were kept get their nodes. All outputs."""
-    entries = trace.entries
+    entries, kept = trace.entries, trace.kept
     inputs = list(map(as_captured, trace.inputs))
     cells: list[Any] = []
     for at in range(1, len(entries)):
-        outs = evaluated(trace, at, cells, inputs)
+        outs = evaluated(trace, at, entries[at][0], cells, inputs)
         if trace.entries is not entries:
             break  # a finalizer has read a node, and so made all of them
         for o in outs:
-            known = trace.kept.get(len(cells))
+            known = kept.get(len(cells))
             t = None if known is None else known()
             if known is not None and t is None:
                 trace.unclaimed[len(cells)] = o
@@ -170,6 +171,8 @@ def fill(level: Any, operations: Operations, kept: Sequence[int], values: Any) -
         step, nr = origin_of(operations.entries, k)
         layout, t = step.layouts[nr], operations.outputs[k]
         o = level.from_parts([next(rest) for _ in range(level.part_count(layout))], layout)
+        if t._lazy is None:
+            continue  # a finalizer has read it
         if step.tracked[nr]:
             t._value, t._aux = o._value, o._aux
         else:

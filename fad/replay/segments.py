@@ -233,9 +233,9 @@ def pull_through(chain: Chain, arrived: dict[int, Any]) -> list[tuple[Any, list[
     return passed
 
 
-def passed(trace: Any, ends: Sequence[int]) -> frozenset[int]:
-    """The outputs of a trace that the backward pass from ``ends`` goes through."""
-    return trace.entries[-1][0].end(("passed", *ends)).passed(trace.entries, ends)
+def passed(entries: Sequence[Any], ends: Sequence[int]) -> frozenset[int]:
+    """The outputs of a trace with these ``entries`` that the backward pass from ``ends`` goes through."""
+    return entries[-1][0].end(("passed", *ends)).passed(entries, ends)
 
 
 def free_inputs(trace: Any) -> None:
@@ -243,8 +243,9 @@ def free_inputs(trace: Any) -> None:
 
     The nodes of that are freed, or have saved nothing: no value of an input is read any more.
     """
+    entries, ran = trace.entries, trace.ran  # a finalizer may have the trace recorded
     alive = [k for k, reference in trace.kept.items() if reference() is not None]
-    if trace.ran is not None and passed(trace, trace.ran).issuperset(alive):
+    if ran is not None and passed(entries, ran).issuperset(alive):
         trace.inputs = [
             given._replace(argument=given.argument if given.layout is True else None, parts=())
             for given in trace.inputs

@@ -227,26 +227,26 @@ class Trace(Writes):
             kept = untracked.kept_by(self.level, operations)
             self.detach_stale(operations.outputs, kept)
             ran = self._run(operations, last.end(("segment", *kept)), too_long, kept)
-            if ran is None or self.done or len(self.entries) != len(operations.entries):
+            if ran is None:
                 return None
             fill(level, operations, kept, ran[1])
-            self.update_shared()
-            self.chain.ended[last] = self.chain.ended.get(last, 0) + 1
+            cells, entries = operations.outputs, operations.entries
             next_segment = Trace(level, self.chain.root, self.context, self.key[0], self)
+            latest = weakref.ref(next_segment)
+            tracked = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
+            entries = [e[0].bare for e in entries] if level.wraps else entries[:1]
+            if self.done:  # a finalizer has read an output: all is recorded
+                return None
+            self.done, self.entries, self.chain.latest = True, entries, latest
             if level.wraps:
-                cells = operations.outputs
-                self.kept = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
-                self.inputs, self.ran = inputs, ()
+                self.inputs, self.kept, self.ran = inputs, tracked, ()
                 self.chain.add(self)
-                self.entries = [e[0].bare for e in operations.entries]
-            else:
-                self.entries = self.entries[:1]
-            self.chain.latest = weakref.ref(next_segment)
-            self.done = True
             if level is ROOT:
                 self.modes["trace"] = next_segment
             else:
                 level.trace = next_segment
+            self.update_shared()
+            self.chain.ended[last] = self.chain.ended.get(last, 0) + 1
             tree.hits += 1
             return next_segment
 
@@ -320,9 +320,7 @@ class Trace(Writes):
 
     def _forget(self) -> None:
         """Drop everything: every output has its value and its node now, or is not referenced."""
-        self.entries = self.entries[:1]
-        self.recorded = 1
-        self.kept, self.ran = {}, None
+        self.recorded, self.kept, self.ran, self.entries = 1, {}, None, self.entries[:1]
         if not self.busy:  # else a call of `append` still uses them
             self.forget_inputs()
 
@@ -454,30 +452,31 @@ class Trace(Writes):
                 return None
             passed = pulled
             grads = [arrived.get(id(a)) for a in ends_at]
-        done = self.done
-        self._detach()
-        self.busy = False
-        # A finalizer may have read or appended something: then the whole trace is recorded.
-        if done or len(self.entries) != len(entries):
-            return None
         tracked: dict[int, weakref.ref[Tensor]] = {}
         for k, value in zip(kept, rest, strict=True):
             t = cells[k]
+            if t._lazy is None:  # a finalizer has read an output
+                return None
             t._value, t._aux = value, None
             if t._requires_grad:
                 tracked[k] = weakref.ref(t)
             else:
                 t._node = t._lazy = None
-        self.kept, self.ran = tracked, ends if frees else ()
-        for segment, begun in passed:
-            if frees and segment.ran is not None:  # else a finalizer has read a node of it
-                segment.ran = (*segment.ran, *begun)
-                free_inputs(segment)
+        freed = [(s, [*(s.ran or ()), *begun]) for s, begun in passed] if frees else []
+        bare = [e[0].bare for e in entries]
+        if self.done:  # a finalizer has read an output: all is recorded
+            return None
+        # The outputs that are not kept are freed now, and the others when nothing refers to them.
+        self.done, self.entries, self.kept, self.ran = True, bare, tracked, ends if frees else ()
+        for segment, outputs in freed:
+            segment.ran = outputs
+        self.busy = False
+        self._detach()
+        for segment, _ in freed:
+            free_inputs(segment)
         self.update_shared()
         self._succeeded()
         self.scalars, self.places = [], {}
-        # The outputs that are not kept are freed now, and the others when nothing refers to them.
-        self.entries = [e[0].bare for e in entries]
         if not tracked and not (long and self.chain.is_alive()):
             self._forget()
             self.chain.drop(self.chain.segments)

@@ -348,11 +348,11 @@ def test_interrupts():
             assert_bits(found, expected, str(moments.count))
 
 
-def test_finalizers():
+def test_finalizers(full):
     """One that reads a node of what the trace goes on after."""
     with off():
         expected = results(of_gan, Nets())
-    for number in range(1, 2600, 67):
+    for number in range(1, 2600, 1 if full else 67):
         nets, made = Nets(), []
 
         def step(n: Nets) -> Any:
