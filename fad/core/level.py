@@ -474,7 +474,7 @@ def flush() -> None:
     modes = state.__dict__.get  # without a key: the default
     for level in modes("levels", ()):
         level.flush()
-    trace = modes("trace")
+    trace = state.trace
     if trace is not None:
         trace.materialize()
 

@@ -32,7 +32,7 @@ def note(name: str, count: int, what: str) -> None:
 def note_trace(trace: Any, what: str) -> None:
     """Log how a trace, all of its segments included, ended."""
     root, ended = trace.chain.root, trace.chain.ended
-    count = sum([s.work * n for s, n in ended.items()], len(trace.entries) - 1)
+    count = sum([s.work * n for s, n in list(ended.items())], len(trace.entries) - 1)
     if ended and what == "replayed":
         what += f", in {sum(ended.values()) + 1} segments"
     if root.due > root.begun:

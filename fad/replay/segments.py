@@ -78,7 +78,7 @@ class Chain:
 
     def runs(self, last: State) -> int:
         """After how many runs programs are compiled, where ``last`` is the end; see NOTE [long programs]."""
-        work = last.work + sum([s.work * times for s, times in self.ended.items()])
+        work = last.work + sum([s.work * times for s, times in list(self.ended.items())])
         if work <= SHORT:
             return 0
         return RUNS * (len(self.ended) + 1) // (sum(self.ended.values()) + 1)

@@ -462,18 +462,18 @@ class Trace(Writes):
                 tracked[k] = weakref.ref(t)
             else:
                 t._node = t._lazy = None
-        freed = [(s, [*(s.ran or ()), *begun]) for s, begun in passed] if frees else []
-        bare = [e[0].bare for e in entries]
-        if self.done:  # a finalizer has read an output: all is recorded
+        before = [(s, [*(s.ran or ()), *begun]) for s, begun in passed] if frees else []
+        bare, freed = [e[0].bare for e in entries], ends if frees else ()
+        if self.done:  # a finalizer has read an output: all is recorded. Later ones find all set
             return None
         # The outputs that are not kept are freed now, and the others when nothing refers to them.
-        self.done, self.entries, self.kept, self.ran = True, bare, tracked, ends if frees else ()
-        for segment, outputs in freed:
+        self.done = True
+        self.entries, self.kept, self.ran = bare, tracked, freed
+        for segment, outputs in before:
             segment.ran = outputs
+            free_inputs(segment)
         self.busy = False
         self._detach()
-        for segment, _ in freed:
-            free_inputs(segment)
         self.update_shared()
         self._succeeded()
         self.scalars, self.places = [], {}

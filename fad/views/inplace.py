@@ -405,8 +405,10 @@ def _write_values(
             if x is None:
                 return False
         values.append(x)
-    flush()
-    root._value = op.execute(values)
+    new = op.execute(values)
+    while state.trace is not None:  # of before, or of a finalizer in the middle of the operation
+        flush()
+    root._value = new
     meta.storage.version += 1
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -283,6 +284,14 @@ def results(program: Callable[[Nets], Any], nets: Nets) -> Any:
     return found, [*grads, *[p.detach().numpy() for p in nets.leaves]]
 
 
+def assert_same(found: Any, expected: Any, case: str) -> None:
+    """The same bits, or the same error."""
+    if any([isinstance(x, str) for x in (*found, *expected)]):
+        assert found == expected, case
+    else:
+        assert_bits(found, expected, case)
+
+
 @pytest.mark.parametrize("mode", ["background", "at once"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_gives_the_bits_of_replay_off(program, mode):
@@ -293,10 +302,7 @@ def test_gives_the_bits_of_replay_off(program, mode):
     with replay(mode):
         for k in range(CALLS):
             found, left = results(program, nets)
-            if found and isinstance(expected[k][0][0], str):
-                assert found == expected[k][0]
-            else:
-                assert_bits(found, expected[k][0], f"call {k}")
+            assert_same(found, expected[k][0], f"call {k}")
             assert_bits(left, expected[k][1], f"gradients of call {k}")
     assert_idle()
 
@@ -346,6 +352,46 @@ def test_interrupts():
             assert_idle(str(moments.count))
             found = results(of_gan, Nets())
             assert_bits(found, expected, str(moments.count))
+
+
+FINALIZERS: dict[str, Callable[[fad.Tensor], Any]] = {
+    "reads a node": lambda t: t.grad_fn,
+    "reads a value": lambda t: t.tolist(),
+    "reads both": lambda t: (t.tolist(), t.grad_fn),
+    "reads a detached copy": lambda t: t.detach().tolist(),
+    "computes": lambda t: (t * 1.25).shape,
+    "computes and reads": lambda t: fnp.sin(t).sum().item(),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_finalizers_at_random_places(program, full):
+    """One that uses a Tensor which the program has by then changes nothing, nor is it remembered."""
+    draw = random.Random(program.__name__)
+    with off():
+        expected = results(program, Nets())
+    for _ in range(500 if full else 10):
+        what, number, first = draw.choice([*FINALIZERS]), draw.randrange(1, 5000), draw.random()
+        case = f"place {number}: {what}"
+
+        def act(what: str = what, first: float = first) -> None:
+            frame = sys._getframe()
+            while frame is not None and frame.f_code is not program.__code__:
+                frame = frame.f_back
+            known = [] if frame is None else [*frame.f_locals.values()]
+            known = [t for t in known if isinstance(t, fad.Tensor)]
+            if known:
+                FINALIZERS[what](known[int(first * len(known))])
+
+        if draw.random() < 0.3:
+            fad.autograd.compiled.clear_cache()
+        with replay("at once"):
+            with at_finalizers(number, act):
+                during = results(program, Nets())
+            assert_idle(case)
+            for found, left in (during, results(program, Nets())):
+                assert_same(found, expected[0], case)
+                assert_bits(left, expected[1], case)
 
 
 def test_finalizers(full):
