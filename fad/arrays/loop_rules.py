@@ -34,14 +34,15 @@ import jax.numpy as jnp
 from fad.arrays.loops import Loop, Mask, parts_of, pull, rows_of, run, select, spread
 from fad.core.collector import make_jit
 from fad.core.jaxapi import (
-    ad,
+    Zero,
     batch_jaxpr,
-    batching,
+    define_primitive,
+    instantiate_zeros,
     is_inexact,
-    jaxpr_as_fun,
+    is_undefined_primal,
     jvp_jaxpr,
-    mlir,
     new_primitive,
+    run_jaxpr,
 )
 
 __all__ = ["loop_p"]
@@ -71,10 +72,10 @@ def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
     def body(*values: Any) -> Any:
         primals, tangents = values[:n], values[n : n + k]
         carry, carry_t = values[n + k : n + k + m], values[n + k + m :]
-        return jaxpr_as_fun(jvp)(*primals, *carry, *tangents, *carry_t)
+        return run_jaxpr(jvp, *primals, *carry, *tangents, *carry_t)
 
     def cond(*values: Any) -> Any:
-        return jaxpr_as_fun(loop.cond)(*values[: loop.cond_count + m])
+        return run_jaxpr(loop.cond, *values[: loop.cond_count + m])
 
     of_consts, of_carry = loop.body.in_avals[:n], loop.body.in_avals[n:]
     of_carry = [*of_carry, *select(carries, of_carry)]
@@ -132,11 +133,11 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
     k, n = loop.cond_count, loop.cond_count + loop.body_count
 
     def cond(*values: Any) -> Any:
-        return jnp.any(jaxpr_as_fun(loop.cond)(*values)[0])
+        return jnp.any(run_jaxpr(loop.cond, *values)[0])
 
     def body(*values: Any) -> list[Any]:
         cond_consts, consts, carry = values[:k], values[k:n], values[n:]
-        (go,) = jaxpr_as_fun(loop.cond)(*cond_consts, *carry)
+        (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
         some = jnp.argmax(go)
 
         def where(x: Any, y: Any) -> Any:
@@ -149,7 +150,7 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
         given = [
             safe(*pair) for pair in zip((*consts, *carry), batched[1] + batched[2], strict=True)
         ]
-        outs = jaxpr_as_fun(loop.body)(*given)
+        outs = run_jaxpr(loop.body, *given)
         return [where(o, c) for o, c in zip(outs, carry, strict=True)]
 
     of_cond = list(loop.cond.in_avals)
@@ -205,11 +206,11 @@ def _gradient_avals(*avals: Any, loop: Loop, consts: Mask, carries: Mask) -> lis
 
 
 def _is_zero(t: Any) -> bool:
-    return isinstance(t, ad.Zero)
+    return isinstance(t, Zero)
 
 
 def _filled(tangents: Sequence[Any]) -> list[Any]:
-    return [ad.instantiate_zeros(t) for t in tangents]
+    return [instantiate_zeros(t) for t in tangents]
 
 
 def _moving(loop: Loop, tangents: Sequence[Any], carries: Mask | None = None) -> tuple[Mask, Mask]:
@@ -226,7 +227,7 @@ def _loop_jvp(primals: Any, tangents: Any, *, loop: Loop, stored: bool) -> tuple
     outs = loop_p.bind(*primals, loop=loop, stored=stored or any(carries))
     n = len(carries)
     kept = outs if stored else outs[:n]
-    zeros = [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in kept]
+    zeros = [Zero(jax.typeof(o).to_tangent_aval()) for o in kept]
     if not any(carries):
         return kept, zeros
     _, of_consts, of_carry = loop.split(tangents)
@@ -278,7 +279,7 @@ def _pullback_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carr
         asked = select((*all_consts, *all_carries), (*consts, *carries))
         parts.append(select(tuple(asked), found))
     if not parts:
-        return outs, [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in outs]
+        return outs, [Zero(jax.typeof(o).to_tangent_aval()) for o in outs]
     return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
 
 
@@ -298,7 +299,7 @@ def _transposed(
     first = count(loop)
     found = iter(bind(*values[:first], *_filled(cotangents)))
     linear = [(v, next(found)) for v in values[first:]]
-    return [None] * first + [g if ad.is_undefined_primal(v) else None for v, g in linear]
+    return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
 
 
 def _stored_end(loop: Loop) -> int:
@@ -392,25 +393,27 @@ def _batched_or_not(primitive: Any, rule: Callable[..., Any]) -> Callable[..., A
     return batch
 
 
-def _register(
-    primitive: Any, run: Callable[..., Any], avals: Callable[..., Any], jvp: Callable[..., Any]
+def _define(
+    primitive: Any,
+    run: Callable[..., Any],
+    avals: Callable[..., Any],
+    jvp: Callable[..., Any],
+    batch: Callable[..., Any],
+    transpose: Callable[..., Any] | None = None,
 ) -> None:
-    primitive.def_impl(
-        lambda *values, **options: make_jit(functools.partial(run, **options))(*values)
+    def eagerly(*values: Any, **options: Any) -> Any:
+        return make_jit(functools.partial(run, **options))(*values)
+
+    batched = _batched_or_not(primitive, batch)
+    define_primitive(
+        primitive, eagerly, avals, traced=run, jvp=jvp, transpose=transpose, batch=batched
     )
-    primitive.def_abstract_eval(avals)
-    mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
-    ad.primitive_jvps[primitive] = jvp
 
 
-_register(loop_p, run, _loop_avals, _loop_jvp)
-_register(linear_p, push, _linear_avals, _linear_jvp)
-_register(pullback_p, pull, _gradient_avals, _pullback_jvp)
-_register(curvature_p, curve, _gradient_avals, _curvature_jvp)
-ad.primitive_transposes[linear_p] = _linear_transpose
-ad.primitive_transposes[pullback_p] = _pullback_transpose
-ad.primitive_transposes[curvature_p] = _curvature_transpose
-batching.fancy_primitive_batchers[loop_p] = _batched_or_not(loop_p, _batch_loop)
-for _p in (linear_p, pullback_p, curvature_p):
-    _rule = functools.partial(_batch_rule, primitive=_p)
-    batching.fancy_primitive_batchers[_p] = _batched_or_not(_p, _rule)
+_define(loop_p, run, _loop_avals, _loop_jvp, _batch_loop)
+for _p, _run, _avals, _jvp, _transpose in (
+    (linear_p, push, _linear_avals, _linear_jvp, _linear_transpose),
+    (pullback_p, pull, _gradient_avals, _pullback_jvp, _pullback_transpose),
+    (curvature_p, curve, _gradient_avals, _curvature_jvp, _curvature_transpose),
+):
+    _define(_p, _run, _avals, _jvp, functools.partial(_batch_rule, primitive=_p), _transpose)

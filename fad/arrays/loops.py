@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fad.core.jaxapi import jaxpr_as_fun, shaped_array
+from fad.core.jaxapi import run_jaxpr, shaped_array
 
 __all__ = ["Loop", "Mask", "advance", "parts_of", "pull", "rows_of", "run", "select", "spread"]
 
@@ -38,15 +38,6 @@ class Loop(NamedTuple):
     max_steps: int | None
     kept: int
     extra: int
-
-    def as_params(self) -> dict[str, Any]:
-        """The parameters that JAX's ``while`` would have."""
-        return {
-            "cond_jaxpr": self.cond,
-            "body_jaxpr": self.body,
-            "cond_nconsts": self.cond_count,
-            "body_nconsts": self.body_count,
-        }
 
     def split(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         k, n = self.cond_count, self.cond_count + self.body_count
@@ -86,12 +77,12 @@ def run(*operands: Any, loop: Loop, stored: bool) -> list[Any]:
     cond_consts, body_consts, init = loop.split(operands)
 
     def active(i: Any, carry: Sequence[Any]) -> Any:
-        (go,) = jaxpr_as_fun(loop.cond)(*cond_consts, *carry)
+        (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
         return go if loop.max_steps is None else go & (i < loop.max_steps)
 
     def step(state: Any) -> Any:
         i, _, carry = state
-        carry = jaxpr_as_fun(loop.body)(*body_consts, *carry)
+        carry = run_jaxpr(loop.body, *body_consts, *carry)
         return i + 1, active(i + 1, carry), carry
 
     zero = jnp.int32(0)
@@ -172,7 +163,7 @@ def pull(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
         stop = start + advance(t - 1 - start, rows - 1 - top)
         _, carry = jax.lax.while_loop(
             lambda s: s[0] < stop,
-            lambda s: (s[0] + 1, jaxpr_as_fun(loop.body)(*body_consts, *s[1])),
+            lambda s: (s[0] + 1, run_jaxpr(loop.body, *body_consts, *s[1])),
             (start, _get(slots, top)),
         )
         slots = [_put(s, c, top + 1) for s, c in zip(slots, carry, strict=True)]
@@ -188,7 +179,7 @@ def pull(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
         def body(some_consts: Any, some_carries: Any) -> list[Any]:
             given = [*spread(consts, some_consts, body_consts)]
             given += spread(carries, some_carries, carry)
-            return select(carries, jaxpr_as_fun(loop.body)(*given))
+            return select(carries, run_jaxpr(loop.body, *given))
 
         _, pullback = jax.vjp(body, select(consts, body_consts), select(carries, carry))
         parts, cotangents = pullback(list(cotangents))

@@ -10,8 +10,7 @@ import jax
 
 from fad.arrays.loop_rules import loop_p
 from fad.arrays.loops import Loop
-from fad.core.jaxapi import Literal
-from fad.core.jaxprs import evaluate_equation
+from fad.core.jaxapi import Literal, evaluate_equation, while_parts
 from fad.errors import ArgumentError, describe
 
 __all__ = ["fori_loop", "while_loop"]
@@ -129,9 +128,7 @@ def _with_derivatives(
     for eqn in closed.jaxpr.eqns:
         inputs = [read(v) for v in eqn.invars]
         if eqn.primitive.name == "while" and not (eqn.effects and max_steps is None):
-            p = eqn.params
-            counts = (p["cond_nconsts"], p["body_nconsts"])
-            loop = Loop(p["cond_jaxpr"], p["body_jaxpr"], *counts, max_steps, *slots)
+            loop = Loop(*while_parts(eqn), max_steps, *slots)
             if eqn.effects:
                 raise ArgumentError(
                     "while_loop: cond_fun or body_fun has an effect (a print or a callback), which "

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import jaxapi
-from fad.core.jaxapi import ad, batching, io_callback, mlir, new_primitive
+from fad.core.jaxapi import Zero, define_primitive, instantiate_zeros, io_callback, new_primitive
 from fad.core.level import bind, flush, state, with_default_state
 from fad.core.masked import conjugate
 from fad.core.primitive import Primitive
@@ -226,9 +226,9 @@ def _jvp(
     primals: Any, tangents: Any, *, primitive: Any, fn: Any, outs: Avals, **params: Any
 ) -> Any:
     results = primitive.bind(*primals, fn=fn, outs=outs, **params)
-    mask = tuple([type(t) is not ad.Zero for t in tangents])
+    mask = tuple([type(t) is not Zero for t in tangents])
     if not any(mask) or not outs:
-        return results, [ad.Zero(r.aval.to_tangent_aval()) for r in results]
+        return results, [Zero(r.aval.to_tangent_aval()) for r in results]
     given = [t for t, m in zip(tangents, mask, strict=True) if m]
     known = len(primals) + len(results)
     return results, _linear_p.bind(
@@ -239,7 +239,7 @@ def _jvp(
 def _transpose(cotangents: Any, *operands: Any, fn: Any, outs: Avals, known: int) -> list[Any]:
     linear = operands[known:]
     described = _described(linear)
-    cts = [conjugate(ad.instantiate_zeros(c)) for c in cotangents]
+    cts = [conjugate(instantiate_zeros(c)) for c in cotangents]
     transposed = _Transposed(fn, known, described)
     grads = _linear_p.bind(*operands[:known], *cts, fn=transposed, outs=described, known=known)
     return [None] * known + [conjugate(g) for g in grads]
@@ -257,14 +257,23 @@ def _batch(
     return results, [0] * len(results)
 
 
-for _p, _impl in ((_call_p, _run), (_linear_p, _run_linear)):
-    _p.def_impl(_impl)
-    mlir.register_lowering(_p, mlir.lower_fun(_impl, multiple_results=True))
-    ad.primitive_jvps[_p] = functools.partial(_jvp, primitive=_p)
-    batching.fancy_primitive_batchers[_p] = functools.partial(_batch, primitive=_p)
-_call_p.def_effectful_abstract_eval(lambda *_, fn, outs: (_avals(outs), _effects()))
-_linear_p.def_abstract_eval(lambda *_, fn, outs, known: _avals(outs))
-ad.primitive_transposes[_linear_p] = _transpose
+def _rules(primitive: Any) -> dict[str, Callable[..., Any]]:
+    return {
+        "jvp": functools.partial(_jvp, primitive=primitive),
+        "batch": functools.partial(_batch, primitive=primitive),
+    }
+
+
+define_primitive(
+    _call_p, _run, lambda *_, fn, outs: _avals(outs), effects=_effects, **_rules(_call_p)
+)
+define_primitive(
+    _linear_p,
+    _run_linear,
+    lambda *_, fn, outs, known: _avals(outs),
+    transpose=_transpose,
+    **_rules(_linear_p),
+)
 
 
 # In a trace

@@ -1,7 +1,8 @@
-"""The only module that uses JAX names outside of JAX's documented API.
+"""The only module that uses JAX names outside of JAX's documented API, and reads parameters of equations.
 
-These names move and change between versions of JAX; the rest of fad sees one form of each. An
-unsupported version of JAX is refused here, at import, with an error that names the supported range.
+These names move and change between versions of JAX; the rest of fad sees one form of each.
+`fad.core.private_names` lists them. A version of JAX that is too old, or that lacks one, is refused here, at
+import.
 """
 
 from __future__ import annotations
@@ -10,229 +11,182 @@ import contextlib
 import functools
 import importlib
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax._src import config as _config
-from jax._src import core as _core
-from jax._src import dtypes as _dtypes
-from jax._src import pjit as _pjit
-from jax._src import source_info_util as _source_info
-from jax._src import tree_util as _tree_util
-from jax._src.array import ArrayImpl as array_type
-from jax._src.interpreters import ad as _ad
-from jax._src.interpreters import batching as _batching
-from jax._src.interpreters import partial_eval as _partial_eval
-from jax._src.interpreters import pxla as _pxla
-from jax._src.lib import _jax
-from jax._src.lib.mlir.dialects import hlo as stablehlo
 from jax.experimental import io_callback
 from jax.experimental.compilation_cache import compilation_cache
-from jax.experimental.layout import Layout, with_layout_constraint
-from jax.interpreters import ad, batching, mlir
 
-from fad.core.collector import make_jit, without_collector
-from fad.core.pace import pace
+from fad.core.private_names import BELOW_JAX, MINIMUM_JAX, private, supported
 
 __all__ = [
-    "MINIMUM_JAX",
     "ClosedJaxpr",
     "Jaxpr",
     "Literal",
-    "ad",
+    "Zero",
     "array_type",
     "at_top_level",
+    "barrier_op",
     "batch_jaxpr",
-    "batching",
+    "branches",
     "call_table",
     "called",
     "convert_constvars_jaxpr",
     "current_trace",
-    "debug_infs",
-    "debug_nans",
+    "define_primitive",
+    "evaluate_equation",
     "float0",
+    "instantiate_zeros",
     "io_callback",
     "is_committed",
     "is_inexact",
     "is_tracing",
-    "jaxpr_as_fun",
-    "jit_of_small",
+    "is_undefined_primal",
     "jvp_jaxpr",
     "keep_compiled",
     "mapped_aval",
-    "mlir",
     "new_primitive",
     "outside_trace",
-    "scan_operands",
+    "parameters",
+    "programs",
+    "run_jaxpr",
+    "scan_parts",
     "set_current_trace",
     "shaped_array",
     "sorted_bcoo",
     "trace_context",
     "varying_axes",
+    "while_parts",
     "without_unused",
     "zeros",
 ]
 
-MINIMUM_JAX = (0, 10, 2)
-BELOW_JAX = (0, 13)
-
 
 def check_version(version: str) -> None:
-    """Refuse a version of JAX that fad does not work with.
+    """Refuse a version of JAX that is too old for fad, and warn of one that fad is not tested with.
 
     Raises:
-        ImportError: it is out of the range, which the message gives.
+        ImportError: it is too old.
     """
     digits = ["".join(c for c in part if c.isdigit()) for part in version.split(".")]
     number = tuple([int(d or 0) for d in digits[:3]])
-    if not MINIMUM_JAX <= number < BELOW_JAX:
-        least, below = (".".join(map(str, v)) for v in (MINIMUM_JAX, BELOW_JAX))
+    if number < MINIMUM_JAX:
         raise ImportError(
-            f"fad works with jax>={least},<{below}, found jax {version}: "
-            f"pip install 'jax>={least},<{below}'"
+            f"fad works with {supported()}, found jax {version}: pip install '{supported()}'"
+        )
+    if number >= BELOW_JAX:
+        warnings.warn(
+            f"fad is tested with {supported()}, found jax {version}, which has all names that fad uses",
+            stacklevel=2,
         )
 
 
-check_version(jax.__version__)
+def _classes_of_programs() -> tuple[Any, Any, Any, Any]:
+    """JAX's classes of programs: closed and open ones, literals and primitives."""
+    closed = jax.make_jaxpr(lambda: 0)()
+    return type(closed), type(closed.jaxpr), type(closed.jaxpr.outvars[0]), type(jax.lax.add_p)
 
-# As in `jax.extend.core`, whose package takes long to import.
-Jaxpr: Any = _core.Jaxpr
-ClosedJaxpr: Any = getattr(_core, "ClosedJaxpr", Jaxpr)  # one type, in newer versions
-Literal: Any = _core.Literal
+
+ClosedJaxpr: Any  # from JAX 0.11 on the same as `Jaxpr`
+Jaxpr: Any
+Literal: Any
+_Primitive: Any
+ClosedJaxpr, Jaxpr, Literal, _Primitive = _classes_of_programs()
+array_type: type[jax.Array] = private("jax._src.array.ArrayImpl")
+barrier_op = private("jax._src.lib.mlir.dialects.hlo.OptimizationBarrierOp")
 float0 = jax.dtypes.float0
-jaxpr_as_fun = _core.jaxpr_as_fun
-jvp_jaxpr = _ad.jvp_jaxpr
-batch_jaxpr = _batching.batch_jaxpr
-mapped_aval = _core.mapped_aval
-convert_constvars_jaxpr = _partial_eval.convert_constvars_jaxpr
 shaped_array = jax.core.ShapedArray
-set_current_trace = _core.set_current_trace
+jvp_jaxpr = private("jax._src.interpreters.ad.jvp_jaxpr")
+batch_jaxpr = private("jax._src.interpreters.batching.batch_jaxpr")
+mapped_aval = private("jax._src.core.mapped_aval")
+convert_constvars_jaxpr = private("jax._src.interpreters.partial_eval.convert_constvars_jaxpr")
+set_current_trace = private("jax._src.core.set_current_trace")
+_take_current_trace = private("jax._src.core.take_current_trace")
+_trace_ctx = private("jax._src.core.trace_ctx")
+_ProgramTrace = private("jax._src.interpreters.partial_eval.DynamicJaxprTrace")
+_here = private("jax._src.source_info_util.current")
 
 
 def current_trace() -> Any:
     """The JAX trace that operations go to now; outside of all transforms, the one that runs them."""
-    with _core.take_current_trace() as trace:
+    with _take_current_trace() as trace:
         return trace
 
 
 @contextlib.contextmanager
 def outside_trace(outer: Any) -> Iterator[Any]:
     """A block that computes in the trace ``outer`` instead of the current one, which it yields."""
-    with _core.take_current_trace() as trace, _core.set_current_trace(outer):
+    with _take_current_trace() as trace, set_current_trace(outer):
         yield trace
 
 
 # Whether no transform of JAX is active, so that operations are executed at once.
-at_top_level: Callable[[], bool] = _core.trace_state_clean
+at_top_level: Callable[[], bool] = private("jax._src.core.trace_state_clean")
 
 
-@functools.cache
-def _options_of_small_programs() -> dict[str, Any]:
-    """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
+# Primitives of fad's own
 
-    By default XLA schedules parts of a program on other threads, which takes longer than to compute
-    small ones. The operations of such a program are separated by `barrier`.
+Zero = private("jax.interpreters.ad.Zero")
+instantiate_zeros = private("jax.interpreters.ad.instantiate_zeros")
+is_undefined_primal = private("jax.interpreters.ad.is_undefined_primal")
+_jvps = private("jax.interpreters.ad.primitive_jvps")
+_transposes = private("jax.interpreters.ad.primitive_transposes")
+_batchers = private("jax.interpreters.batching.fancy_primitive_batchers")
+_lower_fun = private("jax.interpreters.mlir.lower_fun")
+_register_lowering = private("jax.interpreters.mlir.register_lowering")
+
+
+def new_primitive(name: str) -> Any:
+    """A JAX primitive with several results; `define_primitive` gives it its rules."""
+    p = _Primitive(name)
+    p.multiple_results = True
+    return p
+
+
+def define_primitive(
+    primitive: Any,
+    run: Callable[..., Any],
+    avals: Callable[..., Any],
+    *,
+    effects: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
+    transpose: Callable[..., Any] | None = None,
+    batch: Callable[..., Any] | None = None,
+    traced: Callable[..., Any] | None = None,
+    lowering: Callable[..., Any] | None = None,
+) -> None:
+    """Give a primitive its rules, in the forms that JAX has for them.
+
+    Arguments:
+        run: what it does with arrays and parameters.
+        avals: the abstract results of abstract operands.
+        effects: what gives its effects, if it has some.
+        batch: the rule of vmap, which gets JAX's data of the axis first.
+        traced: what it does in compiled code, if that is not ``run``.
+        lowering: a lowering rule in JAX's form, in place of ``traced``.
     """
-    options: dict[str, Any] = {
-        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
-        # This pass would remove the barriers before XLA fuses operations.
-        "xla_disable_hlo_passes": "cse_barrier_expander",
-    }
-    if jax.default_backend() != "cpu":
-        return {}
-    try:
-        jax.jit(lambda: 0, compiler_options=options)()
-    except Exception:  # this version of XLA does not know it: nothing depends on it
-        return {}
-    return options
+    primitive.def_impl(run)
+    if effects is None:
+        primitive.def_abstract_eval(avals)
+    else:
+        primitive.def_effectful_abstract_eval(lambda *a, **p: (avals(*a, **p), effects()))
+    _register_lowering(primitive, lowering or _lower_fun(traced or run, multiple_results=True))
+    for table, rule in ((_jvps, jvp), (_transposes, transpose), (_batchers, batch)):
+        if rule is not None:
+            table[primitive] = rule
 
 
-def jit_of_small(f: Callable[..., Any]) -> Any:
-    """``jax.jit`` for a program of small arrays, which is called outside of all JAX transforms."""
-    return make_jit(without_collector(f), compiler_options=_options_of_small_programs())
-
-
-def barrier(values: Sequence[Any]) -> list[Any]:
-    """The same values, behind an optimization barrier and in row-major layout.
-
-    XLA does not fuse an operation with others across a barrier: it compiles it as it would alone.
-    """
-    plain = [
-        isinstance(v, jax.Array) and not jax.dtypes.issubdtype(v.dtype, jax.dtypes.extended)
-        for v in values
-    ]
-    rows = [
-        with_layout_constraint(v, Layout(tuple(range(v.ndim)))) if v.ndim > 1 else v
-        for v, p in zip(values, plain)
-        if p
-    ]
-    bind = (
-        _barrier_primitive.bind if rows and current_program() is not None else _optimization_barrier
-    )
-    pace.yield_gil()
-    kept = iter(bind(*rows))
-    return [next(kept) if p else v for v, p in zip(values, plain)]
-
-
-def _optimization_barrier(*values: Any) -> Sequence[Any]:
-    found: Sequence[Any] = jax.lax.optimization_barrier(values)
-    return found
-
-
-def _lower_barrier(_: Any, *values: Any) -> Sequence[Any]:
-    pace.yield_gil()
-    return list(stablehlo.OptimizationBarrierOp(values).results)
-
-
-# `jax.lax.optimization_barrier`, in programs that the compile thread lowers; see NOTE [pace].
-_barrier_primitive = _core.Primitive("barrier")
-_barrier_primitive.multiple_results = True
-_barrier_primitive.def_impl(lambda *values: list(values))
-_barrier_primitive.def_abstract_eval(lambda *avals: avals)
-mlir.register_lowering(_barrier_primitive, _lower_barrier)
-
-
-def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:
-    """``f``, which returns a tuple, compiled for small arrays, with bitwise the results of eager
-    execution.
-
-    There are barriers between the operations of ``f``. If nothing reads one of several results of an
-    operation, XLA would drop it and fuse the rest of the operation in another way. So the compiled
-    program also returns one element of each unread result; they are cut off from what the caller gets.
-    """
-    as_it_is = jit_of_small(f)
-    traced = as_it_is.trace(*avals)
-    closed = traced.jaxpr
-    unread = _unread(closed.jaxpr)
-    if not unread:
-        traced.lower()  # cached: the first call finds it
-        return as_it_is
-    count = len(closed.jaxpr.outvars)
-    whole = closed.replace(jaxpr=closed.jaxpr.replace(outvars=[*closed.jaxpr.outvars, *unread]))
-
-    def keeping(*values: Any) -> tuple[Any, ...]:
-        outs = write_equations(current_program(), whole, values)
-        read = [jax.numpy.ravel(x)[:1].real.astype(np.float32) for x in outs[count:]]
-        return (*outs[:count], jax.numpy.concatenate(read))
-
-    compiled = jit_of_small(keeping)
-    compiled.lower(*avals)
-    return lambda *values: compiled(*values)[:count]
-
-
-def _unread(jaxpr: Any) -> list[Any]:
-    """Results of barriers that are not read, where another result of the same barrier is."""
-    live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
-    found = []
-    for eqn in reversed(jaxpr.eqns):
-        if live.isdisjoint(eqn.outvars):
-            continue
-        live.update([v for v in eqn.invars if not isinstance(v, Literal)])
-        if eqn.primitive is _barrier_primitive:
-            found += [v for v in eqn.outvars if v not in live and v.aval.size]
-    return found
+_table = private("jax._src.lib._jax.pjit")
+_registry = private("jax._src.tree_util.dispatch_registry")
+_CacheKeys = private("jax._src.interpreters.pxla.JitGlobalCppCacheKeys")
+_shard_arg = private("jax._src.interpreters.pxla.cc_shard_arg")
+_global_cache = private("jax._src.pjit._get_cpp_global_cache")
+_fastpath_data = private("jax._src.pjit._get_fastpath_data")
+_infer_params = private("jax._src.pjit._infer_params")
+_run_pjit = private("jax._src.pjit._run_python_pjit")
 
 
 def call_table(
@@ -260,13 +214,13 @@ def call_table(
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         jitted, before, leaves, join = find(args, kwargs)
         operands = (*before, *leaves)
-        params, flat = _pjit._infer_params(jitted._fun, jitted._jit_info, operands, {})
-        _, outs, _, flat, jaxpr, executable, profiler, constants = _pjit._run_python_pjit(
+        params, flat = _infer_params(jitted._fun, jitted._jit_info, operands, {})
+        _, outs, _, flat, jaxpr, executable, profiler, constants = _run_pjit(
             params, flat, jitted._fun, operands, {}
         )
         result = join(outs)
         count = len(before)
-        found = _pjit._get_fastpath_data(
+        found = _fastpath_data(
             executable,
             jax.tree.structure(result),
             flat[count:],
@@ -280,16 +234,16 @@ def call_table(
             forgotten()
         return result, found, False
 
-    return _jax.pjit(
+    return _table(
         name,
         lambda *args, **kwargs: disabled(),  # JAX tells tables apart by this function
         miss,
         (),
         (),
-        _pxla.JitGlobalCppCacheKeys(),
-        _tree_util.dispatch_registry,
-        _pxla.cc_shard_arg,
-        _pjit._get_cpp_global_cache(False),
+        _CacheKeys(),
+        _registry,
+        _shard_arg,
+        _global_cache(False),
     )
 
 
@@ -300,42 +254,41 @@ def is_tracing() -> bool:
     """
     if at_top_level():
         return False
-    with _core.take_current_trace() as trace:
+    with _take_current_trace() as trace:
         while trace is not None:
-            if type(trace).__name__ == "DynamicJaxprTrace":
+            if type(trace) is _ProgramTrace:
                 return True
             trace = getattr(trace, "parent_trace", None)
     return False
 
 
 # The settings of JAX, and its current mesh and axes, that a trace depends on; hashable.
-trace_context: Callable[[], Any] = _config.trace_context
+trace_context: Callable[[], Any] = private("jax._src.config.trace_context")
+# Whether the user has put an array on its device.
+is_committed: Callable[[Any], bool] = operator.attrgetter("committed")
 
 
-is_committed: Callable[[Any], bool] = operator.attrgetter(
-    "_committed"
-)  # to its device, by the user
-
-
-# Settings of JAX; their ``value`` is the one in this thread, now.
-debug_nans = _config.debug_nans
-debug_infs = _config.debug_infs
+_config: Any = jax.config
 
 
 def checks_numbers() -> bool:
-    """Whether JAX looks at the result of each operation for NaN or infinity."""
-    return bool(debug_nans.value or debug_infs.value)
+    """Whether JAX looks at the result of each operation for NaN or infinity, in this thread, now."""
+    return bool(_config.jax_debug_nans or _config.jax_debug_infs)
 
 
 def x64_enabled() -> bool:
     """Whether 64-bit types are on, in this thread, now."""
-    return bool(_config.enable_x64.value)
+    return bool(_config.jax_enable_x64)
+
+
+_settings = private("jax._src.config.config._value_holders")
 
 
 def global_settings() -> dict[str, Any]:
     """JAX's settings outside of all blocks, by name."""
-    holders = jax.config._value_holders  # `jax.config.values` has those of the current block
-    return {n: h.get_global() if hasattr(h, "get_global") else h.value for n, h in holders.items()}
+    return {
+        n: h.get_global() if hasattr(h, "get_global") else h.value for n, h in _settings.items()
+    }
 
 
 def keep_compiled(folder: str) -> None:
@@ -357,37 +310,29 @@ def zeros(aval: Any) -> Any:
     """Zeros of an abstract value: its weak type, explicit sharding, the axes that it varies along."""
     sharded = any([axis is not None for axis in aval.sharding.spec])
     if varying_axes(aval) or aval.weak_type or (sharded and is_tracing()):
-        return ad.instantiate_zeros(ad.Zero(aval))
+        return instantiate_zeros(Zero(aval))
     return jax.numpy.zeros(aval.shape, aval.dtype)
 
 
 def no_cotangent(aval: Any) -> Any:
     """JAX's symbolic zero, as the cotangent of an output that was not used; no array is made."""
-    return ad.Zero(aval.to_ct_aval())
+    return Zero(aval.to_ct_aval())
 
 
-def new_primitive(name: str) -> Any:
-    """A JAX primitive with several results."""
-    p = _core.Primitive(name)
-    p.multiple_results = True
-    return p
+_dce_jaxpr = private("jax._src.interpreters.partial_eval.dce_jaxpr")
 
 
 def without_unused(closed: Any) -> Any:
     """A closed jaxpr without the equations that its outputs do not need; its inputs stay."""
     jaxpr = closed.jaxpr
-    needed, _ = _partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    needed, _ = _dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     return ClosedJaxpr(needed, closed.consts)
 
 
-def scan_operands(params: dict[str, Any]) -> tuple[int, int]:
-    """How many of the operands of a ``scan`` equation are constants of its body, and how many are
-    carried.
-    """
-    if "num_carry" in params:
-        return params["num_consts"], params["num_carry"]
-    constants, carried, _ = map(len, params["ft_in"].unpack())
-    return constants, carried
+private("jax._src.interpreters.partial_eval.DynamicJaxprTrace.new_arg")
+private("jax._src.interpreters.partial_eval.DynamicJaxprTrace.to_jaxpr_tracer")
+_canonicalize = private("jax._src.dtypes.canonicalize_value")
+_inline = private("jax._src.interpreters.partial_eval.inline_jaxpr_into_trace")
 
 
 def stand_in(aval: Any) -> Any:
@@ -397,28 +342,55 @@ def stand_in(aval: Any) -> Any:
     """
     if not isinstance(aval, shaped_array):
         aval = shaped_array(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
-    return _partial_eval.DynamicJaxprTrace(None).new_arg(aval, _source_info.current())
+    return _ProgramTrace(None).new_arg(aval, _here())
 
 
 def current_program() -> Any:
     """The current trace, if it only records equations into a program (as `jax.jit` does); else None."""
-    trace = _core.trace_ctx.trace
-    return trace if type(trace) is _partial_eval.DynamicJaxprTrace else None
+    trace = _trace_ctx.trace
+    return trace if type(trace) is _ProgramTrace else None
 
 
 def write_equations(trace: Any, closed: Any, values: Sequence[Any]) -> list[Any]:
     """Write a jaxpr, on ``values``, into the program that `current_program` found."""
-    source = _source_info.current()
+    if closed.jaxpr.is_high:  # it has a hijax primitive, which JAX expands before XLA compiles
+        if trace.requires_low:
+            return run_jaxpr(closed, *values)
+        trace.frame.is_high = True
+    source = _here()
     tracers: list[Any] = [
-        trace.to_jaxpr_tracer(
-            v if isinstance(v, jax.core.Tracer) else _dtypes.canonicalize_value(v), source
-        )
+        trace.to_jaxpr_tracer(v if isinstance(v, jax.core.Tracer) else _canonicalize(v), source)
         for v in values
     ]
-    written: list[Any] = _partial_eval.inline_jaxpr_into_trace(
-        trace, source, closed.jaxpr, closed.consts, *tracers
-    )
+    written: list[Any] = _inline(trace, source, closed.jaxpr, closed.consts, *tracers)
     return written
+
+
+# What is read off programs and their equations
+
+
+def run_jaxpr(closed: Any, *values: Any) -> list[Any]:
+    """The results of a closed jaxpr."""
+    found: list[Any] = jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
+    return found
+
+
+def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Bind one equation of a jaxpr again, on ``inputs``."""
+    with eqn.ctx.manager:
+        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def programs(eqn: Any) -> Iterator[Any]:
+    """The programs in an equation: those among its parameters, or what its hijax primitive stands for."""
+    if eqn.primitive.name == "call_hi_primitive":
+        expand = functools.partial(eqn.primitive.to_lojax, **eqn.params)
+        yield jax.make_jaxpr(expand)(*[v.aval for v in eqn.invars])
+    for value in eqn.params.values():
+        for v in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(v, (ClosedJaxpr, Jaxpr)):
+                yield v
 
 
 def called(eqn: Any) -> Any:
@@ -432,6 +404,75 @@ def called(eqn: Any) -> Any:
     if eqn.params.get("branches_platforms") == (("mosaic",), None):
         return eqn.params["branches"][-1]
     return None
+
+
+class ScanParts(NamedTuple):
+    """A ``scan``: its body on constants, carry and elements, how many of the first two, and options."""
+
+    body: Any
+    constants: int
+    carried: int
+    length: int
+    reverse: bool
+    unroll: Any
+
+
+def scan_parts(eqn: Any) -> ScanParts:
+    """What an equation of ``scan`` says."""
+    p = eqn.params
+    if "num_carry" in p:
+        counts = p["num_consts"], p["num_carry"]
+    else:  # from JAX 0.11 on
+        constants, carried, _ = map(len, p["ft_in"].unpack())
+        counts = constants, carried
+    return ScanParts(p["jaxpr"], *counts, p["length"], p["reverse"], p["unroll"])
+
+
+class WhileParts(NamedTuple):
+    """A ``while``: condition and body, on constants of their own and the carry."""
+
+    cond: Any
+    body: Any
+    cond_count: int
+    body_count: int
+
+
+def while_parts(eqn: Any) -> WhileParts:
+    """What an equation of ``while`` says."""
+    p = eqn.params
+    return WhileParts(p["cond_jaxpr"], p["body_jaxpr"], p["cond_nconsts"], p["body_nconsts"])
+
+
+def branches(eqn: Any) -> Sequence[Any]:
+    """The branches of a ``cond``, on all operands but the first, which chooses one."""
+    found: Sequence[Any] = eqn.params["branches"]
+    return found
+
+
+_AXES, _AXIS = ("axes",), ("axis",)
+_SCATTER = ("dimension_numbers", "mode")
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "broadcast_in_dim": ("shape", "broadcast_dimensions"),
+    "concatenate": ("dimension",),
+    "dot_general": ("dimension_numbers",),
+    "integer_pow": ("y",),
+    "reshape": ("dimensions",),
+    "rev": ("dimensions",),
+    "slice": ("start_indices", "limit_indices", "strides"),
+    "squeeze": ("dimensions",),
+    "stack": _AXIS,
+    "transpose": ("permutation",),
+    **dict.fromkeys("cumlogsumexp cummax cummin cumprod cumsum".split(), _AXIS),
+    **dict.fromkeys("reduce_sum reduce_max reduce_min reduce_prod argmax argmin".split(), _AXES),
+    **dict.fromkeys("reduce_and reduce_or".split(), _AXES),
+    **dict.fromkeys("scatter scatter-add scatter-max scatter-min".split(), _SCATTER),
+    **dict.fromkeys("scatter-mul scatter_add".split(), _SCATTER),
+}
+
+
+def parameters(eqn: Any) -> tuple[Any, ...]:
+    """The parameters of an equation that fad reads, in the order of ``_PARAMETERS``."""
+    return tuple([eqn.params[name] for name in _PARAMETERS[eqn.primitive.name]])
 
 
 def sorted_bcoo(data: Any, indices: Any, shape: tuple[int, ...]) -> Any:

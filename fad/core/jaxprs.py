@@ -17,7 +17,9 @@ from fad.core.jaxapi import (
     called,
     convert_constvars_jaxpr,
     current_program,
+    evaluate_equation,
     is_tracing,
+    programs,
     trace_context,
     write_equations,
 )
@@ -26,7 +28,6 @@ from fad.core.keys import exact
 __all__ = [
     "bind_jaxpr",
     "calls_host",
-    "evaluate_equation",
     "inlined_when_traced",
     "inner_jaxprs",
     "jaxpr_key",
@@ -35,31 +36,20 @@ __all__ = [
 ]
 
 
-def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
-    """The jaxprs among an equation's parameters."""
-    for value in params.values():
-        for v in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(v, ClosedJaxpr):
-                yield v.jaxpr
-            elif isinstance(v, Jaxpr):
-                yield v
+def inner_jaxprs(eqn: Any) -> Iterator[Any]:
+    """The jaxprs in an equation."""
+    for program in programs(eqn):
+        yield program.jaxpr if isinstance(program, ClosedJaxpr) else program
 
 
 def calls_host(jaxpr: Any) -> bool:
     """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
     return bool(jaxpr.effects) or any(
         [
-            "callback" in eqn.primitive.name or any(map(calls_host, inner_jaxprs(eqn.params)))
+            "callback" in eqn.primitive.name or any(map(calls_host, inner_jaxprs(eqn)))
             for eqn in jaxpr.eqns
         ]
     )
-
-
-def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Bind one equation of a jaxpr again, on ``inputs``."""
-    with eqn.ctx.manager:
-        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
-    return list(out) if eqn.primitive.multiple_results else [out]
 
 
 def map_equations(eqns: Sequence[Any], env: dict[Any, Any], inline: bool = False) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.core import jaxapi, trees
+from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
-from fad.core.jaxapi import array_type, is_inexact
+from fad.core.exact_programs import barrier
+from fad.core.jaxapi import array_type, is_inexact, run_jaxpr
 from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
@@ -174,8 +175,8 @@ class Primitive:
         """
         with jax.ensure_compile_time_eval():
             values = with_constants(values)
-        out = self._write(jaxapi.barrier(values))
-        return tuple(jaxapi.barrier(out)) if type(out) is tuple else out
+        out = self._write(barrier(values))
+        return tuple(barrier(out)) if type(out) is tuple else out
 
     def _write(self, values: Sequence[Any]) -> Any:
         """Run on tracers: `write_call` does what ``call`` does, but not through the caches of `jax.jit`,
@@ -485,7 +486,7 @@ def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Any])
 
 def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
     """``primitive`` with the extras as further outputs, after its own."""
-    run = jaxapi.jaxpr_as_fun(found.closed)
+    run = functools.partial(run_jaxpr, found.closed)
     count = len(found.out_avals)
 
     def forward(*values: Any) -> tuple[Any, ...]:

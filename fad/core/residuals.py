@@ -217,12 +217,12 @@ class _Slicer:
 def _is_expensive(eqn: Any) -> bool:
     if eqn.primitive.name in EXPENSIVE:
         return True
-    return any(_is_expensive(inner) for j in inner_jaxprs(eqn.params) for inner in j.eqns)
+    return any(_is_expensive(inner) for j in inner_jaxprs(eqn) for inner in j.eqns)
 
 
 def _has_body(eqn: Any) -> bool:
     """Whether an equation contains a jaxpr or a custom rule: a loop, a branch, a custom_vjp."""
-    return any(True for _ in inner_jaxprs(eqn.params)) or "custom" in eqn.primitive.name
+    return any(True for _ in inner_jaxprs(eqn)) or "custom" in eqn.primitive.name
 
 
 def _inline(closed: Any, avals: Sequence[Any]) -> Any:

@@ -27,8 +27,18 @@ from jax import lax
 
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
-from fad.core.jaxapi import Literal, called, is_inexact, scan_operands, without_unused
-from fad.core.jaxprs import evaluate_equation
+from fad.core.jaxapi import (
+    Literal,
+    branches,
+    called,
+    evaluate_equation,
+    is_inexact,
+    parameters,
+    run_jaxpr,
+    scan_parts,
+    while_parts,
+    without_unused,
+)
 
 __all__ = ["Series", "evaluate_series", "series_of"]
 
@@ -138,7 +148,6 @@ def _derivative(
 
 def _each(derivative: Any, order: int, point: list[Any], moving: list[Series]) -> list[Series]:
     """A derivative that is the same at all points, applied to each coefficient."""
-    run = jax.core.eval_jaxpr
     found: list[Any] = []
     for k in range(1, order + 1):
         terms = [x[k] for x in moving]
@@ -148,7 +157,7 @@ def _each(derivative: Any, order: int, point: list[Any], moving: list[Series]) -
         terms = [
             jnp.zeros_like(x[0]) if t is None else t for t, x in zip(terms, moving, strict=True)
         ]
-        found.append(run(derivative.jaxpr, derivative.consts, *point, *terms))
+        found.append(run_jaxpr(derivative, *point, *terms))
     return [list(c) for c in zip(*found, strict=True)]
 
 
@@ -244,7 +253,7 @@ def _square(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 @_rule("integer_pow")
 def _integer_pow(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
-    u, n = inputs[0], eqn.params["y"]
+    u, (n,) = inputs[0], parameters(eqn)
     power: Series | None = None
     factor, left = u, abs(n)
     while left:
@@ -347,25 +356,23 @@ def _cond(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
     def branch(closed: Any) -> Callable[..., Any]:
         return lambda: list(map(_filled, evaluate_series(closed, order, operands)))
 
-    outs = lax.switch(index[0], [branch(b) for b in eqn.params["branches"]])
+    outs = lax.switch(index[0], [branch(b) for b in branches(eqn)])
     return [_series(o, order) for o in outs]
 
 
 @_rule("while")
 def _while(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
-    params = eqn.params
-    of_cond, of_body = params["cond_nconsts"], params["body_nconsts"]
+    loop = while_parts(eqn)
+    of_cond, of_body = loop.cond_count, loop.body_count
     cond_consts = [x[0] for x in inputs[:of_cond]]
     consts, start = inputs[of_cond : of_cond + of_body], inputs[of_cond + of_body :]
 
     def goes_on(carry: Any) -> Any:
-        closed = params["cond_jaxpr"]
-        values = [x[0] for x in carry]
-        return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *cond_consts, *values)[0]
+        return run_jaxpr(loop.cond, *cond_consts, *[x[0] for x in carry])[0]
 
     def body(carry: Any) -> Any:
         values = [_series(x, order) for x in carry]
-        return list(map(_filled, evaluate_series(params["body_jaxpr"], order, [*consts, *values])))
+        return list(map(_filled, evaluate_series(loop.body, order, [*consts, *values])))
 
     outs = lax.while_loop(goes_on, body, list(map(_filled, start)))
     return [_series(o, order) for o in outs]
@@ -373,15 +380,21 @@ def _while(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 @_rule("scan")
 def _scan(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
-    params = eqn.params
-    n, carried = scan_operands(params)
+    scan = scan_parts(eqn)
+    n, carried = scan.constants, scan.carried
     consts, start, xs = inputs[:n], inputs[n : n + carried], inputs[n + carried :]
 
     def body(carry: Any, x: Any) -> Any:
         values = [_series(v, order) for v in (*carry, *x)]
-        outs = list(map(_filled, evaluate_series(params["jaxpr"], order, [*consts, *values])))
+        outs = list(map(_filled, evaluate_series(scan.body, order, [*consts, *values])))
         return outs[:carried], outs[carried:]
 
-    options = {name: params[name] for name in ("length", "reverse", "unroll")}
-    carry, ys = lax.scan(body, list(map(_filled, start)), list(map(_filled, xs)), **options)
+    carry, ys = lax.scan(
+        body,
+        list(map(_filled, start)),
+        list(map(_filled, xs)),
+        length=scan.length,
+        reverse=scan.reverse,
+        unroll=scan.unroll,
+    )
     return [_series(o, order) for o in (*carry, *ys)]

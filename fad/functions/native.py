@@ -22,7 +22,15 @@ import jax
 import jax.numpy as jnp
 
 from fad.core.avals import aval_of
-from fad.core.jaxapi import ad, batching, is_inexact, mlir, new_primitive, varying_axes
+from fad.core.jaxapi import (
+    Zero,
+    define_primitive,
+    instantiate_zeros,
+    is_inexact,
+    is_undefined_primal,
+    new_primitive,
+    varying_axes,
+)
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import conjugate
 from fad.errors import RuleError
@@ -112,23 +120,23 @@ def _abstract_eval(*avals: Any, rules: Rules) -> list[Any]:
 def _jvp(primals: Any, tangents: Any, *, rules: Rules, primitive: Any) -> tuple[Any, Any]:
     _, template, _ = _abstract(rules, tuple([aval_of(p) for p in primals]))
     outs = primitive.bind(*primals, rules=rules)
-    mask = tuple([not isinstance(t, ad.Zero) for t in tangents])
+    mask = tuple([not isinstance(t, Zero) for t in tangents])
     differentiable = tuple(
         [is_inexact(o.dtype) and k not in template.non_differentiable for k, o in enumerate(outs)]
     )
-    zeros = [ad.Zero(aval_of(o).to_tangent_aval()) for o in outs]
+    zeros = [Zero(aval_of(o).to_tangent_aval()) for o in outs]
     if not any(mask) or not any(differentiable):
         return outs, zeros
-    given = [ad.instantiate_zeros(t) for t, m in zip(tangents, mask, strict=True) if m]
+    given = [instantiate_zeros(t) for t, m in zip(tangents, mask, strict=True) if m]
     linear = LinearRules(rules, mask, differentiable, template)
     out_t = iter(linear_call_p.bind(*primals, *outs, *given, rules=linear))
     return outs, [next(out_t) if x else z for x, z in zip(differentiable, zeros, strict=True)]
 
 
 def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
-    need = [ad.is_undefined_primal(v) for v in operands]
+    need = [is_undefined_primal(v) for v in operands]
     values = [None if n else v for v, n in zip(operands, need, strict=True)]
-    cts = [None if isinstance(c, ad.Zero) else conjugate(c) for c in cotangents]
+    cts = [None if isinstance(c, Zero) else conjugate(c) for c in cotangents]
     base = rules
     while isinstance(base, BatchedRules):
         base = base.base
@@ -145,7 +153,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
         if not n:
             result.append(None)
         elif g is None:
-            result.append(ad.Zero(v.aval))
+            result.append(Zero(v.aval))
         else:
             result.append(conjugate(jnp.asarray(checked_arrays(rules, [g])[0])))
     return result
@@ -169,10 +177,12 @@ def _drawing(eqn: Any) -> Any:
 
 
 for _p in (call_p, linear_call_p):
-    _p.def_impl(_run)
-    _p.def_abstract_eval(_abstract_eval)
-    mlir.register_lowering(_p, mlir.lower_fun(_run, multiple_results=True))
-    ad.primitive_jvps[_p] = functools.partial(_jvp, primitive=_p)
+    define_primitive(
+        _p,
+        _run,
+        _abstract_eval,
+        jvp=functools.partial(_jvp, primitive=_p),
+        transpose=_transpose if _p is linear_call_p else None,
+        batch=functools.partial(_batch, primitive=_p),
+    )
     CALLS[_p] = _drawing
-    batching.fancy_primitive_batchers[_p] = functools.partial(_batch, primitive=_p)
-ad.primitive_transposes[linear_call_p] = _transpose

@@ -20,7 +20,14 @@ from typing import Any, NoReturn
 
 import jax
 
-from fad.core.jaxapi import Literal, ad, batching, mlir, new_primitive, scan_operands
+from fad.core.jaxapi import (
+    Literal,
+    branches,
+    define_primitive,
+    new_primitive,
+    scan_parts,
+    while_parts,
+)
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.level import Level, bind, state
 from fad.core.primitive import Primitive
@@ -40,16 +47,12 @@ __all__ = [
 ]
 
 draw_p = new_primitive("fad_draw")  # gives its key back
-draw_p.def_impl(lambda key, *, name: [key])
-draw_p.def_abstract_eval(lambda key, *, name: [key])
-mlir.register_lowering(draw_p, mlir.lower_fun(lambda key, *, name: [key], multiple_results=True))
-batching.primitive_batchers[draw_p] = lambda keys, dims, *, name: (
-    draw_p.bind(*keys, name=name),
-    dims,
-)
-ad.primitive_jvps[draw_p] = lambda keys, tangents, *, name: (
-    draw_p.bind(*keys, name=name),
-    list(tangents),
+define_primitive(
+    draw_p,
+    lambda key, *, name: [key],
+    lambda key, *, name: [key],
+    jvp=lambda keys, tangents, *, name: (draw_p.bind(*keys, name=name), list(tangents)),
+    batch=lambda _, keys, dims, *, name: (draw_p.bind(*keys, name=name), dims),
 )
 
 
@@ -171,7 +174,7 @@ def draws(jaxpr: Any) -> bool:
 
 
 def _marked(eqn: Any) -> bool:
-    if eqn.primitive is draw_p or any(map(draws, inner_jaxprs(eqn.params))):
+    if eqn.primitive is draw_p or any(map(draws, inner_jaxprs(eqn))):
         return True
     return eqn.primitive in CALLS and CALLS[eqn.primitive](eqn) is not None
 
@@ -201,13 +204,16 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
         if body is None:
             return [any(ins)] * len(eqn.outvars)
         return _propagate(body, [*[False] * len(body.constvars), *ins], refused)
-    special = {"scan": _scan, "while": _while, "cond": _cond}.get(eqn.primitive.name)
-    if special is not None:
-        return special(eqn.params, ins, refused)
+    if eqn.primitive.name == "scan":
+        return _scan(scan_parts(eqn), ins, refused)
+    if eqn.primitive.name == "while":
+        return _while(while_parts(eqn), ins, refused)
+    if eqn.primitive.name == "cond":
+        return _cond(branches(eqn), ins, refused)
     if eqn.primitive.name == "fad_while_loop":  # see `fad.arrays.loop_rules`
-        outs = _while(eqn.params["loop"].as_params(), ins, refused)
+        outs = _while(eqn.params["loop"], ins, refused)
         return [*outs, *[any(ins)] * (len(eqn.outvars) - len(outs))]  # and the checkpoints
-    inner = list(inner_jaxprs(eqn.params))
+    inner = list(inner_jaxprs(eqn))
     if len(inner) == 1 and len(inner[0].invars) == len(ins) and not inner[0].constvars:
         outs = _propagate(inner[0], ins, refused)
         if len(outs) == len(eqn.outvars):
@@ -218,9 +224,8 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
     return [any(ins)] * len(eqn.outvars)
 
 
-def _scan(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
-    (body,) = inner_jaxprs(params)
-    fixed, carried = scan_operands(params)
+def _scan(scan: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
+    body, fixed, carried = scan.body.jaxpr, scan.constants, scan.carried
     carry, rest = ins[fixed : fixed + carried], ins[fixed + carried :]
     while True:
         outs = _propagate(body, [*ins[:fixed], *carry, *rest], refused)
@@ -231,11 +236,10 @@ def _scan(params: dict[str, Any], ins: list[bool], refused: list[str] | None) ->
         carry = after
 
 
-def _while(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
-    (condition,) = inner_jaxprs({"": params["cond_jaxpr"]})
-    (body,) = inner_jaxprs({"": params["body_jaxpr"]})
-    first = params["cond_nconsts"]
-    last = first + params["body_nconsts"]
+def _while(loop: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
+    condition, body = loop.cond.jaxpr, loop.body.jaxpr
+    first = loop.cond_count
+    last = first + loop.body_count
     carry = ins[last:]
     same = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
     while True:
@@ -249,9 +253,9 @@ def _while(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -
         carry = after
 
 
-def _cond(params: dict[str, Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
-    branches = [_propagate(branch, ins[1:], refused) for branch in inner_jaxprs(params)]
-    return [ins[0] or any(results) for results in zip(*branches, strict=True)]
+def _cond(choices: Sequence[Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
+    found = [_propagate(choice.jaxpr, ins[1:], refused) for choice in choices]
+    return [ins[0] or any(results) for results in zip(*found, strict=True)]
 
 
 def _either(a: Sequence[bool], b: Sequence[bool]) -> list[bool]:

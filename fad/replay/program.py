@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fad.core import jaxapi, trees
+from fad.core import exact_programs, jaxapi, trees
 from fad.core.avals import struct_of
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
@@ -77,7 +77,7 @@ class Program:
         run: the function.
         work: how many operations it binds.
         small: all its arrays are small: it gives the bits that single operations give
-            (`jaxapi.jit_of_small`).
+            (`exact_programs.jit_of_small`).
         donated: the arguments whose memory is given to results, of a program that is not small.
 
     ``compiles``: it has repeated often enough; ``in_foreground``: the calling thread compiles it. ``fresh``
@@ -203,7 +203,7 @@ class Program:
         try:
             if self.small:
                 structs = list(map(struct_of, avals))
-                call = without_collector(jaxapi.jit_exact)(self._exact, structs)
+                call = without_collector(exact_programs.jit_exact)(self._exact, structs)
                 # Fills the cache of `jax.jit`. Zeros of NumPy need no program of their own.
                 zeros = [
                     jaxapi.zeros(a) if a.weak_type else jax.device_put(np.zeros(a.shape, a.dtype))

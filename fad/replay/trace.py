@@ -40,7 +40,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad.core import jaxapi
-from fad.core.jaxapi import array_type, debug_infs, debug_nans, trace_context
+from fad.core.jaxapi import array_type, checks_numbers, trace_context
 from fad.core.level import bodies, state, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
@@ -195,7 +195,7 @@ class Trace(Writes):
             and not anomaly.watch
             and not bodies.traced
             and self.context == trace_context()
-            and not (debug_nans.value or debug_infs.value)
+            and not checks_numbers()
         )
 
     # Segments

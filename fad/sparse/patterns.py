@@ -17,8 +17,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.jaxapi import ClosedJaxpr, Literal
-from fad.core.jaxprs import evaluate_equation
+from fad.core.jaxapi import (
+    ClosedJaxpr,
+    Literal,
+    branches,
+    evaluate_equation,
+    programs,
+    scan_parts,
+    while_parts,
+)
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
@@ -91,10 +98,9 @@ def _equation(eqn: Any, operands: list[Value], width: int) -> list[Value]:
         return _program(
             jax.make_jaxpr(body)(*[_struct(v.aval) for v in eqn.invars]), operands, width
         )
-    inner = [eqn.params.get(k) for k in ("jaxpr", "call_jaxpr", "fun_jaxpr")]
-    for program in inner:
-        whole = program is not None and len(_invars(program)) == len(operands)
-        if whole and len(_outvars(program)) == len(eqn.outvars) and eqn.primitive.name in CALLS:
+    for program in programs(eqn) if eqn.primitive.name in CALLS else ():
+        counts = (len(_invars(program)), len(_outvars(program)))
+        if counts == (len(operands), len(eqn.outvars)):
             return _program(program, operands, width)
     rule = RULES.get(eqn.primitive.name, couples)
     return [(entries, None) for entries in rule(eqn, sets, known, width)]
@@ -146,19 +152,19 @@ def _evaluated(eqn: Any, known: Sequence[Constant | None]) -> list[Value]:
 
 def _branches(eqn: Any, operands: list[Value], width: int) -> list[Value]:
     """``cond``: what any branch gives."""
-    found = [_program(branch, operands[1:], width) for branch in eqn.params["branches"]]
+    found = [_program(branch, operands[1:], width) for branch in branches(eqn)]
     return [(unite([r[k][0] for r in found]), None) for k in range(len(eqn.outvars))]
 
 
 def _while(eqn: Any, operands: list[Value], width: int) -> list[Value]:
     """The body, until it adds nothing."""
-    skipped = eqn.params["cond_nconsts"]
-    count = eqn.params["body_nconsts"]
+    loop = while_parts(eqn)
+    skipped, count = loop.cond_count, loop.body_count
     consts = operands[skipped : skipped + count]
     carry = [entries for entries, _ in operands[skipped + count :]]
     while True:
         given: list[Value] = [*consts, *[(entries, None) for entries in carry]]
-        outs = _program(eqn.params["body_jaxpr"], given, width)
+        outs = _program(loop.body, given, width)
         more = [unite([old, new]) for old, (new, _) in zip(carry, outs, strict=True)]
         if all([_size(a) == _size(b) for a, b in zip(carry, more, strict=True)]):
             return [(entries, None) for entries in carry]
@@ -171,19 +177,19 @@ def _size(entries: Entries | None) -> int:
 
 def _scan(eqn: Any, operands: list[Value], width: int) -> list[Value]:
     """Step by step: what a step depends on may differ."""
-    p = eqn.params
-    first, last = p["num_consts"], p["num_consts"] + p["num_carry"]
+    scan = scan_parts(eqn)
+    first, last = scan.constants, scan.constants + scan.carried
     consts, carry, xs = operands[:first], operands[first:last], operands[last:]
-    outs = [v.aval for v in eqn.outvars[p["num_carry"] :]]
+    outs = [v.aval for v in eqn.outvars[scan.carried :]]
     parts: list[list[Entries]] = [[] for _ in outs]
-    steps = range(p["length"])
-    for step in reversed(steps) if p["reverse"] else steps:
+    steps = range(scan.length)
+    for step in reversed(steps) if scan.reverse else steps:
         slices = [_step(x, v.aval, step, width) for x, v in zip(xs, eqn.invars[last:], strict=True)]
-        results = _program(p["jaxpr"], [*consts, *carry, *slices], width)
-        carry = results[: p["num_carry"]]
-        for part, (entries, _), aval in zip(parts, results[p["num_carry"] :], outs, strict=True):
+        results = _program(scan.body, [*consts, *carry, *slices], width)
+        carry = results[: scan.carried]
+        for part, (entries, _), aval in zip(parts, results[scan.carried :], outs, strict=True):
             if entries is not None:
-                part.append(entries + step * (aval.size // p["length"]) * width)
+                part.append(entries + step * (aval.size // scan.length) * width)
     return [*[(entries, None) for entries, _ in carry], *[(unite(part), None) for part in parts]]
 
 
@@ -195,5 +201,5 @@ def _step(x: Value, aval: Any, step: int, width: int) -> Value:
 
 
 CALLS = """jit pjit closed_call core_call remat remat2 checkpoint custom_jvp_call custom_vjp_call
-    custom_vjp_call_jaxpr xla_call""".split()
+    custom_vjp_call_jaxpr xla_call call_hi_primitive""".split()
 THROUGH = {"cond": _branches, "scan": _scan, "while": _while}

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.jaxprs import evaluate_equation
+from fad.core.jaxapi import evaluate_equation, parameters
 from fad.sparse.entries import Entries, couple, send, take, unite
 
 __all__ = ["RULES", "Constant", "Rule", "couples"]
@@ -110,43 +110,45 @@ def _moved(eqn: Any, operands: Sequence[np.ndarray]) -> Sequence[Any]:
     """The operation on these operands; the frequent ones without compiling it."""
     by_numpy = BY_NUMPY.get(eqn.primitive.name)
     if by_numpy is not None:
-        return [by_numpy(eqn.params, *operands)]
+        return [by_numpy(parameters(eqn), *operands)]
     with jax.ensure_compile_time_eval():
         return evaluate_equation(eqn, [jax.numpy.asarray(x) for x in operands])
 
 
-def _broadcast(params: dict[str, Any], x: np.ndarray) -> np.ndarray:
-    shape = [1] * len(params["shape"])
-    for size, axis in zip(x.shape, params["broadcast_dimensions"], strict=True):
+def _broadcast(parameters: tuple[Any, ...], x: np.ndarray) -> np.ndarray:
+    whole, axes = parameters
+    shape = [1] * len(whole)
+    for size, axis in zip(x.shape, axes, strict=True):
         shape[axis] = size
-    return np.broadcast_to(x.reshape(shape), params["shape"])
+    return np.broadcast_to(x.reshape(shape), whole)
 
 
-def _sliced(params: dict[str, Any], x: np.ndarray) -> np.ndarray:
-    steps = params["strides"] or [1] * x.ndim
-    bounds = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
+def _sliced(parameters: tuple[Any, ...], x: np.ndarray) -> np.ndarray:
+    starts, limits, strides = parameters
+    bounds = zip(starts, limits, strides or [1] * x.ndim, strict=True)
     return x[tuple([slice(*b) for b in bounds])]
 
 
 BY_NUMPY: dict[str, Callable[..., np.ndarray]] = {
     "broadcast_in_dim": _broadcast,
-    "concatenate": lambda p, *xs: np.concatenate(xs, p["dimension"]),
-    "rev": lambda p, x: np.flip(x, p["dimensions"]),
+    "concatenate": lambda p, *xs: np.concatenate(xs, *p),
+    "rev": lambda p, x: np.flip(x, *p),
     "slice": _sliced,
-    "stack": lambda p, *xs: np.stack(xs, p["axis"]),
-    "squeeze": lambda p, x: np.squeeze(x, p["dimensions"]),
-    "transpose": lambda p, x: np.transpose(x, p["permutation"]),
+    "stack": lambda p, *xs: np.stack(xs, *p),
+    "squeeze": lambda p, x: np.squeeze(x, *p),
+    "transpose": lambda p, x: np.transpose(x, *p),
 }
 
 
 def reshape(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """The elements keep their order."""
-    return couples(eqn, sets, known, width) if eqn.params.get("dimensions") else [sets[0]]
+    return couples(eqn, sets, known, width) if parameters(eqn)[0] else [sets[0]]
 
 
 def reduction(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """An element depends on those along the axes that are reduced."""
-    return [send(sets[0], _reduced(eqn.invars[0].aval.shape, eqn.params["axes"]), width)]
+    (axes,) = parameters(eqn)
+    return [send(sets[0], _reduced(eqn.invars[0].aval.shape, axes), width)]
 
 
 def _reduced(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
@@ -158,13 +160,13 @@ def _reduced(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
 def along_axis(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """An element depends on all along one axis."""
     shape = eqn.invars[0].aval.shape
-    lines = _reduced(shape, (eqn.params["axis"],))
+    lines = _reduced(shape, parameters(eqn))
     return [take(send(sets[0], lines, width), lines, width)]
 
 
 def product(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """``dot_general``: elements of a row with those of a column; a known factor says which of them are 0."""
-    (contracted, batch) = eqn.params["dimension_numbers"]
+    ((contracted, batch),) = parameters(eqn)
     out = eqn.outvars[0].aval.shape
     found = []
     for k, entries in enumerate(sets):
@@ -210,7 +212,7 @@ def scatter(replaces: bool) -> Rule:
         operand, _, updates = (v.aval for v in eqn.invars)
         if known[1] is None:
             return [unite([sets[0], couple(sets[2], operand.size, width)])]
-        p = eqn.params["dimension_numbers"]
+        p, mode = parameters(eqn)
         window = iter([updates.shape[i] for i in p.update_window_dims])
         inserted = (*p.inserted_window_dims, *p.operand_batching_dims)
         sizes = [1 if i in inserted else next(window) for i in range(len(operand.shape))]
@@ -226,7 +228,7 @@ def scatter(replaces: bool) -> Rule:
                     start_indices_batching_dims=p.scatter_indices_batching_dims,
                 ),
                 sizes,
-                mode=eqn.params["mode"],
+                mode=mode,
                 fill_value=-1,
             )
         to = np.asarray(target)

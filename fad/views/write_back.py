@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core.jaxapi import parameters
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.primitive import Primitive
 from fad.errors import ArgumentError
@@ -91,6 +92,10 @@ def _permutation(primitive: Primitive, ndim: int) -> tuple[int, ...]:
 _ORDERLY = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy"])
 
 
+def _permutes(eqn: Any) -> bool:
+    return eqn.primitive.name == "reshape" and parameters(eqn) != (None,)
+
+
 @functools.lru_cache(maxsize=1024)
 def _keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bool:
     """Whether a reshape keeps elements in row-major order, as ``order="C"`` does."""
@@ -98,11 +103,11 @@ def _keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bo
 
     def orderly(jaxpr: Any) -> bool:
         for eqn in jaxpr.eqns:
-            inner = list(inner_jaxprs(eqn.params))
+            inner = list(inner_jaxprs(eqn))
             if inner:
                 if not all([orderly(j) for j in inner]):
                     return False
-            elif eqn.primitive.name not in _ORDERLY or eqn.params.get("dimensions") is not None:
+            elif eqn.primitive.name not in _ORDERLY or _permutes(eqn):
                 return False
         return True
 

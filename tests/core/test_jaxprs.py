@@ -61,7 +61,7 @@ def test_what_calls_python_is_seen_inside_of_loops() -> None:
     assert calls_host(jax.make_jaxpr(prints)(X).jaxpr)
     closed = jax.make_jaxpr(f)(X)
     assert not calls_host(closed.jaxpr)
-    assert sum([len(list(inner_jaxprs(eqn.params))) for eqn in closed.jaxpr.eqns]) == 3
+    assert sum([len(list(inner_jaxprs(eqn))) for eqn in closed.jaxpr.eqns]) == 3
 
 
 def test_a_call_is_written_into_the_program_that_is_being_traced() -> None:

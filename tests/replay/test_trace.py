@@ -31,7 +31,7 @@ from repeated import (
 
 import fad
 import fad.numpy as fnp
-from fad.core import jaxapi
+from fad.core import exact_programs
 from fad.core.tensor import bottom
 from fad.errors import GradientError
 from fad.replay import opening, settings
@@ -650,12 +650,12 @@ def test_a_version_of_xla_that_does_not_know_the_options(monkeypatch):
             raise RuntimeError("No such compile option")
         return real(f, **options)
 
-    jaxapi._options_of_small_programs.cache_clear()
+    exact_programs._options_of_small_programs.cache_clear()
     monkeypatch.setattr(jax, "jit", refuses)
-    assert float(jaxapi.jit_of_small(lambda x: x + 1.0)(1.0)) == 2.0
+    assert float(exact_programs.jit_of_small(lambda x: x + 1.0)(1.0)) == 2.0
     monkeypatch.undo()
-    jaxapi._options_of_small_programs.cache_clear()
-    assert set(jaxapi._options_of_small_programs()) <= {
+    exact_programs._options_of_small_programs.cache_clear()
+    assert set(exact_programs._options_of_small_programs()) <= {
         "xla_cpu_scheduler_type",
         "xla_disable_hlo_passes",
     }

@@ -13,7 +13,7 @@ from replays import assert_bits, off
 import fad
 import fad.numpy as fnp
 from fad.autograd import forward_ad
-from fad.core import jaxapi
+from fad.core import exact_programs
 from fad.core.level import active_levels
 from fad.replay import states
 from fad.replay.program import Program, worker
@@ -223,7 +223,7 @@ def test_a_compilation_that_fails(
     error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of XLA's lets operations run one by one; an interrupt is the caller's."""
-    compile, tries = jaxapi.jit_exact, []
+    compile, tries = exact_programs.jit_exact, []
 
     def failing(*args: Any) -> Any:
         tries.append(args)
@@ -231,7 +231,7 @@ def test_a_compilation_that_fails(
             raise error("while compiling")
         return compile(*args)
 
-    monkeypatch.setattr(jaxapi, "jit_exact", failing)
+    monkeypatch.setattr(exact_programs, "jit_exact", failing)
     if error is KeyboardInterrupt:
         with pytest.raises(KeyboardInterrupt):
             fad.grad(net)(X)
