@@ -12,6 +12,7 @@ import pytest
 from helpers import assert_close
 from jax import lax
 from jax.custom_batching import custom_vmap
+from jax.experimental import hijax
 
 import fad
 import fad.numpy as fnp
@@ -278,3 +279,153 @@ def test_second_derivatives_through_scan():
 
     assert_close(second(Growth.apply), np.float32(9.0) * jnp.exp(X))
     assert_close(second(growth), np.float32(3.0 if OLD else 9.0) * jnp.exp(X))
+
+
+# hijax primitives: classes with all rules, as Functions are
+
+
+BASE = getattr(hijax, "HiPrim", None) or hijax.VJPHiPrimitive
+
+
+class HiCube(BASE):
+    def __init__(self, x):
+        self.in_avals, self.out_aval, self.params = (x,), x, {}
+        super().__init__()
+
+    def expand(self, x):
+        return x * x * x
+
+
+class HiReverse(HiCube):
+    def vjp_fwd(self, nonzero, x):
+        return self(x), x
+
+    def vjp_bwd_retval(self, x, g):
+        return (2.0 * g * 3.0 * x**2,)
+
+
+def hi_jvp(self, primals, tangents):
+    return self(*primals), 5.0 * tangents[0] * 3.0 * primals[0] ** 2
+
+
+class HiForward(HiCube):
+    jvp = hi_jvp
+
+
+class HiBoth(HiReverse):
+    jvp = hi_jvp
+
+
+class ForwardCube(fad.Function):
+    """The cube, with a forward rule alone."""
+
+    @staticmethod
+    def forward(x):
+        return x * x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_forward(*inputs)
+
+    jvp = functions.cube_jvp(5.0)
+
+
+def applied(kind):
+    return lambda x: kind(jax.typeof(x))(x)
+
+
+def refused(transform, kind, x=X):
+    with pytest.raises(NotImplementedError, match=kind.__name__):
+        transform(applied(kind))(x)
+
+
+def forward(f):
+    return lambda x: jax.jvp(f, (x,), (jnp.float32(1.0),))[1]
+
+
+def linearized(f):
+    return lambda x: jax.linearize(f, x)[1](jnp.float32(1.0))
+
+
+SLOPE = 3.0 * X**2
+
+
+def test_hijax_a_rule_for_each_mode():
+    for f in (applied(HiBoth), BothCube.apply):
+        assert_close(jax.grad(f)(X), 2.0 * SLOPE)
+        assert_close(forward(f)(X), 5.0 * SLOPE)
+
+
+def test_hijax_forward_mode_of_a_reverse_rule():
+    refused(forward, HiReverse)
+    assert_close(forward(Cube.apply)(X), 2.0 * SLOPE)
+
+
+def test_hijax_linearize():
+    refused(linearized, HiBoth)
+    assert_close(linearized(BothCube.apply)(X), 5.0 * SLOPE)
+    if hasattr(hijax, "linearize_from_jvp"):
+        lin, back = hijax.linearize_from_jvp
+        made = type("HiMade", (HiBoth,), {"lin": lin, "linearized": back})
+        assert_close(linearized(applied(made))(X), 5.0 * SLOPE)
+    else:
+        assert OLD
+
+
+def test_hijax_reverse_mode_of_a_forward_rule():
+    refused(jax.grad, HiForward)
+    assert_close(jax.grad(ForwardCube.apply)(X), 5.0 * SLOPE)
+    if hasattr(hijax, "vjp_from_jvp"):
+        ahead, back = hijax.vjp_from_jvp
+        made = type("HiMade", (HiForward,), {"vjp_fwd": ahead, "vjp_bwd_retval": back})
+        assert_close(jax.grad(applied(made))(X), 5.0 * SLOPE)
+    else:
+        assert OLD
+
+
+def test_hijax_vmap():
+    for transform in (jax.vmap, lambda f: jax.hessian(lambda x: f(x).sum())):
+        refused(transform, HiBoth, V)
+    assert_close(jax.vmap(BothCube.apply)(V), V**3)
+    assert jax.hessian(lambda x: BothCube.apply(x).sum())(V).shape == (3, 3)
+
+
+def test_hijax_under_checkpoint():
+    def remade(f):
+        return jax.grad(jax.checkpoint(f))
+
+    assert_close(remade(applied(HiBoth))(X), 5.0 * SLOPE)  # not the vjp rule
+    refused(remade, HiReverse)
+    for f in (BothCube.apply, Cube.apply):
+        assert_close(remade(f)(X), 2.0 * SLOPE)
+    before = jax.config.jax_remat3
+    jax.config.update("jax_remat3", True)
+    try:
+        assert_close(remade(applied(HiBoth))(X), 2.0 * SLOPE)
+    finally:
+        jax.config.update("jax_remat3", before)
+
+
+def test_hijax_shapes_are_stated():
+    class Silent(HiCube):
+        def __init__(self):
+            BASE.__init__(self)
+
+    with pytest.raises(AttributeError, match="in_avals"):
+        Silent()
+    assert jax.eval_shape(applied(HiCube), V).shape == (3,)
+    assert Cube.apply(jnp.zeros((3, 4))).shape == (3, 4)
+
+
+def test_hijax_the_dtype_of_a_gradient():
+    class Wide(HiReverse):
+        def vjp_bwd_retval(self, x, g):
+            return (g.astype(jnp.float32) * x.astype(jnp.float32),)
+
+    assert jax.grad(applied(Wide))(jnp.bfloat16(1.0)).dtype == jnp.float32
+
+
+def test_hijax_under_fad():
+    f = fad.from_jax(applied(HiBoth))
+    assert_close(fad.jit(fad.grad(f))(X), 2.0 * SLOPE)
+    assert_close(fad.jvp(f, (X,), (jnp.float32(1.0),))[1], 5.0 * SLOPE)
