@@ -201,5 +201,6 @@ def _step(x: Value, aval: Any, step: int, width: int) -> Value:
 
 
 CALLS = """jit pjit closed_call core_call remat remat2 checkpoint custom_jvp_call custom_vjp_call
-    custom_vjp_call_jaxpr xla_call call_hi_primitive""".split()
+    custom_vjp_call_jaxpr xla_call eval_jaxpr
+    call_hi_primitive""".split()
 THROUGH = {"cond": _branches, "scan": _scan, "while": _while}

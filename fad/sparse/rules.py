@@ -145,6 +145,11 @@ def reshape(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | No
     return couples(eqn, sets, known, width) if parameters(eqn)[0] else [sets[0]]
 
 
+def unchanged(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    """Each result is one of the operands, in order."""
+    return list(sets)
+
+
 def reduction(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """An element depends on those along the axes that are reduced."""
     (axes,) = parameters(eqn)
@@ -263,6 +268,7 @@ RULES: dict[str, Rule] = {
     "dynamic_slice": movement(1),
     "dynamic_update_slice": movement(2),
     "gather": movement(1),
+    "optimization_barrier": unchanged,
     "reshape": reshape,
     "scatter": scatter(True),
     "scatter-add": scatter(False),

@@ -253,6 +253,11 @@ def test_functions_of_jax_with_flags(flags: str) -> None:
         agrees(name)
 
 
+def test_patterns_with_flags(flags: str) -> None:
+    rolled = fad.from_jax(jax.checkpoint(lambda x: jnp.roll(jax.nn.relu(x), 1)))
+    np.testing.assert_array_equal(fad.sparsity(rolled)(X).todense(), np.roll(np.eye(3), 1, 0))
+
+
 @pytest.mark.parametrize("name", COUNTS)
 def test_functions_of_jax_without_derivatives(name: str) -> None:
     ours, theirs = COUNTS[name]
