@@ -14,7 +14,7 @@ from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.errors import RuleError
 from fad.functions import fast_calls
-from fad.functions.calls import FunctionNode, FunctionOp
+from fad.functions.calls import FunctionOp
 from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import Context, VmapInfo
 from fad.functions.definitions import (
@@ -25,10 +25,11 @@ from fad.functions.definitions import (
     defines,
     has_rules,
 )
+from fad.functions.nodes import FunctionNode
 from fad.functions.templates import ARRAYS, Template
 from fad.functions.user_rules import UserRules
 from fad.views.inplace import overwrite_from
-from fad.views.make_view import attach_chain
+from fad.views.make_view import attach_chain, attach_peer
 
 if TYPE_CHECKING:
     from fad.functions.signatures import apply_method
@@ -163,11 +164,17 @@ def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -
     """What a call returns, from its outputs."""
     if op.template.aliases:
         outs = _write_back(name, op.template, arrays, outs)
-    for k, i, chain in op.template.views:
-        if chain is None:
-            outs[k] = outs[i]
-        elif isinstance(arrays[i], Tensor):
-            attach_chain(outs[k], arrays[i], chain, k)
+    for v in op.template.views:
+        if v.chain is None:
+            outs[v.at] = outs[v.of]
+            continue
+        out, x = outs[v.at], arrays[v.of]
+        if not isinstance(x, Tensor):
+            continue
+        if v.detached or (v.as_is and x.requires_grad and not out.requires_grad):
+            attach_peer(out, x, () if v.as_is else v.chain)
+        else:
+            attach_chain(out, x, v.chain, v.at)
     return op.template.join(outs)
 
 

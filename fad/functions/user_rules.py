@@ -12,7 +12,7 @@ from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type, is_inexact, zeros
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import GradientError, HostValueError, RuleError, describe
+from fad.errors import GradientError, HostValueError, RuleError
 from fad.functions.check_results import (
     batched_outputs,
     check_value,
@@ -25,6 +25,7 @@ from fad.functions.check_results import (
 from fad.functions.closures import is_tracer
 from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
 from fad.functions.definitions import RULES, Signature, defines
+from fad.functions.marks import marked
 from fad.functions.rules import (
     Needs,
     Rules,
@@ -92,6 +93,10 @@ class UserRules(Rules):
         """A value as the bodies receive it."""
         return as_tensor(x) if is_array(x) else x
 
+    def another(self, x: Any) -> Any:
+        """Another object for a value as the bodies receive it."""
+        return alias(x)
+
     def call_forward(self, ctx: Context | None, handles: Sequence[Any]) -> Any:
         """Run the user's forward."""
         args = self.inputs.join(handles)
@@ -143,6 +148,9 @@ class UserRules(Rules):
         if not with_setup and len(kept) == len(handles):
             return arrays, template, None
         tensors = [o if type(o) is Tensor else self.wrap(o) for o in arrays]
+        if self.signature.has_setup:  # to which an output is one object, and an input another
+            own = set(map(id, handles))
+            tensors = [self.another(t) if id(t) in own else t for t in tensors]
         self._call_setup(ctx, handles, template.join(tensors))
         saved = self.save(ctx, handles, kept, (outs, tensors), values, arrays, template)
         return arrays, saved.template, saved
@@ -191,43 +199,18 @@ class UserRules(Rules):
         the objects by which the body may know its outputs.
         """
         known = {id(x): ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
-        known.update({id(h): ref(INPUT, i) for i, h in kept.items()})
-        template = self._marks(ctx, handles, outputs, template)
+        template = marked(self.name, ctx, handles, outputs, template)
+        dirty = template.aliases
+        known.update({id(h): ref(INPUT, i) for i, h in kept.items() if i not in dirty})
+        known.update({id(handles[i]): ref(OUTPUT, k) for k, i in enumerate(dirty) if i is not None})
+        if len(kept) < len(handles):  # what a body changes without a mark stays inside
+            views = [v for v in template.views if v.chain is None or v.of in (*kept, *dirty)]
+            template = template.viewing(tuple(views))
         saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
         if self.signature.vjp or self.has_forward_rule:
             saved.notes, extras, saved.closed = Notes.take(ctx, known, self.kept_types)
             saved.extras = [lowered(x) for x in extras]
         return saved
-
-    def _marks(
-        self,
-        ctx: Context,
-        handles: Sequence[Any],
-        outputs: Sequence[Sequence[Any]],
-        template: Template,
-    ) -> Template:
-        """``template`` with what the body marked."""
-        dirty, without = ctx._record.dirty, ctx._record.non_differentiable
-        if not dirty and not without:
-            return template
-        position = {id(x): k for xs in outputs for k, x in enumerate(xs)}
-        aliases: list[int | None] = [None] * len(outputs[0])
-        for x in dirty:
-            found = [i for i, h in enumerate(handles) if h is x]
-            if not found or id(x) not in position:
-                raise RuleError(
-                    f"{self.name}: ctx.mark_dirty got {describe(x)}, which is not "
-                    f"{'an output' if found else 'an input'}: mark inputs that forward changes in "
-                    "place, and return them"
-                )
-            aliases[position[id(x)]] = found[0]
-        for x in without:
-            if id(x) not in position:
-                raise RuleError(
-                    f"{self.name}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
-                    "output: mark the very Tensors that forward returns"
-                )
-        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in without]))
 
     kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 
