@@ -57,11 +57,13 @@ HOST_ERRORS = (
 class UserRules(Rules):
     """The rules of a Function class, for one structure of arguments.
 
+    ``signature`` is what the class says about its calls: another one once its rules have changed.
     ``inputs`` is the structure of the bound arguments; ``keywords`` names the last of them, which
     forward takes by keyword.
     """
 
     cls: Any
+    signature: Signature
     inputs: Template
     keywords: tuple[str, ...] = ()
 
@@ -73,12 +75,6 @@ class UserRules(Rules):
     @property
     def function(self) -> Any:
         return self.cls
-
-    @property
-    def signature(self) -> Signature:
-        """What the class says about its calls."""
-        signature: Signature = self.cls._signature
-        return signature
 
     @property
     def is_traceable(self) -> bool:
