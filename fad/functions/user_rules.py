@@ -11,6 +11,7 @@ import jax
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type, is_inexact, zeros
+from fad.core.level import outlived
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, HostValueError, RuleError
 from fad.functions.check_results import (
@@ -280,12 +281,13 @@ class UserRules(Rules):
         kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
         notes: Notes = saved.notes
         args = saved.args
+        level = _highest([x for xs in kinds.values() for x in xs])
 
         def lookup(ref: Ref) -> Any:
             x = kinds[ref.kind][ref.at]
             if args and ref.kind == INPUT and type(x) is array_type:
                 return _placed(x, args[ref.at])
-            return x
+            return x if level is ROOT or not is_inexact(x.dtype) else level.lift(outlived(x))
 
         return notes.context(lookup, self.wrap, needs, forward)
 
@@ -443,6 +445,20 @@ class UserRules(Rules):
         return RuleError(
             f"{self.name}.{rule} needs concrete values on the host. {advice} ({error})"
         )
+
+
+def _highest(values: Sequence[Any]) -> Any:
+    """The highest level of `values`.
+
+    A rule gets all of them as Tensors of it, so that it can differentiate in each what it computes from all.
+    """
+    highest: Any = ROOT
+    for x in values:
+        if isinstance(x, Tensor):
+            x = outlived(x)
+            if isinstance(x, Tensor) and x._level.id > highest.id:
+                highest = x._level
+    return highest
 
 
 def _placed(value: Any, t: Any) -> Any:
