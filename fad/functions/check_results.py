@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
+from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type, is_inexact, varying_axes
 from fad.core.level import bind
 from fad.core.primitive import Primitive
@@ -168,8 +168,7 @@ def check_value(what: str, x: Any, aval: Any, summed: bool = False) -> Any:
             )
         x = bind(sum_to(tuple(aval.shape), len(x.shape)), (x,))
     if x.dtype != aval.dtype:
-        real = jnp.issubdtype(aval.dtype, np.floating)
-        x = bind(_cast(aval.dtype, real and jnp.issubdtype(x.dtype, np.complexfloating)), (x,))
+        x = bind(cast_to(aval.dtype), (x,))
     has, expected = varying_axes(aval_of(x)), varying_axes(aval)
     if has != expected:
         x = bind(_over_devices(tuple(has - expected), tuple(expected - has)), (x,))
@@ -185,11 +184,6 @@ def _over_devices(summed: tuple[Any, ...], varying: tuple[Any, ...]) -> Primitiv
         return jax.lax.pcast(x, varying, to="varying") if varying else x
 
     return Primitive("psum", fit)
-
-
-@functools.lru_cache(maxsize=64)
-def _cast(dtype: Any, take_real: bool) -> Primitive:
-    return Primitive("astype", lambda x: (x.real if take_real else x).astype(dtype))
 
 
 def views_among(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:

@@ -17,16 +17,13 @@ from fad.functions.rules import Rules, Saved
 from fad.levels.randomness import draws
 from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, alias, gradient_edge
+from fad.tape.packing import UNCHANGED, PackedValue, pack, unpack
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.tape.saved import (
-    UNCHANGED,
-    PackedValue,
     check_versions,
-    pack,
     raise_released,
     raise_written,
-    unpack,
     versions_of,
 )
 from fad.tape.saved_attributes import SavedTensor, raise_freed

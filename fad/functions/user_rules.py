@@ -39,8 +39,8 @@ from fad.functions.rules import (
 )
 from fad.functions.templates import SCALARS, Template, is_array
 from fad.tape.graph import alias
+from fad.tape.packing import PackedValue
 from fad.tape.recorder import ROOT, as_tensor
-from fad.tape.saved import PackedValue
 
 __all__ = ["HOST_ERRORS", "UserRules"]
 
