@@ -205,7 +205,7 @@ class FunctionOp:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
                 if m:
-                    o._requires_grad, o._node, o._output_nr = True, node, k
+                    o._requires_grad, o._node, o._output_nr = True, node, node.slot(k)
 
 
 def _at_level(x: Any, level: Level) -> Any:

@@ -212,7 +212,8 @@ def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -
         if v.detached or (v.as_is and x.requires_grad and not out.requires_grad):
             attach_peer(out, x, () if v.as_is else v.chain)
         else:
-            attach_chain(out, x, v.chain, v.at)
+            slots = op.template.slots
+            attach_chain(out, x, v.chain, v.at if slots is None else slots[v.at])
     return op.template.join(outs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,11 +38,19 @@ def marked(
     for x in dirty:
         of = as_is.get(position.get(id(x), -1))
         found = [i for i, h in enumerate(handles) if h is x or i == of]
+        if not found and id(x) in position:
+            warnings.warn(
+                f"{who}: ctx.mark_dirty() received a tensor that was not an input, but the output "
+                f"{describe(x)}. Only input Tensors that have been mutated should be passed to "
+                "ctx.mark_dirty(): leave this one out",
+                stacklevel=2,
+            )
+            continue
         if not found or id(x) not in position:
             raise RuleError(
                 f"{who}: ctx.mark_dirty got {describe(x)}, which is not "
-                f"{'an output' if found else 'an input'}: mark inputs that forward changes in "
-                "place, and return them"
+                f"{'an output' if found else 'an input'}: mark inputs that forward changes in place, and "
+                "return them"
             )
         aliases[position[id(x)]] = found[0]
     for x in without:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from fad.core.borrowed import as_array
 from fad.core.level import Level, outlived, state, traced_by_jax
 from fad.core.replay_protocol import Part
@@ -36,7 +38,9 @@ class FunctionNode(RecordedNode):
 
     ``saved`` is what the rule reads, detached, so that a saved output does not refer to its own
     node; ``args`` are the inputs among that, with their history. ``mask`` says which inputs required
-    grad. Each Function has a subclass of its own, as in PyTorch, and ``_forward_cls`` is the Function.
+    grad. ``slots`` are the places of the arrays among all outputs, None if all are arrays: for what is none
+    the gradient is None. Each Function has a subclass of its own, as in PyTorch, and ``_forward_cls`` is the
+    Function.
     """
 
     _forward_cls: ClassVar[Any] = None
@@ -50,6 +54,7 @@ class FunctionNode(RecordedNode):
         "packed",
         "rules",
         "saved",
+        "slots",
         "versions",
         "written",
     )
@@ -65,7 +70,8 @@ class FunctionNode(RecordedNode):
         self._start(level, edges)
         self.rules = rules
         self.mask = mask
-        self.outputs = len(saved.outs)
+        self.slots = slots = saved.template.slots
+        self.outputs = len(saved.outs) if slots is None else len(saved.template.leaves)
         self.avals = saved.out_avals
         self.args = kept
         self.lock: threading.RLock | None = None
@@ -96,7 +102,7 @@ class FunctionNode(RecordedNode):
     def _edge(self, kind: str, at: int) -> tuple[Node, int] | None:
         """The place in the graph of a saved value."""
         if kind == OUTPUT:
-            return self, at
+            return self, self.slot(at)
         a = self.args[at] if kind == INPUT else None
         return gradient_edge(a) if isinstance(a, Tensor) and a.requires_grad else None
 
@@ -149,7 +155,21 @@ class FunctionNode(RecordedNode):
 
     def metadata_of_inputs(self) -> list[InputMetadata]:
         where = self._own_sharding()
-        return [InputMetadata(a.shape, a.dtype, where) for a in self.avals]
+        known = [InputMetadata(a.shape, a.dtype, where) for a in self.avals]
+        if self.slots is None:
+            return known
+        found = [InputMetadata((), np.dtype(np.float32), where)] * self.outputs
+        for s, m in zip(self.slots, known, strict=True):
+            found[s] = m
+        return found
+
+    def slot(self, k: int) -> int:
+        """The place of the array output ``k``."""
+        return k if self.slots is None else self.slots[k]
+
+    def _of_arrays(self, cotangents: Sequence[Any]) -> Sequence[Any]:
+        """The cotangents of the array outputs."""
+        return cotangents if self.slots is None else [cotangents[s] for s in self.slots]
 
     def saved_values(self) -> Sequence[Any]:
         if self.saved is None:
@@ -163,7 +183,7 @@ class FunctionNode(RecordedNode):
         with _lock_of(self):
             saved = self._opened(create_graph)
             wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
-            grads = self.rules.pullback(saved, cotangents, wanted)
+            grads = self.rules.pullback(saved, self._of_arrays(cotangents), wanted)
             if create_graph:
                 return grads
             return [None if g is None else self.level.detach(outlived(g)) for g in grads]
@@ -219,6 +239,7 @@ class FunctionNode(RecordedNode):
         if key is None or self.written or versions_of(self.args) != self.versions:
             return None
         rules, mask, without = self.rules, self.mask, saved.at((), (), ())
+        arrays = self.slots or range(self.outputs)
         counts = [[x is not None for x in xs] for xs in (saved.values, saved.outs, saved.extras)]
 
         def pull(
@@ -228,7 +249,7 @@ class FunctionNode(RecordedNode):
             inner = without.at(*[[next(rest) if c else None for c in cs] for cs in counts])
             wanted = [n and m for n, m in zip(need, mask, strict=True)]
             with traced_by_jax():
-                grads = rules.pullback(inner, cotangents, wanted)
+                grads = rules.pullback(inner, [cotangents[k] for k in arrays], wanted)
                 return [None if g is None else _array(rules, g) for g in grads]
 
         return Part(
@@ -241,7 +262,8 @@ class FunctionNode(RecordedNode):
     def _tracked(self, saved: Saved, args: Sequence[Any]) -> Saved:
         """``saved`` with the history of each value."""
         outs = [
-            o if o is None else self._with_history(o, self, k) for k, o in enumerate(saved.outs)
+            o if o is None else self._with_history(o, self, self.slot(k))
+            for k, o in enumerate(saved.outs)
         ]
         if saved.closed:
             return saved.at(args, outs, ())
@@ -265,7 +287,8 @@ class FunctionNode(RecordedNode):
         saved = self.saved
         if saved is None or self.packed or self.written is not None:
             return
-        if ref(OUTPUT, output_nr) in (self.rules.saved_for_backward(saved) or ()):
+        k = output_nr if self.slots is None else self.slots.index(output_nr)
+        if ref(OUTPUT, k) in (self.rules.saved_for_backward(saved) or ()):
             self.written = (output_nr, version)
 
     def release_variables(self) -> None:

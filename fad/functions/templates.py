@@ -122,6 +122,14 @@ class Template:
     def __str__(self) -> str:
         return str(self.structure).removeprefix("PyTreeDef(").removesuffix(")")
 
+    @property
+    def slots(self) -> tuple[int, ...] | None:
+        """The place of each array among all leaves; None where all leaves are arrays."""
+        if self.flat:
+            return None
+        found = tuple([k for k, x in enumerate(self.leaves) if x is HOLE])
+        return None if len(found) == len(self.leaves) else found
+
     @staticmethod
     def split(tree: Any, kinds: tuple[type, ...] = ARRAYS) -> tuple[list[Any], Template]:
         """The arrays of ``tree`` (its leaves of these ``kinds``), in order, and what is left."""

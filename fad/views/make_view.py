@@ -14,7 +14,7 @@ from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
 from fad.tape.recorder import ROOT
-from fad.views.aliases import Link, has_only_values, link_of, only_value
+from fad.views.aliases import Link, has_only_values, link_of, only_value, set_state
 from fad.views.chains import IDENTITY, Step, Write, same_chain, view_op
 from fad.views.creation import DEFAULT, Creation
 from fad.views.duals import DualLink
@@ -49,6 +49,8 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
         meta = out.meta = Meta()
     if own.inference:
         meta.inference = True
+        if out.requires_grad:  # nothing is recorded of inference Tensors
+            set_state(out, stopped(out))
     if creation is None:
         creation = DEFAULT
         if x._level.id <= state.watermark:

@@ -8,6 +8,9 @@ import pytest
 from helpers import assert_close, leaf
 
 import fad
+from fad.errors import RuleError
+
+X = jnp.array([0.3, -0.5, 0.7])
 
 
 def returns_input(what, jax_rules=False, dirty=False):
@@ -57,3 +60,37 @@ def test_an_input_that_is_returned_is_saved_as_what_it_is_named(what, dirty, sec
     assert_close(fad.vmap(fad.grad(fad.grad(f)))(rows), jnp.full(2, second))
     lanes = fad.grad(lambda x: fad.grad(lambda x: fad.vmap(f)(x).sum())(x).sum())(rows)
     assert_close(lanes, jnp.full(2, second))
+
+
+def marking(mark, result):
+    class A(fad.Function):
+        @staticmethod
+        def forward(ctx, x):
+            out = x * 2
+            ctx.mark_dirty({"input": x, "output": out, "other": x * 1, "number": 3}[mark])
+            return {"input": x, "output": out}[result]
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 2
+
+    return A
+
+
+@pytest.mark.parametrize(
+    ("mark", "lacks"), [("input", "output"), ("other", "input"), ("number", "input")]
+)
+def test_mark_dirty_needs_an_input_that_is_an_output(mark, lacks):
+    with pytest.raises(RuleError, match=rf"A: ctx\.mark_dirty.*is not an {lacks}"):
+        marking(mark, "output").apply(X)
+
+
+def test_mark_dirty_of_an_output_that_is_no_input_warns():
+    x = leaf(X)
+    with pytest.warns(
+        UserWarning, match=r"A: ctx\.mark_dirty\(\) received a tensor that was not an input"
+    ):
+        y = marking("output", "output").apply(x * 1)
+    y.sum().backward()
+    assert_close(y.detach(), 2 * X)
+    assert_close(x.grad, jnp.full(3, 2.0))
