@@ -32,6 +32,7 @@ __all__ = [
     "inner_jaxprs",
     "jaxpr_key",
     "map_equations",
+    "with_programs",
     "write_call",
 ]
 
@@ -40,6 +41,21 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
     """The jaxprs in an equation."""
     for program in programs(eqn):
         yield program.jaxpr if isinstance(program, ClosedJaxpr) else program
+
+
+def with_programs(eqn: Any, f: Callable[[Any], Any]) -> Any:
+    """An equation with ``f`` of each jaxpr among its parameters in its place."""
+
+    def mapped(value: Any) -> Any:
+        if isinstance(value, Jaxpr):
+            return f(value)
+        if isinstance(value, ClosedJaxpr):
+            return ClosedJaxpr(f(value.jaxpr), value.consts)
+        return type(value)(map(mapped, value)) if type(value) in (tuple, list) else value
+
+    if next(programs(eqn), None) is None:
+        return eqn
+    return eqn.replace(params={name: mapped(value) for name, value in eqn.params.items()})
 
 
 def calls_host(jaxpr: Any) -> bool:

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
+from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type, is_inexact, varying_axes
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import RuleError, StructureError, describe
-from fad.functions.templates import HOLE, SCALARS, Template
+from fad.functions.templates import HOLE, SCALARS, Template, View
 from fad.levels.batch import broadcast, move_axis
 from fad.tape.node_step import is_broadcast, sum_to
 from fad.tape.recorder import ROOT
-from fad.views.make_view import chain_from
+from fad.views.make_view import chain_from, peer_chain_from
 
 __all__ = [
     "batched_outputs",
@@ -168,8 +168,7 @@ def check_value(what: str, x: Any, aval: Any, summed: bool = False) -> Any:
             )
         x = bind(sum_to(tuple(aval.shape), len(x.shape)), (x,))
     if x.dtype != aval.dtype:
-        real = jnp.issubdtype(aval.dtype, np.floating)
-        x = bind(_cast(aval.dtype, real and jnp.issubdtype(x.dtype, np.complexfloating)), (x,))
+        x = bind(cast_to(aval.dtype), (x,))
     has, expected = varying_axes(aval_of(x)), varying_axes(aval)
     if has != expected:
         x = bind(_over_devices(tuple(has - expected), tuple(expected - has)), (x,))
@@ -187,22 +186,25 @@ def _over_devices(summed: tuple[Any, ...], varying: tuple[Any, ...]) -> Primitiv
     return Primitive("psum", fit)
 
 
-@functools.lru_cache(maxsize=64)
-def _cast(dtype: Any, take_real: bool) -> Primitive:
-    return Primitive("astype", lambda x: (x.real if take_real else x).astype(dtype))
-
-
 def views_among(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
-    """Which outputs of a body are views of its inputs, inputs as they are, or the same as a later one."""
+    """Which outputs of a body share storage with its inputs, or are the same as a later one: a `View` each.
+
+    An input that is returned twice as it is makes two outputs.
+    """
     last = {id(o): k for k, o in enumerate(outs)}
-    found: list[tuple[Any, ...]] = []
+    own = set(map(id, handles))
+    found: list[View] = []
     for k, o in enumerate(outs):
-        if isinstance(o, Tensor) and (o.meta is not None or any([o is h for h in handles])):
+        if isinstance(o, Tensor) and (o.meta is not None or id(o) in own):
             known = chain_from(o, handles)
             if known is not None:
-                found.append((k, *known))
-        if last[id(o)] != k:
-            found.append((k, last[id(o)], None))
+                found.append(View(k, *known, as_is=o is handles[known[0]]))
+            else:
+                known = peer_chain_from(o, handles)
+                if known is not None:
+                    found.append(View(k, *known, detached=True))
+        if last[id(o)] != k and id(o) not in own:
+            found.append(View(k, last[id(o)], None))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import aval_of
@@ -44,6 +45,9 @@ class JaxRules(UserRules):
 
     def wrap(self, x: Any) -> Any:
         return x
+
+    def another(self, x: Any) -> Any:
+        return jnp.copy(x)
 
     def forward(self, values: Values) -> tuple[list[Any], Template]:
         plan = _plan_for(self, values, [False] * len(values) if self.cls._plain_forward else None)

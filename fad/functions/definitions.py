@@ -10,7 +10,7 @@ from typing import Any
 from fad.errors import RuleError
 from fad.functions.context import Context
 
-__all__ = ["RULES", "Signature", "arity", "check_spelling", "defines", "has_rules"]
+__all__ = ["RULES", "SETTINGS", "Signature", "arity", "check_spelling", "defines", "has_rules"]
 
 RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "jet", "vmap", "sparsity")
 SETTINGS = ("generate_vmap_rule", "jax_rules", "is_traceable")

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fad.core.avals import aval_of
-from fad.core.jaxapi import zeros
+from fad.core.jaxapi import is_inexact, zeros
 from fad.core.level import bind, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
@@ -248,7 +248,9 @@ class BatchedRules(Rules):
     def _at(self, level: BatchLevel, saved: Saved) -> Saved:
         inner = self.inner_saved(saved, level)
         outs = [_batched(level, o, 0) for o in saved.outs]
-        return inner.at(self._inside(level, saved.values), outs, inner.extras)
+        values, extras = self._inside(level, saved.values), inner.extras
+        # All of one level, so that a rule can differentiate in those that lanes share too.
+        return inner.at(_lifted(level, values), outs, _lifted(level, extras))
 
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         notes: _BatchedNotes = saved.notes
@@ -310,6 +312,11 @@ _SUM_LANES = Primitive("sum", lambda x: jnp.sum(x, axis=0))
 def _batched(level: BatchLevel, x: Any, dim: int | None) -> Any:
     """``x``, which has the batch along ``dim``, as a value inside of ``level``."""
     return x if x is None or dim is None else new_tensor(x, level, dim)
+
+
+def _lifted(level: BatchLevel, values: Values) -> list[Any]:
+    """``values``, where those that have a derivative are of ``level``."""
+    return [x if x is None or not is_inexact(x.dtype) else level.lift(x) for x in values]
 
 
 def _avals(values: Values) -> list[Any]:

@@ -67,10 +67,10 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     if True not in mask:
         return None
 
-    signature = cls._signature
+    signature = cls.__dict__["_known_signature"]
     rules = signature.fast_rules
     if rules is None:
-        rules = signature.fast_rules = UserRules(cls, flat_template(len(args)))
+        rules = signature.fast_rules = UserRules(cls, signature, flat_template(len(args)))
     ctx = Context(tuple(mask))
     try:
         out = cls.forward(ctx, *handles) if signature.combined else cls.forward(*handles)

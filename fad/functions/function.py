@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import inspect
+import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +15,23 @@ from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.errors import RuleError
 from fad.functions import fast_calls
-from fad.functions.calls import FunctionNode, FunctionOp
+from fad.functions.calls import FunctionOp
 from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import Context, VmapInfo
 from fad.functions.definitions import (
     RULES,
+    SETTINGS,
     Signature,
     arity,
     check_spelling,
     defines,
     has_rules,
 )
+from fad.functions.nodes import FunctionNode
 from fad.functions.templates import ARRAYS, Template
 from fad.functions.user_rules import UserRules
 from fad.views.inplace import overwrite_from
-from fad.views.make_view import attach_chain
+from fad.views.make_view import attach_chain, attach_peer
 
 if TYPE_CHECKING:
     from fad.functions.signatures import apply_method
@@ -38,8 +41,43 @@ else:
 __all__ = ["Context", "Function", "VmapInfo"]
 
 
+_READ = frozenset([*RULES, *SETTINGS, "_plain_forward"])
+
+
+def _forget(cls: Any) -> None:
+    """Have the signature of a class, and of those made from it, read again at the next call."""
+    if "_known_signature" in cls.__dict__:
+        del cls._known_signature
+    for made_from_it in cls.__subclasses__():
+        _forget(made_from_it)
+
+
 class _FunctionType(abc.ABCMeta):
-    """The type of Function classes; an ABCMeta, so that they may be abstract or protocols."""
+    """The type of Function classes; an ABCMeta, so that they may be abstract or protocols.
+
+    What a class says about its calls is read once, and again after a rule was set or deleted.
+    """
+
+    @property
+    def _signature(cls) -> Signature:
+        """What the class says about its calls.
+
+        Raises:
+            RuleError: a rule is malformed.
+        """
+        return cls.__dict__.get("_known_signature") or _signature_of(cls)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name in RULES and isinstance(value, types.FunctionType):
+            value = staticmethod(value)  # as which it is called in either case
+        super().__setattr__(name, value)
+        if name in _READ:
+            _forget(cls)
+
+    def __delattr__(cls, name: str) -> None:
+        super().__delattr__(name)
+        if name in _READ:
+            _forget(cls)
 
     def __repr__(cls) -> str:
         text = super().__repr__()
@@ -70,7 +108,8 @@ class Function(metaclass=_FunctionType):
       by that of the argument, or None. It is for a Function with one output.
 
     Every rule is optional. Those that are missing are derived: jvp from vjp, vjp from jvp, both from
-    jet or from forward, jet from jvp, vmap from the others. Call it with `apply`.
+    jet or from forward, jet from jvp, vmap from the others. Call it with `apply`. A rule may be set or
+    replaced later: the next call uses it.
 
     Class attributes:
         generate_vmap_rule: False refuses to derive a vmap rule.
@@ -101,7 +140,7 @@ class Function(metaclass=_FunctionType):
     """
 
     _is_root = True
-    _signature: Signature
+    _known_signature: Signature  # once it was read
     _plans: dict[Any, Any]
     _backward_cls: type[FunctionNode]  # of the nodes that record its calls
     _plain_forward = False  # with ``jax_rules``: forward differs where no input needs a gradient
@@ -130,7 +169,7 @@ class Function(metaclass=_FunctionType):
             RuleError: a body returned something of the wrong form, leaves JAX where it must not, or
                 closes over a value that a running transform tracks.
         """
-        signature = cls.__dict__.get("_signature") or _signature_of(cls)
+        signature = cls.__dict__.get("_known_signature") or _signature_of(cls)
         if signature.is_fast and not kwargs and len(args) == signature.plain:
             found = fast_calls.call(cls, args)
             if type(found) is Tensor:
@@ -142,18 +181,18 @@ class Function(metaclass=_FunctionType):
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
         arrays, template = Template.split(bound, leaves)
         operands = [as_array(a) if isinstance(a, _HOST) else a for a in arrays]
-        op = FunctionOp(kind(cls, template, keywords))
+        op = FunctionOp(kind(cls, signature, template, keywords))
         outs = list(bind(op, operands))
         return _result(cls.__name__, op, outs, arrays)
 
 
 def _signature_of(cls: Any) -> Signature:
-    """The signature of a class that was not checked when it was made.
+    """The signature of a class that was not checked when it was made, or has changed since.
 
-    It has no forward, or one of its bases has an ``__init_subclass__`` that does not call the next one.
+    It had no forward, or one of its bases has an ``__init_subclass__`` that does not call the next one.
     """
     _check_class(cls)
-    signature: Signature | None = cls.__dict__.get("_signature")
+    signature: Signature | None = cls.__dict__.get("_known_signature")
     if signature is None:
         raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
     return signature
@@ -163,11 +202,18 @@ def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -
     """What a call returns, from its outputs."""
     if op.template.aliases:
         outs = _write_back(name, op.template, arrays, outs)
-    for k, i, chain in op.template.views:
-        if chain is None:
-            outs[k] = outs[i]
-        elif isinstance(arrays[i], Tensor):
-            attach_chain(outs[k], arrays[i], chain, k)
+    for v in op.template.views:
+        if v.chain is None:
+            outs[v.at] = outs[v.of]
+            continue
+        out, x = outs[v.at], arrays[v.of]
+        if not isinstance(x, Tensor):
+            continue
+        if v.detached or (v.as_is and x.requires_grad and not out.requires_grad):
+            attach_peer(out, x, () if v.as_is else v.chain)
+        else:
+            slots = op.template.slots
+            attach_chain(out, x, v.chain, v.at if slots is None else slots[v.at])
     return op.template.join(outs)
 
 
@@ -188,7 +234,7 @@ def _write_back(
 
 
 def _check_class(cls: Any) -> None:
-    """The checks at class creation; also reads the signature of forward."""
+    """The checks of a class, when it was made and after it has changed; also reads its signature."""
     name, own = cls.__name__, cls.__dict__
     check_spelling(cls)
     for rule in RULES:
@@ -209,9 +255,10 @@ def _check_class(cls: Any) -> None:
             f"forward({', '.join(first[1:])})"
         )
     cls._plans = {}
-    members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
-    cls._backward_cls = type(f"{name}Backward", (FunctionNode,), members)
-    cls._signature = signature = Signature(cls)
+    if "_backward_cls" not in own:
+        members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
+        cls._backward_cls = type(f"{name}Backward", (FunctionNode,), members)
+    signature = Signature(cls)
     if signature.has_setup:
         _check_arity(cls, "setup_context", 3, "(ctx, inputs, output)")
         if next(iter(inspect.signature(cls.forward).parameters), "") == "ctx":
@@ -235,6 +282,7 @@ def _check_class(cls: Any) -> None:
             _check_arity(
                 cls, "vmap", count + 2 - len(signature.vmap_keywords), f"(info, in_dims, {listed})"
             )
+    cls._known_signature = signature
 
 
 def _check_arity(cls: Any, rule: str, count: int, form: str, or_more: bool = False) -> None:

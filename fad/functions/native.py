@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.core.avals import aval_of
+from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import (
     Zero,
     define_primitive,
@@ -159,6 +159,20 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
     return result
 
 
+def _transpose_call(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
+    """Of a call that is linear in some operands: of its body, as for JAX's ``custom_jvp``."""
+    need = [is_undefined_primal(v) for v in operands]
+
+    def body(*xs: Any) -> list[Any]:
+        given = iter(xs)
+        return _run(*[next(given) if n else v for n, v in zip(need, operands)], rules=rules)
+
+    like = [v.aval for v, n in zip(operands, need, strict=True) if n]
+    cts = [instantiate_zeros(c) for c in cotangents]
+    found = iter(jax.linear_transpose(body, *map(struct_of, like))(cts))
+    return [next(found) if n else None for n in need]
+
+
 def _batch(
     axis_data: Any, values: Any, dims: Any, *, rules: Rules, primitive: Any
 ) -> tuple[Any, Any]:
@@ -182,7 +196,7 @@ for _p in (call_p, linear_call_p):
         _run,
         _abstract_eval,
         jvp=functools.partial(_jvp, primitive=_p),
-        transpose=_transpose if _p is linear_call_p else None,
+        transpose=_transpose if _p is linear_call_p else _transpose_call,
         batch=functools.partial(_batch, primitive=_p),
     )
     CALLS[_p] = _drawing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -62,14 +62,27 @@ class Static:
             return False
 
 
+class View(NamedTuple):
+    """What an array among the outputs is beside.
+
+    The input ``of`` itself (``as_is``), or the view of it that ``chain`` makes, with its history or
+    ``detached`` from it; or, without a chain, the same as the later output ``of``.
+    """
+
+    at: int
+    of: int
+    chain: Any
+    as_is: bool = False
+    detached: bool = False
+
+
 class Template:
     """A pytree with its arrays taken out: its structure, and what its other leaves are. Hashable.
 
     For the output of a call it also says what the body marked:
     ``aliases``: for each array, the number of the input that it is (changed in place), or None;
     ``non_differentiable``: the numbers of the arrays that have no derivative;
-    ``views``: for arrays that are views of inputs, ``(number, input, chain)``; for one that is returned
-    once more after it, ``(number, the last number, None)``.
+    ``views``: a `View` for each array that shares storage with an input, or is returned once more after it.
     ``flat``: it is the one template of a single array, or of a tuple of so many, without marks.
     """
 
@@ -81,7 +94,7 @@ class Template:
         leaves: tuple[Any, ...],
         aliases: tuple[int | None, ...] = (),
         non_differentiable: frozenset[int] = frozenset(),
-        views: tuple[Any, ...] = (),
+        views: tuple[View, ...] = (),
     ) -> None:
         self.structure = structure
         self.flat = False
@@ -109,6 +122,14 @@ class Template:
     def __str__(self) -> str:
         return str(self.structure).removeprefix("PyTreeDef(").removesuffix(")")
 
+    @property
+    def slots(self) -> tuple[int, ...] | None:
+        """The place of each array among all leaves; None where all leaves are arrays."""
+        if self.flat:
+            return None
+        found = tuple([k for k, x in enumerate(self.leaves) if x is HOLE])
+        return None if len(found) == len(self.leaves) else found
+
     @staticmethod
     def split(tree: Any, kinds: tuple[type, ...] = ARRAYS) -> tuple[list[Any], Template]:
         """The arrays of ``tree`` (its leaves of these ``kinds``), in order, and what is left."""
@@ -130,12 +151,18 @@ class Template:
         """This template with marks."""
         if not non_differentiable and not any([a is not None for a in aliases]):
             return self
-        views = tuple([v for v in self.views if aliases[v[0]] is None])
-        return Template(self.structure, self.leaves, aliases, non_differentiable, views)
+        views: list[View] = []
+        for v in self.views:
+            if aliases[v.at] is not None:
+                continue
+            if v.as_is and v.of in aliases:
+                v = View(v.at, aliases.index(v.of), None)
+            views.append(v)
+        return Template(self.structure, self.leaves, aliases, non_differentiable, tuple(views))
 
-    def viewing(self, views: tuple[Any, ...]) -> Template:
+    def viewing(self, views: tuple[View, ...]) -> Template:
         """This template with what is known of outputs that are views of inputs."""
-        if not views:
+        if views == self.views:
             return self
         return Template(self.structure, self.leaves, self.aliases, self.non_differentiable, views)
 

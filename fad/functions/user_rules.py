@@ -11,8 +11,9 @@ import jax
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type, is_inexact, zeros
+from fad.core.level import outlived
 from fad.core.tensor import Tensor, new_tensor
-from fad.errors import GradientError, HostValueError, RuleError, describe
+from fad.errors import GradientError, HostValueError, RuleError
 from fad.functions.check_results import (
     batched_outputs,
     check_value,
@@ -25,6 +26,7 @@ from fad.functions.check_results import (
 from fad.functions.closures import is_tracer
 from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
 from fad.functions.definitions import RULES, Signature, defines
+from fad.functions.marks import marked
 from fad.functions.rules import (
     Needs,
     Rules,
@@ -37,8 +39,8 @@ from fad.functions.rules import (
 )
 from fad.functions.templates import SCALARS, Template, is_array
 from fad.tape.graph import alias
+from fad.tape.packing import PackedValue
 from fad.tape.recorder import ROOT, as_tensor
-from fad.tape.saved import PackedValue
 
 __all__ = ["HOST_ERRORS", "UserRules"]
 
@@ -56,11 +58,13 @@ HOST_ERRORS = (
 class UserRules(Rules):
     """The rules of a Function class, for one structure of arguments.
 
+    ``signature`` is what the class says about its calls: another one once its rules have changed.
     ``inputs`` is the structure of the bound arguments; ``keywords`` names the last of them, which
     forward takes by keyword.
     """
 
     cls: Any
+    signature: Signature
     inputs: Template
     keywords: tuple[str, ...] = ()
 
@@ -74,12 +78,6 @@ class UserRules(Rules):
         return self.cls
 
     @property
-    def signature(self) -> Signature:
-        """What the class says about its calls."""
-        signature: Signature = self.cls._signature
-        return signature
-
-    @property
     def is_traceable(self) -> bool:
         return bool(self.cls.is_traceable or self.cls.jax_rules)
 
@@ -91,6 +89,10 @@ class UserRules(Rules):
     def wrap(self, x: Any) -> Any:
         """A value as the bodies receive it."""
         return as_tensor(x) if is_array(x) else x
+
+    def another(self, x: Any) -> Any:
+        """Another object for a value as the bodies receive it."""
+        return alias(x)
 
     def call_forward(self, ctx: Context | None, handles: Sequence[Any]) -> Any:
         """Run the user's forward."""
@@ -143,6 +145,9 @@ class UserRules(Rules):
         if not with_setup and len(kept) == len(handles):
             return arrays, template, None
         tensors = [o if type(o) is Tensor else self.wrap(o) for o in arrays]
+        if self.signature.has_setup:  # to which an output is one object, and an input another
+            own = set(map(id, handles))
+            tensors = [self.another(t) if id(t) in own else t for t in tensors]
         self._call_setup(ctx, handles, template.join(tensors))
         saved = self.save(ctx, handles, kept, (outs, tensors), values, arrays, template)
         return arrays, saved.template, saved
@@ -191,43 +196,18 @@ class UserRules(Rules):
         the objects by which the body may know its outputs.
         """
         known = {id(x): ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
-        known.update({id(h): ref(INPUT, i) for i, h in kept.items()})
-        template = self._marks(ctx, handles, outputs, template)
+        template = marked(self.name, ctx, handles, outputs, template)
+        dirty = template.aliases
+        known.update({id(h): ref(INPUT, i) for i, h in kept.items() if i not in dirty})
+        known.update({id(handles[i]): ref(OUTPUT, k) for k, i in enumerate(dirty) if i is not None})
+        if len(kept) < len(handles):  # what a body changes without a mark stays inside
+            views = [v for v in template.views if v.chain is None or v.of in (*kept, *dirty)]
+            template = template.viewing(tuple(views))
         saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
         if self.signature.vjp or self.has_forward_rule:
             saved.notes, extras, saved.closed = Notes.take(ctx, known, self.kept_types)
             saved.extras = [lowered(x) for x in extras]
         return saved
-
-    def _marks(
-        self,
-        ctx: Context,
-        handles: Sequence[Any],
-        outputs: Sequence[Sequence[Any]],
-        template: Template,
-    ) -> Template:
-        """``template`` with what the body marked."""
-        dirty, without = ctx._record.dirty, ctx._record.non_differentiable
-        if not dirty and not without:
-            return template
-        position = {id(x): k for xs in outputs for k, x in enumerate(xs)}
-        aliases: list[int | None] = [None] * len(outputs[0])
-        for x in dirty:
-            found = [i for i, h in enumerate(handles) if h is x]
-            if not found or id(x) not in position:
-                raise RuleError(
-                    f"{self.name}: ctx.mark_dirty got {describe(x)}, which is not "
-                    f"{'an output' if found else 'an input'}: mark inputs that forward changes in "
-                    "place, and return them"
-                )
-            aliases[position[id(x)]] = found[0]
-        for x in without:
-            if id(x) not in position:
-                raise RuleError(
-                    f"{self.name}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
-                    "output: mark the very Tensors that forward returns"
-                )
-        return template.marked(tuple(aliases), frozenset([position[id(x)] for x in without]))
 
     kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 
@@ -301,12 +281,13 @@ class UserRules(Rules):
         kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
         notes: Notes = saved.notes
         args = saved.args
+        level = _highest([x for xs in kinds.values() for x in xs])
 
         def lookup(ref: Ref) -> Any:
             x = kinds[ref.kind][ref.at]
             if args and ref.kind == INPUT and type(x) is array_type:
                 return _placed(x, args[ref.at])
-            return x
+            return x if level is ROOT or not is_inexact(x.dtype) else level.lift(outlived(x))
 
         return notes.context(lookup, self.wrap, needs, forward)
 
@@ -464,6 +445,20 @@ class UserRules(Rules):
         return RuleError(
             f"{self.name}.{rule} needs concrete values on the host. {advice} ({error})"
         )
+
+
+def _highest(values: Sequence[Any]) -> Any:
+    """The highest level of `values`.
+
+    A rule gets all of them as Tensors of it, so that it can differentiate in each what it computes from all.
+    """
+    highest: Any = ROOT
+    for x in values:
+        if isinstance(x, Tensor):
+            x = outlived(x)
+            if isinstance(x, Tensor) and x._level.id > highest.id:
+                highest = x._level
+    return highest
 
 
 def _placed(value: Any, t: Any) -> Any:

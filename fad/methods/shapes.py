@@ -72,6 +72,14 @@ def _replay_on(self: Tensor, new_base: Any) -> Any:
     return view_fn(new_base)
 
 
+def _dir(self: Tensor) -> list[str]:
+    """The names of its attributes; without those of matrices, and of views, where it is none."""
+    lacks = set() if _is_view(self) else {"view_fn"}
+    if self.ndim != 2:
+        lacks |= {"H", "mH", "mT"} if self.ndim < 2 else {"H"}
+    return [name for name in object.__dir__(self) if name not in lacks]
+
+
 # Making views
 
 
@@ -187,6 +195,7 @@ def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Any:
 _VIEWS: dict[Any, ViewOp] = {}
 MEMBERS: dict[str, Any] = {
     "T": attribute(_reversed),
+    "__dir__": _dir,
     "mT": attribute(_swapped),
     "base": property(_base, doc=_base.__doc__),
     "expand": _expand,

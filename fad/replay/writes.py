@@ -40,7 +40,8 @@ from fad.replay.arguments import Arguments
 from fad.replay.entries import Operations, entry_of
 from fad.replay.inputs import FOREIGN, Input, version_at
 from fad.replay.states import State
-from fad.tape.recorder import ROOT, PrimitiveNode
+from fad.tape.recorded_node import RecordedNode
+from fad.tape.recorder import ROOT
 from fad.views.aliases import Link, link_of
 from fad.views.stop_gradient import stopped
 
@@ -154,7 +155,7 @@ def copy_known(t: Tensor, o: Tensor) -> None:
 
 def note_written(t: Tensor) -> None:
     """Tell the node of which ``t`` is an output that this was written to."""
-    if isinstance(t, Tensor) and isinstance(t._node, PrimitiveNode):
+    if isinstance(t, Tensor) and isinstance(t._node, RecordedNode):
         t._node.output_written(t._output_nr, version_then(t, 0) + 1)
 
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
@@ -151,7 +152,7 @@ def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
                 )
             g = bind(sum_to(tuple(expected.shape), len(shape)), (g,))
         if g.dtype != expected.dtype:
-            g = bind(_cast_to(jnp.dtype(expected.dtype)), (g,))
+            g = bind(cast_to(jnp.dtype(expected.dtype)), (g,))
         if not isinstance(target, RecordedNode):
             g = _placed(node, i, g, expected)
         result[i] = g
@@ -207,17 +208,6 @@ def sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
         return jnp.sum(x, axis=axes, keepdims=True)
 
     return Primitive("sum_to", sum_to, lazy=True)
-
-
-@functools.lru_cache(maxsize=64)
-def _cast_to(dtype: Any) -> Primitive:
-    def cast(x: Any) -> Any:
-        is_complex = jnp.issubdtype(x.dtype, np.complexfloating)
-        if is_complex and not jnp.issubdtype(dtype, np.complexfloating):
-            x = x.real
-        return x.astype(dtype)
-
-    return Primitive("astype", cast, lazy=True)
 
 
 @functools.lru_cache(maxsize=64)

@@ -54,6 +54,9 @@ class RecordedNode(Observable, Node):
         """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
         return ()
 
+    def output_written(self, output_nr: int, version: int) -> None:
+        """Note that an output was changed in place, where the backward pass would need it as it was."""
+
     def part(self) -> Any:
         """A `fad.core.replay_protocol.Part`, used for `run` in a compiled pass; None if there is none."""
         return None

@@ -31,18 +31,16 @@ from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
 from fad.tape.grad_mode import mark_inference
 from fad.tape.graph import Node, alias, current_edge, gradient_edge
+from fad.tape.packing import PackedValue, pack, unpack
 from fad.tape.recorded_node import RecordedNode, node_name
 from fad.tape.running import running
 from fad.tape.saved import (
-    PackedValue,
     SavedView,
     check_versions,
     keep_bases,
     opened,
-    pack,
     raise_released,
     raise_written,
-    unpack,
     versions_of,
 )
 from fad.tape.saved_attributes import saved_attribute

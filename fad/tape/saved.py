@@ -1,4 +1,4 @@
-"""Saved values: hooks that pack and unpack them, and the errors around them.
+"""Saved values: their versions, views among them, and blocks with hooks that pack and unpack them.
 
 NOTE [views that are saved]
 
@@ -15,29 +15,25 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import jax
-import numpy as np
 
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, outlived, state
-from fad.core.tensor import Meta, Tensor, bottom, meta_of, new_tensor, version_of
+from fad.core.level import bind, outlived, state
+from fad.core.tensor import Meta, Tensor, bottom, new_tensor, version_of
 from fad.errors import GradientError, describe
-from fad.tape.graph import AccumulateGrad, Node
-from fad.tape.handles import refuse_in_traced_code
+from fad.tape.graph import Node
+from fad.tape.packing import UNCHANGED
 
 __all__ = [
-    "PackedValue",
     "SavedView",
     "allow_mutation_on_saved_tensors",
     "check_versions",
     "disable_saved_tensors_hooks",
     "keep_bases",
     "opened",
-    "pack",
     "raise_released",
     "raise_written",
     "save_on_cpu",
     "saved_tensors_hooks",
-    "unpack",
     "versions_of",
 ]
 
@@ -233,126 +229,7 @@ def opened(values: Sequence[Any]) -> list[Any]:
     return [v.opened() if type(v) is SavedView else v for v in values]
 
 
-# Packing
-
-
-def _unchanged(t: Tensor) -> Tensor:
-    return t
-
-
-# Packing with these keeps the value, and drops the Tensor whose version would be checked.
-UNCHANGED = (_unchanged, _unchanged)
-
-
-_WRITE = (
-    "What it returns is an object of Python, which compiled code cannot keep until the backward pass, with "
-    "hooks=True neither. To save less, write fad.checkpoint(f); to save in another form, a fad.Function "
-    "whose setup_context saves that; or call the compiled function in the block, on Tensors that require "
-    "grad: there the hooks are given what its node saves."
-)
-
-
-class PackedValue:
-    """A saved value in the form that a pack hook gave it.
-
-    ``edge`` is the place of the value in its graph, a weak reference: the node that saved it has an edge
-    there, or is that place itself.
-    """
-
-    __slots__ = ("data", "edge", "hooks", "level")
-
-    def __init__(
-        self, level: Level, value: Any, edge: tuple[Node, int] | None, hooks: tuple[Any, Any]
-    ) -> None:
-        if hooks is not UNCHANGED:
-            refuse_in_traced_code("a hook for saved tensors", write=_WRITE)
-        self.level = level
-        self.edge = None if edge is None else (weakref.ref(edge[0]), edge[1])
-        self.hooks = hooks
-        given = _bare(level, value)
-        self.data = _quietly(level, hooks[0], given)
-        if given.meta is not None and given.meta.storage.version > 0:
-            raise GradientError(
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
-                "pack hook can not be modified by in-place operations in order to avoid unexpected "
-                "side-effects: change a copy (t.clone())."
-            )
-
-    def place(self) -> tuple[Node | None, int]:
-        """The node that made the value, and which of its outputs it is; None for a leaf."""
-        node = None if self.edge is None else self.edge[0]()
-        if node is None or isinstance(node, AccumulateGrad):
-            return None, 0
-        return node, self.edge[1]  # type: ignore[index]
-
-    def repack(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
-        """Pack with other hooks what no hooks of the user have packed so far."""
-        if self.hooks is not UNCHANGED:
-            raise GradientError(
-                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: "
-                "only one pair of hooks is allowed at a time."
-            )
-        refuse_in_traced_code("a hook for saved tensors", write=_WRITE)
-        self.data = _quietly(self.level, pack_hook, self.data)
-        self.hooks = (pack_hook, unpack_hook)
-
-    def unpack(self, create_graph: bool) -> Any:
-        """The value: detached, or as a Tensor with its history."""
-        level = self.level
-        if self.hooks is not UNCHANGED:
-            refuse_in_traced_code("a hook for saved tensors", running=True)
-        t = _quietly(level, self.hooks[1], self.data)
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
-                f"{type(t).__name__}"
-            )
-        value = level.detach(t)
-        if not create_graph:
-            return value
-        t = _bare(level, value)
-        node = None if self.edge is None else self.edge[0]()
-        if self.edge is not None and node is not None:
-            t._requires_grad = True
-            if isinstance(node, AccumulateGrad):  # a leaf, whose gradient goes there
-                meta_of(t).accumulator = weakref.ref(node)
-            else:
-                t.node, t.output_nr = node, self.edge[1]
-        return t
-
-
-def _bare(level: Level, value: Any) -> Tensor:
-    """A Tensor of ``level`` without history, in a handle of its own."""
-    if isinstance(value, Tensor) and value.level is level:
-        return new_tensor(value.value, level, value.aux)
-    return new_tensor(value, level)
-
-
-def _quietly(level: Level, f: Callable[[Any], Any], x: Any) -> Any:
-    """Call a hook without hooks for what it saves itself, and at level 0 without recording.
-
-    At a higher level ``x`` may be tracked by the levels below, which must see what the hook does.
-    """
-    watermark, hooks = state.watermark, state.saved_hooks
-    state.saved_hooks = ()
-    if level.id == 0:
-        state.watermark = max(watermark, 0)
-    try:
-        return f(x)
-    finally:
-        state.watermark, state.saved_hooks = watermark, hooks
-
-
-def pack(level: Level, value: Any, edge: tuple[Node, int] | None) -> Any:
-    """``value`` for saving: packed by the innermost hooks, if there are any."""
-    if not state.saved_hooks or not isinstance(value, (Tensor, jax.Array, np.ndarray)):
-        return value
-    return PackedValue(level, value, edge, state.saved_hooks[-1])
-
-
-def unpack(value: Any, create_graph: bool) -> Any:
-    """What `pack` was given."""
-    return value.unpack(create_graph) if isinstance(value, PackedValue) else value
+# Hooks
 
 
 class saved_tensors_hooks:

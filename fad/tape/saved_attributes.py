@@ -10,14 +10,12 @@ import jax
 
 from fad.core.tensor import Tensor
 from fad.errors import GradientError
+from fad.tape.packing import UNCHANGED, PackedValue, unpack
 from fad.tape.saved import (
-    UNCHANGED,
-    PackedValue,
     check_versions,
     opened,
     raise_released,
     raise_written,
-    unpack,
 )
 
 __all__ = ["SavedTensor", "raise_freed", "saved_attribute"]

@@ -1,4 +1,11 @@
-"""``linear_transpose``: the transpose of a linear function."""
+"""``linear_transpose``: the transpose of a linear function.
+
+NOTE [branches of which lanes take several]
+
+JAX's vmap of a ``cond`` runs each branch on all lanes of ``select_n(taken, stop_gradient(x), x)``: that is x,
+but nothing is pulled back from lanes that do not take the branch. JAX does not transpose ``stop_gradient``.
+Here such a one is replaced, before the program is transposed, by an identity whose transpose is zero.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +17,8 @@ import jax
 
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
+from fad.core.jaxapi import ClosedJaxpr, Literal, Zero, define_primitive, new_primitive
+from fad.core.jaxprs import bind_jaxpr, with_programs
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.errors import ArgumentError, GradientError, StructureError, describe
@@ -104,7 +113,49 @@ def _transposed(primitive: Primitive, count: int, structs: tuple[Any, ...]) -> P
             out = primitive.flat(*fixed, *xs)
             return out if type(out) is tuple else (out,)
 
-        found: Sequence[Any] = jax.linear_transpose(linear, *structs)(tuple(cotangents))
+        program = jax.make_jaxpr(linear)(*structs)
+        run = bind_jaxpr(ClosedJaxpr(_with_untaken(program.jaxpr), program.consts))
+        found: Sequence[Any] = jax.linear_transpose(
+            lambda *xs: tuple(run(*program.consts, *xs)), *structs
+        )(tuple(cotangents))
         return found
 
     return Primitive(f"{primitive.name}_transpose", transposed)
+
+
+untaken_p = new_primitive("fad_untaken")
+define_primitive(
+    untaken_p,
+    lambda x: [x],
+    lambda x: [x],
+    jvp=lambda primals, _: (
+        untaken_p.bind(*primals),
+        [Zero(aval_of(primals[0]).to_tangent_aval())],
+    ),
+    transpose=lambda cotangents, x: [Zero(x.aval)],
+    batch=lambda _, values, dims: (untaken_p.bind(*values), dims),
+)
+
+
+def _with_untaken(jaxpr: Any) -> Any:
+    """A program with `untaken_p` in the place of JAX's ``stop_gradient`` for branches that are not taken."""
+    uses: dict[Any, list[Any]] = {}
+    for eqn in jaxpr.eqns:
+        for v in eqn.invars:
+            if not isinstance(v, Literal):
+                uses.setdefault(v, []).append(eqn)
+
+    def selects(eqn: Any) -> bool:
+        x, out = eqn.invars[0], eqn.outvars[0]
+        return out not in jaxpr.outvars and all(
+            [e.primitive.name == "select_n" and x in e.invars[1:] for e in uses.get(out, ())]
+        )
+
+    eqns = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "stop_gradient" and selects(eqn):
+            eqn = eqn.replace(primitive=untaken_p, params={})
+        else:
+            eqn = with_programs(eqn, _with_untaken)
+        eqns.append(eqn)
+    return jaxpr.replace(eqns=eqns)

@@ -24,7 +24,8 @@ from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of, version_of
 from fad.errors import LevelError, describe
 from fad.tape.engine import ZEROS_LIKE
 from fad.tape.graph import InputMetadata, gradient_edge
-from fad.tape.recorder import ROOT, PrimitiveNode, RecordedNode, as_tensor
+from fad.tape.recorded_node import RecordedNode
+from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import Link, set_state, snapshot
 from fad.views.creation import Creation
 
@@ -102,7 +103,7 @@ class DualLink(Link):
                 "change the primal and the tangent that the dual was made from, which do not belong to "
                 "that transform. Write to a copy: x.clone()"
             )
-        if isinstance(t._node, PrimitiveNode):
+        if isinstance(t._node, RecordedNode):
             t._node.output_written(t._output_nr, self.seen + 1)
         primal, tangent = new.value, new.aux
         overwrite(self.primal, as_tensor(primal), "a write to a dual")

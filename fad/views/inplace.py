@@ -34,7 +34,8 @@ from fad.core.tensor import Tensor, new_tensor, storage_of
 from fad.errors import ArgumentError, GradientError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
-from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
+from fad.tape.recorded_node import RecordedNode
+from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import (
     Link,
     has_only_values,
@@ -431,7 +432,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
     version = storage.version + 1
     for t in (root, *[p() for p in storage.peers]):
         node = None if t is None else t.node
-        if isinstance(node, PrimitiveNode):
+        if isinstance(node, RecordedNode):
             node.output_written(t.output_nr, version)  # type: ignore[union-attr]
     if new.level is root.level and new.level.id <= state.watermark:
         set_value(root, new)

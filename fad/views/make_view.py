@@ -14,7 +14,7 @@ from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
 from fad.tape.recorder import ROOT
-from fad.views.aliases import Link, has_only_values, link_of, only_value
+from fad.views.aliases import Link, has_only_values, link_of, only_value, set_state
 from fad.views.chains import IDENTITY, Step, Write, same_chain, view_op
 from fad.views.creation import DEFAULT, Creation
 from fad.views.duals import DualLink
@@ -24,9 +24,11 @@ from fad.views.stop_gradient import stopped
 __all__ = [
     "attach",
     "attach_chain",
+    "attach_peer",
     "bind_view",
     "chain_from",
     "detach",
+    "peer_chain_from",
     "same_view",
     "shares",
     "stop_gradient",
@@ -47,6 +49,8 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
         meta = out.meta = Meta()
     if own.inference:
         meta.inference = True
+        if out.requires_grad:  # nothing is recorded of inference Tensors
+            set_state(out, stopped(out))
     if creation is None:
         creation = DEFAULT
         if x._level.id <= state.watermark:
@@ -122,17 +126,24 @@ def detach(x: Tensor) -> Tensor:
     if type(x) is TrackedTensor:
         x = x.origin
     out: Tensor = stopped(x)
+    attach_peer(out, x, ())
+    out.meta.link.detached = True  # type: ignore[union-attr]
+    return out
+
+
+def attach_peer(out: Tensor, x: Tensor, chain: tuple[Step, ...]) -> None:
+    """Make ``out``, a fresh Tensor, share the storage of the view of ``x`` that ``chain`` makes."""
+    if type(x) is TrackedTensor:
+        x = x.origin
     storage = storage_of(x)
-    root, chain = _origin(x)
+    root, before = _origin(x)
     if storage.data is None:
         storage.data = stopped(root)
     _make_peer(root, storage, ())
     out.meta = Meta()
     out.meta.inference = x.meta.inference  # type: ignore[union-attr]
-    _make_peer(out, storage, chain)
-    out.meta.link.detached = True  # type: ignore[union-attr]
+    _make_peer(out, storage, (*before, *chain))
     out.born = root.born  # since then there is what it shares
-    return out
 
 
 def _origin(x: Tensor) -> tuple[Tensor, tuple[Step, ...]]:
@@ -196,6 +207,14 @@ def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | N
     for i, b in enumerate(bases):
         if b is base:
             return i, chain
+    return None
+
+
+def peer_chain_from(x: Tensor, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | None:
+    """Which of ``bases``, Tensors that are no views, ``x`` shares its storage with, and by which chain."""
+    for i, b in enumerate(bases):
+        if shares(x, b):
+            return i, _origin(x)[1]
     return None
 
 

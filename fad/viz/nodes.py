@@ -16,7 +16,7 @@ from fad.arrays.special_cases import VIEWS
 from fad.core.level import Level, outlived
 from fad.core.tensor import Tensor, bottom
 from fad.errors import ArgumentError, describe
-from fad.functions.calls import FunctionNode
+from fad.functions.nodes import FunctionNode
 from fad.tape.edges import Edge, GradientEdge
 from fad.tape.graph import AccumulateGrad, Node, gradient_edge
 from fad.tape.recorder import PrimitiveNode

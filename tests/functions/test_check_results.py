@@ -235,3 +235,102 @@ def test_shapes_that_do_not_broadcast_are_an_error():
             grad(lambda x: F.apply(x, Y).sum())(X)
     with pytest.raises(RuleError, match=r"tangent of output 0 has shape \(1,\), expected \(3,\)$"):
         fad.jvp(F.apply, (X[:1], Y), (V[:1], V))
+
+
+# Outputs that are inputs, or share storage with them. Each body gets (ctx, x, k), where k has no gradient.
+BODIES = {
+    "the input": lambda ctx, x, k: x,
+    "the other input": lambda ctx, x, k: k,
+    "a view": lambda ctx, x, k: x[:1],
+    "two views": lambda ctx, x, k: (x[:1], x[1:]),
+    "a view of the other": lambda ctx, x, k: k[:1],
+    "twice": lambda ctx, x, k: (x, x),
+    "the other twice": lambda ctx, x, k: (k, k, x),
+    "both": lambda ctx, x, k: (k, x),
+    "twice a result": lambda ctx, x, k: (lambda y: (y, y))(x * 2),
+    "detached": lambda ctx, x, k: x.detach(),
+    "a view detached": lambda ctx, x, k: x[:1].detach(),
+    "the other detached": lambda ctx, x, k: k.detach(),
+    "without derivative": lambda ctx, x, k: (ctx.mark_non_differentiable(x), (x, x * 2))[1],
+    "dirty": lambda ctx, x, k: (x.mul_(2), ctx.mark_dirty(x), (x, x[:1]))[2],
+    "dirty, and a view before": lambda ctx, x, k: (x.mul_(2), ctx.mark_dirty(x), (x[:1], x))[2],
+    "the other dirty": lambda ctx, x, k: (k.mul_(2), ctx.mark_dirty(k), (k, x * k))[2],
+    "both dirty": lambda ctx, x, k: (x.mul_(2), k.mul_(3), ctx.mark_dirty(x, k), (k, x))[3],
+}
+
+
+def aliased(lib, function, grad, body):
+    """What outputs of a body are, and what writes to them and to the arguments do, as data."""
+
+    class A(function):
+        @staticmethod
+        def forward(ctx, x, k):
+            return body(ctx, x, k)
+
+        @staticmethod
+        def backward(ctx, *gs):
+            # The gradient says to which output it belongs.
+            total = sum([(g * 0 + g.sum()).sum() * (i + 1) for i, g in enumerate(gs)])
+            return total * lib.tensor([1.0, 10.0]), None
+
+    def attempt(f):
+        try:
+            return f()
+        except RuntimeError:
+            return "RuntimeError"
+
+    def gradient(y, x):
+        g = grad(y.sum(), x, allow_unused=True)[0]
+        return None if g is None else g.tolist()
+
+    def observed(action):
+        x = lib.tensor([2.0, 3.0], requires_grad=True)
+        a, k = x * 1, lib.tensor([5.0, 7.0])
+        ys = A.apply(a, k)
+        ys = ys if isinstance(ys, tuple) else (ys,)
+
+        def values():
+            action(a, k, ys)
+            return [t.tolist() for t in (a, k, *ys)]
+
+        base = lambda y: y.base if lib is fad else y._base
+        bases = [base(y) is not None and (base(y) is a, base(y) is k) for y in ys]
+        facts = [(y is a, y is k, y is ys[-1], y.requires_grad) for y in ys]
+        return attempt(values), bases, facts, [attempt(lambda y=y: gradient(y, x)) for y in ys]
+
+    actions = {
+        "nothing": lambda a, k, ys: None,
+        "argument written": lambda a, k, ys: a.mul_(10),
+        "other argument written": lambda a, k, ys: k.mul_(10),
+        "output written": lambda a, k, ys: ys[0].mul_(10),
+        "last output written": lambda a, k, ys: ys[-1].mul_(10),
+    }
+    return {name: observed(action) for name, action in actions.items()}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_outputs_share_with_inputs_what_they_share_in_torch(torch, name):
+    theirs = aliased(torch, torch.autograd.Function, torch.autograd.grad, BODIES[name])
+    ours = aliased(fad, fad.Function, fad.autograd.grad, BODIES[name])
+    assert ours == theirs
+
+
+def test_a_change_without_a_mark_stays_inside_also_where_it_is_returned():
+    class Scribbles(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x.mul_(2)
+
+        @staticmethod
+        def vjp(ctx, g):
+            return 2 * g
+
+    x = leaf(X)
+    a = x * 1
+    y = Scribbles.apply(a)
+    assert y.base is None
+    a.mul_(3)
+    assert_close(a.detach(), 3 * X)
+    assert_close(y.detach(), 2 * X)
+    y.sum().backward()
+    assert_close(x.grad, jnp.full(3, 2.0))

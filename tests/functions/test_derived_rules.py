@@ -270,3 +270,90 @@ def test_random_numbers_in_a_body_depend_on_the_vmap_around_it():
     assert len(set(noise.tolist())) == 3
     assert_close(fad.grad(lambda x: different(x, key).sum())(X), noise)
     assert_close(fad.jvp(lambda x: different(x, key), (X,), (V,))[1], V * noise)
+
+
+# Rules that differentiate, in what was saved, of which lanes share a part
+
+
+def by_the_tape(x, p, g):
+    x, p = (v.detach().requires_grad_() for v in (x, p))
+    with fad.enable_grad():
+        return fad.autograd.grad(x * p * x, (x, p), g)
+
+
+def by_backward(x, p, g):
+    x, p = (v.detach().requires_grad_() for v in (x, p))
+    with fad.enable_grad():
+        (x * p * x * g).backward(fnp.ones_like(x))
+    return x.grad, p.grad
+
+
+def in_one_of_them(x, p, g):
+    leaf = p.detach().requires_grad_()
+    with fad.enable_grad():
+        (gp,) = fad.autograd.grad(x * leaf * x, leaf, g)
+    return 2 * x * p * g, gp
+
+
+def by_vjp(x, p, g):
+    return fad.vjp(lambda x, p: x * p * x, x, p)[1](g)
+
+
+def differentiated(rule):
+    class Square(fad.Function):
+        @staticmethod
+        def forward(x, p):
+            return x * p * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def vjp(ctx, g):
+            return rule(*ctx.saved_tensors, g)
+
+    return Square.apply
+
+
+ROWS = jnp.array([1.0, 2.0, 3.0])
+SHARED = jnp.array(3.0)
+FIRST_ORDER = {
+    "vmap(grad)": lambda lib, f, dims, args: lib.vmap(lib.grad(f, (0, 1)), dims)(*args),
+    "grad(vmap)": lambda lib, f, dims, args: lib.grad(
+        lambda x, p: lib.vmap(f, dims)(x, p).sum(), (0, 1)
+    )(*args),
+    "vmap(vmap)": lambda lib, f, dims, args: lib.vmap(
+        lib.vmap(lib.grad(f, (0, 1)), dims), dims[::-1]
+    )(ROWS, ROWS),
+    "jit": lambda lib, f, dims, args: lib.jit(lib.vmap(lib.grad(f, (0, 1)), dims))(*args),
+}
+
+
+@pytest.mark.parametrize("dims", [(0, None), (None, 0)])
+@pytest.mark.parametrize("rule", [by_the_tape, by_backward, in_one_of_them, by_vjp])
+def test_a_rule_differentiates_in_what_lanes_share(rule, dims):
+    f = differentiated(rule)
+    args = [ROWS if d == 0 else SHARED for d in dims]
+    plain = lambda x, p: x * p * x
+    for call in FIRST_ORDER.values():
+        assert_close(call(fad, f, dims, args), call(jax, plain, dims, args))
+    if rule is not in_one_of_them:
+        native = FIRST_ORDER["grad(vmap)"]
+        assert_close(native(jax, f, dims, args), native(jax, plain, dims, args))
+    x, p = (fad.tensor(a, requires_grad=True) for a in args)
+    fad.vmap(f, dims)(x, p).sum().backward()
+    expected = FIRST_ORDER["grad(vmap)"](jax, plain, dims, args)
+    assert_close((x.grad.detach(), p.grad.detach()), expected)
+
+
+@pytest.mark.parametrize(("rule", "second"), [(by_vjp, 6.0), (by_the_tape, 0.0)])
+def test_a_rule_differentiates_where_one_argument_is_differentiated_twice(rule, second):
+    """``detach()`` stops the second derivative, as in torch.autograd.functional.hessian."""
+    f = differentiated(rule)
+    x, p = jnp.array(2.0), SHARED
+    assert float(fad.hessian(f)(x, p)) == second
+    assert float(fad.grad(fad.grad(f))(x, p)) == second
+    assert float(fad.grad(fad.grad(f), 1)(x, p)) == (4.0 if second else 0.0)
+    rows = fad.autograd.functional.hessian(lambda x: f(x, fad.tensor(p)).sum(), fad.tensor(ROWS))
+    assert_close(rows.detach(), second * jnp.eye(3))

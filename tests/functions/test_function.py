@@ -208,3 +208,102 @@ def test_an_exception_in_a_body_leaves_no_trace():
                 transform(X[:, None])
             Fails.where = ""
             assert math.isclose(float(fad.grad(lambda x: f(x))(X)[0]), 2.0)
+
+
+# Rules that are set, replaced or deleted after the class was made
+
+
+def twice(**settings):
+    """A Function that doubles, whose vjp says 7."""
+
+    class Twice(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 7
+
+    for name, value in settings.items():
+        setattr(Twice, name, value)
+    return Twice
+
+
+def results(F):
+    """What a call of ``F`` gives: the value, vjps under fad, the tape and JAX, jvps, and a batched value."""
+    x = leaf(3.0)
+    y = F.apply(x)
+    y.backward()
+    return [
+        float(y),
+        float(fad.grad(F.apply)(3.0)),
+        float(x.grad),
+        float(jax.grad(F.apply)(3.0)),
+        float(fad.jvp(F.apply, (3.0,), (1.0,))[1]),
+        float(jax.jvp(F.apply, (3.0,), (1.0,))[1]),
+        float(fad.vmap(F.apply)(jnp.array([3.0]))[0]),
+    ]
+
+
+@pytest.mark.parametrize("jax_rules", [False, True])
+@pytest.mark.parametrize("inherited", [False, True])
+def test_rules_added_to_a_class_after_it_was_made_are_used(inherited, jax_rules):
+    F = twice(jax_rules=jax_rules)
+    G = type("G", (F,), {}) if inherited else F
+    assert results(G) == [6, 7, 7, 7, 7, 7, 6]
+    F.backward = lambda ctx, g: g * 8
+    assert results(G) == [6, 8, 8, 8, 8, 8, 6]
+    F.jvp = staticmethod(lambda ctx, t: t * 9)
+    assert results(G) == [6, 8, 8, 8, 9, 9, 6]
+    F.vmap = staticmethod(lambda info, in_dims, x: (x * 100, in_dims[0]))
+    assert results(G) == [6, 8, 8, 8, 9, 9, 300]
+    F.forward = staticmethod(lambda x: x * 3)
+    assert results(G) == [9, 8, 8, 8, 9, 9, 300]
+    del F.vmap, F.jvp, F.backward
+    assert results(G) == [9, 3, 3, 3, 3, 3, 9]
+    F.setup_context = staticmethod(lambda ctx, inputs, output: ctx.save_for_backward(output))
+    F.vjp = staticmethod(lambda ctx, g: g * ctx.saved_tensors[0])
+    assert results(G) == [9, 9, 9, 9, 9, 9, 9]
+
+
+def test_the_style_of_forward_may_change():
+    F = twice()
+    results(F)
+    del F.setup_context
+    F.forward = staticmethod(lambda ctx, x: (setattr(ctx, "k", 5), x * 4)[1])
+    F.backward = staticmethod(lambda ctx, g: g * ctx.k)
+    assert results(F) == [12, 5, 5, 5, 5, 5, 12]
+
+
+def test_rules_that_change_in_code_that_repeats(replay_mode):
+    F = twice(is_traceable=True)
+
+    def step():
+        x = leaf(3.0)
+        (F.apply(x) * x).backward()
+        return float(x.grad)
+
+    assert [step() for _ in range(4)] == [27.0] * 4
+    F.backward = staticmethod(lambda ctx, g: g * 8)
+    assert [step() for _ in range(4)] == [30.0] * 4
+
+
+def test_rules_that_are_set_are_checked_at_the_next_call():
+    F = twice()
+    F.vjp = staticmethod(lambda ctx, g: g)
+    with pytest.raises(RuleError, match="Twice defines both vjp and backward"):
+        F.apply(3.0)
+    del F.vjp
+    assert results(F)[1] == 7
+    F.jvp = staticmethod(lambda ctx: 0)
+    with pytest.raises(RuleError, match=r"Twice\.jvp\(ctx\) takes 1 positional parameters"):
+        F.apply(3.0)
+    F.generate_vmap_rule = False
+    del F.jvp
+    with pytest.raises(RuleError, match="generate_vmap_rule is False"):
+        fad.vmap(F.apply)(jnp.ones(2))

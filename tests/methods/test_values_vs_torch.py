@@ -173,3 +173,5 @@ def test_what_an_attribute_raises_is_what_it_was_as_well() -> None:
             getattr(x, name)
     assert hasattr(fad.tensor(np.ones((2, 3))), "mT")
     assert hasattr(fad.tensor(np.ones(3))[:1], "view_fn")
+    for x in (fad.tensor(1.0), fad.tensor(np.ones(3))[:1], fad.tensor(np.ones((1, 2, 2)))):
+        assert all(hasattr(x, name) for name in dir(x))

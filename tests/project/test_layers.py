@@ -25,8 +25,8 @@ ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
     "core": """keys blocks dtypes devices caches collector observation pace private_names jaxapi
         exact_programs avals jaxprs borrowed masked series residuals tensor trees level rules primitive
-        replay_protocol""",
-    "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
+        casts replay_protocol""",
+    "tape": """handles running edges graph captures grad_mode anomaly packing saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals make_view
@@ -40,8 +40,8 @@ ROOMS = {
     "nn": "*",
     "random": "",
     "scipy": "*",
-    "functions": """templates context rules derived_rules closures native calls once_differentiable
-        definitions check_results user_rules compiled_rules fast_calls function""",
+    "functions": """templates context marks rules derived_rules closures native nodes calls
+        once_differentiable definitions check_results user_rules compiled_rules fast_calls function""",
     "transforms": "backward *",
     "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings

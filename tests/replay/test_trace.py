@@ -31,7 +31,6 @@ from repeated import (
 
 import fad
 import fad.numpy as fnp
-from fad.core import exact_programs
 from fad.core.tensor import bottom
 from fad.errors import GradientError
 from fad.replay import opening, settings
@@ -640,25 +639,6 @@ def test_programs_for_the_top_level_are_not_run_under_traces():
         same(ones, expected)
         with jax.ensure_compile_time_eval():
             same(f(X), expected)
-
-
-def test_a_version_of_xla_that_does_not_know_the_options(monkeypatch):
-    real = jax.jit
-
-    def refuses(f, **options):
-        if options.get("compiler_options"):
-            raise RuntimeError("No such compile option")
-        return real(f, **options)
-
-    exact_programs._options_of_small_programs.cache_clear()
-    monkeypatch.setattr(jax, "jit", refuses)
-    assert float(exact_programs.jit_of_small(lambda x: x + 1.0)(1.0)) == 2.0
-    monkeypatch.undo()
-    exact_programs._options_of_small_programs.cache_clear()
-    assert set(exact_programs._options_of_small_programs()) <= {
-        "xla_cpu_scheduler_type",
-        "xla_disable_hlo_passes",
-    }
 
 
 def test_tables_of_avals_that_begin_anew(monkeypatch):

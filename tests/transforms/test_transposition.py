@@ -93,3 +93,88 @@ def test_dicts_keep_the_order_of_their_keys() -> None:
     (found,) = transposed(fad.ones(2))
     assert seen == [["b", "a"]] and list(found) == ["b", "a"]
     assert found["b"].tolist() == [2.0, 2.0] and found["a"].tolist() == [1.0, 1.0]
+
+
+# Branches of which lanes take several
+
+P = jnp.array([1.0, -1.0, 0.0])
+V = jnp.array([1.0, 2.0, -0.5])
+
+
+def branch(p, t):
+    return jax.lax.cond(p > 0, lambda t: t / p, lambda t: t * 5, t)
+
+
+@jax.custom_jvp
+def with_rule(x, p):
+    return x * 2
+
+
+@with_rule.defjvp
+def _(primals, tangents):
+    return with_rule(*primals), branch(primals[1], tangents[0])
+
+
+class Branches(fad.Function):
+    @staticmethod
+    def forward(x, p):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_forward(inputs[1])
+
+    @staticmethod
+    def jvp(ctx, t, _):
+        (p,) = ctx.saved_tensors
+        return fad.lax.cond(p > 0, lambda t: t / p, lambda t: t * 5, t)
+
+
+def tangent_of(f):
+    return lambda t: fad.jvp(lambda x: fad.vmap(f)(x, P), (X,), (t,))[1]
+
+
+BRANCHES = {
+    "a cond": lambda t: fad.vmap(fad.from_jax(branch))(P, t),
+    "a cond of fad": lambda t: fad.vmap(
+        lambda p, t: fad.lax.cond(p > 0, lambda t: t / p, lambda t: t * 5, t)
+    )(P, t),
+    "a switch": lambda t: fad.vmap(
+        lambda p, t: fad.lax.switch(
+            (p > 0).astype(int), [lambda t: t * 5, lambda t: t / p, lambda t: t * 7], t
+        )
+    )(P, t),
+    "a loop": lambda t: fad.vmap(
+        fad.from_jax(
+            lambda p, t: jax.lax.scan(lambda s, _: (branch(p, branch(p, s)), None), t, None, 1)[0]
+        )
+    )(jnp.where(P > 0, 5.0, P), t),
+    "a rule of JAX": tangent_of(fad.from_jax(with_rule)),
+    "a Function": tangent_of(Branches.apply),
+    "nested": lambda t: fad.vmap(lambda p: fad.vmap(fad.from_jax(branch), (None, 0))(p, t))(P).sum(
+        0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_branches_of_which_lanes_take_several_are_transposed(name):
+    f = BRANCHES[name]
+    expected = V @ fad.jacfwd(f)(X)
+    transposed = fad.linear_transpose(f, X)
+    assert_close(transposed(V)[0], expected)
+    assert_close(fad.jit(lambda v: transposed(v)[0])(V), expected)
+    rows = jnp.stack([V, 2 * V])
+    assert_close(fad.vmap(lambda v: transposed(v)[0])(rows), jnp.stack([expected, 2 * expected]))
+    assert_close(fad.linear_transpose(lambda v: transposed(v)[0], V)(X)[0], f(X))
+
+
+def test_stop_gradient_elsewhere_is_refused_as_in_jax():
+    with pytest.raises(GradientError, match="linear_transpose: the function is not linear"):
+        fad.linear_transpose(lambda x: x + fad.stop_gradient(x), X)
+
+
+@pytest.mark.parametrize("library", [fad, jax])
+def test_a_call_of_a_function_is_transposed_as_its_body(library):
+    for f in (lambda x: Branches.apply(x, P), library.vmap(lambda x: Branches.apply(x, 1.0))):
+        assert_close(library.linear_transpose(f, X)(V)[0], 2 * V)

@@ -112,3 +112,16 @@ def test_views_that_functions_return(F):
         GradientError, match="its base or another view of its base has been modified"
     ):
         y * 1.0
+
+
+def inference_views(lib):
+    """What views of an inference Tensor that requires grad are, made inside and outside of the mode."""
+    with lib.inference_mode():
+        x = lib.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        inside = x[:2]
+    views = [inside, x[:2], x.reshape(3, 1), x.split(1)[0], inside[:1], x[:2][:1]]
+    return [(v.requires_grad, v.grad_fn is None, v.is_leaf, v.is_inference()) for v in views]
+
+
+def test_views_of_inference_tensors_are_as_in_torch(torch):
+    assert inference_views(fad) == inference_views(torch)
