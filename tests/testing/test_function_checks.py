@@ -32,7 +32,7 @@ from fad.testing import LAWS, LawError, check_function
 from fad.testing.cases import Case, Subject
 
 
-@pytest.mark.sweep("case", WRONG, sample=14, ids=lambda c: c.function.__name__)
+@pytest.mark.sweep("case", WRONG, sample=10, ids=lambda c: c.function.__name__)
 def test_a_wrong_rule_is_caught_under_its_law(case: Wrong) -> None:
     np.random.seed(0)
     with pytest.raises(LawError) as caught:
@@ -390,7 +390,7 @@ class HalfPrecision(Sine):
     pass
 
 
-@pytest.mark.sweep("name", list(RIGHT), sample=3)
+@pytest.mark.sweep("name", list(RIGHT), sample=2)
 def test_a_right_rule_passes(name: str) -> None:
     function, args, options = RIGHT[name]
     report = check_function(function, *args, **options)
