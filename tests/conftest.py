@@ -90,7 +90,7 @@ hypothesis.settings.register_profile(
     "ci",
     derandomize=True,
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     print_blob=True,
     database=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
@@ -172,7 +172,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-MEMORY = 2 << 30  # bytes of a process, in which some 1,500 programs fit
+MEMORY = 2 << 30  # bytes of a process, in which some 5,000 programs fit
 
 
 def _resident() -> int:
