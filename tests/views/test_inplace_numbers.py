@@ -104,7 +104,7 @@ BITS = [("float32", False), ("float16", False), ("float32", True), ("float64", T
 CASES = list(itertools.product(VIEWS, WRITES, NUMBERS, TRANSFORMS, BITS))
 
 
-@pytest.mark.sweep("case", CASES, sample=8, ids=str)
+@pytest.mark.sweep("case", CASES, sample=10, ids=str)
 def test_numbers_written_to_views(case: tuple[Any, ...]) -> None:
     view, write, k, transform, (dtype, x64) = case
     with jax.enable_x64(x64):
