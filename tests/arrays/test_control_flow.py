@@ -303,7 +303,7 @@ def test_gradients_reach_what_bodies_close_over(body: Body) -> None:
 
         return f
 
-    expected = jax.grad(total(jax))(V)
+    expected = jax.jit(jax.grad(total(jax)))(V)
     np.testing.assert_allclose(
         np.asarray(fad.grad(total(fad))(V)), np.asarray(expected), rtol=2e-3, atol=2e-4
     )

@@ -38,7 +38,7 @@ def alone(name: str, option: int = 0) -> Program:
     return Program(tuple(SPECS), tuple(OTHERS), ((name, operands, option),), (output,), 0)
 
 
-@pytest.mark.sweep("name", [n for n in OPS if OPS[n].kind != "write"], sample=8)
+@pytest.mark.sweep("name", [n for n in OPS if OPS[n].kind != "write"], sample=6)
 def test_each_kind_of_step_alone(name: str) -> None:
     """Every step runs, in value and gradient, on the first operands that it accepts."""
     assert check_program(alone(name), ("vmap", "grad") if OPS[name].differentiable else ("vmap",))

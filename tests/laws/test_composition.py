@@ -113,7 +113,7 @@ def test_short_sequences_agree_with_jax(kind: str, names: Names) -> None:
     check(kind, names)
 
 
-@pytest.mark.sweep("at", range(len(LONG)), sample=80, ids=lambda i: joined(LONG[i]))
+@pytest.mark.sweep("at", range(len(LONG)), sample=45, ids=lambda i: joined(LONG[i]))
 def test_long_sequences_agree_with_jax(at: int, full: bool) -> None:
     # One kind of Function each; with --full, all kinds.
     for kind in KINDS if full else [list(KINDS)[at % len(KINDS)]]:

@@ -168,7 +168,7 @@ BATCHED = ("vmap", "vmap of grad", "hessian")
 
 
 @pytest.mark.sweep(
-    "case", [(w, a, m) for w in WHERE for a in ACTS for m in MODES], sample=20, ids=str
+    "case", [(w, a, m) for w in WHERE for a in ACTS for m in MODES], sample=16, ids=str
 )
 def test_a_finalizer_that_computes(case: tuple[str, str, str]) -> None:
     where, name, mode = case

@@ -91,7 +91,7 @@ def in_jax(name: str, lane: Any = None) -> Any:
 
 @pytest.mark.parametrize("name", [p for p in PROGRAMS if p != "jit that closes over"])
 def test_keys_of_their_own(name: str) -> None:
-    expected = jax.vmap(in_jax(name))(KEYS)
+    expected = jax.jit(jax.vmap(in_jax(name)))(KEYS)
     assert np.unique(np.asarray(expected)).size == expected.size
     assert_close(fad.vmap(in_fad(name))(KEYS), expected)
     if name in ("jit", "scan in jit"):
@@ -119,7 +119,7 @@ def test_a_key_that_all_lanes_share(name: str) -> None:
 def test_draws_that_differ(name: str) -> None:
     """The number of the lane is folded into each key, whatever it is."""
     for dims, keys in ((None, jnp.stack([KEYS[0]] * 4)), (0, KEYS)):
-        expected = jax.vmap(lambda i, key: in_jax(name, i)(key))(jnp.arange(4), keys)
+        expected = jax.jit(jax.vmap(lambda i, key: in_jax(name, i)(key)))(jnp.arange(4), keys)
         mapped = fad.vmap(in_fad(name), (dims,), axis_size=4, randomness="different")
         given = KEYS if dims == 0 else KEYS[0]
         assert_close(mapped(given), expected)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from replays import clear
 
 import fad
 from fad.core.level import flush
-from fad.replay.program import Program
+from fad.replay.program import Program, worker
 
 
 @pytest.fixture
 def cleared_caches() -> Iterator[None]:
-    """All that can be given back is given back, before and after."""
-    clear()
+    """Nothing is replayed that was compiled before, and the compile thread has nothing to do after."""
+    fad.autograd.compiled.clear_cache()
+    worker.wait()  # for the program that it is at
     yield
-    clear()
+    fad.autograd.compiled.clear_cache()
+    worker.wait()
 
 
 @pytest.fixture

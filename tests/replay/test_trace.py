@@ -662,7 +662,7 @@ FINALIZERS = {
 
 @pytest.mark.parametrize("what", FINALIZERS)
 @pytest.mark.parametrize("where", ["transform", "nested", "step", "without replay"])
-@pytest.mark.sweep("part", range(48), sample=2)
+@pytest.mark.sweep("part", range(48), sample=1)
 def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
     """It computes with values of the trace, or reads them, in the middle of all that fad does."""
     kept, found = [], []

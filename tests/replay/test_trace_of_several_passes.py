@@ -370,7 +370,7 @@ def test_finalizers_at_random_places(program, full):
     draw = random.Random(program.__name__)
     with off():
         expected = results(program, Nets())
-    for _ in range(500 if full else 10):
+    for _ in range(500 if full else 5):
         what, number, first = draw.choice([*FINALIZERS]), draw.randrange(1, 5000), draw.random()
         case = f"place {number}: {what}"
 

@@ -282,7 +282,7 @@ def results(body: Body, transform: str) -> Any:
 
 @pytest.mark.parametrize("mode", ["background", "at once"])
 @pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("body", BODIES, ids=lambda b: b.__name__)
+@pytest.mark.sweep("body", BODIES, sample=7, ids=lambda b: b.__name__)
 def test_gives_the_bits_of_replay_off(body, transform, mode):
     with off():
         expected = results(body, transform)

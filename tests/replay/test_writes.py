@@ -327,7 +327,7 @@ def test_hooks_and_retained_gradients_of_what_is_written_to():
 def test_random_programs_of_views_and_writes(pytestconfig):
     """Values, versions, graphs, gradients and errors are those without replay."""
     seed = pytestconfig.getoption("--seed")
-    for k in range(400 if pytestconfig.getoption("--full") else 25):
+    for k in range(400 if pytestconfig.getoption("--full") else 16):
         rng = random.Random(f"{seed} {k}")
         lines = programs.Writer(rng, bool(k % 2)).program(rng.randint(2, 12))
         with fad.autograd.compiled(False):

@@ -100,7 +100,7 @@ def test_vmap_is_a_stacked_loop() -> None:
     assert_close(fad.vmap(f)(batch, batch[:, 0]), expected)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 2, 3, 5, 7, 100])
+@pytest.mark.parametrize("chunk_size", [1, 2, 5, 100])
 def test_chunk_size_changes_nothing(chunk_size: int) -> None:
     batch = jnp.linspace(-1.0, 1.0, 15).reshape(5, 3)
 
@@ -118,9 +118,10 @@ def test_chunk_size_changes_nothing(chunk_size: int) -> None:
 
     fad.vmap(seen, chunk_size=chunk_size)(batch)
     assert sum(widths) == 5 and max(widths) <= chunk_size
+    expected = jax.jit(jax.jacrev(j_layer, (0, 1)))(PARAMS, X)
     for transform in (fad.jacrev, fad.jacfwd):
         got = transform(f_layer, (0, 1), chunk_size=chunk_size)(PARAMS, X)
-        assert_close(got, jax.jacrev(j_layer, (0, 1))(PARAMS, X))
+        assert_close(got, expected)
 
 
 def test_chunks_under_other_transforms() -> None:

@@ -75,7 +75,7 @@ def expected(name: str, order: int) -> list[float]:
     return found
 
 
-@pytest.mark.sweep("stack", STACKS, sample=8, ids=".".join)
+@pytest.mark.sweep("stack", STACKS, sample=6, ids=".".join)
 def test_stacks_of_three_transforms(stack: tuple[str, ...]) -> None:
     for name, (f, _) in PROBLEMS.items():
         for step in stack:

@@ -61,7 +61,7 @@ def reference(view, x, change):
     return out.reshape(x.shape)
 
 
-@pytest.mark.sweep("name", list(VIEWS), sample=18)
+@pytest.mark.sweep("name", list(VIEWS), sample=8)
 def test_a_write_to_a_view_is_a_write_to_its_base(name):
     view = VIEWS[name]
     x = fad.tensor(X)
@@ -108,12 +108,13 @@ def test_gradients_pass_a_write_to_a_view(case):
         and y.grad_fn.next_functions[0][0].name() == "MultiplyBackward"
     )
     (y * weights).sum().backward()
-    expected = jax.grad(lambda x, w: (pure(x, w) * weights).sum(), (0, 1))(X, jnp.float32(1.5))
+    expected = jax.grad(lambda x, w: (pure(x, w) * weights).sum(), (0, 1))
+    expected = jax.jit(expected)(X, jnp.float32(1.5))
     assert_close((x.grad, fad.tensor(0.0) if w.grad is None else w.grad), expected)
     scalar = lambda f: lambda x, w: (jnp.exp if f is pure else fnp.exp)(f(x, w) * weights).sum()
     assert_close(
         fad.hessian(scalar(inplace), (0, 1))(X, jnp.float32(1.5)),
-        jax.hessian(scalar(pure), (0, 1))(X, jnp.float32(1.5)),
+        jax.jit(jax.hessian(scalar(pure), (0, 1)))(X, jnp.float32(1.5)),
     )
 
 

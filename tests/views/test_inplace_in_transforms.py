@@ -93,10 +93,11 @@ def test_what_is_saved_of_an_argument_that_is_written_is_its_old_value(call):
 
     x = leaf(V)
     f(x).backward()
-    assert_close(x.grad.array, jax.grad(expected)(V))
-    assert_close(fad.grad(f)(V), jax.grad(expected)(V))
-    assert_close(fad.hessian(f)(V), jax.hessian(expected)(V))
-    assert_close(fad.jit(fad.hessian(f))(V), jax.hessian(expected)(V))
+    gradient, hessian = jax.jit(jax.grad(expected))(V), jax.jit(jax.hessian(expected))(V)
+    assert_close(x.grad.array, gradient)
+    assert_close(fad.grad(f)(V), gradient)
+    assert_close(fad.hessian(f)(V), hessian)
+    assert_close(fad.jit(fad.hessian(f))(V), hessian)
 
 
 def test_retain_grad_of_a_view_stays_with_it():
