@@ -1,9 +1,27 @@
-"""Programs of small arrays, compiled so that they give bitwise what their operations give one by one."""
+"""Programs of small arrays that give, bit for bit, what their operations give one by one.
+
+NOTE [exact programs]
+
+There are barriers around each operation of such a program (`barrier`), across which XLA
+neither fuses nor rewrites. Two things remain that an operation in a program has otherwise than alone.
+
+*Results that nothing reads.* XLA would drop them, and fuse the rest of the operation in another way. So the
+program also returns one element of each.
+
+*Operands in one buffer.* An operation that runs alone is compiled for operands in buffers of their own,
+also where it is called on one array twice. In a program, XLA finds that two operands are in one buffer,
+loads from it once, and LLVM then knows more: that ``x * x`` is not negative, or that two products are
+equal. It contracts other sums of products to fused multiply-adds, and rounds otherwise. One buffer have a
+value that is an operand twice; what XLA takes for the value as it is, such as ``x.reshape(n, 1)`` or the
+sum over an axis of length 1; and results of equal operations, which it computes once. So values are
+numbered, equal numbers for what may be in one buffer, and where an operation gets a number twice, a
+copy is made. An operation that rounds once, such as ``x * x``, gives the same bits either way.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -14,11 +32,14 @@ from fad.core.collector import make_jit, without_collector
 from fad.core.jaxapi import (
     Literal,
     barrier_op,
+    called,
     current_program,
     define_primitive,
+    is_inexact,
     new_primitive,
     write_equations,
 )
+from fad.core.jaxprs import parameters_key
 from fad.core.pace import pace
 
 __all__ = ["barrier", "jit_exact", "jit_of_small"]
@@ -92,32 +113,49 @@ define_primitive(
 )
 
 
+def _copying_barrier(*values: Any, copies: Sequence[int]) -> list[Any]:
+    """A barrier behind as many copies of each value; see NOTE [exact programs]."""
+    found = list(values)
+    for k, count in enumerate(copies):
+        for _ in range(count):
+            # A choice between a value and itself, which XLA cannot see through.
+            no, first, second = _optimization_barrier(np.False_, found[k], found[k])
+            found[k] = jax.lax.select(no, first, second)
+    return list(_optimization_barrier(*found))
+
+
+_copying_barrier_primitive = new_primitive("copying_barrier")
+define_primitive(_copying_barrier_primitive, _copying_barrier, lambda *avals, copies: avals)
+
+
 def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:
     """``f``, which returns a tuple, compiled for small arrays, with bitwise the results of eager
-    execution.
-
-    There are barriers between the operations of ``f``. If nothing reads one of several results of an
-    operation, XLA would drop it and fuse the rest of the operation in another way. So the compiled
-    program also returns one element of each unread result; they are cut off from what the caller gets.
+    execution; see NOTE [exact programs].
     """
     as_it_is = jit_of_small(f)
     traced = as_it_is.trace(*avals)
     closed = traced.jaxpr
     unread = _unread(closed.jaxpr)
-    if not unread:
+    eqns = _with_copies(closed)
+    if not unread and eqns is None:
         traced.lower()  # cached: the first call finds it
         return as_it_is
     count = len(closed.jaxpr.outvars)
-    whole = closed.replace(jaxpr=closed.jaxpr.replace(outvars=[*closed.jaxpr.outvars, *unread]))
+    outvars = [*closed.jaxpr.outvars, *unread]
+    whole = closed.replace(
+        jaxpr=closed.jaxpr.replace(eqns=eqns or closed.jaxpr.eqns, outvars=outvars)
+    )
 
-    def keeping(*values: Any) -> tuple[Any, ...]:
+    def written(*values: Any) -> tuple[Any, ...]:
         outs = write_equations(current_program(), whole, values)
+        if not unread:
+            return tuple(outs)
         read = [jax.numpy.ravel(x)[:1].real.astype(np.float32) for x in outs[count:]]
         return (*outs[:count], jax.numpy.concatenate(read))
 
-    compiled = jit_of_small(keeping)
+    compiled = jit_of_small(written)
     compiled.lower(*avals)
-    return lambda *values: compiled(*values)[:count]
+    return (lambda *values: compiled(*values)[:count]) if unread else compiled
 
 
 def _unread(jaxpr: Any) -> list[Any]:
@@ -131,3 +169,150 @@ def _unread(jaxpr: Any) -> list[Any]:
         if eqn.primitive is _barrier_primitive:
             found += [v for v in eqn.outvars if v not in live and v.aval.size]
     return found
+
+
+def _with_copies(closed: Any) -> list[Any] | None:
+    """The equations, with copies where an operation has operands in one buffer; None if none has."""
+    eqns = closed.jaxpr.eqns
+    numbering = _Numbering(closed)
+    changed: dict[int, Any] = {}
+    for i, eqn in enumerate(eqns):
+        pace.yield_gil()
+        numbering.add(eqn)
+        if eqn.primitive is not _barrier_primitive or len(eqn.invars) == 1:
+            continue
+        seen: dict[int, int] = {}
+        copies = []
+        for v in eqn.invars:
+            number = numbering.of(v)
+            copies.append(seen.get(number, 0) if is_inexact(v.aval.dtype) else 0)
+            seen[number] = copies[-1] + 1
+        if any(copies) and not _rounds_once(eqns, i):
+            changed[i] = eqn.replace(
+                primitive=_copying_barrier_primitive, params={"copies": tuple(copies)}
+            )
+    return [changed.get(i, eqn) for i, eqn in enumerate(eqns)] if changed else None
+
+
+# Whose result XLA may take for the last operand that is as large.
+_MOVES = frozenset(
+    "broadcast_in_dim concatenate convert_element_type copy copy_p cummax cummin cumprod cumsum "
+    "dynamic_slice dynamic_update_slice expand_dims gather integer_pow layout_constraint pad reduce_and "
+    "reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window "
+    "reduce_window_sum reshape rev slice sort split squeeze stop_gradient transpose".split()
+)
+# What rounds each entry once, and what rounds nothing.
+_ROUNDS = frozenset("add add_any convert_element_type div mul sqrt sub".split())
+_EXACT = frozenset(
+    "abs and broadcast_in_dim copy copy_p eq expand_dims ge gt is_finite layout_constraint le lt max "
+    "min ne neg not or reshape rev select_n sign slice squeeze stop_gradient transpose".split()
+)
+
+
+class _Numbering:
+    """Numbers of values: equal ones for values that may be in one buffer."""
+
+    def __init__(self, closed: Any) -> None:
+        self._known: dict[Hashable, int] = {}
+        self._numbers: dict[Any, int] = {}
+        self._params: dict[int, Any] = {}
+        self._name(closed)
+        for v in closed.jaxpr.invars:
+            self._numbers[v] = self._number(v)
+
+    def _number(self, key: Hashable) -> int:
+        return self._known.setdefault(key, len(self._known))
+
+    def _name(self, closed: Any) -> None:
+        for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True):
+            self._numbers[v] = self._number(_content(c))
+
+    def of(self, atom: Any) -> int:
+        """The number of an operand of an equation."""
+        if isinstance(atom, Literal):
+            return self._number(_content(atom.val))
+        return self._numbers[atom]
+
+    def add(self, eqn: Any) -> None:
+        """Number the results of an equation, whose operands are numbered."""
+        numbers = list(map(self.of, eqn.invars))
+        inner = called(eqn)
+        if inner is not None:
+            self._name(inner)
+            invars = inner.jaxpr.invars
+            self._numbers.update(zip(invars, numbers[len(numbers) - len(invars) :], strict=True))
+            for e in inner.jaxpr.eqns:
+                self.add(e)
+            results = list(map(self.of, inner.jaxpr.outvars))
+        elif eqn.primitive is _barrier_primitive or eqn.primitive.name == "optimization_barrier":
+            results = numbers
+        else:
+            key = self._number((eqn.primitive, parameters_key(eqn, self._params), *numbers))
+            moves = eqn.primitive.name in _MOVES or any(map(_is_neutral, eqn.invars))
+            results = []
+            for k, out in enumerate(eqn.outvars):
+                moved = self._moved(eqn, out, numbers) if moves else None
+                results.append(self._number((key, k)) if moved is None else moved)
+        self._numbers.update(zip(eqn.outvars, results, strict=True))
+
+    def _moved(self, eqn: Any, out: Any, numbers: Sequence[int]) -> int | None:
+        """The number of the operand that a result may be."""
+        for v, number in zip(reversed(eqn.invars), reversed(numbers)):
+            if (
+                not isinstance(v, Literal)
+                and v.aval.size == out.aval.size
+                and v.aval.dtype == out.aval.dtype
+            ):
+                return number
+        return None
+
+
+def _rounds_once(eqns: Sequence[Any], barrier: int) -> bool:
+    """Whether the operation behind a barrier rounds each entry of its results at most once."""
+    depth = dict.fromkeys(eqns[barrier].outvars, 0)
+    for eqn in eqns[barrier + 1 :]:
+        if eqn.primitive is _barrier_primitive:
+            return True
+        if not _add_depth(eqn, depth):
+            return False
+    return True
+
+
+def _add_depth(eqn: Any, depth: dict[Any, int]) -> bool:
+    """Note how often the results of an equation are rounded; False if it is more than once, or unknown."""
+    inner = called(eqn)
+    if inner is not None:
+        invars = inner.jaxpr.invars
+        for v, given in zip(invars, eqn.invars[len(eqn.invars) - len(invars) :], strict=True):
+            depth[v] = _depth_of(given, depth)
+        if not all([_add_depth(e, depth) for e in inner.jaxpr.eqns]):
+            return False
+        found = [_depth_of(v, depth) for v in inner.jaxpr.outvars]
+        depth.update(zip(eqn.outvars, found, strict=True))
+        return True
+    name = eqn.primitive.name
+    if name not in _ROUNDS and name not in _EXACT:
+        return False
+    rounds = name in _ROUNDS and (
+        name != "convert_element_type" or eqn.invars[0].aval.dtype != eqn.outvars[0].aval.dtype
+    )
+    deepest = max([_depth_of(v, depth) for v in eqn.invars], default=0) + rounds
+    depth.update(dict.fromkeys(eqn.outvars, deepest))
+    return deepest < 2 and not any(
+        [np.issubdtype(v.aval.dtype, np.complexfloating) for v in eqn.outvars]
+    )
+
+
+def _depth_of(atom: Any, depth: dict[Any, int]) -> int:
+    return 0 if isinstance(atom, Literal) else depth.get(atom, 0)
+
+
+def _is_neutral(atom: Any) -> bool:
+    """Whether it is a number with which an operation may give its other operand."""
+    return isinstance(atom, Literal) and np.size(atom.val) == 1 and atom.val in (0, 1)
+
+
+def _content(value: Any) -> Hashable:
+    """A key of a constant."""
+    found = np.asarray(value)
+    return str(found.dtype), found.shape, found.tobytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ __all__ = [
     "inner_jaxprs",
     "jaxpr_key",
     "map_equations",
+    "parameters_key",
     "with_programs",
     "write_call",
 ]
@@ -155,13 +156,39 @@ def bind_jaxpr(closed: Any) -> Any:
     return run
 
 
+def parameters_key(eqn: Any, known: dict[int, Any]) -> Hashable:
+    """A hashable form of the parameters of an equation, as in `jaxpr_key`.
+
+    Arguments:
+        known: those of other equations: the equations that are written often share their parameters.
+    """
+    found: Hashable = known.get(id(eqn.params))
+    if found is None:
+        found = tuple([(name, _parameter_key(p)) for name, p in sorted(eqn.params.items())])
+        known[id(eqn.params)] = found
+    return found
+
+
+def _parameter_key(p: Any) -> Any:
+    if isinstance(p, ClosedJaxpr):
+        return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
+    if isinstance(p, Jaxpr):
+        return jaxpr_key(p)
+    if isinstance(p, (tuple, list)):
+        return (type(p), tuple(map(_parameter_key, p)))
+    try:
+        return exact(p)
+    except TypeError:
+        return (type(p), id(p))
+
+
 def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
     """A hashable form of a jaxpr: equal keys mean the same program.
 
     Unhashable parameters count by identity, so the jaxpr must be kept alive as long as the key is.
     """
     numbers: dict[Any, int] = {}
-    params: dict[int, Any] = {}  # equations that were written often share their parameters
+    params: dict[int, Any] = {}
 
     def atom(v: Any) -> Any:
         if isinstance(v, Literal):
@@ -169,27 +196,11 @@ def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
             return (str(value.dtype), value.shape, value.tobytes(), v.aval)
         return numbers.setdefault(v, len(numbers))
 
-    def param(p: Any) -> Any:
-        if isinstance(p, ClosedJaxpr):
-            return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
-        if isinstance(p, Jaxpr):
-            return jaxpr_key(p)
-        if isinstance(p, (tuple, list)):
-            return (type(p), tuple([param(x) for x in p]))
-        try:
-            return exact(p)
-        except TypeError:
-            return (type(p), id(p))
-
     key: list[Any] = []
     for v in (*jaxpr.constvars, *jaxpr.invars):
         key += (atom(v), v.aval)
     for eqn in jaxpr.eqns:
-        known = params.get(id(eqn.params))
-        if known is None:
-            known = tuple([(k, param(v)) for k, v in sorted(eqn.params.items())])
-            params[id(eqn.params)] = known
-        key += (eqn.primitive, known, len(eqn.invars), len(eqn.outvars))
+        key += (eqn.primitive, parameters_key(eqn, params), len(eqn.invars), len(eqn.outvars))
         key += [atom(v) for v in eqn.invars]
         for v in eqn.outvars:
             key += (atom(v), v.aval)

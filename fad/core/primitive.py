@@ -167,14 +167,12 @@ class Primitive:
         return waited(out, values) if borrowed else out
 
     def _write_exact(self, values: Sequence[Any]) -> Any:
-        """`_write` between barriers, so that the results are bitwise those of eager execution.
-
-        The barriers separate the operation from the rest of the program: XLA cannot use that two
-        arguments are the same array, or what an argument was computed from, and it computes every
-        result.
+        """`_write` between barriers, so that the results are bitwise those of eager execution: NOTE
+        [exact programs].
         """
-        with jax.ensure_compile_time_eval():
-            values = with_constants(values)
+        with jax.ensure_compile_time_eval():  # numbers are arrays, behind the barrier too
+            known = with_constants(values)
+            values = [jax.device_put(v) if type(v) in SCALARS else v for v in known]
         out = self._write(barrier(values))
         return tuple(barrier(out)) if type(out) is tuple else out
 

@@ -1,15 +1,78 @@
-"""Programs of small arrays give bitwise what their operations give one by one."""
+"""Programs of small arrays give bitwise what their operations give one by one.
+
+That the bits are the same is a law: `tests/laws/test_same_bits.py`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from fad.core import exact_programs
-from fad.core.exact_programs import barrier, jit_exact
+import fad.numpy as fnp
+from fad.core import exact_programs, trees
+from fad.core.exact_programs import _with_copies, barrier, jit_exact
+from fad.core.jaxapi import Literal
+from fad.methods.install import asarray
+from fad.replay.program import Program
 
-X = jnp.array([0.5, 1.0, 1.5, 2.0])
+X, Y = jnp.array([0.3, -0.7]), jnp.array([1.1, 0.2])
+
+
+def copies(f: Callable[..., Any], *args: Any) -> int:
+    """How many copies the exact program of ``f`` makes."""
+
+    def run(*values: Any) -> Any:
+        out = f(*map(asarray, values))
+        return trees.map_leaves(lambda t: t.value, out)
+
+    program = Program("f", run, 1)
+    closed = jax.make_jaxpr(program._exact)(*args)
+    eqns = _with_copies(closed) or []
+    return sum([sum(eqn.params.get("copies", ())) for eqn in eqns])
+
+
+@pytest.mark.parametrize(
+    ("f", "count"),
+    [
+        (lambda x, y: fnp.dot(x, x), 1),
+        (lambda x, y: fnp.dot(x, y), 0),
+        (lambda x, y: fnp.einsum("i,i,i", x, x, x), 3),  # one and two
+        (lambda x, y: fnp.dot(x, x.reshape(1, 2).T[:, 0]), 1),
+        (lambda x, y: fnp.dot(x, x.reshape(1, 2).sum(0)), 1),
+        (lambda x, y: fnp.dot(x, x.reshape(2, 1).sum(0) + y), 0),
+        (lambda x, y: fnp.dot(x + y, x + y), 1),
+        (lambda x, y: fnp.dot(x + y, x - y), 0),
+        (lambda x, y: fnp.dot(x * 2.0, x * 2.0), 1),
+        (lambda x, y: fnp.dot(x * 2.0, x * 3.0), 0),
+        (lambda x, y: fnp.dot(x, x.reshape(1, 2).mean(0)), 1),
+        (lambda x, y: fnp.dot(fnp.full(2, 0.5), fnp.full(2, 0.5)), 1),
+        (lambda x, y: fnp.hypot(x, x), 1),
+        (lambda x, y: (x * x, x + x, x / x, fnp.maximum(x, x), x == x), 0),  # round once
+        (lambda x, y: (x + 1j) * (x + 1j), 1),
+        (lambda x, y: fnp.dot(x.astype(int), x.astype(int)), 0),
+        (lambda x, y: fnp.add(x, y) * fnp.add(x, y), 0),
+    ],
+)
+def test_copies_of_what_is_in_one_buffer(f: Callable[..., Any], count: int) -> None:
+    assert copies(f, X, Y) == count
+
+
+def test_a_result_twice_is_no_operand_twice() -> None:
+    assert copies(lambda x: fnp.stack([x, x]), X) <= 1
+    assert copies(lambda x: (x, x), X) == 0
+
+
+def test_numbers_are_operands_behind_barriers() -> None:
+    """Also those that no operation has had before: XLA would rewrite an operation by their values."""
+    program = Program("f", lambda x: fnp.divide(x, 3.140625), 1)
+    barrier, *others = jax.make_jaxpr(program._exact)(X).eqns
+    assert len(barrier.invars) == 2
+    assert not any([isinstance(v, Literal) for eqn in others for v in eqn.invars])
 
 
 def test_bits_are_those_of_single_operations():
@@ -22,7 +85,7 @@ def test_bits_are_those_of_single_operations():
         first, _ = barrier(operations[2](*barrier([x])))
         return (first,)
 
-    x, y = X / 3.0, X / 7.0
+    x, y = X / 3.0, Y / 7.0
     (found,) = jit_exact(run, [jax.typeof(x), jax.typeof(y)])(x, y)
     product = operations[0](x, y)
     np.testing.assert_array_equal(found, operations[2](operations[1](product, y))[0])

@@ -58,19 +58,24 @@ def programs(
     ]
     live = [True] * len(floats) + [False] * len(others)
     fed = list(live)  # depends on a float, so that it has every batch
+    origins: list[Any] = list(range(len(avals)))  # equal for values that are one array, or equal
     steps: list[Step] = []
     table = [n for n in sorted(OPS) if names is None or n in names]
     table = [n for n in table if in_place or OPS[n].kind == "pure"]
     changing = [n for n in table if OPS[n].kind != "pure"]
     for _ in range(draw(st.integers(1, max_steps))):
-        step = OPS[draw(st.sampled_from(table + 4 * changing))]
+        again = bool(steps) and draw(st.integers(0, 7)) == 7  # a step done before
+        step = OPS[steps[-1][0] if again else draw(st.sampled_from(table + 4 * changing))]
         fits = operands_for(step, avals)
         if step.kind == "write":
             fits = [f for f in fits if fed[f[0]] and f[0] != f[1]]
         if not fits:
             continue
-        operands = draw(st.sampled_from(fits))
+        twice = [f for f in fits if len({origins[i] for i in f}) < len(f)]
+        operands = draw(st.sampled_from(fits + 2 * twice))
         option = draw(st.integers(0, len(step.options) - 1))
+        if again and step.kind != "write":
+            _, operands, option = steps[-1]
         if step.kind == "write":
             steps.append((step.name, operands, option))
             continue
@@ -82,6 +87,9 @@ def programs(
             continue
         steps.append((step.name, operands, option))
         avals.append(jax.ShapeDtypeStruct(out.shape, out.dtype))
+        given = tuple([origins[i] for i in operands])
+        is_view = step.aliases or step.kind == "view"
+        origins.append(given[0] if is_view else (step.name, given, option))
         is_live = step.differentiable and is_inexact(out.dtype) and any(live[i] for i in operands)
         live.append(is_live)
         fed.append(any(fed[i] for i in operands))

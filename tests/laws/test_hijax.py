@@ -1,7 +1,7 @@
 """hijax primitives, JAX's own and a user's: their rules are used under all transforms, and they compile.
 
 A hijax primitive is a class with rules, which JAX expands before it compiles. From JAX 0.11 on
-`searchsorted`, `interp`, `expm` and `custom_root` are made of some; with flags `custom_jvp` and `custom_vjp` are.
+`searchsorted`, `interp`, `expm`, `custom_root` are made of some; with flags `custom_jvp`, `custom_vjp` too.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from replays import compiled_all, exact, info, replayed
 
 import fad
 import fad.numpy as fnp
-from fad.core import jaxapi
+from fad.core import exact_programs
 
 X = jnp.array([0.3, -0.7, 1.1])
 TIMES = 5  # enough for a function to repeat
@@ -409,7 +409,7 @@ def test_what_xla_does_not_compile_runs_operation_by_operation(monkeypatch):
     gradient = lambda: fad.grad(lambda x: net(fnp, x))(X)
     with fad.autograd.compiled(False):
         gradient()  # compiles single operations
-    monkeypatch.setattr(jaxapi, "jit_of_small", refuse)
+    monkeypatch.setattr(exact_programs, "jit_of_small", refuse)
     law(gradient, lambda: jax.grad(lambda x: net(jnp, x))(X))
     assert info("compiled") == 0
 
