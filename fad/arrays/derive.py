@@ -27,13 +27,17 @@ from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view, stop_gradient, view_binder
+from fad.views.scatter_mul import multiply_in, scatter_mul
 
 __all__ = ["derive"]
 
 Function = Callable[..., Any]
 
-# JAX's have no reverse mode.
-_LOOPS: dict[str, Function] = {"fori_loop": fori_loop, "while_loop": while_loop}
+# What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.
+_OWN: dict[str, dict[str, Function]] = {
+    "jax.lax": {"fori_loop": fori_loop, "scatter_mul": scatter_mul, "while_loop": while_loop},
+    "jax.numpy": {"multiply.at": multiply_in},
+}
 
 
 def derive(name: str, where: str, module: str, value: Any) -> Any:
@@ -60,6 +64,7 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return _class(name, where, value)
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
+    value = _OWN.get(module, {}).get(name, value)
     if listed(special_cases.HOST):
         replace = _REPLACED.get(name, _stand_in)
         return _on_host(name, where, value, replace, listed(special_cases.CREATION))
@@ -71,7 +76,6 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return _factory(name, where, value)
     roles = special_cases.ROLES.get(module, {}).get(name, {})
     if listed(special_cases.BODIES):
-        value = _LOOPS.get(name, value) if module == "jax.lax" else value
         return with_bodies(name, where, value, roles, results)
     if listed(special_cases.COLLECTIVES):
         return _collective(name, where, value, roles)
@@ -184,7 +188,7 @@ def _factory(name: str, where: str, jax_function: Any) -> Function:
     def draw(key: Any, args: Any, kwargs: Any, options: Any, named: Any) -> Any:
         return jax_function(*options, **named)(key, *args, **kwargs)
 
-    roles = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
+    roles: dict[str, int] = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
     binder = bind if name == "constant" else bind_random
     op = Op(name, where, draw, roles, binder, results=TENSORS)
 
@@ -217,7 +221,8 @@ def _class(name: str, where: str, jax_class: Any) -> type:
             return found(*args, **kwargs) if callable(found) else found
 
         if attribute not in ops:
-            roles = {"options": ARRAY, "named": STRUCTURE, "args": ARRAY, "kwargs": STRUCTURE}
+            roles: dict[str, int] = {"options": ARRAY, "args": ARRAY}
+            roles.update(named=STRUCTURE, kwargs=STRUCTURE)
             ops[attribute] = Op(f"{name}.{attribute}", where, run, roles)
         return ops[attribute]
 
@@ -266,7 +271,8 @@ class _Indexer:
 def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
     """Adds what a ufunc has besides its call."""
     for method in special_cases.UFUNC_METHODS:
-        op = Op(f"{name}.{method}", where, getattr(ufunc, method))
+        of_jax = getattr(ufunc, method)
+        op = Op(f"{name}.{method}", where, _OWN["jax.numpy"].get(f"{name}.{method}", of_jax))
         op.function.__name__ = method
         setattr(function, method, op.function)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
