@@ -35,14 +35,17 @@ __all__ = [
     "OPERAND",
     "STATIC",
     "STRUCTURE",
+    "annotation_of",
     "flat_types",
     "freeze",
     "is_array",
     "is_array_type",
     "leaf_by_type",
+    "names_arrays",
     "role_of",
     "safe_type",
     "thaw",
+    "words_in",
 ]
 
 # Roles of parameters. An array or Tensor is a leaf in all of them but the first.
@@ -78,16 +81,29 @@ _STATIC_NAMES = frozenset(
 )
 
 
-def role_of(parameter: inspect.Parameter) -> int:
-    """The role of a parameter, read off its annotation, or else its name and default."""
+def annotation_of(parameter: inspect.Parameter) -> str:
+    """The annotation as a text, with ``ArrayLike`` for the union that it stands for; "" if there is none."""
     annotation = parameter.annotation
     if annotation is inspect.Parameter.empty:
-        text = ""
-    elif isinstance(annotation, str):
-        text = annotation
-    else:
-        text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    words = set(re.findall(r"[A-Za-z_]\w*", _EXPANDED.sub("ArrayLike", text)))
+        return ""
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return _EXPANDED.sub("ArrayLike", str(annotation))
+
+
+def words_in(annotation: str) -> set[str]:
+    """The names in an annotation."""
+    return set(re.findall(r"[A-Za-z_]\w*", annotation))
+
+
+def names_arrays(words: set[str]) -> bool:
+    """Whether an annotation with these names is one of arrays, and of nothing that is left open."""
+    return bool(words & _ARRAYS) and not words & (_NEVER | _OPEN)
+
+
+def role_of(parameter: inspect.Parameter) -> int:
+    """The role of a parameter, read off its annotation, or else its name and default."""
+    words = words_in(annotation_of(parameter))
     if words & _NEVER:
         return STATIC
     if not words or words & _OPEN:

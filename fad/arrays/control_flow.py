@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fad.arrays import special_cases
+from fad.arrays.lists import Role
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
@@ -30,7 +31,7 @@ def _staged(jax_function: Any, args: Any, kwargs: Any, results: int = FOLLOWS) -
 
 
 def with_bodies(
-    name: str, where: str, jax_function: Any, roles: dict[str, int], results: int
+    name: str, where: str, jax_function: Any, roles: dict[str, Role], results: int
 ) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
     ordinary = Op(name, where, jax_function, roles, results=results).function
@@ -41,6 +42,7 @@ def with_bodies(
         args = tuple([_replace(f, a) for a in args])
         kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
         if staged:
+            args, kwargs = ordinary.op.with_arrays(args, kwargs) or (args, kwargs)
             return _staged(jax_function, args, kwargs, results)
         return ordinary(*args, **kwargs)
 

@@ -13,6 +13,7 @@ import numpy as np
 from fad.arrays import special_cases
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
+from fad.arrays.lists import Role, is_list
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
 from fad.arrays.torch_operations import FORMS
@@ -115,6 +116,8 @@ def _on_host(
 
     def function(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = trees.map_leaves(replace, (args, kwargs))
+        if name in _OF_ONE and args and is_list(args[0]):
+            args = (np.asarray(args[0]), *args[1:])
         return jax.block_until_ready(
             jax_function(*args, **kwargs)
         )  # a buffer may be filled again then
@@ -122,6 +125,9 @@ def _on_host(
     made = making_tensors(function) if creates else function
     result: Function = copy_signature(made, jax_function, name, where)
     return result
+
+
+_OF_ONE = frozenset(["ndim", "shape", "size"])  # take one array, which may be a list
 
 
 def _stand_in(x: Any) -> Any:
@@ -166,7 +172,7 @@ def _of_numpy(x: Any) -> Any:
 # One function for each table
 
 
-def _collective(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
+def _collective(name: str, where: str, jax_function: Any, roles: dict[str, Role]) -> Function:
     """A function of a named axis: `bind_collective` needs the name as well."""
     op = Op(name, where, jax_function, roles, collective=True)
 
@@ -188,7 +194,7 @@ def _factory(name: str, where: str, jax_function: Any) -> Function:
     def draw(key: Any, args: Any, kwargs: Any, options: Any, named: Any) -> Any:
         return jax_function(*options, **named)(key, *args, **kwargs)
 
-    roles: dict[str, int] = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
+    roles: dict[str, Role] = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
     binder = bind if name == "constant" else bind_random
     op = Op(name, where, draw, roles, binder, results=TENSORS)
 
@@ -221,7 +227,7 @@ def _class(name: str, where: str, jax_class: Any) -> type:
             return found(*args, **kwargs) if callable(found) else found
 
         if attribute not in ops:
-            roles: dict[str, int] = {"options": ARRAY, "args": ARRAY}
+            roles: dict[str, Role] = {"options": ARRAY, "args": ARRAY}
             roles.update(named=STRUCTURE, kwargs=STRUCTURE)
             ops[attribute] = Op(f"{name}.{attribute}", where, run, roles)
         return ops[attribute]
@@ -280,7 +286,7 @@ def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
     return function  # type: ignore[no-any-return]
 
 
-def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
+def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, Role]) -> Function:
     """``asarray``: no copy of a Tensor that needs no change, as in JAX, nor of a JAX array."""
     convert = Op(name, where, jax_function, roles, results=TENSORS).function
 

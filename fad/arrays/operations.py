@@ -27,8 +27,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from fad.arrays.arguments import (
+    ARRAY,
     LEAF,
     STATIC,
     Unhashable,
@@ -43,6 +45,7 @@ from fad.arrays.arguments import (
 )
 from fad.arrays.call_notes import note_call
 from fad.arrays.keywords import Form
+from fad.arrays.lists import ONE, OPERANDS, SEVERAL, Role, is_list, plain_list
 from fad.arrays.plans import Entry, Plan
 from fad.arrays.results import (
     FOLLOWS,
@@ -220,7 +223,7 @@ class Op:
         name: str,
         where: str,
         jax_function: Any,
-        roles: dict[str, int] | None = None,
+        roles: dict[str, Role] | None = None,
         binder: Callable[[Any, Sequence[Any]], Any] = bind,
         collective: bool = False,
         results: int = FOLLOWS,
@@ -261,6 +264,10 @@ class Op:
         """Run a call whose Primitive is not known from its types alone."""
         binder = binder or self.binder
         values = (*args, *kwargs.values())
+        if any(map(is_list, values)):
+            listed = self.with_arrays(args, kwargs)
+            if listed is not None:
+                return self.call(*listed, binder)
         kinds = (*map(type, values), *kwargs)
         route = self.routes.get(kinds)
         if type(route) is not Route:
@@ -303,6 +310,35 @@ class Op:
             out = primitive.unflatten(out)
         follows_numpy = self.results == FOLLOWS and (route.numpy or numpy_alone(leaves))
         return as_tensors(out) if follows_numpy else out
+
+    def with_arrays(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
+
+        A list of numbers becomes NumPy's array of it; one with arrays in it is joined by an operation of its
+        own. None if there is nothing to do.
+        """
+        entries = self.plan.entries(len(args), tuple(kwargs))
+        if entries is None:  # an error, see `_route`
+            return None
+        values = [*args, *kwargs.values()]
+        changed = False
+        for label, position, _ in entries:
+            value = values[position]
+            lists = self.plan.lists_of(label) if is_list(value) else 0
+            if lists == OPERANDS and isinstance(values[0], str):
+                lists = ONE
+            if lists == ONE:
+                values[position] = _joined(value)
+                changed = True
+            elif lists == SEVERAL and any(map(is_list, value)):
+                values[position] = [_joined(v) if is_list(v) else v for v in value]
+                changed = True
+        if not changed:
+            return None
+        count = len(args)
+        return tuple(values[:count]), dict(zip(kwargs, values[count:], strict=True))
 
     def _needs_values(self, leaves: Sequence[Any], error: Exception) -> Exception:
         """What to raise where values are needed that a transform hides; JAX's own for arrays."""
@@ -439,3 +475,12 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
             raise
 
     return function
+
+
+_JOIN = Op("array", "fad.numpy", jnp.array, {"object": ARRAY})
+
+
+def _joined(value: Any) -> Any:
+    """A list as one array."""
+    plain = plain_list(value)
+    return _JOIN.function(value) if plain is None else plain

@@ -96,6 +96,13 @@ def _reduced(x: Array, where: Any, src: Array, reduce: str, include_self: bool, 
 # Reading
 
 
+def compress(
+    x: Array, condition: ArrayLike, axis: int | None = None, *, size: int | None = None
+) -> Array:
+    """The parts of ``x`` along ``axis`` where ``condition`` is true; NumPy's method."""
+    return jnp.compress(condition, x, axis, size=size)
+
+
 def gather(x: Array, dim: int, index: ArrayLike) -> Array:
     """The elements of ``x`` at the places of ``index``, and at its values along ``dim``."""
     return x[_pointwise(x, dim, index, "gather")]
