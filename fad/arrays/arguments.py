@@ -44,6 +44,7 @@ __all__ = [
     "names_arrays",
     "role_of",
     "safe_type",
+    "static_error",
     "thaw",
     "words_in",
 ]
@@ -253,6 +254,21 @@ def unhashable_message(who: str, parameter: str, value: Any) -> str:
     )
 
 
+def static_error(who: str, names: Sequence[str], values: Sequence[Any]) -> TypeError:
+    """What to raise where JAX says that an argument must be hashable: arrays are not.
+
+    Arguments:
+        who: the function.
+        names, values: the arguments that are static.
+    """
+    arrays = [(n, v) for n, v in zip(names, values, strict=True) if is_array(v)]
+    what = " and ".join([f"{n} is {describe(v)}" for n, v in arrays]) or "an array is given for it"
+    return TypeError(
+        f"{who}: an argument that shapes the compiled function must be a Python number: {what}. Write "
+        "float(x) or int(x); no derivative goes through it"
+    )
+
+
 def freeze(value: Any, role: int, leaves: list[Any]) -> Any:
     """The key of one argument; its arrays are appended to ``leaves``. See NOTE [a key is a recipe].
 
@@ -288,6 +304,8 @@ def freeze(value: Any, role: int, leaves: list[Any]) -> Any:
         return "sequence", list if type(value) is list and role else tuple, *keys
     if kind == _NDARRAY:
         if role == STATIC and value.dtype.kind in "iub":
+            if value.ndim == 0:
+                return _freeze_scalar(value.item(), role, leaves)
             return "ndarray", value.dtype, value.shape, value.tobytes()
         leaves.append(value)
         return LEAF

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import jax
@@ -110,7 +111,12 @@ def _to_fad(x: Any) -> Any:
 def maker(name: str, where: str, jax_function: Any) -> Function:
     """A function that turns a function into another one (``vectorize``)."""
 
-    def function(body: Any, *options: Any, **named: Any) -> Any:
+    first = next(iter(signature(jax_function).parameters))
+
+    def function(*options: Any, **named: Any) -> Any:
+        if first in named:
+            options = (named.pop(first), *options)
+        body, options = options[0], options[1:]
         model = jax_function(body, *options, **named)  # fails here if the options are wrong
 
         def method(method_name: str) -> Function:

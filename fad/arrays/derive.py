@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.arrays import special_cases
+from fad.arrays import numpy_functions, special_cases
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
-from fad.arrays.lists import Role, is_list
-from fad.arrays.operations import Op, copy_signature
+from fad.arrays.lists import ONE, Role, is_list
+from fad.arrays.operations import Op, copy_signature, fast_function
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
 from fad.arrays.torch_operations import FORMS
 from fad.arrays.while_loops import fori_loop, while_loop
@@ -27,6 +27,7 @@ from fad.levels.batch import bind_collective
 from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
 from fad.views.chains import Step, ViewOp, Write
+from fad.views.inplace import write
 from fad.views.make_view import bind_view, stop_gradient, view_binder
 from fad.views.scatter_mul import multiply_in, scatter_mul
 
@@ -37,7 +38,7 @@ Function = Callable[..., Any]
 # What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.
 _OWN: dict[str, dict[str, Function]] = {
     "jax.lax": {"fori_loop": fori_loop, "scatter_mul": scatter_mul, "while_loop": while_loop},
-    "jax.numpy": {"multiply.at": multiply_in},
+    "jax.numpy": {**numpy_functions.OWN, "multiply.at": multiply_in},
 }
 
 
@@ -97,6 +98,8 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
     op = Op(name, where, value, roles, binder, results=results)
     if module == "jax.numpy":
         op.form = FORMS.get(name)
+        if name == "nan_to_num":
+            return _may_write(op)
     function = op.function
     return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
 
@@ -278,7 +281,8 @@ def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
     """Adds what a ufunc has besides its call."""
     for method in special_cases.UFUNC_METHODS:
         of_jax = getattr(ufunc, method)
-        op = Op(f"{name}.{method}", where, _OWN["jax.numpy"].get(f"{name}.{method}", of_jax))
+        roles: dict[str, Role] = {"indices": (ARRAY, ONE)} if method == "reduceat" else {}
+        op = Op(f"{name}.{method}", where, _OWN["jax.numpy"].get(f"{name}.{method}", of_jax), roles)
         op.function.__name__ = method
         setattr(function, method, op.function)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
@@ -297,6 +301,20 @@ def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, Role
 
     function.op = convert.op  # type: ignore[attr-defined]
     result: Function = copy_signature(function, jax_function, name, where)
+    return result
+
+
+def _may_write(op: Op) -> Function:
+    """``nan_to_num``: with ``copy=False`` it writes into a Tensor, as NumPy's does into an array."""
+    change = fast_function(op, write)
+
+    def function(x: Any, copy: bool = True, *args: Any, **kwargs: Any) -> Any:
+        if not copy and isinstance(x, Tensor):
+            return change(x, True, *args, **kwargs)
+        return op.function(x, copy, *args, **kwargs)
+
+    function.op = op  # type: ignore[attr-defined]
+    result: Function = copy_signature(function, op.jax_function, op.name, op.where)
     return result
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 
 from fad.arrays.arguments import annotation_of, names_arrays, words_in
 
-__all__ = ["ONE", "OPERANDS", "SEVERAL", "Role", "is_list", "lists_in", "plain_list"]
+__all__ = ["ONE", "OPERANDS", "SEVERAL", "Role", "is_list", "lists_in", "plain_list", "with_arrays"]
 
 # What a list, tuple or range is for a parameter.
 ONE = 1  # an array
@@ -74,3 +75,43 @@ def _all_numbers(value: Any) -> bool:
         elif not issubclass(cls, (np.ndarray, np.generic)):
             return False
     return True
+
+
+def with_arrays(
+    plan: Any, args: tuple[Any, ...], kwargs: dict[str, Any], join: Callable[[Any], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
+
+    Arguments:
+        plan: the parameters of the function, see `fad.arrays.plans`.
+        args, kwargs: the arguments.
+        join: makes one array of a list with arrays in it.
+
+    Returns:
+        The arguments and keywords; None if there is nothing to do.
+    """
+    entries = plan.entries(len(args), tuple(kwargs))
+    if entries is None:  # the call does not fit, which is an error elsewhere
+        return None
+
+    def joined(value: Any) -> Any:
+        plain = plain_list(value)
+        return join(value) if plain is None else plain
+
+    values = [*args, *kwargs.values()]
+    changed = False
+    for label, position, _ in entries:
+        value = values[position]
+        lists = plan.lists_of(label) if is_list(value) else 0
+        if lists == OPERANDS and isinstance(values[0], str):
+            lists = ONE
+        if lists == ONE:
+            values[position] = joined(value)
+            changed = True
+        elif lists == SEVERAL and any(map(is_list, value)):
+            values[position] = [joined(v) if is_list(v) else v for v in value]
+            changed = True
+    if not changed:
+        return None
+    count = len(args)
+    return tuple(values[:count]), dict(zip(kwargs, values[count:], strict=True))

@@ -40,12 +40,14 @@ from fad.arrays.arguments import (
     is_array_type,
     leaf_by_type,
     safe_type,
+    static_error,
     thaw_all,
     unhashable_message,
 )
 from fad.arrays.call_notes import note_call
 from fad.arrays.keywords import Form
-from fad.arrays.lists import ONE, OPERANDS, SEVERAL, Role, is_list, plain_list
+from fad.arrays.lists import Role, is_list, with_arrays
+from fad.arrays.numpy_keywords import adapted, is_elementwise, masked
 from fad.arrays.plans import Entry, Plan
 from fad.arrays.results import (
     FOLLOWS,
@@ -274,6 +276,10 @@ class Op:
             if self.form is not None and not self.form.keywords.isdisjoint(kwargs):
                 other = self.form.op
                 return other.call(args, kwargs, other.binder if binder is self.binder else binder)
+            of_numpy = adapted(self, args, kwargs) if kwargs else None
+            if of_numpy is not None:
+                other, args, kwargs = of_numpy
+                return other.call(args, kwargs, binder)
             route = self._route(args, kwargs, values)
         leaves: list[Any] = []
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
@@ -303,6 +309,10 @@ class Op:
             except _NOT_TRACEABLE as again:
                 raise self._needs_values(leaves, again) from None
             self.routes.clear()
+        except (TypeError, ValueError) as error:
+            if "hashable" not in str(error):
+                raise
+            raise self._not_static(args, kwargs, route) from error
         if new:
             _remember(self.primitives, key, primitive, PRIMITIVES)
         self._remember_route(kinds, route, keys, values, primitive)
@@ -314,31 +324,8 @@ class Op:
     def with_arrays(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
-
-        A list of numbers becomes NumPy's array of it; one with arrays in it is joined by an operation of its
-        own. None if there is nothing to do.
-        """
-        entries = self.plan.entries(len(args), tuple(kwargs))
-        if entries is None:  # an error, see `_route`
-            return None
-        values = [*args, *kwargs.values()]
-        changed = False
-        for label, position, _ in entries:
-            value = values[position]
-            lists = self.plan.lists_of(label) if is_list(value) else 0
-            if lists == OPERANDS and isinstance(values[0], str):
-                lists = ONE
-            if lists == ONE:
-                values[position] = _joined(value)
-                changed = True
-            elif lists == SEVERAL and any(map(is_list, value)):
-                values[position] = [_joined(v) if is_list(v) else v for v in value]
-                changed = True
-        if not changed:
-            return None
-        count = len(args)
-        return tuple(values[:count]), dict(zip(kwargs, values[count:], strict=True))
+        """The arguments of a call, with arrays for lists; None if there is nothing to do."""
+        return with_arrays(self.plan, args, kwargs, _JOIN.function)
 
     def _needs_values(self, leaves: Sequence[Any], error: Exception) -> Exception:
         """What to raise where values are needed that a transform hides; JAX's own for arrays."""
@@ -389,9 +376,19 @@ class Op:
         return Route(entries, values)
 
     def _unhashable(self, args: Any, kwargs: Any, position: int, error: Unhashable) -> TypeError:
-        names = [*self.plan.names, *[self.plan.names[-1]] * len(args)][: len(args)]
-        name = [*names, *kwargs][position]
+        name = self._names(args, kwargs)[position]
         return TypeError(unhashable_message(f"{self.where}.{self.name}", name, error.value))
+
+    def _not_static(self, args: Any, kwargs: Any, route: Route) -> TypeError:
+        static = [i for i, role in route.entries if role == STATIC]
+        names, values = self._names(args, kwargs), (*args, *kwargs.values())
+        who = f"{self.where}.{self.name}"
+        return static_error(who, [names[i] for i in static], [values[i] for i in static])
+
+    def _names(self, args: Any, kwargs: Any) -> list[str]:
+        """The name of the parameter for each argument."""
+        names = self.plan.names
+        return [*[*names, *[names[-1]] * len(args)][: len(args)], *kwargs]
 
     def _function(
         self, keys: tuple[Any, ...], count: int, keywords: tuple[str, ...], route: Route
@@ -441,6 +438,9 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
                 if kwargs.get("out") is not None:
                     out = kwargs.pop("out")
                     args, kwargs = snapshots(out, args, kwargs)
+                    if "where" in kwargs and is_elementwise(op.where, op.name):
+                        args = (out, kwargs.pop("where"), *args)
+                        return write_out(op.name, out, masked(op).function(*args, **kwargs))
                     return write_out(f"{op.where}.{op.name}", out, function(*args, **kwargs))
                 values = (*args, *kwargs.values())
                 route = routes.get((*map(type, values), *kwargs))
@@ -478,9 +478,3 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
 
 
 _JOIN = Op("array", "fad.numpy", jnp.array, {"object": ARRAY})
-
-
-def _joined(value: Any) -> Any:
-    """A list as one array."""
-    plain = plain_list(value)
-    return _JOIN.function(value) if plain is None else plain

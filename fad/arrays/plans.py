@@ -24,6 +24,7 @@ class Plan:
         "lists",
         "named",
         "names",
+        "others",
         "positional",
         "rest",
         "rest_lists",
@@ -58,6 +59,11 @@ class Plan:
                     self.positional.append((i, role))
                 if p.kind is not Parameter.POSITIONAL_ONLY:
                     self.named[p.name] = (i, role)
+        self.others = {
+            name: role
+            for name, role in roles.items()
+            if name not in self.signature.parameters and isinstance(role, int)
+        }
         self.aliases = aliases_of(self.named)
         for alias, name in self.aliases.items():
             self.named[alias] = self.named[name]
@@ -90,7 +96,7 @@ class Plan:
                 named.append((known[0], position, known[1]))
                 taken.add(known[0])
             elif known is None and self.rest_named is not None:
-                others.append((name, position, self.rest_named))
+                others.append((name, position, self.others.get(name, self.rest_named)))
             else:
                 return None
         return found + sorted(named) + sorted(others)

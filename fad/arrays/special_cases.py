@@ -54,7 +54,7 @@ ROLES: dict[str, dict[str, dict[str, Role]]] = {
         "histogramdd": {"bins": STRUCTURE},
         "isneginf": {"x": _LISTED},
         "isposinf": {"x": _LISTED},
-        "pad": {"pad_width": STATIC, "kwargs": OPERAND},
+        "pad": {"pad_width": STATIC, "kwargs": OPERAND, "stat_length": STATIC},
         "polyint": {"k": ARRAY},
         "pow": {"x2": EXPONENT},
         "power": {"x2": EXPONENT},
