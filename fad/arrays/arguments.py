@@ -35,14 +35,18 @@ __all__ = [
     "OPERAND",
     "STATIC",
     "STRUCTURE",
+    "annotation_of",
     "flat_types",
     "freeze",
     "is_array",
     "is_array_type",
     "leaf_by_type",
+    "names_arrays",
     "role_of",
     "safe_type",
+    "static_error",
     "thaw",
+    "words_in",
 ]
 
 # Roles of parameters. An array or Tensor is a leaf in all of them but the first.
@@ -78,16 +82,29 @@ _STATIC_NAMES = frozenset(
 )
 
 
-def role_of(parameter: inspect.Parameter) -> int:
-    """The role of a parameter, read off its annotation, or else its name and default."""
+def annotation_of(parameter: inspect.Parameter) -> str:
+    """The annotation as a text, with ``ArrayLike`` for the union that it stands for; "" if there is none."""
     annotation = parameter.annotation
     if annotation is inspect.Parameter.empty:
-        text = ""
-    elif isinstance(annotation, str):
-        text = annotation
-    else:
-        text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    words = set(re.findall(r"[A-Za-z_]\w*", _EXPANDED.sub("ArrayLike", text)))
+        return ""
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return _EXPANDED.sub("ArrayLike", str(annotation))
+
+
+def words_in(annotation: str) -> set[str]:
+    """The names in an annotation."""
+    return set(re.findall(r"[A-Za-z_]\w*", annotation))
+
+
+def names_arrays(words: set[str]) -> bool:
+    """Whether an annotation with these names is one of arrays, and of nothing that is left open."""
+    return bool(words & _ARRAYS) and not words & (_NEVER | _OPEN)
+
+
+def role_of(parameter: inspect.Parameter) -> int:
+    """The role of a parameter, read off its annotation, or else its name and default."""
+    words = words_in(annotation_of(parameter))
     if words & _NEVER:
         return STATIC
     if not words or words & _OPEN:
@@ -237,6 +254,21 @@ def unhashable_message(who: str, parameter: str, value: Any) -> str:
     )
 
 
+def static_error(who: str, names: Sequence[str], values: Sequence[Any]) -> TypeError:
+    """What to raise where JAX says that an argument must be hashable: arrays are not.
+
+    Arguments:
+        who: the function.
+        names, values: the arguments that are static.
+    """
+    arrays = [(n, v) for n, v in zip(names, values, strict=True) if is_array(v)]
+    what = " and ".join([f"{n} is {describe(v)}" for n, v in arrays]) or "an array is given for it"
+    return TypeError(
+        f"{who}: an argument that shapes the compiled function must be a Python number: {what}. Write "
+        "float(x) or int(x); no derivative goes through it"
+    )
+
+
 def freeze(value: Any, role: int, leaves: list[Any]) -> Any:
     """The key of one argument; its arrays are appended to ``leaves``. See NOTE [a key is a recipe].
 
@@ -272,6 +304,8 @@ def freeze(value: Any, role: int, leaves: list[Any]) -> Any:
         return "sequence", list if type(value) is list and role else tuple, *keys
     if kind == _NDARRAY:
         if role == STATIC and value.dtype.kind in "iub":
+            if value.ndim == 0:
+                return _freeze_scalar(value.item(), role, leaves)
             return "ndarray", value.dtype, value.shape, value.tobytes()
         leaves.append(value)
         return LEAF

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from fad.arrays import special_cases
+from fad.arrays.lists import Role
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
@@ -30,7 +32,7 @@ def _staged(jax_function: Any, args: Any, kwargs: Any, results: int = FOLLOWS) -
 
 
 def with_bodies(
-    name: str, where: str, jax_function: Any, roles: dict[str, int], results: int
+    name: str, where: str, jax_function: Any, roles: dict[str, Role], results: int
 ) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
     ordinary = Op(name, where, jax_function, roles, results=results).function
@@ -41,6 +43,7 @@ def with_bodies(
         args = tuple([_replace(f, a) for a in args])
         kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
         if staged:
+            args, kwargs = ordinary.op.with_arrays(args, kwargs) or (args, kwargs)
             return _staged(jax_function, args, kwargs, results)
         return ordinary(*args, **kwargs)
 
@@ -108,7 +111,12 @@ def _to_fad(x: Any) -> Any:
 def maker(name: str, where: str, jax_function: Any) -> Function:
     """A function that turns a function into another one (``vectorize``)."""
 
-    def function(body: Any, *options: Any, **named: Any) -> Any:
+    first = next(iter(signature(jax_function).parameters))
+
+    def function(*options: Any, **named: Any) -> Any:
+        if first in named:
+            options = (named.pop(first), *options)
+        body, options = options[0], options[1:]
         model = jax_function(body, *options, **named)  # fails here if the options are wrong
 
         def method(method_name: str) -> Function:

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.arrays import special_cases
+from fad.arrays import numpy_functions, special_cases
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
-from fad.arrays.operations import Op, copy_signature
+from fad.arrays.lists import ONE, Role, is_list
+from fad.arrays.operations import Op, copy_signature, fast_function
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
 from fad.arrays.torch_operations import FORMS
 from fad.arrays.while_loops import fori_loop, while_loop
@@ -26,14 +27,19 @@ from fad.levels.batch import bind_collective
 from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
 from fad.views.chains import Step, ViewOp, Write
+from fad.views.inplace import write
 from fad.views.make_view import bind_view, stop_gradient, view_binder
+from fad.views.scatter_mul import multiply_in, scatter_mul
 
 __all__ = ["derive"]
 
 Function = Callable[..., Any]
 
-# JAX's have no reverse mode.
-_LOOPS: dict[str, Function] = {"fori_loop": fori_loop, "while_loop": while_loop}
+# What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.
+_OWN: dict[str, dict[str, Function]] = {
+    "jax.lax": {"fori_loop": fori_loop, "scatter_mul": scatter_mul, "while_loop": while_loop},
+    "jax.numpy": {**numpy_functions.OWN, "multiply.at": multiply_in},
+}
 
 
 def derive(name: str, where: str, module: str, value: Any) -> Any:
@@ -60,6 +66,7 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return _class(name, where, value)
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
+    value = _OWN.get(module, {}).get(name, value)
     if listed(special_cases.HOST):
         replace = _REPLACED.get(name, _stand_in)
         return _on_host(name, where, value, replace, listed(special_cases.CREATION))
@@ -71,7 +78,6 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return _factory(name, where, value)
     roles = special_cases.ROLES.get(module, {}).get(name, {})
     if listed(special_cases.BODIES):
-        value = _LOOPS.get(name, value) if module == "jax.lax" else value
         return with_bodies(name, where, value, roles, results)
     if listed(special_cases.COLLECTIVES):
         return _collective(name, where, value, roles)
@@ -92,6 +98,8 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
     op = Op(name, where, value, roles, binder, results=results)
     if module == "jax.numpy":
         op.form = FORMS.get(name)
+        if name == "nan_to_num":
+            return _may_write(op)
     function = op.function
     return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
 
@@ -111,6 +119,8 @@ def _on_host(
 
     def function(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = trees.map_leaves(replace, (args, kwargs))
+        if name in _OF_ONE and args and is_list(args[0]):
+            args = (np.asarray(args[0]), *args[1:])
         return jax.block_until_ready(
             jax_function(*args, **kwargs)
         )  # a buffer may be filled again then
@@ -118,6 +128,9 @@ def _on_host(
     made = making_tensors(function) if creates else function
     result: Function = copy_signature(made, jax_function, name, where)
     return result
+
+
+_OF_ONE = frozenset(["ndim", "shape", "size"])  # take one array, which may be a list
 
 
 def _stand_in(x: Any) -> Any:
@@ -162,7 +175,7 @@ def _of_numpy(x: Any) -> Any:
 # One function for each table
 
 
-def _collective(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
+def _collective(name: str, where: str, jax_function: Any, roles: dict[str, Role]) -> Function:
     """A function of a named axis: `bind_collective` needs the name as well."""
     op = Op(name, where, jax_function, roles, collective=True)
 
@@ -184,7 +197,7 @@ def _factory(name: str, where: str, jax_function: Any) -> Function:
     def draw(key: Any, args: Any, kwargs: Any, options: Any, named: Any) -> Any:
         return jax_function(*options, **named)(key, *args, **kwargs)
 
-    roles = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
+    roles: dict[str, Role] = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
     binder = bind if name == "constant" else bind_random
     op = Op(name, where, draw, roles, binder, results=TENSORS)
 
@@ -217,7 +230,8 @@ def _class(name: str, where: str, jax_class: Any) -> type:
             return found(*args, **kwargs) if callable(found) else found
 
         if attribute not in ops:
-            roles = {"options": ARRAY, "named": STRUCTURE, "args": ARRAY, "kwargs": STRUCTURE}
+            roles: dict[str, Role] = {"options": ARRAY, "args": ARRAY}
+            roles.update(named=STRUCTURE, kwargs=STRUCTURE)
             ops[attribute] = Op(f"{name}.{attribute}", where, run, roles)
         return ops[attribute]
 
@@ -266,7 +280,9 @@ class _Indexer:
 def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
     """Adds what a ufunc has besides its call."""
     for method in special_cases.UFUNC_METHODS:
-        op = Op(f"{name}.{method}", where, getattr(ufunc, method))
+        of_jax = getattr(ufunc, method)
+        roles: dict[str, Role] = {"indices": (ARRAY, ONE)} if method == "reduceat" else {}
+        op = Op(f"{name}.{method}", where, _OWN["jax.numpy"].get(f"{name}.{method}", of_jax), roles)
         op.function.__name__ = method
         setattr(function, method, op.function)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
@@ -274,7 +290,7 @@ def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
     return function  # type: ignore[no-any-return]
 
 
-def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, int]) -> Function:
+def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, Role]) -> Function:
     """``asarray``: no copy of a Tensor that needs no change, as in JAX, nor of a JAX array."""
     convert = Op(name, where, jax_function, roles, results=TENSORS).function
 
@@ -285,6 +301,20 @@ def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, int]
 
     function.op = convert.op  # type: ignore[attr-defined]
     result: Function = copy_signature(function, jax_function, name, where)
+    return result
+
+
+def _may_write(op: Op) -> Function:
+    """``nan_to_num``: with ``copy=False`` it writes into a Tensor, as NumPy's does into an array."""
+    change = fast_function(op, write)
+
+    def function(x: Any, copy: bool = True, *args: Any, **kwargs: Any) -> Any:
+        if not copy and isinstance(x, Tensor):
+            return change(x, True, *args, **kwargs)
+        return op.function(x, copy, *args, **kwargs)
+
+    function.op = op  # type: ignore[attr-defined]
+    result: Function = copy_signature(function, op.jax_function, op.name, op.where)
     return result
 
 

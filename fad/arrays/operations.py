@@ -27,8 +27,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from fad.arrays.arguments import (
+    ARRAY,
     LEAF,
     STATIC,
     Unhashable,
@@ -38,11 +40,14 @@ from fad.arrays.arguments import (
     is_array_type,
     leaf_by_type,
     safe_type,
+    static_error,
     thaw_all,
     unhashable_message,
 )
 from fad.arrays.call_notes import note_call
 from fad.arrays.keywords import Form
+from fad.arrays.lists import Role, is_list, with_arrays
+from fad.arrays.numpy_keywords import adapted, is_elementwise, masked
 from fad.arrays.plans import Entry, Plan
 from fad.arrays.results import (
     FOLLOWS,
@@ -220,7 +225,7 @@ class Op:
         name: str,
         where: str,
         jax_function: Any,
-        roles: dict[str, int] | None = None,
+        roles: dict[str, Role] | None = None,
         binder: Callable[[Any, Sequence[Any]], Any] = bind,
         collective: bool = False,
         results: int = FOLLOWS,
@@ -261,12 +266,20 @@ class Op:
         """Run a call whose Primitive is not known from its types alone."""
         binder = binder or self.binder
         values = (*args, *kwargs.values())
+        if any(map(is_list, values)):
+            listed = self.with_arrays(args, kwargs)
+            if listed is not None:
+                return self.call(*listed, binder)
         kinds = (*map(type, values), *kwargs)
         route = self.routes.get(kinds)
         if type(route) is not Route:
             if self.form is not None and not self.form.keywords.isdisjoint(kwargs):
                 other = self.form.op
                 return other.call(args, kwargs, other.binder if binder is self.binder else binder)
+            of_numpy = adapted(self, args, kwargs) if kwargs else None
+            if of_numpy is not None:
+                other, args, kwargs = of_numpy
+                return other.call(args, kwargs, binder)
             route = self._route(args, kwargs, values)
         leaves: list[Any] = []
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
@@ -296,6 +309,10 @@ class Op:
             except _NOT_TRACEABLE as again:
                 raise self._needs_values(leaves, again) from None
             self.routes.clear()
+        except (TypeError, ValueError) as error:
+            if "hashable" not in str(error):
+                raise
+            raise self._not_static(args, kwargs, route) from error
         if new:
             _remember(self.primitives, key, primitive, PRIMITIVES)
         self._remember_route(kinds, route, keys, values, primitive)
@@ -303,6 +320,12 @@ class Op:
             out = primitive.unflatten(out)
         follows_numpy = self.results == FOLLOWS and (route.numpy or numpy_alone(leaves))
         return as_tensors(out) if follows_numpy else out
+
+    def with_arrays(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The arguments of a call, with arrays for lists; None if there is nothing to do."""
+        return with_arrays(self.plan, args, kwargs, _JOIN.function)
 
     def _needs_values(self, leaves: Sequence[Any], error: Exception) -> Exception:
         """What to raise where values are needed that a transform hides; JAX's own for arrays."""
@@ -353,9 +376,19 @@ class Op:
         return Route(entries, values)
 
     def _unhashable(self, args: Any, kwargs: Any, position: int, error: Unhashable) -> TypeError:
-        names = [*self.plan.names, *[self.plan.names[-1]] * len(args)][: len(args)]
-        name = [*names, *kwargs][position]
+        name = self._names(args, kwargs)[position]
         return TypeError(unhashable_message(f"{self.where}.{self.name}", name, error.value))
+
+    def _not_static(self, args: Any, kwargs: Any, route: Route) -> TypeError:
+        static = [i for i, role in route.entries if role == STATIC]
+        names, values = self._names(args, kwargs), (*args, *kwargs.values())
+        who = f"{self.where}.{self.name}"
+        return static_error(who, [names[i] for i in static], [values[i] for i in static])
+
+    def _names(self, args: Any, kwargs: Any) -> list[str]:
+        """The name of the parameter for each argument."""
+        names = self.plan.names
+        return [*[*names, *[names[-1]] * len(args)][: len(args)], *kwargs]
 
     def _function(
         self, keys: tuple[Any, ...], count: int, keywords: tuple[str, ...], route: Route
@@ -405,6 +438,9 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
                 if kwargs.get("out") is not None:
                     out = kwargs.pop("out")
                     args, kwargs = snapshots(out, args, kwargs)
+                    if "where" in kwargs and is_elementwise(op.where, op.name):
+                        args = (out, kwargs.pop("where"), *args)
+                        return write_out(op.name, out, masked(op).function(*args, **kwargs))
                     return write_out(f"{op.where}.{op.name}", out, function(*args, **kwargs))
                 values = (*args, *kwargs.values())
                 route = routes.get((*map(type, values), *kwargs))
@@ -439,3 +475,6 @@ def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
             raise
 
     return function
+
+
+_JOIN = Op("array", "fad.numpy", jnp.array, {"object": ARRAY})

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from inspect import Parameter, signature
 from typing import Any
 
-from fad.arrays.arguments import role_of
+from fad.arrays.arguments import STATIC, role_of
 from fad.arrays.keywords import aliases_of
+from fad.arrays.lists import Role, lists_in
 from fad.core.devices import device_of
 
 __all__ = ["Entry", "Plan"]
@@ -18,26 +19,51 @@ Entry = tuple[Any, int, int]
 class Plan:
     """The parameters of a JAX function: order, name and role of each."""
 
-    __slots__ = ("aliases", "named", "names", "positional", "rest", "rest_named", "signature")
+    __slots__ = (
+        "aliases",
+        "lists",
+        "named",
+        "names",
+        "others",
+        "positional",
+        "rest",
+        "rest_lists",
+        "rest_named",
+        "signature",
+    )
 
-    def __init__(self, jax_function: Any, roles: dict[str, int]) -> None:
+    def __init__(self, jax_function: Any, roles: dict[str, Role]) -> None:
         self.signature = signature(jax_function)
         self.positional: list[tuple[int, int]] = []
         self.named: dict[str, tuple[int, int]] = {}
         self.names: list[str] = list(self.signature.parameters)
         self.rest: int | None = None
         self.rest_named: int | None = None
+        self.lists: dict[
+            int, int
+        ] = {}  # what a list is for a parameter, where it is an array or several
+        self.rest_lists = 0
         for i, p in enumerate(self.signature.parameters.values()):
-            role = roles[p.name] if p.name in roles else role_of(p)
+            given = roles[p.name] if p.name in roles else role_of(p)
+            role, lists = given if isinstance(given, tuple) else (given, lists_in(p))
+            lists = 0 if role == STATIC else lists
             if p.kind is Parameter.VAR_POSITIONAL:
                 self.rest = role
+                self.rest_lists = lists
             elif p.kind is Parameter.VAR_KEYWORD:
                 self.rest_named = role
             else:
+                if lists:
+                    self.lists[i] = lists
                 if p.kind is not Parameter.KEYWORD_ONLY:
                     self.positional.append((i, role))
                 if p.kind is not Parameter.POSITIONAL_ONLY:
                     self.named[p.name] = (i, role)
+        self.others = {
+            name: role
+            for name, role in roles.items()
+            if name not in self.signature.parameters and isinstance(role, int)
+        }
         self.aliases = aliases_of(self.named)
         for alias, name in self.aliases.items():
             self.named[alias] = self.named[name]
@@ -70,10 +96,16 @@ class Plan:
                 named.append((known[0], position, known[1]))
                 taken.add(known[0])
             elif known is None and self.rest_named is not None:
-                others.append((name, position, self.rest_named))
+                others.append((name, position, self.others.get(name, self.rest_named)))
             else:
                 return None
         return found + sorted(named) + sorted(others)
+
+    def lists_of(self, label: Any) -> int:
+        """What a list is for a parameter, by its label; see `fad.arrays.lists`."""
+        if isinstance(label, str):
+            return self.rest_lists if label.startswith("*") else 0
+        return self.lists.get(label, 0)
 
     def renamed(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Keywords under JAX's names, and devices that are strings as devices."""

@@ -8,6 +8,7 @@ docs/namespaces.md explains each table to users, and the tests compare the two.
 from __future__ import annotations
 
 from fad.arrays.arguments import ARRAY, EXPONENT, OPERAND, STATIC, STRUCTURE
+from fad.arrays.lists import ONE, OPERANDS, Role
 from fad.views.chains import Write
 
 __all__ = [
@@ -34,25 +35,32 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Roles that an annotation does not give. Keys: JAX module, function, parameter.
-ROLES: dict[str, dict[str, dict[str, int]]] = {
+_LISTED = (ARRAY, ONE)
+
+# Roles that an annotation does not give. Keys: JAX module, function, parameter. A pair has in addition what
+# a list is (0: a structure with arrays in it).
+ROLES: dict[str, dict[str, dict[str, Role]]] = {
     "jax.numpy": {
         "arange": {"start": STRUCTURE, "stop": STRUCTURE, "step": STRUCTURE},
         "array": {"object": ARRAY},
         "asarray": {"a": ARRAY},
-        "block": {"arrays": ARRAY},
-        "einsum": {"subscripts": STRUCTURE, "operands": OPERAND},
+        "block": {"arrays": (ARRAY, 0)},
+        "cross": {"a": _LISTED, "b": _LISTED},
+        "einsum": {"subscripts": STRUCTURE, "operands": (OPERAND, OPERANDS)},
         "float_power": {"y": EXPONENT},
         "histogram": {"bins": STRUCTURE},
         "histogram2d": {"bins": STRUCTURE},
         "histogram_bin_edges": {"bins": STRUCTURE},
         "histogramdd": {"bins": STRUCTURE},
-        "pad": {"pad_width": STATIC, "kwargs": OPERAND},
+        "isneginf": {"x": _LISTED},
+        "isposinf": {"x": _LISTED},
+        "pad": {"pad_width": STATIC, "kwargs": OPERAND, "stat_length": STATIC},
         "polyint": {"k": ARRAY},
         "pow": {"x2": EXPONENT},
         "power": {"x2": EXPONENT},
         "repeat": {"repeats": STRUCTURE},
         "unwrap": {"period": STRUCTURE},
+        "where": {"condition": _LISTED, "x": _LISTED, "y": _LISTED},
     },
     "jax.numpy.linalg": {"cond": {"p": STATIC}},
     "jax.lax": {

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from fad.arrays.torch_functions import dims_of, text
 from fad.errors import ArgumentError
+from fad.views.scatter_mul import combine_at
 
 __all__ = ["REDUCTIONS"]
 
@@ -82,7 +83,7 @@ def _reduced(x: Array, where: Any, src: Array, reduce: str, include_self: bool, 
     before = x
     if not include_self:
         before = x.at[where].set(neutral(x.dtype))
-    out = getattr(before.at[where], method)(src)
+    out = combine_at(method, before, where, src)
     if reduce != "mean":
         return out
     count = jnp.zeros(x.shape, x.dtype).at[where].add(jnp.ones_like(src)) + int(include_self)
@@ -93,6 +94,13 @@ def _reduced(x: Array, where: Any, src: Array, reduce: str, include_self: bool, 
 
 
 # Reading
+
+
+def compress(
+    x: Array, condition: ArrayLike, axis: int | None = None, *, size: int | None = None
+) -> Array:
+    """The parts of ``x`` along ``axis`` where ``condition`` is true; NumPy's method."""
+    return jnp.compress(condition, x, axis, size=size)
 
 
 def gather(x: Array, dim: int, index: ArrayLike) -> Array:

@@ -48,6 +48,11 @@ def _clone(self: Tensor) -> Tensor:
     return t
 
 
+def _copy(self: Tensor, order: str = "C") -> Tensor:
+    """A copy with the same history; ``order``, of NumPy's method, has no effect."""
+    return _clone(self)
+
+
 MEMBERS: dict[str, Any] = {
     "__contains__": _contains,
     "__copy__": shallow_copy,
@@ -60,5 +65,5 @@ MEMBERS: dict[str, Any] = {
     "__setitem__": _set_item,
     "at": property(At, doc=At.__doc__),
     "clone": _clone,
-    "copy": _clone,
+    "copy": _copy,
 }

@@ -142,7 +142,7 @@ METHODS: dict[str, Where] = {
     **_same(
         fnp,
         """all allclose amax amin angle any argmax argmin argpartition argsort argwhere around array_equal
-        average bincount bitwise_count broadcast_to choose compress corrcoef count_nonzero cov cross
+        average bincount bitwise_count broadcast_to choose corrcoef count_nonzero cov cross
         cumulative_prod cumulative_sum diag diagflat diagonal diff divmod dot dsplit expand_dims fliplr
         flipud frexp hsplit inner isclose iscomplex isfinite isinf isnan isneginf isposinf isreal kron
         matrix_transpose matvec max mean median min modf moveaxis nanargmax nanargmin nancumprod
@@ -165,7 +165,7 @@ METHODS: dict[str, Where] = {
     **_other(import_module("fad.scipy.linalg"), {"matrix_exp": "expm"}),
     **_same(
         torch_operations,
-        """aminmax bmm cholesky cholesky_inverse cholesky_solve chunk cummax cummin diag_embed
+        """aminmax bmm cholesky cholesky_inverse cholesky_solve chunk compress cummax cummin diag_embed
         diagonal_scatter dist gather histc index_select kthvalue log_softmax logcumsumexp logdet logsumexp
         masked_select mm mode msort mv norm prelu repeat_interleave select_scatter slice_scatter
         softmax take_along_dim topk unfold unique_consecutive where""",

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
+from fad.arrays.lists import is_list
 from fad.core.avals import VALUES
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
@@ -59,13 +60,13 @@ def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, Any], Any]:
         def operator(self: Tensor, other: Any) -> Any:
             if type(other) in _USUAL or isinstance(other, _OPERANDS):
                 return op(other, self)
-            return _no_operand(other)
+            return op(other, self) if is_list(other) else _no_operand(other)
     else:
 
         def operator(self: Tensor, other: Any) -> Any:
             if type(other) in _USUAL or isinstance(other, _OPERANDS):
                 return op(self, other)
-            return _no_operand(other)
+            return op(self, other) if is_list(other) else _no_operand(other)
 
     return operator
 
@@ -84,7 +85,9 @@ def _augmented(change: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
     """The operator method that changes its Tensor in place, as ``+=``."""
 
     def operator(self: Tensor, other: Any) -> Any:
-        return change(self, other) if isinstance(other, _OPERANDS) else _no_operand(other)
+        if isinstance(other, _OPERANDS) or is_list(other):
+            return change(self, other)
+        return _no_operand(other)
 
     return operator
 

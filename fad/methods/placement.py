@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import fad.numpy as fnp
 from fad.core.devices import device_of
@@ -13,15 +14,28 @@ from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.errors import attribute
+from fad.errors import attribute, describe
 from fad.methods.values import unwrap
 from fad.views.copying import CLONE
 
 __all__ = ["MEMBERS"]
 
 
-def _astype(self: Tensor, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    """Converted to ``dtype``."""
+def _astype(
+    self: Tensor,
+    dtype: Any,
+    copy: bool = False,
+    device: Any = None,
+    *,
+    casting: str = "unsafe",
+    order: str = "K",
+    subok: bool = True,
+) -> Any:
+    """Converted to ``dtype``. ``order`` and ``subok``, of NumPy's method, have no effect."""
+    if casting != "unsafe" and not np.can_cast(self.dtype, jnp.dtype(dtype), casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"astype: cannot cast {describe(self)} to {jnp.dtype(dtype).name} by the rule {casting!r}"
+        )
     return fnp.astype(self, dtype)
 
 

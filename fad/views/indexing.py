@@ -37,6 +37,7 @@ from fad.views.index_forms import (
     parse_index,
 )
 from fad.views.make_view import attach, bind_view
+from fad.views.scatter_mul import combine_at
 
 __all__ = [
     "At",
@@ -253,7 +254,7 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
     def update(x: Any, v: Any, *values: Any) -> Any:
         # Cut the windows out, update inside, and put them back: one slice update, no scatter.
         starts, sizes, rest = _windows(form, values, x.shape, False)
-        new = getattr(_cut(x, starts, sizes).at[rest], method)(v, **dict(options))
+        new = combine_at(method, _cut(x, starts, sizes), rest, v, **dict(options))
         return _paste(x, new, starts)
 
     return Primitive(f"at_{method}", update, positions=True, lazy=True)

@@ -29,7 +29,8 @@ def test_tables_name_what_exists() -> None:
     for module, functions in cases.ROLES.items():
         for name, roles in functions.items():
             parameters = inspect.signature(getattr(importlib.import_module(module), name))
-            assert set(roles) <= set(parameters.parameters), name
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters.parameters.values()):
+                assert set(roles) <= set(parameters.parameters), name
 
 
 def test_the_page_names_everything_that_is_treated_specially() -> None:

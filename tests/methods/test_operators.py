@@ -70,10 +70,23 @@ def test_comparisons_with_what_has_no_counterpart() -> None:
     x = x_()
     assert (x == "a") is False and (x != None) is True  # noqa: E711
     for op in (operator.add, operator.lt, operator.matmul, operator.iadd):
-        for other in ("a", None, [1.0, 2.0, 3.0], {}):
+        for other in ("a", None, {1.0, 2.0}, {}):
             with pytest.raises(TypeError, match=r"not supported|unsupported operand"):
                 op(x, other)
     assert_close(x, VALUES)  # a failed call changes nothing
+
+
+def test_a_list_is_an_array() -> None:
+    """As in NumPy."""
+    x, other = x_(), [1.0, 2.0, 3.0]
+    for op in (operator.add, operator.mul, operator.truediv, operator.lt, operator.eq):
+        assert op(x, other).tolist() == op(VALUES, other).tolist()
+        assert op(other, x).tolist() == op(other, VALUES).tolist()
+    assert (x @ other).item() == VALUES @ other
+    slopes = fad.grad(lambda x: (x * (x[0], 2.0, 3.0)).sum())(x)
+    assert slopes.tolist() == [2 * VALUES[0], 2.0, 3.0]
+    x += other
+    assert x.tolist() == (VALUES + other).tolist()
 
 
 def test_the_other_side_is_asked() -> None:
