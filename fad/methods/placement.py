@@ -20,9 +20,9 @@ from fad.views.copying import CLONE
 __all__ = ["MEMBERS"]
 
 
-def _astype(self: Tensor, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    """Converted to ``dtype``."""
-    return fnp.astype(self, dtype)
+def _astype(self: Tensor, dtype: Any, copy: bool = True, device: Any = None) -> Any:
+    """Converted to ``dtype``; with ``copy=False`` the Tensor itself, if it has this dtype."""
+    return fnp.astype(self, dtype) if copy else fnp.astype(self, dtype, copy=False)
 
 
 def _device(self: Tensor) -> Any:
@@ -83,6 +83,8 @@ def _to_one(self: Tensor, target: Any) -> Any:
     if isinstance(target, str) and not _names_dtype(target):
         target = device_of(target)
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
+        if _device(self) == target:
+            return self
         op = _PUT.get(target)
         if op is None:
             op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)

@@ -14,10 +14,10 @@ from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
 from fad.tape.recorder import ROOT
+from fad.views.addresses import Test, gives_view, origin
 from fad.views.aliases import Link, has_only_values, link_of, only_value
 from fad.views.chains import IDENTITY, Step, Write, same_chain, view_op
 from fad.views.creation import DEFAULT, Creation
-from fad.views.duals import DualLink
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
 
@@ -77,13 +77,22 @@ def bind_view(x: Any, step: Step) -> Any:
     return attach(out, x, step)
 
 
-def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
-    """What stands in for `bind` in functions that return views, or tuples of views."""
+def view_binder(
+    write: Write, copies_unless: Test | None = None
+) -> Callable[[Any, Sequence[Any]], Any]:
+    """What stands in for `bind` in functions that return views, or tuples of views.
+
+    Arguments:
+        write: how a changed view is put back.
+        copies_unless: of the addresses of the result; it is a view if this holds, see NOTE [addresses].
+    """
 
     def binder(primitive: Primitive, args: Sequence[Any]) -> Any:
         out = bind(primitive, args)
         x = args[0]
         if not isinstance(x, Tensor):
+            return out
+        if copies_unless is not None and not gives_view(primitive, x, copies_unless):
             return out
         if type(out) is not tuple:
             return attach(out, x, Step(view_op(primitive, write), tuple(args[1:])))
@@ -123,7 +132,7 @@ def detach(x: Tensor) -> Tensor:
         x = x.origin
     out: Tensor = stopped(x)
     storage = storage_of(x)
-    root, chain = _origin(x)
+    root, chain = origin(x)
     if storage.data is None:
         storage.data = stopped(root)
     _make_peer(root, storage, ())
@@ -133,22 +142,6 @@ def detach(x: Tensor) -> Tensor:
     out.meta.link.detached = True  # type: ignore[union-attr]
     out.born = root.born  # since then there is what it shares
     return out
-
-
-def _origin(x: Tensor) -> tuple[Tensor, tuple[Step, ...]]:
-    """What ``x`` is a view of, behind dual Tensors too, and the chain from the data of the storage."""
-    chain: tuple[Step, ...] = ()
-    while True:
-        link = link_of(x)
-        if link is None:
-            return x, chain
-        chain = (*link.chain, *chain)
-        if isinstance(link, DualLink):
-            x = link.primal
-        elif link.base is None:  # a peer, which may have a chain of its own
-            return x, chain
-        else:
-            x = link.base
 
 
 def stop_gradient(x: Any) -> Any:
