@@ -30,7 +30,7 @@ ROOMS = {
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
-        make_view batched_views user_views index_forms indexing write_ops inplace shapes_in_place
+        make_view batched_views user_views index_forms masked_parts indexing write_ops inplace shapes_in_place
         copying""",
     "arrays": """arguments special_cases call_notes keywords plans results operations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
