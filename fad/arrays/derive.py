@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.arrays import numpy_functions, special_cases
+from fad.arrays.aliasing import ALIASING
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
 from fad.arrays.lists import ONE, Role, is_list
@@ -21,14 +22,12 @@ from fad.arrays.while_loops import fori_loop, while_loop
 from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.level import bind
-from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.levels.batch import bind_collective
 from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
-from fad.views.chains import Step, ViewOp, Write
 from fad.views.inplace import write
-from fad.views.make_view import bind_view, stop_gradient, view_binder
+from fad.views.make_view import stop_gradient, view_binder
 from fad.views.scatter_mul import multiply_in, scatter_mul
 
 __all__ = ["derive"]
@@ -87,12 +86,13 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return _same_tensor(name, where, value, roles)
     if module == "jax.numpy" and name == "from_dlpack":
         return _from_dlpack(name, where, value)
-    if module == "jax.numpy" and name in special_cases.VIEWS:
-        view = Op(name, where, value, roles, view_binder(special_cases.VIEWS[name]))
+    if module == "jax.numpy" and name in ALIASING:
+        return ALIASING[name](name, where, value, roles)
+    if module in ("jax.numpy", "jax.numpy.linalg") and name in special_cases.VIEWS:
+        write, test = special_cases.VIEWS[name], special_cases.COPIES_UNLESS.get(name)
+        view = Op(name, where, value, roles, view_binder(write, test))
         view.form = FORMS.get(name)
         return view.function
-    if module == "jax.numpy" and name in ("real", "imag"):
-        return _part(name, where, value)
     draws = module == "jax.random" and results == TENSORS
     binder = bind_random if draws else bind
     op = Op(name, where, value, roles, binder, results=results)
@@ -316,27 +316,6 @@ def _may_write(op: Op) -> Function:
     function.op = op  # type: ignore[attr-defined]
     result: Function = copy_signature(function, op.jax_function, op.name, op.where)
     return result
-
-
-def _part(name: str, where: str, jax_function: Any) -> Function:
-    """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is a view too."""
-    parts = ViewOp(Primitive(name, jax_function), Write.FUNCTION, _PUT_PART[name], whole=False)
-    copy = Op(name, where, jax_function).function
-
-    def function(x: Any, /) -> Any:
-        if isinstance(x, Tensor) and (name == "real" or x.dtype.kind == "c"):
-            return bind_view(x, Step(parts))
-        return copy(x)
-
-    function.op = copy.op  # type: ignore[attr-defined]
-    result: Function = copy_signature(function, jax_function, name, where)
-    return result
-
-
-_PUT_PART: dict[str, Function] = {
-    "real": lambda x, part: jax.lax.complex(part, x.imag) if x.dtype.kind == "c" else part,
-    "imag": lambda x, part: jax.lax.complex(x.real, part),
-}
 
 
 def _from_dlpack(name: str, where: str, jax_function: Any) -> Function:

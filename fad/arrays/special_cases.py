@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from fad.arrays.arguments import ARRAY, EXPONENT, OPERAND, STATIC, STRUCTURE
 from fad.arrays.lists import ONE, OPERANDS, Role
+from fad.views.addresses import Test, is_row_major
 from fad.views.chains import Write
 
 __all__ = [
     "BODIES",
     "CLASSES",
     "COLLECTIVES",
+    "COPIES_UNLESS",
     "CREATION",
     "FACTORIES",
     "HOST",
@@ -79,17 +81,22 @@ ROLES: dict[str, dict[str, dict[str, Role]]] = {
     },
 }
 
-# Functions of jax.numpy that return views of their first argument, and how a write to one goes back.
+# Functions of jax.numpy and its linalg that return views of their first argument, and how a write to one goes
+# back; others are in `fad.arrays.aliasing`.
 VIEWS: dict[str, Write] = {
-    **dict.fromkeys("expand_dims ravel reshape squeeze".split(), Write.RESHAPE),
+    **dict.fromkeys("expand_dims ravel squeeze".split(), Write.RESHAPE),
     **dict.fromkeys(
         "matrix_transpose moveaxis permute_dims rollaxis swapaxes transpose".split(), Write.PERMUTE
     ),
     **dict.fromkeys(
-        "array_split diagonal dsplit hsplit split unstack vsplit".split(), Write.INDICES
+        """array_split diagonal dsplit flip fliplr flipud hsplit rot90 split unstack vsplit""".split(),
+        Write.INDICES,
     ),
     "broadcast_to": Write.BROADCAST,
 }
+
+# Those of them that copy unless this holds of where the elements of the result are.
+COPIES_UNLESS: dict[str, Test] = {"ravel": is_row_major}
 
 # Evaluated on the host, from shapes and dtypes: a Tensor's values are never read.
 HOST: dict[str, frozenset[str]] = {

@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from importlib import import_module
 from typing import Any
 
+import jax.numpy as jnp
+
 from fad.arrays.keywords import Form
 from fad.arrays.operations import Op
 from fad.core.level import bind
+from fad.views.addresses import has_strides
 from fad.views.chains import Write
 from fad.views.make_view import view_binder
 
@@ -39,7 +43,8 @@ def __getattr__(name: str) -> Any:
             for own in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
                 function = getattr(module, own, None)
                 if getattr(function, "__module__", None) == module.__name__:
-                    binder = view_binder(VIEWS[name]) if name in VIEWS else bind
+                    test = has_strides if name == "flatten" else None
+                    binder = view_binder(VIEWS[name], test) if name in VIEWS else bind
                     found = Op(name, "fad.Tensor", function, binder=binder).function
                     setattr(sys.modules[__name__], name, found)
                     return found
@@ -50,14 +55,22 @@ def _form(keywords: str, name: str) -> Form:
     return Form(keywords, lambda: getattr(sys.modules[__name__], name).op)
 
 
+@functools.cache
+def _copying(name: str) -> Op:
+    """The function of this name, which is a view in NumPy, as the copy that it is in PyTorch."""
+    return Op(name, "fad.Tensor", getattr(jnp, name))
+
+
 # Function of fad.numpy -> what it is with keywords that only PyTorch's has, where PyTorch means more by it.
 FORMS: dict[str, Form] = {
     "add": _form("alpha other", "add"),
+    "flip": Form("dims", lambda: _copying("flip")),
     "max": _form("dim keepdim", "max"),
     "median": _form("dim keepdim", "median"),
     "min": _form("dim keepdim", "min"),
     "nanmedian": _form("dim keepdim", "nanmedian"),
     "nonzero": _form("as_tuple", "nonzero"),
+    "rot90": Form("dims", lambda: _copying("rot90")),
     "sort": _form("dim", "sort"),
     "split": _form("dim split_size split_size_or_sections", "split"),
     "squeeze": _form("dim", "squeeze"),

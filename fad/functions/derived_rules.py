@@ -181,6 +181,10 @@ class BatchedRules(Rules):
         return self.base.function
 
     @property
+    def separates_outputs(self) -> bool:  # type: ignore[override]
+        return self.base.separates_outputs
+
+    @property
     def info(self) -> VmapInfo:
         """The first argument of the user's vmap rule."""
         return VmapInfo(self.batch_size, self.randomness)

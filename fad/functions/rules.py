@@ -99,6 +99,7 @@ class Rules:
     """
 
     name: str
+    separates_outputs = False  # for hooks, each output is that of a node of its own
 
     @property
     def direct(self) -> Callable[[Values], tuple[list[Any], Template]] | None:

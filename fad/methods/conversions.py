@@ -11,7 +11,10 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad.core.devices import device_of
+from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.views.addresses import is_contiguous
+from fad.views.copying import CLONE
 
 __all__ = ["MEMBERS"]
 
@@ -83,13 +86,13 @@ def _itself(self: Tensor) -> Tensor:
 
 
 def _contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The Tensor itself: XLA lays arrays out."""
-    return self
+    """The Tensor itself if it is contiguous, see `is_contiguous`; else a copy."""
+    return self if is_contiguous(self) else bind(CLONE, (self,))  # type: ignore[no-any-return]
 
 
 def _is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
-    """True: there are no strides."""
-    return True
+    """Whether it is no view, or one of elements that are next to each other in row-major order."""
+    return is_contiguous(self)
 
 
 def _is(kind: Any) -> Callable[[Tensor], bool]:

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError
-from fad.methods.names import ELEMENTWISE, METHODS, Where, method_of
+from fad.methods.names import COPIES, ELEMENTWISE, METHODS, Where, method_of, say
 
 __all__ = ["MEMBERS"]
 
@@ -37,7 +38,34 @@ def _hinted(where: Where, name: str, hint: str) -> Callable[..., Any]:
     return functools.wraps(function)(method)
 
 
+def _copy(where: Where, name: str) -> Callable[..., Any]:
+    """`method_of` for a function that returns a view: the method returns a copy."""
+    method = method_of(where, name, bind)
+    method.__doc__ = f"A copy of what {say(where)[:-1]} is."
+    return method
+
+
+def _of_complex(where: Where, name: str) -> Callable[..., Any]:
+    """`method_of` for what changes nothing but complex numbers: of others it is the Tensor itself."""
+    function = method_of(where, name)
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs or self.dtype.kind == "c":
+            return function(self, *args, **kwargs)
+        return self
+
+    method.__doc__ = f"{say(where)} Of what is not complex it is the Tensor itself."
+    return functools.wraps(function, ["__name__", "__qualname__"])(method)
+
+
+def _member(where: Where, name: str) -> Callable[..., Any]:
+    if name in HINTS:
+        return _hinted(where, name, HINTS[name])
+    if name in ("conj", "conjugate", "positive"):
+        return _of_complex(where, name)
+    return _copy(where, name) if name in COPIES else method_of(where, name)
+
+
 MEMBERS: dict[str, Any] = {
-    name: _hinted(where, name, HINTS[name]) if name in HINTS else method_of(where, name)
-    for name, where in (ELEMENTWISE | METHODS).items()
+    name: _member(where, name) for name, where in (ELEMENTWISE | METHODS | COPIES).items()
 }

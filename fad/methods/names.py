@@ -15,7 +15,16 @@ from fad.arrays.operations import fast_function
 from fad.arrays.torch_operations import FORMS
 from fad.core.tensor import Tensor
 
-__all__ = ["ELEMENTWISE", "IN_PLACE_ALONE", "METHODS", "Where", "find", "method_of", "say"]
+__all__ = [
+    "COPIES",
+    "ELEMENTWISE",
+    "IN_PLACE_ALONE",
+    "METHODS",
+    "Where",
+    "find",
+    "method_of",
+    "say",
+]
 
 Where = tuple[ModuleType, str]
 
@@ -137,17 +146,19 @@ IN_PLACE_ALONE: dict[str, Where] = {
     "fill_diagonal": (torch_operations, "fill_diagonal"),
     "put": (torch_operations, "put"),
 }
+# Those of PyTorch alone, where they are copies; the functions of this name are views, as in NumPy.
+COPIES: dict[str, Where] = _same(fnp, "diag fliplr flipud rot90")
 # Those that have no twin in place. The results of some are views: `unstack`, `flatten`, ...
 METHODS: dict[str, Where] = {
     **_same(
         fnp,
         """all allclose amax amin angle any argmax argmin argpartition argsort argwhere around array_equal
         average bincount bitwise_count broadcast_to choose corrcoef count_nonzero cov cross
-        cumulative_prod cumulative_sum diag diagflat diagonal diff divmod dot dsplit expand_dims fliplr
-        flipud frexp hsplit inner isclose iscomplex isfinite isinf isnan isneginf isposinf isreal kron
+        cumulative_prod cumulative_sum diagflat diagonal diff divmod dot dsplit expand_dims
+        frexp hsplit inner isclose iscomplex isfinite isinf isnan isneginf isposinf isreal kron
         matrix_transpose matvec max mean median min modf moveaxis nanargmax nanargmin nancumprod
         nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
-        nonzero outer percentile prod ptp quantile ravel repeat roll rollaxis rot90 searchsorted signbit
+        nonzero outer percentile prod ptp quantile ravel repeat roll rollaxis searchsorted signbit
         sort spacing squeeze std sum swapaxes take take_along_axis tensordot trace trapezoid unique
         unstack unwrap var vdot vecdot vecmat vsplit""",
     ),

@@ -24,19 +24,22 @@ __all__ = ["MEMBERS"]
 def _astype(
     self: Tensor,
     dtype: Any,
-    copy: bool = False,
+    copy: bool = True,
     device: Any = None,
     *,
     casting: str = "unsafe",
     order: str = "K",
     subok: bool = True,
 ) -> Any:
-    """Converted to ``dtype``. ``order`` and ``subok``, of NumPy's method, have no effect."""
+    """Converted to ``dtype``; with ``copy=False`` the Tensor itself, if it has this dtype.
+
+    ``order`` and ``subok``, of NumPy's method, have no effect.
+    """
     if casting != "unsafe" and not np.can_cast(self.dtype, jnp.dtype(dtype), casting):  # type: ignore[arg-type]
         raise TypeError(
             f"astype: cannot cast {describe(self)} to {jnp.dtype(dtype).name} by the rule {casting!r}"
         )
-    return fnp.astype(self, dtype)
+    return fnp.astype(self, dtype) if copy else fnp.astype(self, dtype, copy=False)
 
 
 def _device(self: Tensor) -> Any:
@@ -97,6 +100,8 @@ def _to_one(self: Tensor, target: Any) -> Any:
     if isinstance(target, str) and not _names_dtype(target):
         target = device_of(target)
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
+        if _device(self) == target:
+            return self
         op = _PUT.get(target)
         if op is None:
             op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)

@@ -10,6 +10,7 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad.arrays import torch_operations
+from fad.arrays.operations import fast_function
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
@@ -17,7 +18,7 @@ from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.views.aliases import link_of
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.copying import CLONE
-from fad.views.make_view import bind_view
+from fad.views.make_view import bind_view, view_binder
 
 __all__ = ["MEMBERS"]
 
@@ -160,24 +161,30 @@ def _swapped(self: Tensor) -> Any:
 def _flatten(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """A copy with one dimension; `ravel` is a view. The one argument that NumPy has is ``order``.
 
-    With a dimension to begin at, and maybe one to end at, it is PyTorch's: ``x.flatten(1)`` is a view that
-    has these, and those between them, as one.
+    With a dimension to begin at, and maybe one to end at, it is PyTorch's: ``x.flatten(1)`` has these, and
+    those between them, as one: a view where `reshape` is one, the Tensor itself if this is one dimension.
     """
     if not args and not kwargs:
         return bind(CLONE, (fnp.ravel(self),))
     if "order" in kwargs or (args and isinstance(args[0], str)):
         return bind(CLONE, (fnp.ravel(self, *args, **kwargs),))
-    return torch_operations.flatten(self, *args, **kwargs)
+    out = torch_operations.flatten(self, *args, **kwargs)
+    return self if out.shape == self.shape else out
+
+
+_reshape_op: Any = fnp.reshape
+_reshaped_view = fast_function(_reshape_op.op, view_binder(Write.RESHAPE))
 
 
 def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Any:
     """The same elements in another shape, ``x.view(2, -1)``, or their bytes read as another dtype.
 
-    Both are views; one of another dtype has no derivative.
+    Both are views, wherever the elements are; one of another dtype has no derivative.
     """
     if shape and dtype is None:
         if len(shape) > 1 or isinstance(shape[0], (int, np.integer, tuple, list)):
-            return _reshape(self, *shape)
+            given = shape[0] if isinstance(shape[0], (tuple, list)) else shape
+            return _reshaped_view(self, tuple(given))
         (dtype,) = shape
     dtype = jnp.dtype(dtype)
     op = _VIEWS.get(dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 import fad.numpy as fnp
 from fad.arrays import torch_operations
+from fad.arrays.operations import fast_function
 from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, attribute, describe
@@ -132,7 +133,11 @@ def _split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 def _flip(self: Tensor, *axes: Any, **kwargs: Any) -> Any:
     """The elements in reverse order along ``axes`` (also ``dims=``), along all if there are none."""
-    return fnp.flip(self, *((_sizes(axes),) if axes else ()), **kwargs)
+    return _flipped(self, *((_sizes(axes),) if axes else ()), **kwargs)
+
+
+_flip_op: Any = fnp.flip
+_flipped = fast_function(_flip_op.op, bind)  # in NumPy it is a view
 
 
 def _tile(self: Tensor, *reps: Any, **kwargs: Any) -> Any:

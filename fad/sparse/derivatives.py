@@ -280,10 +280,15 @@ class _Derivative:
             hot = coloring.colors == np.arange(size)[:, None]
             seeds = jax.numpy.asarray(hot.reshape(size, *shape), dtype if forward else plan.dtype)
             if forward:
-                shown = vmap(lambda t: self._push(of, x, t))(seeds)
+                products = vmap(lambda t: self._push(of, x, t))
             else:
                 pull = vjp(of, x)[1]
-                shown = vmap(lambda c: pull(c)[0])(seeds)
+                products = vmap(lambda c: pull(c)[0])
+            shown = products(seeds)
+            if (
+                seeds.dtype.kind == "c" and shown.dtype.kind != "c"
+            ):  # one side is real, see `jacrev`
+                shown = shown - 1j * products(1j * seeds)
             return bind(_reader(plan, coloring, not forward), (shown,))
 
         return values

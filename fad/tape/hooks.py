@@ -146,6 +146,11 @@ def _checked(hook: Any, result: Any, before: Any) -> Any:
     return result
 
 
+def separates_outputs(node: Node) -> bool:
+    """Whether a node stands for one for each output: hooks of those that are not reached do not run."""
+    return getattr(getattr(node, "rules", None), "separates_outputs", False)
+
+
 def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> list[Any]:
     """Hooks of the Tensors that ``node`` produced, or of its leaf, then ``retain_grad``."""
     if type(node) is AccumulateGrad:
@@ -159,6 +164,8 @@ def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> 
     values = list(cotangents)
     for nr, hooks in list(extra.tensor_hooks.items()):
         if nr < len(values):
+            if values[nr] is None and separates_outputs(node):
+                hooks = {k: h for k, h in hooks.items() if getattr(h, "counts", False)}
             values[nr] = _call(hooks, values[nr], node, create_graph)
     for nr, ref in list(extra.retains.items()):
         t = ref()
@@ -317,9 +324,12 @@ def register_multi_grad_hook(
                 if complete:
                     del passes[task]
             if complete:
-                call_observer(fn, found[1], fn)
+                alone = [n for n in (ref() for ref in nodes) if n and separates_outputs(n)]
+                if len(alone) < len(nodes) or any([g is not None for g in found[1]]):
+                    call_observer(fn, found[1], fn)
 
         inner.in_the_trace = True  # type: ignore[attr-defined]
+        inner.counts = True  # type: ignore[attr-defined]
         return inner
 
     handles = [register_hook(t, all_hook(i)) for i, t in enumerate(tensors)]

@@ -176,6 +176,8 @@ class CheckpointRules(Rules):
         recording: see `WatchLevel`.
     """
 
+    separates_outputs = True
+
     def __init__(
         self,
         body: Callable[..., Any],

@@ -39,6 +39,7 @@ from fad.transforms.reverse import gradient_function
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev"]
 
 CONJUGATE = Primitive("conj", jnp.conj, lazy=True)
+_OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, lazy=True)
 
 
 def jacrev(
@@ -59,8 +60,10 @@ def jacrev(
 
     Returns:
         A function with f's arguments that returns, for each output leaf, the structure of the
-        arguments with arrays of shape ``output.shape + argument.shape``. For complex values it is
-        the derivative itself (``dy = J dx``), the same as `jacfwd` gives.
+        arguments with arrays of shape ``output.shape + argument.shape``. It is the same as `jacfwd` gives:
+        ``dy = J dx``, and ``dy = Re(J dx)`` for real outputs of complex arguments: the rows are conjugates of
+        gradients. A complex function of complex arguments must be holomorphic: there is no such J of
+        others; differentiate their real and imaginary parts.
 
     Source: ``torch.func.jacrev``; complex functions as ``jax.jacrev(holomorphic=True)``.
 
@@ -126,7 +129,15 @@ def _rows(
 
     rows: list[Any] = []
     for k, o in enumerate(outs):
-        rows += _over_basis(functools.partial(pull, k), _basis([o]), chunk_size, 0)
+        run, basis = functools.partial(pull, k), _basis([o])
+        found = _over_basis(run, basis, chunk_size, 0)
+        if _is_complex(o) and not all(map(_is_complex, values)):
+            parts = _over_basis(run, [1j * b for b in basis], chunk_size, 0)
+            found = [
+                g if _is_complex(v) else bind(_OF_PARTS, (g, part))
+                for g, part, v in zip(found, parts, values, strict=True)
+            ]
+        rows += found
     return rows
 
 
@@ -172,14 +183,25 @@ def jacfwd(
                 pairs = [level.unpack(o) for o in outs]
             return [zeros_like(p) if t is None else t for p, t in pairs]
 
-        bounds = np.cumsum([0, *[int(np.prod(v.shape, dtype=int)) for v in values]]).tolist()
-        blocks = [
-            [
-                _reshape(_columns(j, lo, hi), (*j.shape[:-1], *v.shape))
-                for v, lo, hi in zip(values, bounds[:-1], bounds[1:], strict=True)
+        basis = _basis(values)
+        columns = _over_basis(push, basis, chunk_size, -1)
+        complex_of = list(map(_is_complex, values))
+        turned: list[Any] = [None] * len(columns)
+        if any(complex_of) and any(map(_is_real, columns)):
+            others = [
+                1j * b if c else jnp.zeros_like(b) for b, c in zip(basis, complex_of, strict=True)
             ]
-            for j in _over_basis(push, _basis(values), chunk_size, -1)
-        ]
+            turned = _over_basis(push, others, chunk_size, -1)
+        bounds = np.cumsum([0, *[int(np.prod(v.shape, dtype=int)) for v in values]]).tolist()
+        blocks = []
+        for j, t in zip(columns, turned, strict=True):
+            row = []
+            for v, c, lo, hi in zip(values, complex_of, bounds[:-1], bounds[1:], strict=True):
+                block = _columns(j, lo, hi)
+                if c and _is_real(j):
+                    block = _conjugate(bind(_OF_PARTS, (block, _columns(t, lo, hi))))
+                row.append(_reshape(block, (*j.shape[:-1], *v.shape)))
+            blocks.append(row)
         result = _assemble(blocks, found["structure"], found["like"], structure, like, argnums)
         result = leave(result, tensors)
         return (result, leave(found["aux"], tensors)) if has_aux else result
@@ -259,8 +281,16 @@ def _check_outputs(outs: Sequence[Any], who: str) -> list[Any]:
     return outs
 
 
+def _is_complex(x: Any) -> bool:
+    return bool(jnp.issubdtype(x.dtype, np.complexfloating))
+
+
+def _is_real(x: Any) -> bool:
+    return bool(jnp.issubdtype(x.dtype, np.floating))
+
+
 def _conjugate(x: Any) -> Any:
-    return bind(CONJUGATE, (x,)) if jnp.issubdtype(x.dtype, np.complexfloating) else x
+    return bind(CONJUGATE, (x,)) if _is_complex(x) else x
 
 
 def _basis(values: Sequence[Any]) -> list[Any]:

@@ -21,6 +21,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.errors import HostValueError
 from fad.tape.recorder import ROOT
 from fad.views.aliases import has_only_values, only_value
 from fad.views.chains import Step, ViewOp, Write
@@ -37,6 +38,7 @@ from fad.views.index_forms import (
     parse_index,
 )
 from fad.views.make_view import attach, bind_view
+from fad.views.masked_parts import MASKED_UPDATES, masked_part
 from fad.views.scatter_mul import combine_at
 
 __all__ = [
@@ -156,13 +158,16 @@ def getter(form: tuple[Any, ...]) -> Primitive:
 def get_item(x: Any, index: Any) -> Any:
     """``x[index]`` for a Tensor: a view for a basic index, a copy for one with arrays.
 
-    Basic indices (ints, slices, None, ...) and integer arrays work under every transform; a bool
-    mask needs concrete values.
+    Basic indices (ints, slices, None, ...) and integer arrays work under every transform. With a bool mask
+    that has no concrete values, see NOTE [masked parts].
 
     Raises:
         IndexError: see `parse_index`.
     """
-    step = step_of(x, index)
+    try:
+        step = step_of(x, index)
+    except HostValueError as error:
+        return masked_part(x, index, error)[1]
     if isinstance(step, Step):
         return bind_view(x, step)
     form, values = step
@@ -314,6 +319,9 @@ def view_of(form: tuple[Any, ...]) -> ViewOp:
     return ViewOp(getter(form), Write.FUNCTION, put, add)
 
 
+_COPY = Primitive("copy", lambda x: x, lazy=True)
+
+
 class At:
     """``x.at``: functional updates, ``x.at[index].set(v)`` and the like, as ``jax.numpy.ndarray.at``.
 
@@ -344,11 +352,26 @@ class _Selected:
         self.index = index
 
     def _update(self, method: str, v: Any, options: dict[str, Any]) -> Tensor:
-        form, values = parse_index(self.x, self.index)
+        try:
+            form, values = parse_index(self.x, self.index)
+        except HostValueError as error:
+            return self._update_masked(method, v, options, error)
         op = updater(method, form, tuple(sorted(options.items())))
         v = as_array(v) if isinstance(v, (list, np.ndarray)) else v
         t: Tensor = bind(op, [self.x, v, *values])
         return t
+
+    def _update_masked(
+        self, method: str, v: Any, options: dict[str, Any], error: HostValueError
+    ) -> Tensor:
+        """`_update` with a mask that has no concrete values."""
+        x: Any = bind(_COPY, (self.x,))
+        _, part = masked_part(x, self.index, error)
+        if options or method not in MASKED_UPDATES:
+            raise error
+        change = MASKED_UPDATES[method]
+        x[self.index] = getattr(part, change)(v) if change else v
+        return x  # type: ignore[no-any-return]
 
     def get(self) -> Tensor:
         """``x[index]``."""

@@ -31,7 +31,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor, storage_of
-from fad.errors import ArgumentError, GradientError, LevelError, describe
+from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
 from fad.tape.recorded_node import RecordedNode
@@ -50,12 +50,14 @@ from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
 from fad.views.creation import DEFAULT, check_creation
 from fad.views.duals import DualLink
 from fad.views.indexing import step_of
+from fad.views.masked_parts import MaskedPart, masked_part
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
 from fad.views.write_back import overlaps
 from fad.views.write_ops import (
     COPY,
     MASKED_FILL,
+    MASKED_PUT,
     copy_write,
     index_put,
     part_write,
@@ -149,8 +151,8 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
     """``x[index] = value``.
 
     Basic indices write to the view that they select; arrays of integers and bool masks scatter, and
-    where an index occurs twice one of its values is kept. A mask alone with a value for all lanes
-    (``x[x < 0] = 0``) works where the mask has no concrete value, inside vmap and jit.
+    where an index occurs twice one of its values is kept. A mask that has no concrete values, inside vmap and
+    jit, works with one value for all that is selected, and as ``x[m] *= 2``, see NOTE [masked parts].
 
     Raises:
         IndexError: see `fad.views.index_forms.parse_index`.
@@ -160,7 +162,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
     """
     if isinstance(value, (np.ndarray, np.generic)):
         value = as_array(value)
-    if _is_mask(index) and np.ndim(value) == 0:
+    if _is_mask(index) and type(value) is not MaskedPart and np.ndim(value) == 0:
         mask = as_tensor(index)
         if mask.shape != x.shape[: mask.ndim]:
             raise IndexError(
@@ -170,7 +172,12 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
         return
     if type(x) is TrackedTensor:
         x = x.origin
-    step = step_of(x, index)
+    try:
+        step = step_of(x, index)
+    except HostValueError as error:
+        view, part = masked_part(x, index, error)
+        write(MASKED_PUT, [view, part.selected, part.elements(value)])
+        return
     if not isinstance(step, Step):
         form, values = step
         write(index_put(form), [x, value, *values])

@@ -14,10 +14,10 @@ from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
 from fad.tape.recorder import ROOT
+from fad.views.addresses import Test, gives_view, origin
 from fad.views.aliases import Link, has_only_values, link_of, only_value, set_state
 from fad.views.chains import IDENTITY, Step, Write, same_chain, view_op
 from fad.views.creation import DEFAULT, Creation
-from fad.views.duals import DualLink
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
 
@@ -81,13 +81,22 @@ def bind_view(x: Any, step: Step) -> Any:
     return attach(out, x, step)
 
 
-def view_binder(write: Write) -> Callable[[Any, Sequence[Any]], Any]:
-    """What stands in for `bind` in functions that return views, or tuples of views."""
+def view_binder(
+    write: Write, copies_unless: Test | None = None
+) -> Callable[[Any, Sequence[Any]], Any]:
+    """What stands in for `bind` in functions that return views, or tuples of views.
+
+    Arguments:
+        write: how a changed view is put back.
+        copies_unless: of the addresses of the result; it is a view if this holds, see NOTE [addresses].
+    """
 
     def binder(primitive: Primitive, args: Sequence[Any]) -> Any:
         out = bind(primitive, args)
         x = args[0]
         if not isinstance(x, Tensor):
+            return out
+        if copies_unless is not None and not gives_view(primitive, x, copies_unless):
             return out
         if type(out) is not tuple:
             return attach(out, x, Step(view_op(primitive, write), tuple(args[1:])))
@@ -136,7 +145,7 @@ def attach_peer(out: Tensor, x: Tensor, chain: tuple[Step, ...]) -> None:
     if type(x) is TrackedTensor:
         x = x.origin
     storage = storage_of(x)
-    root, before = _origin(x)
+    root, before = origin(x)
     if storage.data is None:
         storage.data = stopped(root)
     _make_peer(root, storage, ())
@@ -144,22 +153,6 @@ def attach_peer(out: Tensor, x: Tensor, chain: tuple[Step, ...]) -> None:
     out.meta.inference = x.meta.inference  # type: ignore[union-attr]
     _make_peer(out, storage, (*before, *chain))
     out.born = root.born  # since then there is what it shares
-
-
-def _origin(x: Tensor) -> tuple[Tensor, tuple[Step, ...]]:
-    """What ``x`` is a view of, behind dual Tensors too, and the chain from the data of the storage."""
-    chain: tuple[Step, ...] = ()
-    while True:
-        link = link_of(x)
-        if link is None:
-            return x, chain
-        chain = (*link.chain, *chain)
-        if isinstance(link, DualLink):
-            x = link.primal
-        elif link.base is None:  # a peer, which may have a chain of its own
-            return x, chain
-        else:
-            x = link.base
 
 
 def stop_gradient(x: Any) -> Any:
@@ -214,7 +207,7 @@ def peer_chain_from(x: Tensor, bases: Sequence[Any]) -> tuple[int, tuple[Step, .
     """Which of ``bases``, Tensors that are no views, ``x`` shares its storage with, and by which chain."""
     for i, b in enumerate(bases):
         if shares(x, b):
-            return i, _origin(x)[1]
+            return i, origin(x)[1]
     return None
 
 

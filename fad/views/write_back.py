@@ -17,7 +17,7 @@ from fad.core.primitive import Primitive
 from fad.errors import ArgumentError
 from fad.views.chains import Step, ViewOp, Write, bottom, chain_forward
 
-__all__ = ["chain_put", "overlaps", "put"]
+__all__ = ["chain_put", "keeps_order", "overlaps", "put"]
 
 
 def chain_put(
@@ -46,7 +46,7 @@ def put(op: ViewOp, parent: Any, view: Any, numbers: Sequence[Any]) -> Any:
     if op.write is Write.PERMUTE:
         order = _permutation(op.primitive, parent.ndim)
         return jnp.transpose(view, np.argsort(order).tolist())
-    if op.write is Write.RESHAPE and _keeps_order(op.primitive, parent.shape, parent.dtype):
+    if op.write is Write.RESHAPE and keeps_order(op.primitive, parent.shape, parent.dtype):
         return jnp.reshape(view, parent.shape)
     if op.write is Write.SELECTION:
         _check_selects(op, parent.shape)
@@ -97,7 +97,7 @@ def _permutes(eqn: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bool:
+def keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bool:
     """Whether a reshape keeps elements in row-major order, as ``order="C"`` does."""
     closed = jax.make_jaxpr(primitive.flat)(jax.ShapeDtypeStruct(shape, dtype))
 

@@ -20,6 +20,7 @@ from fad.views.write_back import chain_put
 __all__ = [
     "COPY",
     "MASKED_FILL",
+    "MASKED_PUT",
     "copy_write",
     "index_put",
     "part_write",
@@ -287,5 +288,11 @@ def _masked_fill(x: Any, mask: Any, v: Any) -> Any:
     return jnp.where(mask, _copied(jax.ShapeDtypeStruct((), x.dtype), v), x)
 
 
+def _masked_put(x: Any, mask: Any, v: Any) -> Any:
+    """``x`` with ``v`` where ``mask``, which broadcasts to its shape, is true."""
+    return jnp.where(mask, _copied(x, v), x)
+
+
 COPY = Primitive("copy", _copied, lazy=True)
+MASKED_PUT = Primitive("masked_fill", _masked_put, lazy=True)
 MASKED_FILL = Primitive("masked_fill", _masked_fill, lazy=True)

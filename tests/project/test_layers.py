@@ -29,13 +29,14 @@ ROOMS = {
     "tape": """handles running edges graph captures grad_mode anomaly packing saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch randomness staged",
-    "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals make_view
-        batched_views user_views index_forms scatter_mul indexing write_ops inplace shapes_in_place
+    "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
+        make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
+        inplace shapes_in_place
         copying""",
     "arrays": """arguments lists special_cases call_notes keywords numpy_keywords
         numpy_functions plans results operations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
-        derive namespaces""",
+        aliasing derive namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "*",

@@ -179,6 +179,17 @@ def test_pattern_is_found_once_for_each_shape() -> None:
     assert len(calls) > once
 
 
+def test_complex_on_one_side() -> None:
+    x, z = jnp.arange(1.0, 4.0), jnp.array([1 + 2j, 3 - 1j, -1j])
+    for f, v in [
+        (lambda x: x * (1 + 2j), x),
+        (lambda x: fnp.sum(x)[None] * 1j, x),  # in reverse
+        (fnp.abs, z),
+        (lambda z: fnp.sum(abs(z))[None], z),
+    ]:
+        assert_close(fad.sparse_jacobian(f)(v).todense(), fad.jacrev(f)(v))
+
+
 def test_other_arguments_and_complex_numbers() -> None:
     x = numbers((3,))
     found = fad.sparse_jacobian(lambda p, x, *, k: p["a"] * x**k, 1)({"a": x}, 2 * x, k=2)

@@ -32,9 +32,10 @@ VIEWS = {
     "ellipsis": lambda x: x[..., 0],
     "empty": lambda x: x[2:],
     "reshape": lambda x: x.reshape(3, 2),
-    "reshape F": lambda x: x.reshape(3, 2, order="F"),
+    "reshape F": lambda x: x.T.reshape(1, 6, order="F"),
+    "view F": lambda x: x.T.view(2, 3),
     "ravel": lambda x: x.ravel(),
-    "ravel F": lambda x: fnp.ravel(x, order="F"),
+    "ravel F": lambda x: fnp.ravel(x.T, order="F"),
     "T": lambda x: x.T,
     "mT": lambda x: x.mT,
     "transpose": lambda x: x.transpose(1, 0),
@@ -47,8 +48,12 @@ VIEWS = {
     "row of a broadcast": lambda x: x.expand(4, 2, 3)[2],
     "diagonal": lambda x: x.diagonal(),
     "offset diagonal": lambda x: x.diagonal(1),
-    "real": lambda x: x.real,
-    "chain": lambda x: x.T[1:].ravel()[::2].reshape(2, 1),
+    "diag": lambda x: fnp.diag(x),
+    "flip": lambda x: fnp.flip(x, 0),
+    "rot90": lambda x: fnp.rot90(x),
+    "atleast_3d": lambda x: fnp.atleast_3d(x),
+    "broadcast_arrays": lambda x: fnp.broadcast_arrays(x[:, :2], 1.0)[0],
+    "chain": lambda x: x.T[1:].view(-1)[::2].reshape(2, 1),
 }
 
 

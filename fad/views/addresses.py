@@ -1,0 +1,120 @@
+"""Which results are views and which are copies: decided as in NumPy and PyTorch, by where elements are.
+
+NOTE [addresses]
+
+An array of JAX has no strides. A view is seen as if its base were stored in row-major order: its chain, run
+on the numbers of the base's elements, says where its own are. A function such as ``reshape`` gives a view
+where strides can describe what it makes of these addresses, and a copy elsewhere.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.views.aliases import link_of
+from fad.views.chains import Form, Step, form_of, numbers_of
+from fad.views.duals import DualLink
+from fad.views.write_back import keeps_order
+
+__all__ = ["Test", "gives_view", "has_strides", "is_contiguous", "is_row_major", "origin"]
+
+Test = Callable[[np.ndarray], bool]
+
+
+def origin(x: Tensor) -> tuple[Tensor, tuple[Step, ...]]:
+    """What ``x`` is a view of, behind dual Tensors too, and the chain from the data of the storage."""
+    chain: tuple[Step, ...] = ()
+    while True:
+        link = link_of(x)
+        if link is None:
+            return x, chain
+        chain = (*link.chain, *chain)
+        if isinstance(link, DualLink):
+            x = link.primal
+        elif link.base is None:  # a peer, which may have a chain of its own
+            return x, chain
+        else:
+            x = link.base
+
+
+def has_strides(addresses: np.ndarray) -> bool:
+    """Whether the addresses along each dimension are at equal distances, the same everywhere."""
+    if not addresses.size:
+        return True
+    wanted = addresses.ravel()[0]
+    for k, n in enumerate(addresses.shape):
+        line = addresses[tuple([slice(None) if d == k else 0 for d in range(addresses.ndim)])]
+        step = line[1] - line[0] if n > 1 else 0
+        wanted = np.add.outer(wanted, step * np.arange(n))
+    return np.array_equal(addresses, wanted)
+
+
+def is_row_major(addresses: np.ndarray) -> bool:
+    """Whether the addresses follow each other, one by one."""
+    flat = addresses.ravel()
+    return not flat.size or np.array_equal(flat, flat[0] + np.arange(flat.size))
+
+
+def is_contiguous(x: Tensor) -> bool:
+    """Whether the elements of ``x`` are next to each other in row-major order, see NOTE [addresses]."""
+    return link_of(x) is None or _decide(None, is_row_major, *_place(x))
+
+
+def gives_view(primitive: Primitive, x: Tensor, test: Test) -> bool:
+    """Whether the result of ``primitive``, which moves the elements of ``x``, is a view by ``test``."""
+    if link_of(x) is None:
+        aval = x.aval
+        if keeps_order(primitive, aval.shape, aval.dtype):
+            return True
+    return _decide(primitive, test, *_place(x))
+
+
+def _place(x: Tensor) -> tuple[Form, tuple[int, ...], Any, tuple[tuple[int, ...], ...]]:
+    """The kinds of steps that lead to ``x``, what they start from, and the shapes of their numbers."""
+    root, chain = origin(x)
+    data = root if link_of(root) is None else root.meta.storage.data  # type: ignore[union-attr]
+    aval = data.aval
+    shapes = tuple([() if type(n) is int else tuple(n.shape) for n in numbers_of(chain)])
+    return form_of(chain), aval.shape, aval.dtype, shapes
+
+
+@functools.lru_cache(maxsize=4096)
+def _decide(
+    primitive: Primitive | None,
+    test: Test,
+    form: Form,
+    shape: tuple[int, ...],
+    dtype: Any,
+    shapes: tuple[tuple[int, ...], ...],
+) -> bool:
+    """Whether ``test`` holds of the addresses that the steps, and the primitive, lead to."""
+    numbers = iter([np.zeros(s, np.int32)[()] for s in shapes])  # they only move a view
+    with jax.ensure_compile_time_eval():
+        addresses: Any = _numbered(shape)
+        kind = jax.ShapeDtypeStruct(shape, dtype)
+        for op, count in form:
+            own = [next(numbers) for _ in range(count)]
+            kind = jax.eval_shape(lambda x, op=op, own=own: op.forward(x, own), kind)
+            if op.selects and op.whole:
+                addresses = op.forward(addresses, own)
+            elif op.selects and kind.shape == addresses.shape:  # parts of elements
+                addresses = 2 * addresses
+            elif is_row_major(np.asarray(addresses)):  # the same bytes, read as another dtype
+                addresses = _numbered(kind.shape)
+            else:
+                return False
+        if primitive is not None:
+            addresses = primitive.flat(addresses)
+        return test(np.asarray(addresses))
+
+
+def _numbered(shape: tuple[int, ...]) -> Any:
+    return jnp.arange(int(np.prod(shape))).reshape(shape)

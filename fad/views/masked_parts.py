@@ -1,0 +1,182 @@
+"""``x[mask]`` where the mask has no concrete values: what can be done with it without its shape.
+
+NOTE [masked parts]
+
+Inside of ``vmap`` and ``jit`` it is not known how many elements a bool mask selects. So ``x[mask]`` is a
+`MaskedPart`: elementwise operators compute with all elements, and a write with the same mask puts those back
+that it selects. Where it selects nothing the operands are 1, so that no operator is singular there:
+derivatives are those of the selected elements alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.errors import ArgumentError, HostValueError, describe
+from fad.tape.recorder import as_tensor
+
+__all__ = ["MASKED_UPDATES", "MaskedPart", "masked_part"]
+
+
+def _filled(mask: Any, x: Any) -> Any:
+    return jnp.where(mask, x, jnp.ones((), jnp.result_type(x)))
+
+
+_FILL = Primitive("masked", _filled, lazy=True)
+
+
+class MaskedPart:
+    """The elements that a mask without concrete values selects; see NOTE [masked parts].
+
+    Attributes:
+        mask: the mask of the index, by which other parts are known to be of the same elements.
+        selected: the same, in a shape that broadcasts to that of ``values``.
+        values: a Tensor, with more elements than those selected.
+        trailing: how many dimensions an operand that is no part may have.
+        error: what is raised where their number has to be known.
+    """
+
+    __slots__ = ("error", "mask", "selected", "trailing", "values")
+
+    def __init__(self, mask: Any, selected: Any, values: Tensor, trailing: int, error: Any) -> None:
+        self.mask = mask
+        self.selected = selected
+        self.values = values
+        self.trailing = trailing
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"MaskedPart({describe(self.values)}, mask={describe(self.mask)})"
+
+    def __getattr__(self, name: str) -> Any:
+        self._refuse()
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise self.error
+
+    def operand(self, v: Any) -> Any:
+        """``v`` with all elements that take part in an operation, 1 where none is selected."""
+        return bind(_FILL, (self.selected, self.elements(v)))
+
+    def elements(self, v: Any) -> Any:
+        """``v``, which is written to the selected elements or computed with them, in a shape that broadcasts.
+
+        Raises:
+            HostValueError: it has an element for each that is selected.
+            ArgumentError: it is the part of another mask.
+        """
+        if isinstance(v, MaskedPart):
+            if v.mask is not self.mask:
+                raise ArgumentError(
+                    f"x[mask] with the part of another mask, {v}: inside vmap and jit both have to be of one "
+                    "mask; give it a name: m = x > 0; x[m] += y[m]"
+                ) from None
+            return v.values
+        if isinstance(v, (list, tuple, np.ndarray, np.generic)):
+            v = jnp.asarray(v)
+        if np.ndim(v) > self.trailing:
+            raise self.error
+        return v
+
+    __array__ = __bool__ = __float__ = __int__ = __iter__ = __jax_array__ = __len__ = _refuse
+    __getitem__ = __setitem__ = _refuse
+
+
+# As an output of a transformed function, or in a container.
+jax.tree_util.register_pytree_node(MaskedPart, MaskedPart._refuse, lambda _, children: children)
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    """An operator of a Tensor, in place or not, as one of the elements that a mask selects."""
+    is_in_place = name.startswith("__i") and name != "__invert__"
+
+    def method(self: MaskedPart, *others: Any) -> Any:
+        own = self.operand(self)
+        values = getattr(own, name)(*[self.operand(v) for v in others])
+        if values is NotImplemented:
+            return values
+        found = own if is_in_place else values
+        return MaskedPart(self.mask, self.selected, found, self.trailing, self.error)
+
+    method.__name__ = name
+    return method
+
+
+_BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
+for _name in [
+    *[f"__{kind}{n}__" for n in _BINARY for kind in ("", "r", "i")],
+    *["__neg__", "__pos__", "__abs__", "__invert__"],
+    *["__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "maximum", "minimum"],
+]:
+    setattr(MaskedPart, _name, _operator(_name))
+
+
+# Method of `x.at[mask]` -> operator of the part; None where its values do not matter.
+MASKED_UPDATES: dict[str, str | None] = {
+    "set": None,
+    "add": "__add__",
+    "subtract": "__sub__",
+    "multiply": "__mul__",
+    "divide": "__truediv__",
+    "power": "__pow__",
+    "max": "maximum",
+    "min": "minimum",
+}
+
+
+@functools.lru_cache(maxsize=64)
+def _aligned(trailing: int) -> Primitive:
+    """A mask with ``trailing`` more dimensions."""
+    return Primitive("reshape", lambda m: m.reshape((*m.shape, *[1] * trailing)), lazy=True)
+
+
+def masked_part(x: Tensor, index: Any, error: HostValueError) -> tuple[Tensor, MaskedPart]:
+    """The view of ``x`` that the rest of an index with one mask selects, and the part of that by the mask.
+
+    Arguments:
+        error: what is raised for other indices, and where the number of selected elements has to be known.
+
+    Raises:
+        IndexError: the mask has another shape than the dimensions that it selects from.
+    """
+    entries = list(index) if isinstance(index, tuple) else [index]
+    others = [k for k, e in enumerate(entries) if not _is_basic(e)]
+    if len(others) != 1 or not _is_mask(entries[others[0]]):
+        raise error
+    given = entries[others[0]]
+    mask, view = as_tensor(given), x
+    behind = [e for e in entries[others[0] + 1 :] if e is not Ellipsis]
+    trailing = sum([not isinstance(e, (int, np.integer)) for e in behind])
+    if Ellipsis not in entries[: others[0]]:  # what the index does not name is behind the mask
+        trailing += (
+            x.ndim - mask.ndim - sum([e is not None and e is not Ellipsis for e in entries]) + 1
+        )
+    if len(entries) > 1:
+        entries[others[0] : others[0] + 1] = [slice(None)] * mask.ndim
+        view = x[tuple(entries)]
+    start = view.ndim - trailing - mask.ndim
+    if trailing < 0 or start < 0 or view.shape[start : start + mask.ndim] != mask.shape:
+        raise IndexError(
+            f"the shape of the mask {mask.shape} does not match the shape of the dimensions of "
+            f"{describe(x)} that it selects from"
+        ) from None
+    selected = bind(_aligned(trailing), (mask,))
+    ints = any([isinstance(e, (int, np.integer)) for e in entries])
+    return view, MaskedPart(given, selected, view, 0 if ints else trailing, error)
+
+
+def _is_basic(e: Any) -> bool:
+    return e is None or e is Ellipsis or type(e) in (int, slice) or isinstance(e, np.integer)
+
+
+def _is_mask(e: Any) -> bool:
+    return isinstance(e, (Tensor, jax.Array, np.ndarray)) and e.dtype == bool
