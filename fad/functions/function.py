@@ -16,6 +16,7 @@ from fad.core.tensor import Tensor
 from fad.errors import RuleError
 from fad.functions import fast_calls
 from fad.functions.calls import FunctionOp
+from fad.functions.closures import is_plain
 from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import Context, VmapInfo
 from fad.functions.definitions import (
@@ -209,7 +210,10 @@ def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -
         out, x = outs[v.at], arrays[v.of]
         if not isinstance(x, Tensor):
             continue
-        if v.detached or (v.as_is and x.requires_grad and not out.requires_grad):
+        own = False  # whether it has a history or tangent of its own, which a write to x leaves as it is
+        if not out.requires_grad:
+            own = v.as_is if x.requires_grad else not is_plain(x)
+        if v.detached or own:
             attach_peer(out, x, () if v.as_is else v.chain)
         else:
             slots = op.template.slots

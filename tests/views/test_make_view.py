@@ -126,3 +126,42 @@ def inference_views(lib):
 
 def test_views_of_inference_tensors_are_as_in_torch(torch):
     assert inference_views(fad) == inference_views(torch)
+
+
+class Seven(fad.Function):
+    """Returns its input, whose derivative it says is 7."""
+
+    @staticmethod
+    def forward(x):
+        return x
+
+    @staticmethod
+    def vjp(ctx, g):
+        return 7 * g
+
+
+@pytest.mark.parametrize(("written", "slope"), [("none", 15.0), ("input", 17.0), ("output", 43.0)])
+def test_an_input_that_is_returned_keeps_its_derivative_when_one_of_them_is_written_to(
+    written, slope
+):
+    """As in torch.func; where a graph records the call itself, the write is refused, as in torch.autograd."""
+
+    def f(x):
+        a = x * 1
+        y = Seven.apply(a)
+        if written != "none":
+            {"input": a, "output": y}[written].mul_(3)
+        return (2 * y + a).sum()
+
+    x = jnp.array([1.0, 2.0])
+    rows = jnp.stack([x, 2 * x])
+    expected = jnp.full(2, slope)
+    assert float(f(fad.tensor(x))) == (9.0 if written == "none" else 27.0)
+    assert_close(fad.jacfwd(f)(x), expected)
+    assert_close(fad.grad(lambda x: fad.vmap(f)(x).sum())(rows), jnp.stack([expected, expected]))
+    assert_close(fad.grad(fad.jit(f))(x), expected)
+    if written == "none":
+        assert_close(fad.grad(f)(x), expected)
+    else:
+        with pytest.raises(GradientError, match="created inside a custom Function"):
+            fad.grad(f)(x)
