@@ -24,13 +24,13 @@ PACKAGE = ROOT / "fad"
 ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
     "core": """keys blocks dtypes devices caches collector observation pace jaxapi
-        avals jaxprs borrowed masked series residuals tensor trees level rules primitive
-        replay_protocol""",
+        unrecorded avals jaxprs borrowed masked series residuals tensor trees level rules
+        primitive replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals make_view
-        batched_views user_views index_forms indexing write_ops inplace shapes_in_place
+        batched_views user_views index_forms indexing write_ops unrecorded_writes inplace shapes_in_place
         copying""",
     "arrays": """arguments special_cases call_notes keywords plans results operations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
