@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
 from fad.core.observation import observable
+from fad.core.reach import READ
 from fad.core.residuals import (
     Dependence,
     Residuals,
@@ -30,8 +30,9 @@ from fad.core.residuals import (
     residuals_of,
 )
 from fad.core.rules import Rules
+from fad.core.vjp_plan import VjpPlan as VjpPlan
 
-__all__ = ["Primitive", "VjpPlan", "derived_plan", "forget_shapes"]
+__all__ = ["Primitive", "VjpPlan", "as_derivative", "derived_plan", "forget_shapes"]
 
 
 _all: weakref.WeakSet[Primitive] = weakref.WeakSet()
@@ -68,6 +69,7 @@ class Primitive:
     that are floating or complex. See NOTE [what a derived vjp saves].
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
+    ``paths``: how an output may depend on an input, see `fad.core.reach`; if empty, one output does.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     """
 
@@ -90,6 +92,7 @@ class Primitive:
         "jit",
         "lazy",
         "name",
+        "paths",
         "planner",
         "positions",
         "primals",
@@ -119,6 +122,7 @@ class Primitive:
         self.positions = positions
         self.jit = jit
         self.calls_host = False
+        self.paths = ""
         self.collective = collective
         self._structures: dict[int, Any] = {} if rules is None else rules.structures
         self.primals = 0
@@ -279,7 +283,7 @@ class Primitive:
         by_hand = None if self.rules is None else self.rules.batched(size, dims)
         run = batching(mapped(self.flat) if by_hand is None else by_hand)
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
-        derived.dependence = self.dependence
+        derived.dependence, derived.paths = self.dependence, self.paths
         if self.to_vjp is not self.flat:  # there are hand-written rules
             derived.to_jvp = batching(mapped(self.to_jvp))
             derived.to_vjp = batching(mapped(self.to_vjp))
@@ -364,83 +368,10 @@ class Primitive:
             out, pullback = vjp_in(mask, flat, values[:n])
             return run_pullback(pullback, out, values[n:], given, need)
 
-        return Primitive(f"{self.name}_vjp", vjp, **self._options())
+        return as_derivative(Primitive(f"{self.name}_vjp", vjp, **self._options()))
 
 
 observable(Primitive, "execute", "execution")
-
-
-_plan_ids = itertools.count()
-
-
-class VjpPlan:
-    """How one Primitive is differentiated in reverse, for one mask and one choice of input avals.
-
-    This class keeps all inputs, and the vjp runs the function again: nothing is known of residuals, or
-    the function has no reverse mode (a while loop), and then the vjp raises if it is used.
-
-    ``id``: a number of its own.
-    ``mask``: which inputs are differentiated.
-    ``forward``: the operation to run in the forward pass: the Primitive itself, or one that returns
-    ``extras`` residuals after the Primitive's outputs.
-    ``extras``: the number of these residuals.
-    ``kept_inputs``, ``kept_outputs``: the positions of the inputs and outputs that are saved by
-    reference.
-    ``from_inputs``: it is of this class.
-    ``differentiable``: for each output, whether it has a derivative; None if that is not known.
-    ``out_avals``: the avals of the outputs; None if they are not known.
-    ``single``: the Primitive is known to return one array, not a tuple.
-    ``simple``: one output, which is differentiable, and no extras.
-    ``routed``: the inputs that a gradient is passed on to: ``mask``, unless a planner narrows it.
-    """
-
-    __slots__ = (
-        "_vjps",
-        "differentiable",
-        "extras",
-        "forward",
-        "id",
-        "kept_inputs",
-        "kept_outputs",
-        "mask",
-        "out_avals",
-        "primitive",
-        "routed",
-        "simple",
-        "single",
-    )
-
-    from_inputs = True
-
-    def __init__(self, primitive: Primitive, mask: tuple[bool, ...]) -> None:
-        self.id = next(_plan_ids)
-        self.primitive = primitive
-        self.mask = mask
-        self.routed = mask
-        self.forward = primitive
-        self.extras = 0
-        self.kept_inputs: tuple[int, ...] = tuple(range(len(mask)))
-        self.kept_outputs: tuple[int, ...] = ()
-        self.differentiable: tuple[bool, ...] | None = None
-        self.out_avals: tuple[Any, ...] | None = None
-        self.single = self.simple = False
-        self._vjps: dict[Any, Primitive] = {}
-
-    def vjp(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        """The vjp as a Primitive of (kept inputs, kept outputs, extras, given cotangents).
-
-        Arguments:
-            given: which outputs have a cotangent; None if the one output has.
-            need: which of the masked inputs need a gradient.
-        """
-        key = (given, need)
-        derived = self._vjps.get(key)
-        if derived is None:
-            derived = self._vjps[key] = self._derive(given, need)
-        return derived
-
-    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        return self.primitive.full_vjp(self.mask, given, need)
 
 
 class ResidualPlan(VjpPlan):
@@ -458,6 +389,8 @@ class ResidualPlan(VjpPlan):
         self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
         self.extras = len(found.extras)
         self._residuals = found
+        if found.rows is not None:
+            self.narrow(found.rows)
         if found.extras:
             self.forward = _with_residuals(primitive, found)
 
@@ -470,14 +403,22 @@ class ResidualPlan(VjpPlan):
             pullback = found.pullback(values[:count])
             return run_pullback(pullback, out, values[count:], given, need, found.sparse)
 
-        return Primitive(f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy)
+        return as_derivative(Primitive(f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy))
+
+
+def as_derivative(primitive: Primitive) -> Primitive:
+    """``primitive``, a derivative: what it does not read is unused in it."""
+    primitive.paths = READ
+    return primitive
 
 
 def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> VjpPlan:
     """The plan that follows from the function of ``primitive``."""
     if primitive.jit and not primitive.collective:
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
-            found = residuals_of(primitive.to_vjp, mask, avals, primitive.differentiable_outputs)
+            found = residuals_of(
+                primitive.to_vjp, mask, avals, primitive.differentiable_outputs, primitive.paths
+            )
             return ResidualPlan(primitive, mask, found)
     return VjpPlan(primitive, mask)
 
@@ -495,4 +436,5 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
     saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)
+    saving.paths = primitive.paths
     return saving

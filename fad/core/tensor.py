@@ -62,7 +62,8 @@ INFERENCE = -(2**62)
 class Meta:
     """What only few Tensors have: a gradient, hooks, in-place history, aliases.
 
-    ``link`` says from which Tensor a view (or another alias) takes its value, see `fad.views`.
+    ``link`` says from which Tensor a view (or another alias) takes its value, see `fad.views`. ``of_leaf``:
+    it is what a leaf was before its shape was changed in place.
     """
 
     grad: Tensor | None = None
@@ -71,6 +72,7 @@ class Meta:
     post_hooks: dict[int, Any] | None = None
     retains_grad: bool = False
     inference: bool = False
+    of_leaf: bool = False
     name: str = ""
     storage: Storage = UNSHARED
     link: Any = None
@@ -199,7 +201,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         """Whether operations on it are recorded."""
         meta = self.meta
         if meta is not None and meta.link is not None:
-            meta.link.sync_history(self)
+            meta.link.sync(self)
+            return self._requires_grad or meta.link.deferred_error is not None
         return self._requires_grad
 
     @requires_grad.setter
@@ -223,7 +226,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         """Which output of `node` it is."""
         meta = self.meta
         if meta is not None and meta.link is not None:
-            meta.link.sync_history(self)
+            meta.link.sync(self)
         return self._output_nr
 
     @output_nr.setter

@@ -33,7 +33,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -44,7 +44,9 @@ from fad.core.borrowed import as_array
 from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, state
 from fad.core.primitive import Primitive
+from fad.core.reach import COMPUTED
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.unrecorded import unrecorded
 from fad.errors import HostValueError, LevelError, describe
 from fad.levels.batch import batch_levels
 from fad.levels.randomness import check_draws
@@ -66,9 +68,10 @@ class StagedLevel(RecordingLevel):
         outer: the JAX trace around the staged call, where values of outer levels are computed with.
 
     ``stand_ins`` are in the body what ``captures`` are outside. ``draws``: it draws random numbers.
+    ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     """
 
-    __slots__ = ("captures", "draws", "jax_trace", "operands", "outer", "stand_ins")
+    __slots__ = ("captures", "draws", "jax_trace", "operands", "outer", "records", "stand_ins")
 
     kind = "staged"
     runs_again = "jit, scan, cond or another staged function"
@@ -81,12 +84,26 @@ class StagedLevel(RecordingLevel):
         self.captures = Captures()
         self.stand_ins: list[Any] = []
         self.draws = False
+        self.records = True
         self.jax_trace: Any = None
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.records = self.id > state.watermark
+        return self
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         with jaxapi.set_current_trace(self.jax_trace):
             out = op.execute([self.lower(a) for a in args])
+            if self.records and self.id <= state.watermark:
+                out = map_tensors(unrecorded, out)
         return map_tensors(lambda o: new_tensor(o, self), out)
+
+    def unrecorded_write(self, new: Tensor, old: Tensor) -> Tensor:
+        if not self.records or new.value is old.value:
+            return new
+        with jaxapi.set_current_trace(self.jax_trace):
+            return new_tensor(unrecorded(new.value, self.lower(old)), self)
 
     def outlive(self, t: Tensor) -> Any:
         if not isinstance(t.value, jax.core.Tracer):
@@ -219,6 +236,7 @@ def _primitive_for(
 
         primitive = Primitive(name, call, collective=collective)
         primitive.calls_host = calls_host(closed.jaxpr)
+        primitive.paths = COMPUTED
         _primitives[key] = primitive
         if len(_primitives) > _CACHED:
             _primitives.popitem(last=False)

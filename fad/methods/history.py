@@ -15,7 +15,7 @@ from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
 from fad.transforms import backward
-from fad.views.aliases import link_of, set_state
+from fad.views.aliases import has_error, link_of, set_state
 from fad.views.duals import DualLink
 from fad.views.make_view import detach, stop_gradient
 
@@ -24,11 +24,15 @@ __all__ = ["MEMBERS"]
 
 def _is_leaf(self: Tensor) -> bool:
     """Whether no recorded operation produced it."""
-    return self.node is None
+    return not has_error(self) and self.node is None
 
 
 def _grad_fn(self: Tensor) -> Any:
-    """The node that produced it, None for a leaf."""
+    """The node that produced it, None for a leaf.
+
+    Raises:
+        GradientError: it is a view made under `no_grad`, of a Tensor that was changed in place since.
+    """
     return self.node
 
 
@@ -39,7 +43,8 @@ def _get_grad(self: Tensor) -> Tensor | None:
     """
     meta = self.meta
     found = None if meta is None else meta.grad
-    if found is None and self.node is not None and not (meta is not None and meta.retains_grad):
+    retains = meta is not None and meta.retains_grad
+    if found is None and not retains and not has_error(self) and self.node is not None:
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
             "attribute won't be populated during autograd.backward(): call .retain_grad() on it first, "
@@ -110,7 +115,7 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}: "
             "convert it with x.astype(float)"
         )
-    if self.node is not None:
+    if not _is_leaf(self):
         if requires_grad:
             return self
         raise GradientError(_ONLY_LEAVES)
@@ -135,7 +140,7 @@ _ONLY_LEAVES = (
 
 def _set_requires_grad(self: Tensor, requires_grad: bool) -> None:
     """`_requires_grad_`, which refuses every result of a recorded operation, as PyTorch does."""
-    if self.node is not None:
+    if not _is_leaf(self):
         raise GradientError(_ONLY_LEAVES)
     _requires_grad_(self, requires_grad)
 

@@ -22,6 +22,7 @@ from fad.errors import (
 )
 from fad.errors.tracebacks import warn_at_users_line
 from fad.tape.recorder import ROOT
+from fad.views.aliases import has_error
 
 __all__ = ["MEMBERS", "facts", "is_tracked", "unwrap"]
 
@@ -50,10 +51,13 @@ def _concrete(x: Tensor, what: str) -> Any:
     return value
 
 
-def is_tracked(x: Any) -> bool:
-    """Whether ``x`` requires grad or has a tangent, at any of its levels."""
+def is_tracked(x: Any, watermark: int = -1) -> bool:
+    """Whether ``x`` requires grad or has a tangent, at any of its levels.
+
+    ``watermark``: levels with an id up to this one do not record.
+    """
     while isinstance(x, Tensor):
-        if x.requires_grad or x.level.tangent(x) is not None:
+        if (x.level.id > watermark and x.requires_grad) or x.level.tangent(x) is not None:
             return True
         x = outlived(x.value)
     return False
@@ -115,7 +119,8 @@ def _numpy(self: Tensor, *, force: bool = False, copy: bool = False) -> np.ndarr
             Tensor, ``x[0] = 1``.)
 
     Raises:
-        TrackedValueError: the Tensor requires grad or has a tangent: write ``x.detach().numpy()``.
+        TrackedValueError: the Tensor requires grad, outside of `no_grad`, or has a tangent: write
+            ``x.detach().numpy()``.
         HostValueError: it is batched or being traced.
 
     >>> import fad
@@ -125,7 +130,7 @@ def _numpy(self: Tensor, *, force: bool = False, copy: bool = False) -> np.ndarr
     [5.0, 2.0]
     """
     value = _concrete(self, "numpy()")
-    if not force and is_tracked(self):
+    if not force and is_tracked(self, state.watermark):
         raise TrackedValueError(
             "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
             "write x.detach().numpy(), or fad.from_jax(f)(x) for a function of JAX"
@@ -228,7 +233,9 @@ def facts(self: Tensor) -> list[str]:
             parts.append(f"batch_dim={dim}")
         if tangent is not None:
             parts.append(f"tangent={_short(tangent)}")
-    if self.node is not None:
+    if has_error(self):
+        parts.append("grad_fn=<Invalid>")
+    elif self.node is not None:
         parts.append(f"grad_fn=<{self.node.name()}>")
     elif self.requires_grad:
         parts.append("requires_grad=True")

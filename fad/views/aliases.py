@@ -21,6 +21,7 @@ from fad.views.replace_primal import replace_primal
 
 __all__ = [
     "Link",
+    "has_error",
     "has_only_values",
     "link_of",
     "move_retained",
@@ -132,6 +133,15 @@ def link_of(t: Tensor) -> Link | None:
     return link
 
 
+def has_error(t: Tensor) -> bool:
+    """Whether the use of the history of ``t`` raises, see `Link`."""
+    link = link_of(t)
+    if link is None:
+        return False
+    link.sync(t)
+    return link.deferred_error is not None
+
+
 # Synchronization
 
 
@@ -178,7 +188,11 @@ def _replay_on_base(t: Tensor, link: Link, base: Tensor) -> None:
         out = replay(source, link.chain)
     finally:
         state.watermark, state.base_watermark = before
-    own = t._requires_grad and t._lazy is None and t._node is None  # the user made it a leaf
+    node = t._node if t._requires_grad and t._lazy is None else None
+    own = t._requires_grad and t._lazy is None and node is None  # the user made it a leaf
+    if node is not None and base.meta.of_leaf and not out.requires_grad:  # type: ignore[union-attr]
+        set_value(t, out)  # its history leads to that leaf
+        return
     if t.meta is not None and t.meta.retains_grad:
         move_retained(t, t._node, t._output_nr, out)
     set_state(t, out)
@@ -265,9 +279,7 @@ def snapshot(t: Tensor) -> Tensor:
     value = t.value  # brings an alias up to date
     if t._level is ROOT and not t._requires_grad and captured_by_jit(t):
         return bind(IDENTITY.primitive, (t,))  # type: ignore[no-any-return]
-    link = link_of(t)
-    has_error = link is not None and link.deferred_error is not None
-    copy: Tensor = new_tensor(value, t.level, t.aux) if has_error else alias(t)
+    copy: Tensor = new_tensor(value, t.level, t.aux) if has_error(t) else alias(t)
     if isinstance(copy.value, Tensor):  # it may be that of the caller, who gets the result
         copy.value = snapshot(copy.value)
     return copy

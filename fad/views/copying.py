@@ -19,7 +19,7 @@ from fad.core.tensor import Storage, Tensor, meta_of, new_tensor, storage_of
 from fad.errors import GradientError, describe
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
-from fad.views.aliases import Link, snapshot
+from fad.views.aliases import Link, has_error, snapshot
 from fad.views.chains import IDENTITY, Step
 from fad.views.duals import DualLink, link_dual
 from fad.views.make_view import bind_view, detach
@@ -32,7 +32,7 @@ CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), lazy=True)
 
 def shallow_copy(t: Tensor) -> Tensor:
     """Another Tensor that shares the storage: writes to one are seen in both; a leaf of its own."""
-    if t.level is ROOT and t.requires_grad and t.node is None:
+    if t.level is ROOT and t.requires_grad and not has_error(t) and t.node is None:
         leaf = detach(t)
         leaf._requires_grad = True
         return leaf

@@ -53,6 +53,7 @@ from fad.views.indexing import step_of
 from fad.views.masked_parts import MaskedPart, masked_part
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
+from fad.views.unrecorded_writes import with_history
 from fad.views.write_back import overlaps
 from fad.views.write_ops import (
     COPY,
@@ -442,7 +443,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
         if isinstance(node, RecordedNode):
             node.output_written(t.output_nr, version)  # type: ignore[union-attr]
     if new.level is root.level and new.level.id <= state.watermark:
-        set_value(root, new)
+        set_value(root, new if new.level is ROOT else with_history(new, root))
     else:
         move_retained(root, root.node, root.output_nr, new)
         set_state(root, new)

@@ -9,6 +9,7 @@ from typing import Any
 from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of
 from fad.tape.graph import alias
 from fad.views.aliases import Link, link_of
+from fad.views.creation import DEFAULT
 from fad.views.inplace import check_writable
 from fad.views.pytree import TrackedTensor
 
@@ -37,7 +38,9 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
         old = link_of(t)
         link = made
         if old is None or old.base is None:
-            link = Link(_in_place_of(t, old), made.chain, made.creation, _NEVER)
+            link = Link(_in_place_of(t, old), made.chain, DEFAULT, _NEVER)
+        else:  # the history of before goes on, whatever the grad mode is
+            link.creation = old.creation
         meta = meta_of(t)
         storage.version += 1
         link.seen = _NEVER
@@ -50,6 +53,7 @@ def _in_place_of(t: Tensor, link: Any) -> Tensor:
     """A Tensor that is what ``t`` is now, to all its aliases."""
     if t.requires_grad and t.node is None:  # a leaf, in no_grad; it stays the leaf
         base: Tensor = new_tensor(t.value, t.level, t.aux)
+        meta_of(base).of_leaf = True
     else:
         base = alias(t)
     base.born = t.born

@@ -180,3 +180,53 @@ def test_inside_of_transforms(theirs: Any) -> None:
         assert x.shape == VALUES.shape and x.base is None
     with pytest.raises(GradientError, match="leaf Variable"):
         fad.grad(lambda a: a.transpose_(0, 1).sum())(x)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_under_no_grad(name: str) -> None:
+    """The shape changes, the history goes on, whatever the grad mode is; PyTorch's gradients do not fit then,
+    but for sizes of 1.
+    """
+    method = METHODS[name]
+    changed = method(fad.tensor(VALUES)).shape
+
+    def f(x: Any, mode: Any, of_view: bool) -> Any:
+        y = x * 2.0
+        row = y[0, 1]
+        z = y[:, :, 1:] if of_view else y
+        with mode():
+            method(z)
+        assert z.requires_grad and z.grad_fn is not None
+        w = (z * z).sum() + row.sum()
+        z.mul_(3.0)
+        return w, (z * z).sum() + (row * row).sum()
+
+    for of_view in (False, True):
+        found = []
+        for mode in (fad.enable_grad, fad.no_grad):
+            x = fad.tensor(VALUES, requires_grad=True)
+            w, v = f(x, mode, of_view)
+            with pytest.raises(GradientError, match="modified by an inplace operation"):
+                w.backward()
+            v.backward()
+            outer = fad.grad(lambda x: f(x, mode, of_view)[1])(fad.tensor(VALUES))
+            found.append([float(v.detach()), x.grad.tolist(), outer.tolist()])
+        assert found[0] == found[1]
+    leaf = fad.tensor(VALUES, requires_grad=True)
+    with fad.no_grad():
+        method(leaf)
+    (leaf * leaf).sum().backward()
+    assert leaf.is_leaf and leaf.shape == changed == leaf.grad.shape
+
+
+def test_views_of_a_leaf_keep_their_history(torch: Any, replay_mode: None) -> None:
+    def run(m: Any) -> Any:
+        leaf = m.tensor(VALUES[0], requires_grad=True)
+        row = leaf[0]
+        with m.no_grad():
+            leaf.unsqueeze_(0)
+        before = row.tolist()
+        ((leaf * 3.0).sum() + (row * row).sum()).backward()
+        return before, row.requires_grad, leaf.grad.tolist()
+
+    assert run(fad) == run(torch)

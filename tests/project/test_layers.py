@@ -24,15 +24,14 @@ PACKAGE = ROOT / "fad"
 ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
     "core": """keys blocks dtypes devices caches collector observation pace private_names jaxapi
-        avals jaxprs exact_programs borrowed masked series residuals tensor trees level rules primitive
-        casts replay_protocol""",
+        unrecorded avals jaxprs exact_programs borrowed masked series reach residuals vjp_plan tensor trees
+        level rules primitive casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly packing saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch randomness staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
-        inplace shapes_in_place
-        copying""",
+        unrecorded_writes inplace shapes_in_place copying""",
     "arrays": """arguments lists special_cases call_notes keywords numpy_keywords
         numpy_functions plans results operations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
@@ -243,7 +242,7 @@ TABLES_OF_JAX = {
     "primitive_jvps",
     "primitive_transposes",
 }
-OWN_PARAMETERS = {"loop", "name", "rules"}  # of the primitives that fad has made
+OWN_PARAMETERS = {"loop", "name", "rules", "stored"}  # of the primitives that fad has made
 
 
 def equation_errors(module: str, source: str) -> list[str]:

@@ -16,6 +16,7 @@ ELSEWHERE = {
     "arrays/torch_functions": "methods/test_names_vs_torch.py",
     "arrays/torch_indexing": "methods/test_names_vs_torch.py",
     "arrays/torch_matrices": "methods/test_names_vs_torch.py",
+    "core/vjp_plan": "core/test_primitive.py",
     "autograd/function": "project/test_torch_names.py",
     "autograd/grad_mode": "project/test_torch_names.py",
     "autograd/graph": "project/test_torch_names.py",

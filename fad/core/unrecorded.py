@@ -1,0 +1,65 @@
+"""Results without a history, in traced code: what ``no_grad`` means there.
+
+NOTE [no_grad in traced code]
+
+A program of JAX has no grad mode: what differentiates it, differentiates all of it. So each result that the
+body of a staged function (`jit`, `scan`, `cond`, ...) computes under ``no_grad`` goes through a primitive
+that gives it back. That is linear: tangents pass, as ``no_grad`` lets them; but its transpose gives no
+cotangent, so that a reverse mode stops there, whatever the order of the transforms around.
+
+A write in place under ``no_grad`` leaves the history of its Tensor as it was: it has the old value as a
+second operand, and that gets the cotangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from fad.core.jaxapi import (
+    Zero,
+    define_primitive,
+    instantiate_zeros,
+    is_inexact,
+    is_undefined_primal,
+    new_primitive,
+)
+
+__all__ = ["unrecorded", "unrecorded_p"]
+
+unrecorded_p = new_primitive("fad_unrecorded")
+
+
+def unrecorded(new: Any, old: Any = None) -> Any:
+    """The array ``new``, without a history, or with that of ``old``."""
+    if not is_inexact(new.dtype):
+        return new
+    return unrecorded_p.bind(new)[0] if old is None else unrecorded_p.bind(new, old)[0]
+
+
+def _first(*values: Any) -> list[Any]:
+    return [values[0]]
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    out = unrecorded_p.bind(*primals)
+    if all([type(t) is Zero for t in tangents]):
+        return out, [tangents[0]]
+    return out, unrecorded_p.bind(*map(instantiate_zeros, tangents))
+
+
+def _transpose(cotangents: Sequence[Any], new: Any, *old: Any) -> list[Any]:
+    return [None, *[cotangents[0] if is_undefined_primal(x) else None for x in old]]
+
+
+def _batch(axis: Any, values: Sequence[Any], dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    moved = [
+        jnp.broadcast_to(v, (axis.size, *v.shape)) if d is None else jnp.moveaxis(v, d, 0)
+        for v, d in zip(values, dims, strict=True)
+    ]
+    return unrecorded_p.bind(*moved), [0]
+
+
+define_primitive(unrecorded_p, _first, _first, jvp=_jvp, transpose=_transpose, batch=_batch)
