@@ -58,6 +58,8 @@ from fad.methods.functions import linspace as linspace
 from fad.methods.functions import ones as ones
 from fad.methods.functions import ones_like as ones_like
 from fad.methods.functions import stack as stack
+from fad.methods.functions import view_as_complex as view_as_complex
+from fad.methods.functions import view_as_real as view_as_real
 from fad.methods.functions import where as where
 from fad.methods.functions import zeros as zeros
 from fad.methods.functions import zeros_like as zeros_like
@@ -177,6 +179,8 @@ __all__ = [
     "uint64",
     "unpack_dual",
     "value_and_grad",
+    "view_as_complex",
+    "view_as_real",
     "viz",
     "vjp",
     "vmap",

@@ -18,6 +18,8 @@ _MODULES = {
     "fad.scipy.special": "jax.scipy.special",
     "fad.random": "jax.random",
     "fad.numpy.fft": "jax.numpy.fft",
+    "fad.scipy.linalg": "jax.scipy.linalg",
+    "fad.lax.linalg": "jax.lax.linalg",
 }
 
 # Names of functions; most are methods of PyTorch's tensors too. `x` is the array.
@@ -79,7 +81,80 @@ _FUNCTIONS = {
     "mse_loss": "((x - y) ** 2).mean()",
     "linear": "x @ weight.T + bias",
     "cross_entropy": "-fad.numpy.take_along_axis(fad.nn.log_softmax(x), labels[:, None], 1).mean()",
+    "threshold": "fad.numpy.where(x > threshold, x, value)",
+    "rrelu": "fad.nn.leaky_relu(x, slope)",
+    "tanhshrink": "x - fad.numpy.tanh(x)",
+    "normalize": "x / fad.numpy.linalg.norm(x, axis=dim, keepdims=True)",
+    "cosine_similarity": "fad.numpy.vecdot(x, y) / (norm(x, axis=-1) * norm(y, axis=-1)), "
+    "norm = fad.numpy.linalg.norm",
+    "pairwise_distance": "fad.numpy.linalg.norm(x - y, axis=-1)",
+    "bilinear": "fad.numpy.einsum('bi,oij,bj->bo', x, weight, y)",
+    "embedding": "weight[index]",
+    "one_hot": "fad.nn.one_hot(x, num_classes)",
+    # layers, as functions
+    **dict.fromkeys(
+        """conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
+        convolution""".split(),
+        "fad.lax.conv_general_dilated(x, weight, strides, padding), or fad.lax.conv_transpose",
+    ),
+    **dict.fromkeys(
+        """max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d
+        adaptive_max_pool3d""".split(),
+        "fad.numpy.max of windows: x.unfold(dim, size, step), or of a reshaped x",
+    ),
+    **dict.fromkeys(
+        """avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+        adaptive_avg_pool3d lp_pool1d lp_pool2d""".split(),
+        "fad.numpy.mean of windows: x.unfold(dim, size, step), or of a reshaped x",
+    ),
+    **dict.fromkeys(
+        "batch_norm group_norm instance_norm layer_norm local_response_norm".split(),
+        "fad.nn.standardize(x, axis=axes) * weight + bias",
+    ),
+    "rms_norm": "x * fad.lax.rsqrt((x**2).mean(-1, keepdims=True) + eps) * weight",
+    **dict.fromkeys(
+        "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell".split(),
+        "fad.lax.scan(cell, state, inputs), with the cell as a function",
+    ),
+    **dict.fromkeys(
+        "dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout".split(),
+        "fad.numpy.where(fad.random.bernoulli(key, 1 - p, shape), x / (1 - p), 0)",
+    ),
+    **dict.fromkeys(
+        "interpolate upsample upsample_bilinear upsample_nearest".split(),
+        "fad.from_jax of jax.image.resize(x, shape, method)",
+    ),
+    "grid_sample": "fad.scipy.ndimage.map_coordinates(x, coordinates, 1)",
+    "multi_head_attention_forward": "fad.nn.dot_product_attention(query, key, value)",
+    "scaled_dot_product_attention": "fad.nn.dot_product_attention(query, key, value)",
+    "pixel_shuffle": "x.reshape(...).transpose(...).reshape(...)",
+    "pixel_unshuffle": "x.reshape(...).transpose(...).reshape(...)",
+    "fold": "x.at[index].add(windows)",
+    # losses
+    "l1_loss": "fad.numpy.abs(x - y).mean()",
+    "smooth_l1_loss": "fad.numpy.where(d < 1, 0.5 * d**2, d - 0.5).mean(), d = fad.numpy.abs(x - y)",
+    "huber_loss": "fad.numpy.where(d < 1, 0.5 * d**2, d - 0.5).mean(), d = fad.numpy.abs(x - y)",
+    "nll_loss": "-fad.numpy.take_along_axis(x, labels[:, None], 1).mean()",
+    "binary_cross_entropy": "-(y * fad.numpy.log(x) + (1 - y) * fad.numpy.log1p(-x)).mean()",
+    "binary_cross_entropy_with_logits": "(fad.nn.softplus(x) - x * y).mean()",
+    "kl_div": "(y * (fad.numpy.log(y) - x)).mean()",
+    "gaussian_nll_loss": "0.5 * (fad.numpy.log(variance) + (x - y) ** 2 / variance).mean()",
+    "poisson_nll_loss": "(fad.numpy.exp(x) - y * x).mean()",
+    "hinge_embedding_loss": "fad.numpy.where(y == 1, x, fad.nn.relu(margin - x)).mean()",
+    "margin_ranking_loss": "fad.nn.relu(margin - y * (x1 - x2)).mean()",
+    "triplet_margin_loss": "fad.nn.relu(norm(a - p, axis=-1) - norm(a - n, axis=-1) + 1).mean(), "
+    "norm = fad.numpy.linalg.norm",
+    "cosine_embedding_loss": "fad.numpy.where(y == 1, 1 - c, fad.nn.relu(c - margin)).mean(), c the cosine",
+    "ctc_loss": "optax.ctc_loss, through fad.from_jax",
     # names that NumPy had
+    "ascontiguousarray": "fad.numpy.asarray(x)",
+    "asfortranarray": "fad.numpy.asarray(x)",
+    "asanyarray": "fad.numpy.asarray(x)",
+    "ndenumerate": "a loop over numpy.ndindex(x.shape), or fad.vmap",
+    "shares_memory": "x.base, the Tensor that it is a view of",
+    "may_share_memory": "x.base, the Tensor that it is a view of",
+    "errstate": "fad.autograd.detect_anomaly(), or jax.config.update('jax_debug_nans', True)",
+    "seterr": "fad.autograd.detect_anomaly(), or jax.config.update('jax_debug_nans', True)",
     "product": "fad.numpy.prod(x)",
     "cumproduct": "fad.numpy.cumprod(x)",
     "alltrue": "fad.numpy.all(x)",
@@ -109,7 +184,6 @@ _FUNCTIONS = {
 # Attributes and methods that a Tensor does not have, of PyTorch's tensors and of NumPy's arrays.
 _ATTRIBUTES = {
     **_FUNCTIONS,
-    "data": "x.detach(), or x.array for the JAX array; write to x itself under fad.no_grad()",
     "is_cuda": "x.device.platform == 'gpu'",
     "get_device": "x.device",
     "pin_memory": "x itself: JAX has no pinned arrays",
@@ -119,6 +193,18 @@ _ATTRIBUTES = {
     "storage": "x.base, the Tensor that it is a view of",
     "untyped_storage": "x.base, the Tensor that it is a view of",
     "flat": "x.reshape(-1)",
+    "is_sparse": "False: a Tensor is dense",
+    "to_sparse": "jax.experimental.sparse.BCOO.fromdense(x.array)",
+    "layout": "x.shape: arrays have no layout in memory here",
+    "storage_offset": "x.base, the Tensor that it is a view of",
+    "share_memory_": "x itself: threads share Tensors",
+    "apply_": "x[...] = fad.numpy.vectorize(f)(x)",
+    "as_strided": "x.unfold(dim, size, step), or x[index]: arrays have no strides here",
+    "bernoulli_": "x[...] = fad.random.bernoulli(key, p, x.shape)",
+    "exponential_": "x[...] = fad.random.exponential(key, x.shape)",
+    "geometric_": "x[...] = fad.random.geometric(key, p, x.shape)",
+    "stft": "fad.scipy.signal.stft(x)",
+    "triangular_solve": "fad.scipy.linalg.solve_triangular(a, b)",
     "itemset": "x[i] = value",
     "tobytes": "x.detach().numpy().tobytes()",
     "tofile": "x.detach().numpy().tofile(path)",
@@ -133,19 +219,22 @@ _NO_LAYERS = (
     "fad.nn has the functions of jax.nn, and no layers: write a function of parameters, which are a "
     "dict of Tensors, or use Equinox or Flax; fad.func.functional_call calls a module"
 )
-_LAYERS = """Module Linear Sequential Conv1d Conv2d Conv3d ReLU GELU Tanh Sigmoid Softmax Dropout Embedding
-BatchNorm1d BatchNorm2d LayerNorm LSTM GRU RNN Transformer MultiheadAttention ModuleList Flatten MaxPool2d
-CrossEntropyLoss MSELoss L1Loss BCELoss NLLLoss Dense Conv""".split()
 
 _KEY = "with key = fad.random.key(0); fad.random.split(key) gives new ones"
 
 # What is special to one module.
 _IN_MODULE = {
     "fad.nn": {
-        **dict.fromkeys(_LAYERS, _NO_LAYERS),
+        "unfold": "x.unfold(dim, size, step), or fad.lax.conv_general_dilated_patches",
+        "pdist": "fad.numpy.linalg.norm(x[i] - x[j], axis=-1), i, j = fad.numpy.triu_indices(len(x), 1)",
         "Parameter": "fad.tensor(data, requires_grad=True)",
         "functional": "fad.nn itself, which has the functions of jax.nn",
         "dropout": f"fad.numpy.where(fad.random.bernoulli(key, 1 - p, x.shape), x / (1 - p), 0), {_KEY}",
+    },
+    "fad.scipy.special": {
+        "psi": "fad.scipy.special.digamma(x)",
+        "modified_bessel_i0": "fad.scipy.special.i0(x)",
+        "modified_bessel_i1": "fad.scipy.special.i1(x)",
     },
     "fad.random": {
         "seed": "key = fad.random.key(0), and pass it on: there is no global generator",
@@ -170,6 +259,8 @@ def instead_in_module(module: str, name: str) -> str:
     'write fad.nn.relu'
     """
     own = _IN_MODULE.get(module, {}).get(name)
+    if own is None and module == "fad.nn" and name[0].isupper():
+        own = _NO_LAYERS
     if own is not None and own is not _NO_LAYERS:
         return f"write {own}"
     return own or _written(_FUNCTIONS.get(name) or _where(name))

@@ -9,12 +9,17 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
+from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, describe
 from fad.methods.install import asarray
+from fad.views.chains import Step, ViewOp, Write
+from fad.views.make_view import bind_view
 
 __all__ = [
     "arange",
@@ -30,6 +35,8 @@ __all__ = [
     "ones",
     "ones_like",
     "stack",
+    "view_as_complex",
+    "view_as_real",
     "where",
     "zeros",
     "zeros_like",
@@ -383,3 +390,73 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return fnp.where(condition)
     return fnp.where(condition, input, other)
+
+
+def view_as_real(input: Any) -> Any:
+    """A complex Tensor as a real one, with a last dimension of 2: real and imaginary parts.
+
+    Arguments:
+        input: a complex Tensor or array.
+
+    Returns:
+        A view: a write to it changes the input. Derivatives go through it.
+
+    Raises:
+        ArgumentError: the input is not complex.
+
+    Source: ``torch.view_as_real``.
+
+    >>> import fad
+    >>> z = fad.tensor([1.0 + 2.0j])
+    >>> fad.view_as_real(z)[0, 1] = 5.0
+    >>> z.tolist()
+    [(1+5j)]
+    """
+    x = fnp.asarray(input) if not isinstance(input, (Tensor, jax.Array)) else input
+    if x.dtype.kind != "c":
+        raise ArgumentError(f"view_as_real: the input must be complex, got {describe(x)}")
+    return bind_view(x, Step(_AS_REAL)) if isinstance(x, Tensor) else _AS_REAL.forward(x, ())
+
+
+def view_as_complex(input: Any) -> Any:
+    """A real Tensor with a last dimension of 2, real and imaginary parts, as a complex one.
+
+    Arguments:
+        input: a Tensor or array of dtype float32 or float64.
+
+    Returns:
+        A view: a write to it changes the input. Derivatives go through it.
+
+    Raises:
+        ArgumentError: the input has another dtype, or its last dimension has not the length 2.
+
+    Source: ``torch.view_as_complex``.
+
+    >>> import fad
+    >>> fad.view_as_complex(fad.tensor([[1.0, 2.0]])).tolist()
+    [(1+2j)]
+    """
+    x = fnp.asarray(input) if not isinstance(input, (Tensor, jax.Array)) else input
+    if x.dtype not in (np.float32, np.float64) or x.ndim == 0 or x.shape[-1] != 2:
+        raise ArgumentError(
+            "view_as_complex: the input must be of dtype float32 or float64, with a last dimension of length "
+            f"2, got {describe(x)}"
+        )
+    return bind_view(x, Step(_AS_COMPLEX)) if isinstance(x, Tensor) else _AS_COMPLEX.forward(x, ())
+
+
+def _parts(z: Any) -> Any:
+    return jnp.stack([z.real, z.imag], -1)
+
+
+def _whole(parts: Any) -> Any:
+    return jax.lax.complex(parts[..., 0], parts[..., 1])
+
+
+def _view(name: str, view: Any, put: Any) -> ViewOp:
+    primitive = Primitive(name, view, lazy=True)
+    return ViewOp(primitive, Write.FUNCTION, lambda _, v: put(v), selects=False, whole=False)
+
+
+_AS_REAL = _view("view_as_real", _parts, _whole)
+_AS_COMPLEX = _view("view_as_complex", _whole, _parts)

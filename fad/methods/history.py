@@ -9,15 +9,18 @@ import jax
 import numpy as np
 
 from fad.core.jaxapi import is_inexact
-from fad.core.level import captured_by_jit, flush, state
+from fad.core.level import bind, captured_by_jit, flush, state
 from fad.core.tensor import Tensor, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
+from fad.tape.grad_mode import no_grad
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
 from fad.transforms import backward
 from fad.views.aliases import has_error, link_of, set_state
+from fad.views.copying import CLONE
 from fad.views.duals import DualLink
-from fad.views.make_view import detach, stop_gradient
+from fad.views.inplace import replace
+from fad.views.make_view import detach, same_view, shares, stop_gradient
 
 __all__ = ["MEMBERS"]
 
@@ -179,8 +182,40 @@ def _detach_(self: Tensor) -> Tensor:
     return self
 
 
+def _get_data(self: Tensor) -> Tensor:
+    """`detach`: the value without history. ``x.data = v`` writes ``v`` into the Tensor, unrecorded.
+
+    Unlike PyTorch's, the writes count: what was saved before them and is used after them is an error.
+    """
+    return detach(self)
+
+
+def _set_data(self: Tensor, value: Any) -> None:
+    if not isinstance(value, (Tensor, jax.Array)):
+        raise TypeError(f"x.data = v: v must be a Tensor or an array, got {describe(value)}")
+    if value.shape != self.shape or value.dtype != self.dtype:
+        raise ArgumentError(
+            f"x.data = v: {describe(self)} keeps its shape and dtype, got {describe(value)}. Make a new "
+            "Tensor, or write x.data = v.astype(x.dtype)"
+        )
+    if isinstance(value, Tensor):
+        if _is_all_of(value, self):  # as in the last part of ``x.data -= v``
+            return
+        value = bind(CLONE, (value,)) if shares(value, self) else value
+        value = detach(value)
+    with no_grad():
+        replace(self, value, who="x.data = v")
+
+
+def _is_all_of(a: Tensor, b: Tensor) -> bool:
+    """Whether two Tensors are aliases that show the same elements."""
+    whole = all([link is None or link.base is None for link in map(link_of, (a, b))])
+    return a is b or same_view(a, b) or (whole and shares(a, b))
+
+
 MEMBERS: dict[str, Any] = {
     "backward": _backward,
+    "data": property(_get_data, _set_data, doc=_get_data.__doc__),
     "detach": _detach,
     "detach_": _detach_,
     "grad": property(_get_grad, _set_grad, _del_grad, doc=_get_grad.__doc__),

@@ -84,3 +84,24 @@ def test_what_is_said_is_not_about_names_that_are_there():
             value = fad
             for part in found[1:].split("."):
                 value = getattr(value, part)
+
+
+def test_names_of_pytorch_say_what_to_write() -> None:
+    """Names that its users type: a method of Tensor, a function of another module, or what stands for it."""
+    for name, words in {
+        "addcmul": r"write x\.addcmul\(...\)",
+        "as_strided": "unfold",
+        "block_diag": r"write fad\.scipy\.linalg\.block_diag",
+        "bucketize": r"searchsorted\(boundaries, x\)",
+        "clamp_": r"write x\.clamp_\(...\)",
+        "conv2d": r"fad\.lax\.conv_general_dilated",
+        "detach": r"write x\.detach",
+        "distributions": r"fad\.random",
+        "get_default_dtype": r"fad\.zeros\(\(\)\)\.dtype",
+        "layer_norm": r"fad\.nn\.standardize",
+        "permute_copy": r"write x\.permute\(...\)\.clone\(\)",
+        "polar": r"fad\.numpy\.exp\(1j \* angle\)",
+        "stft": r"fad\.scipy\.signal\.stft",
+    }.items():
+        with pytest.raises(AttributeError, match=words):
+            getattr(fad, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -160,3 +161,36 @@ def test_examples_in_docstrings(name):
     finder = doctest.DocTestFinder(recurse=False)
     (test,) = finder.find(getattr(fad, name), name, globs={})
     assert test.examples and doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_complex_tensors_as_real_ones(torch: Any) -> None:
+    """Views: writes and derivatives go through them, both ways."""
+    Z, R = np.complex64([1 + 2j, 3 - 1j]), np.float32([[1.0, 2.0], [3.0, 4.0]])
+
+    def program(library: Any) -> list[Any]:
+        a = library.tensor(Z, requires_grad=True)
+        w = a * 1.0
+        r = library.view_as_real(w)
+        r[:, 0] *= 2.0
+        r.mul_(3.0)
+        ((w.abs() ** 2).sum() + (r**3).sum()).backward()
+        b = library.tensor(R, requires_grad=True)
+        v = b * 1.0
+        c = library.view_as_complex(v)
+        c[0] *= 2 + 1j
+        ((v**3).sum() + (c * c * (1 + 1j)).real.sum()).backward()
+        plain = library.tensor(Z)
+        library.view_as_real(plain)[0] = library.tensor([5.0, 6.0])
+        return [t.detach().numpy() for t in (a.grad, b.grad, w, r, v, c, plain)]
+
+    for got, want in zip(program(fad), program(torch), strict=True):
+        assert_close(got, want, rtol=1e-5)
+    batched = fad.vmap(fad.view_as_real)(np.stack([Z, 2 * Z]))
+    assert_close(batched[1], fad.view_as_real(fad.tensor(2 * Z)))
+    for wrong in (
+        lambda: fad.view_as_real(fad.tensor(R)),
+        lambda: fad.view_as_complex(fad.ones(2, 3)),
+        lambda: fad.view_as_complex(fad.ones(2, dtype=fad.int32)),
+    ):
+        with pytest.raises(fad.errors.ArgumentError, match="must be"):
+            wrong()

@@ -54,3 +54,44 @@ def test_requires_grad_is_set_as_by_requires_grad_(torch: Any) -> None:
             n.requires_grad = True
         n.requires_grad = False
         assert (x.requires_grad, y.requires_grad, n.requires_grad) == (True, True, False)
+
+
+def test_data_is_the_value_without_history(torch: Any) -> None:
+    """As old programs of PyTorch write it: their steps of optimizers, and results that are read."""
+
+    def program(library: Any) -> list[Any]:
+        p = library.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        p.data -= library.tensor([0.1, 0.2, 0.3])
+        p.data = p.data * 2
+        p.data.clamp_(0.0, 5.0)
+        alias = p.data
+        alias.add_(1.0)
+        (p * p).sum().backward()
+        y = p * 3
+        y.data = library.tensor([1.0, 1.0, 1.0])
+        (y * y).sum().backward()
+        assert p.is_leaf and not alias.requires_grad and y.grad_fn is not None
+        return [t.detach().numpy() for t in (p, p.grad, y, alias)]
+
+    for got, want in zip(program(fad), program(torch), strict=True):
+        assert_close(got, want)
+
+
+def test_what_data_cannot_be() -> None:
+    x = fad.tensor([1.0, 2.0])
+    for value, words in (
+        (fad.zeros(3), "keeps its shape"),
+        (fad.tensor([1, 2]), "keeps its shape"),
+    ):
+        with pytest.raises(fad.errors.ArgumentError, match=words):
+            x.data = value
+    with pytest.raises(TypeError, match="must be a Tensor"):
+        x.data = [1.0, 2.0]
+    view = x[:1]
+    x.data = x[::-1]
+    assert x.tolist() == [2.0, 1.0] and view.tolist() == [2.0]
+    w = fad.tensor(1.0, requires_grad=True)
+    y = w * w
+    w.data.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()  # PyTorch takes the changed value, silently
