@@ -264,6 +264,7 @@ def jvp(
     primals: Sequence[_HostValue | jax.Array],
     tangents: Sequence[Any],
     *,
+    strict: builtins.bool = False,
     has_aux: Literal[False] = False,
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
@@ -272,6 +273,7 @@ def jvp(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
+    strict: builtins.bool = False,
     has_aux: Literal[False] = False,
 ) -> tuple[_R, _R]: ...
 @overload
@@ -280,6 +282,7 @@ def jvp(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
+    strict: builtins.bool = False,
     has_aux: Literal[True],
 ) -> tuple[_R, _R, _A]: ...
 @overload
@@ -288,6 +291,7 @@ def jvp(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
+    strict: builtins.bool = False,
     has_aux: builtins.bool,
 ) -> Any: ...
 @overload

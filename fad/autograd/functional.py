@@ -24,7 +24,7 @@ from fad.tape.grad_mode import enable_grad
 from fad.tape.recorder import GradLevel, as_tensor
 from fad.transforms import forward, jacobians, reverse
 from fad.transforms.backward import grad
-from fad.transforms.boundary import leave, lower
+from fad.transforms.boundary import check_callable, leave, lower
 from fad.views.make_view import stop_gradient
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -111,7 +111,8 @@ def _check_dependence(
     for i, o in enumerate(outs):
         if not (isinstance(o, Tensor) and o.level is xs[0].level and o.requires_grad):
             raise GradientError(
-                f"{who}: {what} {i} {of} the inputs. This is not allowed in strict mode."
+                f"{who}: {what} {i} {of} the inputs. This is not allowed in strict mode: it must be "
+                "computed in a differentiable manner from them."
             )
     for i, group in enumerate([[o] for o in outs] if each else [list(outs)]):
         for j, g in enumerate(pull_back(group, [_ones(o) for o in group], xs, keep_graph=True)):
@@ -165,11 +166,12 @@ class _OfOneElement:
     def __call__(self, *xs: Any) -> Any:
         out = self.func(*xs)
         (first, *_) = _outputs(out, self.who) or [None]
-        if out is not first or first.size != 1:
-            shown = describe(out) if out is first else type(out).__name__
+        if first is None or out is not first or first.size != 1:
+            is_one = first is not None and out is first
+            shown = describe(out) if is_one or out is None else type(out).__name__
             raise GradientError(
                 f"{self.who}: the function must return a single Tensor with a single element, a real "
-                f"scalar, got {shown}{f' of shape {first.shape}' if out is first else ''}"
+                f"scalar, got {shown}{f' of shape {first.shape}' if is_one else ''}"
             )
         self.shape = tuple(first.shape)
         return first.reshape(()) if self.shape else first
@@ -206,7 +208,7 @@ def vjp(
     with enable_grad():
         if strict:
             _check_strict("vjp", func, items, v, create_graph)
-        out, pull = reverse.vjp(func, *items)
+        out, pull = reverse.pullback_of(func, items, False, "vjp", "vjp")
         _outputs(out, "vjp")
         grads = pull(_cotangent(v, out, "vjp"))
     return _result(out, create_graph), _result(_untuple(is_tuple, grads), create_graph)
@@ -238,7 +240,7 @@ def jvp(
     with enable_grad():
         if strict:
             _check_strict("jvp", func, items, directions, create_graph)
-        out, out_t = forward.jvp(func, items, directions)
+        out, out_t = forward.push_forward(func, items, directions, False, "jvp")
         _outputs(out, "jvp")
     return _result(out, create_graph), _result(out_t, create_graph)
 
@@ -288,15 +290,16 @@ def hvp(
 def _second_product(
     who: str, func: Any, inputs: Any, v: Any, create_graph: bool, strict: bool
 ) -> tuple[Any, Any]:
-    scalar = _OfOneElement(func, who)
+    check_callable(func, who)
     scalar = _OfOneElement(func, who)
     is_tuple, items = _tuple(inputs, who, "inputs")
     directions = _directions(items, v, who)
     with enable_grad():
         if strict:
             _check_strict(who, scalar, items, directions, create_graph, second=True)
-        gradient = reverse.value_and_grad(scalar, tuple(range(len(items))))
-        (out, _), (_, product) = forward.jvp(gradient, items, directions)
+        nums = tuple(range(len(items)))
+        gradient = reverse.gradient_function(scalar, nums, False, who, True)
+        (out, _), (_, product) = forward.push_forward(gradient, items, directions, False, who)
         out = out.reshape(scalar.shape)
     return _result(out, create_graph), _result(_untuple(is_tuple, product), create_graph)
 
@@ -327,19 +330,21 @@ def jacobian(
     >>> fad.autograd.functional.jacobian(lambda x: x**2, fad.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
+    check_callable(func, "jacobian")
     _check_strategy(strategy, "jacobian", "strategy")
     is_tuple, items = _tuple(inputs, "jacobian", "inputs")
     nums = tuple(range(len(items))) if is_tuple else 0
     with enable_grad():
         if strict:
             _check_strict("jacobian", func, items, None, create_graph)
-        result = _jacobian(func, nums, vectorize, strategy)(*items)
+        result = _jacobian(func, nums, vectorize, strategy, "jacobian")(*items)
     return _result(result, create_graph)
 
 
-def _jacobian(func: Any, nums: Any, vectorize: bool, strategy: str) -> Callable[..., Any]:
-    transform = jacobians.jacrev if strategy == "reverse-mode" else jacobians.jacfwd
-    return transform(func, nums, chunk_size=None if vectorize else 1)
+def _jacobian(func: Any, nums: Any, vectorize: bool, strategy: str, who: str) -> Callable[..., Any]:
+    in_reverse = strategy == "reverse-mode"
+    transform = jacobians.reverse_jacobian if in_reverse else jacobians.forward_jacobian
+    return transform(func, nums, False, None if vectorize else 1, who)
 
 
 def _check_strategy(strategy: str, who: str, name: str) -> None:
@@ -374,13 +379,13 @@ def hessian(
     [[6.0, 0.0], [0.0, 12.0]]
     """
     _check_strategy(outer_jacobian_strategy, "hessian", "outer_jacobian_strategy")
-    scalar = _OfOneElement(func, "hessian")
+    check_callable(func, "hessian")
     scalar = _OfOneElement(func, "hessian")
     is_tuple, items = _tuple(inputs, "hessian", "inputs")
     nums = tuple(range(len(items))) if is_tuple else 0
     with enable_grad():
         if strict:
             _check_strict("hessian", scalar, items, None, create_graph, second=True)
-        gradient = reverse.grad(scalar, nums)
-        result = _jacobian(gradient, nums, vectorize, outer_jacobian_strategy)(*items)
+        gradient = reverse.gradient_function(scalar, nums, False, "hessian", False)
+        result = _jacobian(gradient, nums, vectorize, outer_jacobian_strategy, "hessian")(*items)
     return _result(result, create_graph)

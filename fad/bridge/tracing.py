@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad.bridge.compilation import jit
+from fad.transforms.boundary import check_callable
 
 __all__ = ["eval_shape", "make_jaxpr"]
 
@@ -27,6 +28,7 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     >>> fad.eval_shape(fad.jacfwd(fnp.sin), fad.ones(3)).shape
     (3, 3)
     """
+    check_callable(f, "eval_shape")
     return jit(f).eval_shape(*args, **kwargs)
 
 
@@ -53,6 +55,7 @@ def make_jaxpr(
     >>> fad.make_jaxpr(lambda x: fnp.cos(x) * x)(1.0)
     { lambda ; a:f32[]. let b:f32[] = cos a; c:f32[] = mul b a in (c,) }
     """
+    check_callable(f, "make_jaxpr")
     compiled = jit(f, static_argnums=static_argnums)
 
     @functools.wraps(f)

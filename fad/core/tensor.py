@@ -88,6 +88,14 @@ class _TensorType(type):
             "or pass x.array for the bare value)"
         )
 
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name not in _STATE]
+
+
+_STATE = frozenset(
+    ["aux", "born", "meta", "node"]
+)  # for fad alone, and so not among the names of `dir`
+
 
 class Tensor(TensorMembers, metaclass=_TensorType):
     """An array with a level and, where it requires grad, a place in a graph.
@@ -137,6 +145,10 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             "Tensor() is not called directly: write fad.tensor(data) to copy data into a new Tensor, "
             "or fad.asarray(x) to wrap an array"
         )
+
+    def __dir__(self) -> list[str]:
+        names = [name for name in super().__dir__() if name not in _STATE]
+        return [name for name in names if name[0] == "_" or _has(self, name)]
 
     if not TYPE_CHECKING:  # else no misspelt name were an error
 
@@ -264,6 +276,17 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         count = Count(math.prod(shape))
         count.shape = shape
         return count
+
+
+def _has(t: Tensor, name: str) -> bool:
+    """`hasattr`, where reading may also be refused."""
+    try:
+        getattr(t, name)
+    except AttributeError:
+        return False
+    except (RuntimeError, TypeError):
+        return True
+    return True
 
 
 def _public(cls: type) -> list[str]:

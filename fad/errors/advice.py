@@ -18,6 +18,10 @@ _ANYWHERE = {
     r"Gradient only defined for scalar-output functions\. Output was": (
         f"A Tensor is a pytree for jax.grad: {_NATIVE}"
     ),
+    r"(array|destination|base) is read-only$": (
+        "If it is x.numpy() of a Tensor: arrays of JAX do not change. Write a = x.numpy(copy=True), and "
+        "x.copy_(a) to change the Tensor"
+    ),
 }
 
 # Those that say so inside of a transform.
@@ -41,7 +45,7 @@ def advise(error: BaseException, inside: bool = False) -> None:
     >>> error.__notes__[0][:31]
     'A Tensor can be written to, in '
     """
-    if not isinstance(error, (TypeError, AttributeError)):
+    if not isinstance(error, (TypeError, AttributeError, ValueError)):
         return
     text = str(error)
     for table in (_ANYWHERE, _INSIDE) if inside else (_ANYWHERE,):

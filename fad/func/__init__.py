@@ -1,6 +1,6 @@
 """``torch.func``'s names, signatures and results; most are the names at the top of fad.
 
-What differs from those: `grad_and_value` gives ``(gradient, value)``, `jvp` has ``strict``, `vmap` takes
+What differs from those: `grad_and_value` gives ``(gradient, value)``, `vmap` takes
 ``randomness`` by position too, `functionalize` has ``remove``. A module is any object that has Tensors.
 """
 
@@ -9,8 +9,8 @@ from fad.func.modules import functional_call as functional_call
 from fad.func.modules import stack_module_state as stack_module_state
 from fad.func.transforms import functionalize as functionalize
 from fad.func.transforms import grad_and_value as grad_and_value
-from fad.func.transforms import jvp as jvp
 from fad.func.transforms import vmap as vmap
+from fad.transforms.forward import jvp as jvp
 from fad.transforms.jacobians import hessian as hessian
 from fad.transforms.jacobians import jacfwd as jacfwd
 from fad.transforms.jacobians import jacrev as jacrev

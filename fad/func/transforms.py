@@ -6,13 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fad.core import trees
-from fad.core.level import state
-from fad.core.tensor import Tensor
 from fad.errors import GradientError
-from fad.transforms import batching, forward, functionalization, reverse
+from fad.transforms import batching, functionalization, reverse
 
-__all__ = ["functionalize", "grad_and_value", "jvp", "vmap"]
+__all__ = ["functionalize", "grad_and_value", "vmap"]
 
 
 def grad_and_value(
@@ -41,51 +38,6 @@ def grad_and_value(
         return gradient, value
 
     return gradient_and_value
-
-
-def jvp(
-    f: Callable[..., Any],
-    primals: Any,
-    tangents: Any,
-    *,
-    strict: bool = False,
-    has_aux: bool = False,
-) -> Any:
-    """`fad.jvp`, with PyTorch's ``strict``.
-
-    Arguments:
-        f, primals, tangents, has_aux: as in `fad.jvp`.
-        strict: raise where an output does not depend on the primals, instead of giving zeros.
-
-    Raises:
-        GradientError: that is so, and ``strict``.
-
-    Source: ``torch.func.jvp``.
-
-    >>> import fad
-    >>> x = fad.tensor(3.0)
-    >>> [float(y) for y in fad.func.jvp(lambda x: x**2, (x,), (x,), strict=True)]
-    [9.0, 18.0]
-    """
-    return forward.jvp(_strict(f, has_aux) if strict else f, primals, tangents, has_aux=has_aux)
-
-
-def _strict(f: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
-    """``f`` inside of `jvp`, with a check that its outputs have tangents."""
-
-    @functools.wraps(f)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        level = state.levels[-1]
-        result = f(*args, **kwargs)
-        for k, y in enumerate(trees.flatten(result[0] if has_aux else result)[0]):
-            if not isinstance(y, Tensor) or y.level is not level or level.tangent(y) is None:
-                raise GradientError(
-                    f"jvp(f, primals, tangents, strict=True): output {k} of f is independent of the "
-                    "inputs. This is not allowed with strict=True."
-                )
-        return result
-
-    return checked
 
 
 def vmap(

@@ -162,7 +162,7 @@ def check_value(what: str, x: Any, aval: Any, summed: bool = False) -> Any:
         )
     if tuple(x.shape) != tuple(aval.shape):
         if not summed or not is_broadcast(aval.shape, x.shape):
-            also = ", or a shape that it can be broadcast to" if summed else ""
+            also = ", or a shape compatible with it: that it can be broadcast to" if summed else ""
             raise RuleError(
                 f"{what} has shape {tuple(x.shape)}, expected {tuple(aval.shape)}{also}"
             )

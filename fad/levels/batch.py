@@ -105,9 +105,10 @@ class BatchLevel(RecordingLevel):
     def check_has_value(self, t: Tensor) -> None:
         if t.aux is not None:
             raise HostValueError(
-                f"a batched Tensor ({describe(t)} inside vmap) has a value for each lane, not one: "
-                "write fad.numpy.where(condition, a, b) instead of a Python branch, fad.numpy.f(x) or "
-                "fad.from_jax(f)(x) for a plain JAX function, and keep host code out of vmap."
+                f"a batched Tensor ({describe(t)} inside vmap) has a value for each lane, not one, which "
+                ".item() and data-dependent control flow need: write fad.numpy.where(condition, a, b) "
+                "instead of a Python branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function, "
+                "and keep host code out of vmap."
             )
 
     def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:

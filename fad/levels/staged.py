@@ -47,7 +47,7 @@ from fad.core.primitive import Primitive
 from fad.core.reach import COMPUTED
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.unrecorded import unrecorded
-from fad.errors import HostValueError, LevelError, describe
+from fad.errors import ArgumentError, HostValueError, LevelError, describe
 from fad.levels.batch import batch_levels
 from fad.levels.randomness import check_draws
 from fad.tape.anomaly import reported_as_one
@@ -165,6 +165,15 @@ class StagedLevel(RecordingLevel):
         return self.stand_ins[at]
 
 
+def check_outputs(outs: Sequence[Any], who: str) -> None:
+    """Refuse outputs of traced code that are no arrays."""
+    for k, o in enumerate(outs):
+        if isinstance(o, (str, bytes)) or callable(o):
+            raise ArgumentError(
+                f"{who}: output {k} of the function must be an array, got {describe(o)}"
+            )
+
+
 def stage(
     run: Callable[..., Any], operands: Sequence[Any], *, kept: bool = False
 ) -> tuple[Primitive, list[Any], trees.PyTreeDef]:
@@ -185,6 +194,7 @@ def stage(
     def traced(*leaves: Any) -> list[Any]:
         with level, body_of(level) if kept else contextlib.nullcontext():
             outs, found = trees.flatten(run(level, *leaves))
+            check_outputs(outs, getattr(run, "name", "a compiled function"))
             structure.append(found)
             return [level.lower(x) for x in outs]
 

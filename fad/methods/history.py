@@ -72,8 +72,8 @@ def _set_grad(self: Tensor, value: Any) -> None:
         value = as_tensor(value)
         if value.shape != self.shape or value.dtype != self.dtype:
             raise GradientError(
-                f"grad must have the shape and dtype of the Tensor, {self.dtype}{list(self.shape)}, "
-                f"got {value.dtype}{list(value.shape)}"
+                "attempting to assign a gradient of another size or dtype: grad must have the shape and "
+                f"dtype of the Tensor, {self.dtype}{list(self.shape)}, got {value.dtype}{list(value.shape)}"
             )
     meta_of(self).grad = value
 
@@ -137,7 +137,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
 
 _ONLY_LEAVES = (
-    "you can only change requires_grad of leaf Tensors: use x.detach() for a Tensor without history"
+    "you can only change requires_grad flags of leaf Tensors (leaf variables): use x.detach() for a Tensor "
+    "without history"
 )
 
 

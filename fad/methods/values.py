@@ -151,7 +151,11 @@ def _item(self: Tensor, *args: Any) -> Any:
     try:
         return value.item(*args)
     except ValueError as error:
-        raise ArgumentError(f"item() of {describe(self)}: {error}") from None
+        several = not args and self.size != 1
+        count = (
+            f"a Tensor with {self.size} elements cannot be converted to Scalar, " if several else ""
+        )
+        raise ArgumentError(f"item() of {describe(self)}: {count}{error}") from None
 
 
 def _tolist(self: Tensor) -> Any:

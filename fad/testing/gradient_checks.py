@@ -99,7 +99,8 @@ def gradcheck(
         problem = problem_of(func, inputs, "gradcheck")
         if not check_backward_ad and not check_forward_ad:
             raise ValueError(
-                "gradcheck: nothing to check: check_backward_ad and check_forward_ad are both False"
+                "gradcheck: nothing to check: expected at least one of check_forward_ad and "
+                "check_backward_ad to be True"
             )
         for batched, name, mode in (
             (check_batched_grad and not check_backward_ad, "check_batched_grad", "backward"),
@@ -110,7 +111,9 @@ def gradcheck(
             ),
         ):
             if batched:
-                raise ValueError(f"gradcheck: {name}=True needs check_{mode}_ad=True")
+                raise ValueError(
+                    f"gradcheck: setting {name}=True requires check_{mode}_ad to be True"
+                )
         tolerance = _Tolerance(eps, atol, rtol, nondet_tol, fast_mode)
         try:
             if check_backward_ad and check_undefined_grad:
@@ -266,7 +269,7 @@ def _check_forward(problem: Problem, t: _Tolerance, dtypes: bool) -> None:
     def push(i: int, v: np.ndarray) -> list[np.ndarray]:
         tangents = [jnp.asarray(v) if j == i else None for j in range(len(values))]
         given = [jnp.asarray(x) for x in values]
-        outs, out_t = jvp(problem.of_duals, tuple(given), tuple(tangents))
+        outs, out_t = jvp(lambda *xs: problem.call(xs), tuple(given), tuple(tangents))
         for k, (o, d) in enumerate(zip(outs, out_t, strict=True)):
             if dtypes and o.dtype != d.dtype:
                 raise GradcheckError(
@@ -333,7 +336,7 @@ def _check_batched(problem: Problem, t: _Tolerance, reverse: bool) -> None:
         what, of = "gradient", "vmap over cotangents"
     else:
         given = draw(values)
-        run = lambda *v: jvp(problem.of_duals, tuple(values), v)[1]  # noqa: E731
+        run = lambda *v: jvp(lambda *xs: problem.call(xs), tuple(values), v)[1]  # noqa: E731
         what, of = "tangent", "vmap over tangents"
     try:
         batched = vmap(run)(*given)

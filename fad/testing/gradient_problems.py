@@ -66,10 +66,6 @@ class Problem:
         """`call` from arrays to arrays; the function gets Tensors that require grad, as in PyTorch."""
         return [bare(o) for o in self.call([tensor(x, requires_grad=True) for x in xs])]
 
-    def of_duals(self, *xs: Any) -> list[Any]:
-        """`call` with duals, which are made to require grad too."""
-        return self.call([x.requires_grad_() for x in xs])
-
     def variables(self) -> list[Tensor]:
         """The checked leaves as fresh Tensors of the eager graph."""
         return [tensor(self.leaves[k], requires_grad=True) for k in self.checked]

@@ -100,7 +100,9 @@ def vmap(
             f"vmap: randomness must be 'error', 'same' or 'different', got {randomness!r}"
         )
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ArgumentError(f"vmap: chunk_size must be a positive int or None, got {chunk_size!r}")
+        raise ArgumentError(
+            f"vmap: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
+        )
 
     @restores_modes
     @functools.wraps(f)
@@ -217,7 +219,8 @@ def in_dims_of(in_dims: Any, args: tuple[Any, ...]) -> Any:
         in_dims = tuple(in_dims)
     if isinstance(in_dims, tuple) and len(in_dims) != len(args):
         raise StructureError(
-            f"vmap: in_dims has {len(in_dims)} entries for {len(args)} positional arguments: write "
+            f"vmap: in_dims has {len(in_dims)} entries for {len(args)} positional arguments, so it is not "
+            "compatible with the structure of the inputs: write "
             "one entry for each, or a single int for all"
         )
     return in_dims
@@ -239,7 +242,10 @@ def batch_inputs(
             positive.append(None)
             continue
         if isinstance(d, bool) or not isinstance(d, (int, np.integer)):
-            raise StructureError(f"vmap: in_dims entries must be ints or None, got {describe(d)}")
+            raise StructureError(
+                f"vmap: in_dims entries must be ints or None, in a tuple matching the structure of the "
+                f"inputs, got {describe(d)}"
+            )
         if not isinstance(x, _ARRAYS):
             raise StructureError(
                 f"vmap: {names()[k]} is mapped over dimension {d} but is {describe(x)}, not an "
@@ -270,8 +276,8 @@ def batch_inputs(
         )
     if not distinct:
         raise StructureError(
-            "vmap: no argument is mapped, so the batch size is unknown: give at least one argument "
-            "an int in in_dims, or pass axis_size"
+            "vmap: no argument is mapped (there are no inputs, or in_dims is None for all), so the "
+            "batch size is unknown: give at least one argument an int in in_dims, or pass axis_size"
         )
     return values, positive, distinct.pop()
 

@@ -163,16 +163,20 @@ def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
             f"{who}: argnums must be an int or a tuple of ints, got {describe(argnums)}{called}"
         )
     if not nums:
-        raise StructureError(f"{who}: argnums is empty: name at least one argument")
+        raise StructureError(
+            f"{who}: argnums is empty, and must be non-empty: name at least one argument"
+        )
     for n in nums:
         if not -count <= n < count:
             raise StructureError(
                 f"{who}: argnums={argnums!r} is out of range: the function was called with {count} "
-                "positional arguments. Arguments to differentiate are passed by position."
+                "positional arguments (positional inputs). Arguments to differentiate are passed by position."
             )
     picked = tuple([int(n) % count for n in nums])
     if len(set(picked)) != len(picked):
-        raise StructureError(f"{who}: argnums={argnums!r} names an argument twice")
+        raise StructureError(
+            f"{who}: argnums={argnums!r} names an argument twice: its elements must be unique"
+        )
     return picked
 
 
@@ -230,6 +234,17 @@ def check_callable(f: Any, who: str, argnums: Any = 0) -> None:
     if not callable(f):
         called = f": write {who}(f)(x), not {who}(f(x))" if is_array(f) else ""
         raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}{called}")
+
+
+def check_arrays(outs: Sequence[Any], who: str) -> None:
+    """Refuse outputs of a transformed function that are no arrays."""
+    for k, o in enumerate(outs):
+        if not isinstance(
+            o, (Tensor, jax.Array, np.ndarray, np.generic, bool, int, float, complex)
+        ):
+            raise ArgumentError(
+                f"{who}: output {k} of the function must be an array, got {describe(o)}"
+            )
 
 
 def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:

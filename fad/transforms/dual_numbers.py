@@ -136,7 +136,8 @@ def _level(level: Any, who: str) -> JvpLevel:
         level = _innermost()
         if level is None:
             raise LevelError(
-                f"{who} was called outside of a dual_level. Write: with fad.dual_level(): ..."
+                f"{who} was called outside of a dual_level: no level exists. Write: with "
+                "fad.dual_level(): ..."
             )
     if isinstance(level, dual_level):
         level = level.level[-1] if level.level else None
@@ -186,8 +187,8 @@ def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
     value, old = dual.unpack(primal)
     if old is not None:
         raise LevelError(
-            "make_dual: the primal already has a tangent at this level. Open another dual_level "
-            "around or inside this one for a second direction."
+            "make_dual: the primal already has a tangent: it has a forward gradient at the same level. "
+            "Open another dual_level around or inside this one for a second direction."
         )
     direction = tangent_of(value, tangent, "make_dual", "the primal")
     if isinstance(tangent, Tensor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,10 +17,11 @@ from fad.core.jaxapi import is_inexact
 from fad.core.level import bind, restores_modes, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
-from fad.errors import ArgumentError, StructureError, describe
+from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE
 from fad.transforms.boundary import (
+    check_arrays,
     check_callable,
     check_written,
     has_tensor,
@@ -39,6 +41,7 @@ def jvp(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
+    strict: bool = False,
     has_aux: bool = False,
 ) -> Any:
     """The output of ``f`` and its directional derivative along ``tangents``.
@@ -48,6 +51,7 @@ def jvp(
         primals: a tuple with the arguments of ``f``, each a pytree of arrays.
         tangents: a tuple of the same structure; each tangent has the shape and dtype of its primal.
             None stands for a zero tangent, and is the only tangent of an integer primal.
+        strict: raise where an output does not depend on the primals, instead of giving zeros.
         has_aux: ``f`` returns ``(output, aux)``.
 
     Returns:
@@ -56,6 +60,7 @@ def jvp(
 
     Raises:
         StructureError: primals and tangents differ in structure, shape or dtype.
+        GradientError: an output is independent of the primals, and ``strict``.
 
     Source: ``torch.func.jvp``, ``jax.jvp``.
 
@@ -64,7 +69,26 @@ def jvp(
     >>> float(y), float(t)
     (0.0, 2.0)
     """
-    return push_forward(f, primals, tangents, has_aux, "jvp")
+    check_callable(f, "jvp")
+    return push_forward(_strict(f, has_aux) if strict else f, primals, tangents, has_aux, "jvp")
+
+
+def _strict(f: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
+    """``f`` inside of `jvp`, with a check that its outputs have tangents."""
+
+    @functools.wraps(f)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        level = state.levels[-1]
+        result = f(*args, **kwargs)
+        for k, y in enumerate(trees.flatten(result[0] if has_aux else result)[0]):
+            if not isinstance(y, Tensor) or y.level is not level or level.tangent(y) is None:
+                raise GradientError(
+                    f"jvp(f, primals, tangents, strict=True): output {k} of f is independent of the "
+                    "inputs. This is not allowed with strict=True."
+                )
+        return result
+
+    return checked
 
 
 @restores_modes
@@ -81,6 +105,7 @@ def push_forward(
             seam.replay.open(level, duals, f)
         out, aux = with_aux(f(*trees.unflatten(structure, duals, primals)), has_aux, who)
         outs, out_structure = trees.flatten(out)
+        check_arrays(outs, who)
         like = trees.skeleton(out)
         result = [level.unpack(o) for o in outs]
         changed = [level.unpack(d)[0] if was_written(d) else None for d in duals]
@@ -144,8 +169,8 @@ def trees_with_none(structure: Any, tangents: Any, who: str) -> list[Any]:
         )
     except (ValueError, TypeError) as error:
         raise StructureError(
-            f"{who}: tangents must have the structure of the primals, {structure}, got "
-            f"{jax.tree_util.tree_structure(tangents)}"
+            f"{who}: tangents must have the structure of the primals (the same python structure), "
+            f"{structure}, got {jax.tree_util.tree_structure(tangents)}"
         ) from error
     if len(result) != structure.num_leaves:
         raise StructureError(f"{who}: tangents must have the structure of the primals, {structure}")

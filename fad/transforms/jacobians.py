@@ -24,6 +24,7 @@ from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
+    check_arrays,
     check_callable,
     differentiable_leaves,
     enter,
@@ -71,12 +72,19 @@ def jacrev(
     >>> fad.jacrev(fnp.sin)(fnp.zeros(2)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    _check(f, argnums, chunk_size, "jacrev")
+    return reverse_jacobian(f, argnums, has_aux, chunk_size, "jacrev")
+
+
+def reverse_jacobian(
+    f: Callable[..., Any], argnums: Any, has_aux: bool, chunk_size: int | None, who: str
+) -> Callable[..., Any]:
+    """`jacrev`, under the name ``who`` in messages."""
+    _check(f, argnums, chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        nums, values, structure = _inputs(args, argnums, "jacrev")
+        nums, values, structure = _inputs(args, argnums, who)
         like = [args[i] for i in nums]
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
@@ -85,10 +93,10 @@ def jacrev(
                 seam.replay.open(level, variables, f)
             inside = trees.unflatten(structure, variables, like)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
-            out, aux = with_aux(out, has_aux, "jacrev")
+            out, aux = with_aux(out, has_aux, who)
             outs, out_structure = trees.flatten(out)
             out_like = trees.skeleton(out)
-            outs = _check_outputs(outs, "jacrev")
+            outs = _check_outputs(outs, who)
             del out
             rows_of = functools.partial(_rows, chunk_size)
             rows = None
@@ -159,12 +167,19 @@ def jacfwd(
     >>> fad.jacfwd(fad.jacfwd(fnp.sin))(0.0).item()
     -0.0
     """
-    _check(f, argnums, chunk_size, "jacfwd")
+    return forward_jacobian(f, argnums, has_aux, chunk_size, "jacfwd")
+
+
+def forward_jacobian(
+    f: Callable[..., Any], argnums: Any, has_aux: bool, chunk_size: int | None, who: str
+) -> Callable[..., Any]:
+    """`jacfwd`, under the name ``who`` in messages."""
+    _check(f, argnums, chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        nums, values, structure = _inputs(args, argnums, "jacfwd")
+        nums, values, structure = _inputs(args, argnums, who)
         like = [args[i] for i in nums]
         tensors = has_tensor((args, kwargs))
         found: dict[str, Any] = {}
@@ -177,8 +192,9 @@ def jacfwd(
                     seam.replay.open(level, duals, f)
                 inside = trees.unflatten(structure, duals, like)
                 out = f(*substitute(args, nums, inside), **enter(kwargs))
-                out, found["aux"] = with_aux(out, has_aux, "jacfwd")
+                out, found["aux"] = with_aux(out, has_aux, who)
                 outs, found["structure"] = trees.flatten(out)
+                check_arrays(outs, who)
                 found["like"] = trees.skeleton(out)
                 pairs = [level.unpack(o) for o in outs]
             return [zeros_like(p) if t is None else t for p, t in pairs]
@@ -226,8 +242,8 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     >>> fad.hessian(lambda x: (x**3).sum())(fad.numpy.array([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    check_callable(f, "hessian", argnums)
-    return jacfwd(jacrev(f, argnums), argnums)
+    gradient = reverse_jacobian(f, argnums, False, None, "hessian")
+    return forward_jacobian(gradient, argnums, False, None, "hessian")
 
 
 def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -257,7 +273,9 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
 def _check(f: Any, argnums: Any, chunk_size: Any, who: str) -> None:
     check_callable(f, who, argnums)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ArgumentError(f"{who}: chunk_size must be a positive int or None, got {chunk_size!r}")
+        raise ArgumentError(
+            f"{who}: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
+        )
 
 
 def _inputs(args: Any, argnums: Any, who: str) -> tuple[tuple[int, ...], list[Any], Any]:
@@ -270,9 +288,8 @@ def _inputs(args: Any, argnums: Any, who: str) -> tuple[tuple[int, ...], list[An
 
 def _check_outputs(outs: Sequence[Any], who: str) -> list[Any]:
     outs = [jnp.asarray(o) if isinstance(o, (float, complex, np.generic)) else o for o in outs]
+    check_arrays(outs, who)
     for k, o in enumerate(outs):
-        if not isinstance(o, (Tensor, jax.Array, np.ndarray)):
-            raise ArgumentError(f"{who}: output {k} must be an array, got {describe(o)}")
         if not is_inexact(o.dtype):
             raise GradientError(
                 f"{who}: output {k} has dtype {o.dtype}, which has no derivatives: return it as aux "

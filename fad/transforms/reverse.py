@@ -20,6 +20,7 @@ from fad.errors import GradientError, StructureError, describe
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
+    check_arrays,
     check_callable,
     differentiable_leaves,
     enter,
@@ -164,7 +165,6 @@ def _check_scalar(out: Any, who: str) -> None:
         )
 
 
-@restores_modes
 def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The output of ``f`` and the function that pulls cotangents back through it.
 
@@ -190,19 +190,28 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> [float(g) for g in pull(1.0)]
     [5.0, 2.0]
     """
-    check_callable(f, "vjp")
-    values, structure = differentiable_leaves(primals, range(len(primals)), "vjp")
+    return pullback_of(f, primals, has_aux, "vjp", "vjp_fn")
+
+
+@restores_modes
+def pullback_of(
+    f: Callable[..., Any], primals: Sequence[Any], has_aux: bool, who: str, pull: str
+) -> Any:
+    """`vjp`, under the name ``who`` in messages, its result under the name ``pull``."""
+    check_callable(f, who)
+    values, structure = differentiable_leaves(primals, range(len(primals)), who)
     tensors = has_tensor(primals)
     like = trees.skeleton(primals)  # the arrays need not live as long as vjp_fn
     with GradLevel() as level:
         variables = [level.variable(v) for v in values]
         inside = trees.unflatten(structure, variables, like)
-        out, aux = with_aux(f(*inside), has_aux, "vjp")
+        out, aux = with_aux(f(*inside), has_aux, who)
     outs, out_structure = trees.flatten(out)
+    check_arrays(outs, who)
     avals = [aval_like(o) for o in outs]
 
     def vjp_fn(cotangent: Any) -> Any:
-        cts = cotangent_leaves(cotangent, out_structure, avals, "vjp_fn")
+        cts = cotangent_leaves(cotangent, out_structure, avals, pull)
         grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
         grads = [
             bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)
@@ -254,7 +263,8 @@ def cotangent_leaves(
                 c = as_array(c, dtype)  # an array that fits keeps its weak type
         if tuple(c.shape) != shape:
             raise StructureError(
-                f"{who}: cotangent {k} must have the shape {shape} of the output, got {describe(c)}"
+                f"{who}: cotangent {k} must have the shape {shape} of the output, got {describe(c)}: "
+                "a mismatch in shape"
             )
         result.append(lower(c))
     return result

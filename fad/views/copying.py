@@ -51,8 +51,9 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     requires_grad = t.requires_grad
     if t.node is not None:
         raise GradientError(
-            f"only leaves can be copied deeply, and {describe(t)} was computed from others: write "
-            "x.clone() to keep its history, or copy x.detach()"
+            "only leaves can be copied deeply (Tensors created explicitly by the user support the deepcopy "
+            f"protocol), and {describe(t)} was computed from others: write x.clone() to keep its history, "
+            "or copy x.detach()"
         )
     new = new_tensor(t.value, ROOT)
     memo[id(t)] = new

@@ -108,3 +108,17 @@ def test_properties_can_be_set_and_read_on_every_tensor() -> None:
     assert x.grad.tolist() == [2.0, 2.0]
     t.value = jnp.zeros(2)
     assert t.tolist() == [0.0, 0.0] and isinstance(t, Tensor)
+
+
+def test_dir_has_what_is_there_and_for_users() -> None:
+    x = fad.tensor([1.0, 2.0])
+    for names in (dir(fad.Tensor), dir(x), dir(x[:1]), dir(fad.ones(2, 2))):
+        assert {"shape", "grad", "version", "sin_"} <= {*names}
+        assert not {"aux", "born", "meta", "node"} & {*names}
+    for t in (x, x[:1], fad.ones(2, 2)):
+        assert all([hasattr(t, name) for name in dir(t)])
+    assert "view_fn" in dir(x[:1]) and "view_fn" not in dir(x)
+    seen: list[int] = []
+    fad.jit(fad.vmap(lambda x: (seen.append(len(dir(x))), x)[1]))(jnp.ones(2))
+    fad.grad(lambda x: (seen.append(len(dir(x))), x)[1])(1.0)
+    assert min(seen) > 500

@@ -354,9 +354,9 @@ CASES = [
     *[
         Case(f"chunk_size of {t.__name__}", lambda t=t: t(fnp.sin, chunk_size=0), ValueError, words)
         for t, words in [
-            (fad.vmap, ("vmap: chunk_size", "positive", "got 0")),
-            (fad.jacrev, ("jacrev: chunk_size", "positive", "got 0")),
-            (fad.jacfwd, ("jacfwd: chunk_size", "positive", "got 0")),
+            (fad.vmap, ("vmap: chunk_size", "greater than 0", "got 0")),
+            (fad.jacrev, ("jacrev: chunk_size", "greater than 0", "got 0")),
+            (fad.jacfwd, ("jacfwd: chunk_size", "greater than 0", "got 0")),
         ]
     ],
     Case(
