@@ -107,7 +107,9 @@ class Tensor(TensorMembers, metaclass=_TensorType):
 
     # Slots with an underscore hold the state. The properties of the same names (without the underscore)
     # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots.
+    # ``__dict__`` is for attributes of the user, such as the state that an optimizer keeps on a parameter.
     __slots__ = (
+        "__dict__",
         "__weakref__",
         "_aux",
         "_lazy",
