@@ -19,6 +19,7 @@ else:
     TensorMembers = object
 
 __all__ = [
+    "STATE",
     "Lazy",
     "Meta",
     "Shared",
@@ -89,12 +90,11 @@ class _TensorType(type):
         )
 
     def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if name not in _STATE]
+        return [name for name in super().__dir__() if name not in STATE]
 
 
-_STATE = frozenset(
-    ["aux", "born", "meta", "node"]
-)  # for fad alone, and so not among the names of `dir`
+# For fad alone, and so not among the names of `dir`.
+STATE = frozenset(["aux", "born", "meta", "node"])
 
 
 class Tensor(TensorMembers, metaclass=_TensorType):
@@ -117,7 +117,9 @@ class Tensor(TensorMembers, metaclass=_TensorType):
 
     # Slots with an underscore hold the state. The properties of the same names (without the underscore)
     # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots.
+    # ``__dict__`` is for attributes of the user, such as the state that an optimizer keeps on a parameter.
     __slots__ = (
+        "__dict__",
         "__weakref__",
         "_aux",
         "_lazy",
@@ -145,10 +147,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             "Tensor() is not called directly: write fad.tensor(data) to copy data into a new Tensor, "
             "or fad.asarray(x) to wrap an array"
         )
-
-    def __dir__(self) -> list[str]:
-        names = [name for name in super().__dir__() if name not in _STATE]
-        return [name for name in names if name[0] == "_" or _has(self, name)]
 
     if not TYPE_CHECKING:  # else no misspelt name were an error
 
@@ -276,17 +274,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         count = Count(math.prod(shape))
         count.shape = shape
         return count
-
-
-def _has(t: Tensor, name: str) -> bool:
-    """`hasattr`, where reading may also be refused."""
-    try:
-        getattr(t, name)
-    except AttributeError:
-        return False
-    except (RuntimeError, TypeError):
-        return True
-    return True
 
 
 def _public(cls: type) -> list[str]:

@@ -13,7 +13,7 @@ from fad.arrays import torch_operations
 from fad.arrays.operations import fast_function
 from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import STATE, Tensor
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.views.aliases import link_of
 from fad.views.chains import Step, ViewOp, Write
@@ -75,7 +75,7 @@ def _replay_on(self: Tensor, new_base: Any) -> Any:
 
 def _dir(self: Tensor) -> list[str]:
     """The names of its attributes; without those of matrices, and of views, where it is none."""
-    lacks = set() if _is_view(self) else {"view_fn"}
+    lacks = {*STATE} if _is_view(self) else {*STATE, "view_fn"}
     if self.ndim != 2:
         lacks |= {"H", "mH", "mT"} if self.ndim < 2 else {"H"}
     return [name for name in object.__dir__(self) if name not in lacks]

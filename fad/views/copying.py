@@ -58,6 +58,7 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     new = new_tensor(t.value, ROOT)
     memo[id(t)] = new
     new._requires_grad = requires_grad
+    new.__dict__.update(copy.deepcopy(t.__dict__, memo))
     if t.meta is None:
         return new
     meta = meta_of(new)
@@ -103,7 +104,9 @@ def _copy_link(new: Tensor, old: Any, memo: dict[int, Any], copied: Callable[...
 
 
 def reduce(t: Tensor, protocol: Any) -> Any:
-    """How a Tensor is pickled: its value; the relation of a view to its base is not kept, as in NumPy.
+    """How a Tensor is pickled: its value, its gradient and attributes that the user has given it.
+
+    The relation of a view to its base is not kept, as in NumPy.
 
     Raises:
         GradientError: the Tensor has a history, or belongs to a running transform.
@@ -112,7 +115,8 @@ def reduce(t: Tensor, protocol: Any) -> Any:
         raise GradientError(
             f"only leaves of the eager graph can be pickled, got {describe(t)}: pickle x.detach()"
         )
-    return _unpickled, (t.value, t.requires_grad, None if t.meta is None else t.meta.grad)
+    grad = None if t.meta is None else t.meta.grad
+    return _unpickled, (t.value, t.requires_grad, grad), t.__dict__ or None
 
 
 def _unpickled(value: Any, requires_grad: bool, grad: Tensor | None) -> Tensor:

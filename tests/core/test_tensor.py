@@ -122,3 +122,27 @@ def test_dir_has_what_is_there_and_for_users() -> None:
     fad.jit(fad.vmap(lambda x: (seen.append(len(dir(x))), x)[1]))(jnp.ones(2))
     fad.grad(lambda x: (seen.append(len(dir(x))), x)[1])(1.0)
     assert min(seen) > 500
+
+
+def test_it_has_attributes_of_the_user() -> None:
+    """The state that an optimizer keeps on a parameter, as PyTorch's programs do."""
+    parameters = [leaf([1.0, 2.0]), leaf(3.0)]
+    for _ in range(3):
+        for p in parameters:
+            p.grad = None
+        sum((p * p).sum() for p in parameters).backward()
+        with fad.no_grad():
+            for p in parameters:
+                if not hasattr(p, "momentum"):
+                    p.momentum = fad.zeros_like(p)
+                p.momentum.mul_(0.5).add_(p.grad)
+                p -= 0.125 * p.momentum
+    x, momentum = 3.0, 0.0
+    for _ in range(3):
+        momentum = 0.5 * momentum + 2.0 * x
+        x -= 0.125 * momentum
+    assert parameters[1].item() == x
+    assert "momentum" in dir(parameters[0])
+    assert not hasattr(parameters[0] * 1.0, "momentum")
+    with pytest.raises(AttributeError, match="did you mean"):
+        parameters[0].requires_gard

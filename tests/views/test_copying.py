@@ -86,3 +86,13 @@ def test_pickles_contain_values():
     assert again.grad.tolist() == [3.0, 4.0, 5.0]
     with pytest.raises(GradientError, match=r"pickle x.detach\(\)"):
         pickle.dumps(w * 1)
+
+
+def test_attributes_of_the_user_are_copied_and_pickled():
+    p = leaf([1.0, 2.0])
+    p.momentum, p.group, p.itself = fad.zeros(2), "weights", p
+    for q in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
+        assert q.group == "weights" and q.requires_grad
+        q.momentum.add_(1.0)
+        assert q.momentum.tolist() == [1.0, 1.0] and p.momentum.tolist() == [0.0, 0.0]
+    assert copy.deepcopy(p).itself is not p
