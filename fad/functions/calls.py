@@ -27,7 +27,7 @@ from fad.core.level import Level, bind, bodies, constants, state
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.errors import RuleError, describe
 from fad.functions import native
-from fad.functions.closures import checked_arrays, numbers_suffice
+from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
 from fad.functions.derived_rules import BatchedRules, JetRules, LinearRules
 from fad.functions.nodes import FunctionNode
 from fad.functions.rules import Rules, Saved
@@ -80,11 +80,12 @@ class FunctionOp:
             return tuple(outs)
         if self.known is not None:
             return tuple(map(bottom, self.known))
-        if self.given is not None and isinstance(rules, (LinearRules, JetRules)):
-            outs, self.template = rules.forward(values, self.given)
-        else:
-            outs, self.template, self.saved = rules.run(values, self.needs)
-        return tuple(checked_arrays(rules, outs))
+        with noting_leaves() as leaves:
+            if self.given is not None and isinstance(rules, (LinearRules, JetRules)):
+                outs, self.template = rules.forward(values, self.given)
+            else:
+                outs, self.template, self.saved = rules.run(values, self.needs)
+        return tuple(checked_arrays(rules, [without_leaves(o, leaves) for o in outs]))
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Outputs and their tangents (None is zero), by binding one level down."""

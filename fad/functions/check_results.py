@@ -187,7 +187,7 @@ def _over_devices(summed: tuple[Any, ...], varying: tuple[Any, ...]) -> Primitiv
 
 
 def views_among(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
-    """Which outputs of a body share storage with its inputs, or are the same as a later one: a `View` each.
+    """Which outputs of a body share storage with its inputs or with other outputs: a `View` for each.
 
     An input that is returned twice as it is makes two outputs.
     """
@@ -199,10 +199,12 @@ def views_among(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
             known = chain_from(o, handles)
             if known is not None:
                 found.append(View(k, *known, as_is=o is handles[known[0]]))
-            else:
-                known = peer_chain_from(o, handles)
-                if known is not None:
-                    found.append(View(k, *known, detached=True))
+            elif (known := peer_chain_from(o, handles)) is not None:
+                found.append(View(k, *known, detached=True))
+            elif o.meta is not None and (known := chain_from(o, outs)) is not None:
+                base, chain = known
+                if base != k:
+                    found.append(View(k, last[id(outs[base])], chain, of_output=True))
         if last[id(o)] != k and id(o) not in own:
             found.append(View(k, last[id(o)], None))
     return tuple(found)

@@ -10,12 +10,55 @@ import jax
 
 from fad.core import trees
 from fad.core.level import outlived
-from fad.core.tensor import Tensor, bottom
+from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import RuleError, describe
 from fad.functions.rules import Rules
+from fad.tape.graph import AccumulateGrad, gradient_edge
 from fad.tape.recorder import ROOT
+from fad.tape.running import running
 
-__all__ = ["checked_arrays", "closure_error", "is_plain", "is_tracer", "numbers_suffice"]
+__all__ = [
+    "checked_arrays",
+    "closure_error",
+    "is_plain",
+    "is_tracer",
+    "noting_leaves",
+    "numbers_suffice",
+    "without_leaves",
+]
+
+
+class noting_leaves:
+    """A block around a body; gives the Tensors on which ``requires_grad_`` was called in it."""
+
+    __slots__ = ("before",)
+
+    def __enter__(self) -> list[Tensor]:
+        self.before = running.leaves
+        own: list[Tensor] = []
+        running.leaves = own
+        return own
+
+    def __exit__(self, *exc: object) -> None:
+        running.leaves = self.before
+
+
+def without_leaves(x: Any, leaves: Sequence[Tensor]) -> Any:
+    """What a body returned, without a history that begins in leaves that it made itself."""
+    if not leaves or not isinstance(x, Tensor) or x.level is not ROOT or not x.requires_grad:
+        return x
+    made = set(map(id, leaves))
+    todo: list[Any] = [gradient_edge(x)[0]]
+    seen = set()
+    while todo:
+        node = todo.pop()
+        if isinstance(node, AccumulateGrad):
+            if id(node.variable) not in made:
+                return x
+        elif node not in seen:
+            seen.add(node)
+            todo += [edge[0] for edge in node.edges if edge is not None]
+    return new_tensor(x.value, ROOT)
 
 
 def checked_arrays(rules: Rules, outs: Sequence[Any]) -> list[Any]:

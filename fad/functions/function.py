@@ -207,7 +207,7 @@ def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -
         if v.chain is None:
             outs[v.at] = outs[v.of]
             continue
-        out, x = outs[v.at], arrays[v.of]
+        out, x = outs[v.at], outs[v.of] if v.of_output else arrays[v.of]
         if not isinstance(x, Tensor):
             continue
         own = False  # whether it has a history or tangent of its own, which a write to x leaves as it is

@@ -34,7 +34,13 @@ from fad.core.jaxapi import (
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import conjugate
 from fad.errors import RuleError
-from fad.functions.closures import checked_arrays, closure_error, is_tracer
+from fad.functions.closures import (
+    checked_arrays,
+    closure_error,
+    is_tracer,
+    noting_leaves,
+    without_leaves,
+)
 from fad.functions.derived_rules import BatchedRules, LinearRules
 from fad.functions.rules import Rules
 from fad.functions.templates import Template, flat_template
@@ -82,12 +88,17 @@ def _primitive_for(rules: Rules) -> Any:
 
 
 def _run(*values: Any, rules: Rules) -> list[Any]:
-    with traced_by_jax():
+    with traced_by_jax(), noting_leaves() as leaves:
         outs, _ = rules.forward(values)
-    outs = [jnp.asarray(o) for o in checked_arrays(rules, outs)]
+    outs = [jnp.asarray(o) for o in _checked(rules, outs, leaves)]
     if is_traced(outs) and not is_traced(values):
         raise closure_error(rules, None, is_tracer)
     return outs
+
+
+def _checked(rules: Rules, outs: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """Outputs of a body as bare arrays; ``leaves`` are those that it made itself."""
+    return checked_arrays(rules, [without_leaves(o, leaves) for o in outs])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -101,9 +112,10 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
     template: list[Template] = []
 
     def body(*values: Any) -> list[Any]:
-        outs, found = rules.forward(values)
+        with noting_leaves() as leaves:
+            outs, found = rules.forward(values)
         template[:] = [found]
-        return [jnp.asarray(o) for o in checked_arrays(rules, outs)]
+        return [jnp.asarray(o) for o in _checked(rules, outs, leaves)]
 
     with traced_by_jax():
         closed = jax.make_jaxpr(body)(*avals)
@@ -145,7 +157,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
         raise RuleError(
             f"{base.base.name}: a jvp rule was transposed in an input that it is not linear in"
         )
-    with traced_by_jax():
+    with traced_by_jax(), noting_leaves() as leaves:
         saved = rules.setup(values, [None] * len(cts), flat_template(len(cts)))
         grads = rules.pullback(saved, cts, need)
     result: list[Any] = []
@@ -155,7 +167,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
         elif g is None:
             result.append(Zero(v.aval))
         else:
-            result.append(conjugate(jnp.asarray(checked_arrays(rules, [g])[0])))
+            result.append(conjugate(jnp.asarray(_checked(rules, [g], leaves)[0])))
     return result
 
 

@@ -13,7 +13,7 @@ from fad.core.borrowed import as_array
 from fad.core.level import Level, outlived, state, traced_by_jax
 from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor
-from fad.functions.closures import checked_arrays
+from fad.functions.closures import checked_arrays, noting_leaves, without_leaves
 from fad.functions.context import EXTRA, INPUT, OUTPUT, Ref, ref
 from fad.functions.rules import Rules, Saved
 from fad.levels.randomness import draws
@@ -183,7 +183,12 @@ class FunctionNode(RecordedNode):
         with _lock_of(self):
             saved = self._opened(create_graph)
             wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
-            grads = self.rules.pullback(saved, self._of_arrays(cotangents), wanted)
+            if create_graph or self.level is ROOT:
+                grads = self.rules.pullback(saved, self._of_arrays(cotangents), wanted)
+            else:  # levels below record
+                with noting_leaves() as leaves:
+                    grads = self.rules.pullback(saved, self._of_arrays(cotangents), wanted)
+                grads = [without_leaves(g, leaves) for g in grads]
             if create_graph:
                 return grads
             return [None if g is None else self.level.detach(outlived(g)) for g in grads]

@@ -66,7 +66,8 @@ class View(NamedTuple):
     """What an array among the outputs is beside.
 
     The input ``of`` itself (``as_is``), or the view of it that ``chain`` makes, with its history or
-    ``detached`` from it; or, without a chain, the same as the later output ``of``.
+    ``detached`` from it; with ``of_output``, such a view of the output ``of``; or, without a chain, the same
+    as the later output ``of``.
     """
 
     at: int
@@ -74,6 +75,7 @@ class View(NamedTuple):
     chain: Any
     as_is: bool = False
     detached: bool = False
+    of_output: bool = False
 
 
 class Template:

@@ -201,7 +201,11 @@ class UserRules(Rules):
         known.update({id(h): ref(INPUT, i) for i, h in kept.items() if i not in dirty})
         known.update({id(handles[i]): ref(OUTPUT, k) for k, i in enumerate(dirty) if i is not None})
         if len(kept) < len(handles):  # what a body changes without a mark stays inside
-            views = [v for v in template.views if v.chain is None or v.of in (*kept, *dirty)]
+            views = [
+                v
+                for v in template.views
+                if v.chain is None or v.of_output or v.of in (*kept, *dirty)
+            ]
             template = template.viewing(tuple(views))
         saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
         if self.signature.vjp or self.has_forward_rule:

@@ -15,6 +15,7 @@ from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.running import running
 from fad.transforms import backward
 from fad.views.aliases import has_error, link_of, set_state
 from fad.views.copying import CLONE
@@ -133,6 +134,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             state.body
         )  # operations on it in compiled code are recorded at the level of the body
     self._requires_grad = bool(requires_grad)
+    if running.leaves is not None:
+        running.leaves.append(self)
     return self
 
 

@@ -22,6 +22,7 @@ class _Thread(threading.local):
     ``task``: the backward pass that it runs.
     ``watched``: the call that is being watched, True if calls inside of it are not; see
     `fad.tape.anomaly.watched_call`.
+    ``leaves``: the Tensors on which ``requires_grad_`` was called in the body that runs, None outside of one.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class _Thread(threading.local):
         self.need: Sequence[bool] | None = None
         self.task: Any = None
         self.watched: Any = None
+        self.leaves: list[Any] | None = None
 
 
 _thread_ids = itertools.count(1)

@@ -248,6 +248,8 @@ BODIES = {
     "the other twice": lambda ctx, x, k: (k, k, x),
     "both": lambda ctx, x, k: (k, x),
     "twice a result": lambda ctx, x, k: (lambda y: (y, y))(x * 2),
+    "a view of a result": lambda ctx, x, k: (lambda y: (y, y[:1]))(x * 2),
+    "two views of a result": lambda ctx, x, k: (lambda y: (y[:1], y, y[1:]))(x * 2),
     "detached": lambda ctx, x, k: x.detach(),
     "a view detached": lambda ctx, x, k: x[:1].detach(),
     "the other detached": lambda ctx, x, k: k.detach(),

@@ -144,3 +144,25 @@ def test_closing_over_a_native_tracer_gives_the_derivative_or_an_error():
         else:
             assert expected is not None
             assert_close(out, expected)
+
+
+def test_a_body_that_makes_leaves_may_not_close_over_others():
+    outer = leaf(2.0)
+
+    class Inner(fad.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def vjp(ctx, g):
+            inner = fad.tensor(3.0, requires_grad=True)
+            return g * inner if used == "inner" else g * inner * outer
+
+    used = "inner"
+    assert float(jax.grad(Inner.apply)(1.0)) == 3.0
+    assert isinstance(fad.grad(Inner.apply)(1.0), jax.Array)
+    used = "both"
+    with pytest.raises(RuleError, match="Inner.*closes over"):
+        jax.grad(Inner.apply)(1.0)
+    assert fad.grad(Inner.apply)(1.0).requires_grad

@@ -284,7 +284,7 @@ def by_the_tape(x, p, g):
 def by_backward(x, p, g):
     x, p = (v.detach().requires_grad_() for v in (x, p))
     with fad.enable_grad():
-        (x * p * x * g).backward(fnp.ones_like(x))
+        (x * p * x).backward(g)
     return x.grad, p.grad
 
 
@@ -293,6 +293,13 @@ def in_one_of_them(x, p, g):
     with fad.enable_grad():
         (gp,) = fad.autograd.grad(x * leaf * x, leaf, g)
     return 2 * x * p * g, gp
+
+
+def with_a_graph_of_its_own(x, p, g):
+    x, p = (v.detach().requires_grad_() for v in (x, p))
+    with fad.enable_grad():
+        gx, _ = fad.autograd.grad(x * p * x, (x, p), g, create_graph=True)
+        return gx, g * x * x
 
 
 def by_vjp(x, p, g):
@@ -331,16 +338,21 @@ FIRST_ORDER = {
 
 
 @pytest.mark.parametrize("dims", [(0, None), (None, 0)])
-@pytest.mark.parametrize("rule", [by_the_tape, by_backward, in_one_of_them, by_vjp])
+@pytest.mark.parametrize(
+    "rule", [by_the_tape, by_backward, in_one_of_them, with_a_graph_of_its_own, by_vjp]
+)
 def test_a_rule_differentiates_in_what_lanes_share(rule, dims):
     f = differentiated(rule)
     args = [ROWS if d == 0 else SHARED for d in dims]
     plain = lambda x, p: x * p * x
     for call in FIRST_ORDER.values():
         assert_close(call(fad, f, dims, args), call(jax, plain, dims, args))
-    if rule is not in_one_of_them:
-        native = FIRST_ORDER["grad(vmap)"]
+    for name in ("vmap(grad)", "grad(vmap)"):
+        native = FIRST_ORDER[name]
         assert_close(native(jax, f, dims, args), native(jax, plain, dims, args))
+    one = jnp.ones(())
+    assert float(fad.jvp(f, (2 * one, one), (one, one))[1]) == 8.0
+    assert isinstance(fad.grad(f)(2 * one, one), jax.Array)
     x, p = (fad.tensor(a, requires_grad=True) for a in args)
     fad.vmap(f, dims)(x, p).sum().backward()
     expected = FIRST_ORDER["grad(vmap)"](jax, plain, dims, args)
