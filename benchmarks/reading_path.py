@@ -22,7 +22,7 @@ import fad.numpy as fnp
 __all__ = ["CALLS", "MODULES", "Step", "calls_of", "path"]
 
 CALLS = 60
-MODULES = 11
+MODULES = 10
 COMPREHENSIONS = (
     "<listcomp>",
     "<dictcomp>",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,23 +16,19 @@ from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
 from fad.core.exact_programs import barrier
-from fad.core.jaxapi import array_type, is_inexact, run_jaxpr
+from fad.core.jaxapi import array_type, is_inexact
 from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
 from fad.core.observation import observable
-from fad.core.reach import READ
+from fad.core.reach import READ, Reach
 from fad.core.residuals import (
     Dependence,
-    Residuals,
-    dependence_of_jaxpr,
     dependence_of_jvp,
-    residuals_of,
 )
 from fad.core.rules import Rules
-from fad.core.vjp_plan import VjpPlan as VjpPlan
 
-__all__ = ["Primitive", "VjpPlan", "as_derivative", "derived_plan", "forget_shapes"]
+__all__ = ["Primitive", "VjpPlan", "as_derivative", "forget_shapes"]
 
 
 _all: weakref.WeakSet[Primitive] = weakref.WeakSet()
@@ -54,7 +50,7 @@ class Primitive:
             arrays. Static values are in its closure.
         jit: False for a function that needs concrete values, whose output shape depends on data.
         collective: the function uses a named vmap axis, so it cannot be traced outside of that vmap.
-        planner: makes the `VjpPlan`, in place of `derived_plan`.
+        planner: makes the `VjpPlan`, in place of the derived one.
         lazy: the function is pure and cheap to trace, so replay may defer it.
         positions: some arguments are positions in an array. Eagerly they are arguments of the compiled
             function; in traced code, positions that are Python numbers become constants.
@@ -102,6 +98,9 @@ class Primitive:
     )
 
     expands = False
+
+    # Makes the plan that follows from the function, in `fad.core.residual_plans`.
+    derived_planner: ClassVar[Callable[..., VjpPlan]]
 
     def __init__(
         self,
@@ -342,7 +341,7 @@ class Primitive:
             by_aval = (mask, tuple(map(aval_of, values)))
             plan = self._plans.get(by_aval)
             if plan is None:
-                make = self.planner or derived_plan
+                make = self.planner or self.derived_planner
                 plan = self._plans[by_aval] = make(self, mask, list(by_aval[1]))
                 plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
             self._plans[key] = plan
@@ -374,67 +373,95 @@ class Primitive:
 observable(Primitive, "execute", "execution")
 
 
-class ResidualPlan(VjpPlan):
-    """A plan that saves what ``found`` says; see NOTE [what a derived vjp saves]."""
+_plan_ids = itertools.count()
 
-    __slots__ = ("_residuals",)
 
-    from_inputs = False
+class VjpPlan:
+    """How one Primitive is differentiated in reverse, for one mask and one choice of input avals.
 
-    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], found: Residuals) -> None:
-        super().__init__(primitive, mask)
-        self.single = found.single
-        self.out_avals = found.out_avals
-        self.differentiable = found.differentiable
-        self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
-        self.extras = len(found.extras)
-        self._residuals = found
-        if found.rows is not None:
-            self.narrow(found.rows)
-        if found.extras:
-            self.forward = _with_residuals(primitive, found)
+    This class keeps all inputs, and the vjp runs the function again: nothing is known of residuals, or
+    the function has no reverse mode (a while loop), and then the vjp raises if it is used.
+
+    ``id``: a number of its own.
+    ``mask``: which inputs are differentiated.
+    ``forward``: the operation to run in the forward pass: the Primitive itself, or one that returns
+    ``extras`` residuals after the Primitive's outputs.
+    ``extras``: the number of these residuals.
+    ``kept_inputs``, ``kept_outputs``: the positions of the inputs and outputs that are saved by
+    reference.
+    ``from_inputs``: it is of this class.
+    ``differentiable``: for each output, whether it has a derivative; None if that is not known.
+    ``out_avals``: the avals of the outputs; None if they are not known.
+    ``single``: the Primitive is known to return one array, not a tuple.
+    ``simple``: one output, which is differentiable, and no extras.
+    ``routed``: the inputs that a gradient is passed on to: ``mask``, unless it is narrowed.
+    ``rows``: for each output the inputs that it depends on; None where that is ``routed`` for all of them.
+    """
+
+    __slots__ = (
+        "_vjps",
+        "differentiable",
+        "extras",
+        "forward",
+        "id",
+        "kept_inputs",
+        "kept_outputs",
+        "mask",
+        "out_avals",
+        "primitive",
+        "routed",
+        "rows",
+        "simple",
+        "single",
+    )
+
+    from_inputs = True
+
+    def __init__(self, primitive: Primitive, mask: tuple[bool, ...]) -> None:
+        self.id = next(_plan_ids)
+        self.primitive = primitive
+        self.mask = mask
+        self.routed = mask
+        self.forward = primitive
+        self.extras = 0
+        self.kept_inputs: tuple[int, ...] = tuple(range(len(mask)))
+        self.kept_outputs: tuple[int, ...] = ()
+        self.differentiable: tuple[bool, ...] | None = None
+        self.out_avals: tuple[Any, ...] | None = None
+        self.single = self.simple = False
+        self.rows: Reach | None = None
+        self._vjps: dict[Any, Primitive] = {}
+
+    def narrow(self, rows: Reach) -> None:
+        """Pass gradients on to what the outputs depend on alone."""
+        own = [row for row, d in zip(rows, self.differentiable or (), strict=True) if d]
+        self.routed = tuple([any([row[k] for row in own]) for k in range(len(self.mask))])
+        if any([row != self.routed for row in own]):
+            self.rows = rows
+
+    def sends(self, cotangents: Sequence[Any], need: Sequence[bool]) -> tuple[bool, ...]:
+        """Which of the inputs in ``need`` get a gradient from the outputs that have a cotangent."""
+        own = [r for r, c in zip(self.rows or (), cotangents, strict=True) if c is not None]
+        return tuple([n and any([row[k] for row in own]) for k, n in enumerate(need)])
+
+    def vjp(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        """The vjp as a Primitive of (kept inputs, kept outputs, extras, given cotangents).
+
+        Arguments:
+            given: which outputs have a cotangent; None if the one output has.
+            need: which of the masked inputs need a gradient.
+        """
+        key = (given, need)
+        derived = self._vjps.get(key)
+        if derived is None:
+            derived = self._vjps[key] = self._derive(given, need)
+        return derived
 
     def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        found = self._residuals
-        out = found.out_avals[0] if found.single else found.out_avals
-        count = len(found.sources)
-
-        def vjp(*values: Any) -> tuple[Any, ...]:
-            pullback = found.pullback(values[:count])
-            return run_pullback(pullback, out, values[count:], given, need, found.sparse)
-
-        return as_derivative(Primitive(f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy))
+        return self.primitive.full_vjp(self.mask, given, need)
 
 
 def as_derivative(primitive: Primitive) -> Primitive:
     """``primitive``, a derivative: what it does not read is unused in it."""
     primitive.paths = READ
     return primitive
-
-
-def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> VjpPlan:
-    """The plan that follows from the function of ``primitive``."""
-    if primitive.jit and not primitive.collective:
-        with contextlib.suppress(TypeError, ValueError, NotImplementedError):
-            found = residuals_of(
-                primitive.to_vjp, mask, avals, primitive.differentiable_outputs, primitive.paths
-            )
-            return ResidualPlan(primitive, mask, found)
-    return VjpPlan(primitive, mask)
-
-
-def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
-    """``primitive`` with the extras as further outputs, after its own."""
-    run = functools.partial(run_jaxpr, found.closed)
-    count = len(found.out_avals)
-
-    def forward(*values: Any) -> tuple[Any, ...]:
-        leaves = run(*values)
-        return (*leaves[:count], *[leaves[i] for i in found.extras])
-
-    saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy)
-    jaxpr = found.closed.jaxpr
-    saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
-    saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)
-    saving.paths = primitive.paths
-    return saving

@@ -11,7 +11,8 @@ import numpy as np
 
 from fad.core.avals import struct_of
 from fad.core.jaxapi import is_inexact
-from fad.core.primitive import Primitive, VjpPlan, as_derivative, derived_plan
+from fad.core.primitive import Primitive, VjpPlan, as_derivative
+from fad.core.residual_plans import derived_plan
 from fad.errors import ArgumentError
 from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
 from fad.views.indexing import getter, updater
