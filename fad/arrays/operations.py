@@ -56,6 +56,7 @@ from fad.arrays.results import (
 from fad.core.borrowed import is_foreign
 from fad.core.level import bind
 from fad.core.primitive import Primitive
+from fad.core.reach import COMPUTED
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError
 
@@ -285,6 +286,8 @@ class Op:
             primitive = Primitive(
                 self.name, fn, jit=jit, collective=self.collective, lazy=lazy and jit
             )
+            if self.results != FOLLOWS:  # what is made of shapes alone requires no grad
+                primitive.paths = COMPUTED
         try:
             out = binder(primitive, leaves)
         except _NOT_TRACEABLE as error:

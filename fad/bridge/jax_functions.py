@@ -11,6 +11,7 @@ from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.level import Level, bind
 from fad.core.primitive import Primitive
+from fad.core.reach import COMPUTED
 from fad.core.tensor import Tensor
 from fad.errors import LevelError, describe
 from fad.tape.graph import AccumulateGrad, Node
@@ -60,6 +61,7 @@ def from_jax(
                 return f(*inside, **inside_kwargs)
 
             primitive = primitives.put(key, Primitive(name, fn))
+            primitive.paths = COMPUTED
         return primitive.unflatten(bind(primitive, leaves))
 
     return wrapped

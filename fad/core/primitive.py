@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +20,14 @@ from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
 from fad.core.observation import observable
+from fad.core.reach import READ, Reach
 from fad.core.residuals import (
     Dependence,
-    Residuals,
-    dependence_of_jaxpr,
     dependence_of_jvp,
-    residuals_of,
 )
 from fad.core.rules import Rules
 
-__all__ = ["Primitive", "VjpPlan", "derived_plan", "forget_shapes"]
+__all__ = ["Primitive", "VjpPlan", "as_derivative", "forget_shapes"]
 
 
 _all: weakref.WeakSet[Primitive] = weakref.WeakSet()
@@ -52,7 +49,7 @@ class Primitive:
             arrays. Static values are in its closure.
         jit: False for a function that needs concrete values, whose output shape depends on data.
         collective: the function uses a named vmap axis, so it cannot be traced outside of that vmap.
-        planner: makes the `VjpPlan`, in place of `derived_plan`.
+        planner: makes the `VjpPlan`, in place of the derived one.
         lazy: the function is pure and cheap to trace, so replay may defer it.
         positions: some arguments are positions in an array. Eagerly they are arguments of the compiled
             function; in traced code, positions that are Python numbers become constants.
@@ -67,6 +64,7 @@ class Primitive:
     that are floating or complex. See NOTE [what a derived vjp saves].
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
+    ``paths``: how an output may depend on an input, see `fad.core.reach`; if empty, one output does.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     """
 
@@ -89,6 +87,7 @@ class Primitive:
         "jit",
         "lazy",
         "name",
+        "paths",
         "planner",
         "positions",
         "primals",
@@ -98,6 +97,9 @@ class Primitive:
     )
 
     expands = False
+
+    # Makes the plan that follows from the function, in `fad.core.residual_plans`.
+    derived_planner: ClassVar[Callable[..., VjpPlan]]
 
     def __init__(
         self,
@@ -118,6 +120,7 @@ class Primitive:
         self.positions = positions
         self.jit = jit
         self.calls_host = False
+        self.paths = ""
         self.collective = collective
         self._structures: dict[int, Any] = {} if rules is None else rules.structures
         self.primals = 0
@@ -280,7 +283,7 @@ class Primitive:
         by_hand = None if self.rules is None else self.rules.batched(size, dims)
         run = batching(mapped(self.flat) if by_hand is None else by_hand)
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
-        derived.dependence = self.dependence
+        derived.dependence, derived.paths = self.dependence, self.paths
         if self.to_vjp is not self.flat:  # there are hand-written rules
             derived.to_jvp = batching(mapped(self.to_jvp))
             derived.to_vjp = batching(mapped(self.to_vjp))
@@ -339,7 +342,7 @@ class Primitive:
             by_aval = (mask, tuple(map(aval_of, values)))
             plan = self._plans.get(by_aval)
             if plan is None:
-                make = self.planner or derived_plan
+                make = self.planner or self.derived_planner
                 plan = self._plans[by_aval] = make(self, mask, list(by_aval[1]))
                 plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
             self._plans[key] = plan
@@ -365,7 +368,7 @@ class Primitive:
             out, pullback = vjp_in(mask, flat, values[:n])
             return run_pullback(pullback, out, values[n:], given, need)
 
-        return Primitive(f"{self.name}_vjp", vjp, **self._options())
+        return as_derivative(Primitive(f"{self.name}_vjp", vjp, **self._options()))
 
 
 observable(Primitive, "execute", "execution")
@@ -392,7 +395,8 @@ class VjpPlan:
     ``out_avals``: the avals of the outputs; None if they are not known.
     ``single``: the Primitive is known to return one array, not a tuple.
     ``simple``: one output, which is differentiable, and no extras.
-    ``routed``: the inputs that a gradient is passed on to: ``mask``, unless a planner narrows it.
+    ``routed``: the inputs that a gradient is passed on to: ``mask``, unless it is narrowed.
+    ``rows``: for each output the inputs that it depends on; None where that is ``routed`` for all of them.
     """
 
     __slots__ = (
@@ -407,6 +411,7 @@ class VjpPlan:
         "out_avals",
         "primitive",
         "routed",
+        "rows",
         "simple",
         "single",
     )
@@ -425,7 +430,20 @@ class VjpPlan:
         self.differentiable: tuple[bool, ...] | None = None
         self.out_avals: tuple[Any, ...] | None = None
         self.single = self.simple = False
+        self.rows: Reach | None = None
         self._vjps: dict[Any, Primitive] = {}
+
+    def narrow(self, rows: Reach) -> None:
+        """Pass gradients on to what the outputs depend on alone."""
+        own = [row for row, d in zip(rows, self.differentiable or (), strict=True) if d]
+        self.routed = tuple([any([row[k] for row in own]) for k in range(len(self.mask))])
+        if any([row != self.routed for row in own]):
+            self.rows = rows
+
+    def sends(self, cotangents: Sequence[Any], need: Sequence[bool]) -> tuple[bool, ...]:
+        """Which of the inputs in ``need`` get a gradient from the outputs that have a cotangent."""
+        own = [r for r, c in zip(self.rows or (), cotangents, strict=True) if c is not None]
+        return tuple([n and any([row[k] for row in own]) for k, n in enumerate(need)])
 
     def vjp(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
         """The vjp as a Primitive of (kept inputs, kept outputs, extras, given cotangents).
@@ -444,56 +462,7 @@ class VjpPlan:
         return self.primitive.full_vjp(self.mask, given, need)
 
 
-class ResidualPlan(VjpPlan):
-    """A plan that saves what ``found`` says; see NOTE [what a derived vjp saves]."""
-
-    __slots__ = ("_residuals",)
-
-    from_inputs = False
-
-    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], found: Residuals) -> None:
-        super().__init__(primitive, mask)
-        self.single = found.single
-        self.out_avals = found.out_avals
-        self.differentiable = found.differentiable
-        self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
-        self.extras = len(found.extras)
-        self._residuals = found
-        if found.extras:
-            self.forward = _with_residuals(primitive, found)
-
-    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        found = self._residuals
-        out = found.out_avals[0] if found.single else found.out_avals
-        count = len(found.sources)
-
-        def vjp(*values: Any) -> tuple[Any, ...]:
-            pullback = found.pullback(values[:count])
-            return run_pullback(pullback, out, values[count:], given, need, found.sparse)
-
-        return Primitive(f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy)
-
-
-def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> VjpPlan:
-    """The plan that follows from the function of ``primitive``."""
-    if primitive.jit and not primitive.collective:
-        with contextlib.suppress(TypeError, ValueError, NotImplementedError):
-            found = residuals_of(primitive.to_vjp, mask, avals, primitive.differentiable_outputs)
-            return ResidualPlan(primitive, mask, found)
-    return VjpPlan(primitive, mask)
-
-
-def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
-    """``primitive`` with the extras as further outputs, after its own."""
-    run = jaxapi.jaxpr_as_fun(found.closed)
-    count = len(found.out_avals)
-
-    def forward(*values: Any) -> tuple[Any, ...]:
-        leaves = run(*values)
-        return (*leaves[:count], *[leaves[i] for i in found.extras])
-
-    saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy)
-    jaxpr = found.closed.jaxpr
-    saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
-    saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)
-    return saving
+def as_derivative(primitive: Primitive) -> Primitive:
+    """``primitive``, a derivative: what it does not read is unused in it."""
+    primitive.paths = READ
+    return primitive

@@ -32,6 +32,7 @@ from fad.core.collector import without_collector
 from fad.core.jaxapi import Literal, called, is_inexact
 from fad.core.jaxprs import inner_jaxprs, map_equations
 from fad.core.masked import vjp_in
+from fad.core.reach import COMPUTED, Reach, reach_of
 
 __all__ = [
     "Dependence",
@@ -63,6 +64,7 @@ class Residuals:
     ``out_avals``: the avals of the outputs.
     ``single``: the function returns one array, not a tuple.
     ``differentiable``: for each output, whether it has a derivative.
+    ``rows``: for each output, the inputs that it depends on; None: all.
     ``structure``: JAX's pullback is a pytree of residuals; this is its structure.
     ``leaves``: the variables that are its leaves.
     ``eqns``: the equations that compute the leaves, from ``consts`` and from what is kept.
@@ -79,6 +81,7 @@ class Residuals:
     out_avals: tuple[Any, ...]
     single: bool
     differentiable: tuple[bool, ...]
+    rows: Reach | None
     structure: Any
     leaves: list[Any]
     eqns: list[Any]
@@ -104,12 +107,15 @@ def residuals_of(
     mask: tuple[bool, ...],
     avals: Sequence[Any],
     differentiable_outputs: Callable[[tuple[bool, ...], Sequence[Any]], tuple[bool, ...]],
+    paths: str,
 ) -> Residuals:
     """Trace ``jax.vjp`` of ``flat`` in its masked arguments, and sort its residuals.
 
     Arguments:
         differentiable_outputs: from a mask and the avals of the outputs, which of them have a
             derivative.
+        paths: which paths lead to an output, see `fad.core.reach`. If empty, one output depends on all
+            inputs, and several on what they are computed from.
 
     Raises:
         TypeError, ValueError, NotImplementedError: the function has no reverse mode.
@@ -130,6 +136,10 @@ def residuals_of(
     outs, leaves = jaxpr.outvars[:n_out], jaxpr.outvars[n_out:]
     out_avals = tuple([v.aval for v in outs])
     differentiable = differentiable_outputs(mask, out_avals)
+    rows = None
+    if paths or not single:
+        rows = reach_of(flat, mask, avals, paths or COMPUTED)
+        differentiable = tuple([d and any(r) for d, r in zip(differentiable, rows, strict=True)])
     if not any(differentiable):
         leaves = []
 
@@ -157,6 +167,7 @@ def residuals_of(
         out_avals=out_avals,
         single=single,
         differentiable=differentiable,
+        rows=rows,
         structure=structure,
         leaves=leaves,
         eqns=[eqn for eqn in jaxpr.eqns if id(eqn) in slicer.kept],

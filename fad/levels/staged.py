@@ -44,6 +44,7 @@ from fad.core.borrowed import as_array
 from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, state
 from fad.core.primitive import Primitive
+from fad.core.reach import COMPUTED
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.unrecorded import unrecorded
 from fad.errors import HostValueError, LevelError, describe
@@ -235,6 +236,7 @@ def _primitive_for(
 
         primitive = Primitive(name, call, collective=collective)
         primitive.calls_host = calls_host(closed.jaxpr)
+        primitive.paths = COMPUTED
         _primitives[key] = primitive
         if len(_primitives) > _CACHED:
             _primitives.popitem(last=False)

@@ -218,6 +218,8 @@ def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> Callable[..., Sequen
 
     def pull(operands: Sequence[Any], cts: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
         given = None if plan.single else tuple([c is not None for c in cts])
+        if plan.rows is not None:
+            need = plan.sends(cts, need)
         wanted = tuple([n for n, m in zip(need, plan.mask, strict=True) if m])
         saved = opening(operands)
         return spread(
@@ -284,8 +286,12 @@ def _build(
         reached[i][nr] = True
     for i, _, _, edges in steps:
         if any(reached[i]):
-            for edge in edges:
-                if edge is not None:
+            sends: Sequence[bool] = [e is not None for e in edges]
+            node = order[i]
+            if type(node) is PrimitiveNode and node.plan.rows is not None:
+                sends = node.plan.sends([r or None for r in reached[i]], sends)
+            for edge, s in zip(edges, sends, strict=True):
+                if edge is not None and s:
                     reached[edge[0]][edge[1]] = True
     hits = [j is not None and reached[j][nr] for j, nr in ends]
     if layout.parts:  # rules of users may return None; else it follows from the structure alone

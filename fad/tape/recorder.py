@@ -15,14 +15,7 @@ import numpy as np
 from fad.core.avals import SCALARS, VALUES, aval_of
 from fad.core.borrowed import as_array, copied
 from fad.core.jaxapi import is_inexact, x64_enabled
-from fad.core.level import (
-    Level,
-    bind,
-    bodies,
-    captured_by_jit,
-    map_tensors,
-    state,
-)
+from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor, is_variable, new_tensor
@@ -31,7 +24,7 @@ from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
 from fad.tape.grad_mode import mark_inference
 from fad.tape.graph import Node, alias, current_edge, gradient_edge
-from fad.tape.recorded_node import RecordedNode, node_name
+from fad.tape.recorded_node import RecordedNode, node_name, spread
 from fad.tape.running import running
 from fad.tape.saved import (
     PackedValue,
@@ -157,12 +150,16 @@ class PrimitiveNode(RecordedNode):
         else:
             given = tuple([c is not None for c in cotangents])
             cts = [c for c in cotangents if c is not None]
+            if plan.rows is not None:
+                need = plan.sends(cotangents, need)
         wanted = tuple([n for n, m in zip(need, plan.mask, strict=True) if m])
         if create_graph and plan.extras:
             # Residuals have no history of their own: start again from the inputs.
             inputs = saved[: len(plan.mask)]
-            return bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
-        return bind(plan.vjp(given, wanted), [*saved, *cts])
+            found = bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
+        else:
+            found = bind(plan.vjp(given, wanted), [*saved, *cts])
+        return found if plan.rows is None else spread(found, need)
 
     def tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """Kept inputs and outputs as Tensors with their history."""

@@ -314,7 +314,9 @@ def checkpoint(
             return leave(_kept_by(policy, body, operands), tensors)
         with WatchLevel(first=True) as level:
             inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
-            out = trees.map_leaves(level.lower, body(inside))
+            found = body(inside)
+            requires_grad = list(map(_requires, Template.split(found)[0]))
+            out = trees.map_leaves(level.lower, found)
         captures = level.captures.tensors
         every = [*captures, *operands]
         if any(_is_tracked(x) for x in every):
@@ -328,7 +330,11 @@ def checkpoint(
             requires = [_requires(x) for x in every]
             op = FunctionOp(CheckpointRules(body, len(captures), requires, alone, level.recording))
             op.known, op.template = Template.split(out)
-            out = op.template.join(list(bind(op, every)))
+            outs = list(bind(op, every))
+            if alone:  # what does not depend on what requires grad is what the first run gave
+                pairs = zip(op.known, outs, requires_grad, strict=True)
+                outs = [o if r else k for k, o, r in pairs]
+            out = op.template.join(outs)
         return leave(out, tensors)
 
     return wrapped

@@ -11,7 +11,8 @@ import numpy as np
 
 from fad.core.avals import struct_of
 from fad.core.jaxapi import is_inexact
-from fad.core.primitive import Primitive, VjpPlan, derived_plan
+from fad.core.primitive import Primitive, VjpPlan, as_derivative
+from fad.core.residual_plans import derived_plan
 from fad.errors import ArgumentError
 from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
 from fad.views.indexing import getter, updater
@@ -209,7 +210,8 @@ class CopySlicesPlan(VjpPlan):
                 grads[0] = g if additive else chain_put(ops, g, new, numbers)
             return tuple(grads)
 
-        return Primitive("CopySlices_vjp", vjp, positions=True, lazy=self.primitive.lazy)
+        derived = Primitive("CopySlices_vjp", vjp, positions=True, lazy=self.primitive.lazy)
+        return as_derivative(derived)
 
 
 @functools.lru_cache(maxsize=4096)

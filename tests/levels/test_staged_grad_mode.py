@@ -71,12 +71,15 @@ WAYS: dict[str, Callable[[Body], Body]] = {
 
 @pytest.mark.sweep("way", WAYS, sample=7)
 def test_as_in_eager_code(way: str) -> None:
-    """The values and the derivatives."""
+    """What requires grad, and the derivatives."""
     for name, body in BODIES.items():
         run = WAYS[way](body)
         w = fad.tensor(2.5, requires_grad=True)
         expected, found = body(w), run(w)
         assert float(found.detach()) == float(expected.detach()), name
+        assert found.requires_grad == expected.requires_grad, name
+        if not found.requires_grad:
+            assert found.numpy().shape == ()  # it is a number to look at
         of = lambda f: (float(fad.grad(f)(2.5)), float(fad.jvp(f, (2.5,), (1.0,))[1]))
         assert of(run) == of(body), name
 
@@ -103,3 +106,22 @@ def test_a_call_under_no_grad_is_the_same_program() -> None:
     y = f(w)
     y.backward()
     assert float(w.grad) == 6.0
+
+
+def test_of_several_results_each_depends_on_its_own(replay_mode: None) -> None:
+    """As of eager code: what a result does not depend on is unused in it."""
+    f = fad.jit(lambda x, a, c: (x * 2.0, a * x, c * 2.0, a * 3.0))
+    for _ in range(6):
+        x, a = (fad.tensor(v, requires_grad=True) for v in (2.0, 3.0))
+        outs = f(x, a, fad.tensor(1.0))
+        assert [o.requires_grad for o in outs] == [True, True, False, True]
+        found = [
+            fad.autograd.grad(o, [x, a], allow_unused=True, retain_graph=True)
+            for o in (outs[0], outs[1], outs[3])
+        ]
+        numbers = [[g if g is None else float(g) for g in gs] for gs in found]
+        assert numbers == [[2.0, None], [3.0, 2.0], [None, 3.0]]
+        with pytest.raises(fad.errors.GradientError, match="not have been used"):
+            fad.autograd.grad(outs[0], a, retain_graph=True)
+        (outs[0] + outs[3]).backward()
+        assert (float(x.grad), float(a.grad)) == (2.0, 3.0)

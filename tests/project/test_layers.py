@@ -24,8 +24,8 @@ PACKAGE = ROOT / "fad"
 ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
     "core": """keys blocks dtypes devices caches collector observation pace jaxapi
-        unrecorded avals jaxprs borrowed masked series residuals tensor trees level rules
-        primitive replay_protocol""",
+        unrecorded avals jaxprs borrowed masked series reach residuals tensor trees level rules
+        primitive residual_plans replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch randomness staged",

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "autograd/profiler": "profiling/test_profiler.py",
     "numpy/fft": "arrays/test_namespaces.py",
     "numpy/linalg": "arrays/test_namespaces.py",
+    "core/residual_plans": "core/test_residuals.py",
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
     "replay/arguments": "replay/test_inputs.py",
