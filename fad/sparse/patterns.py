@@ -83,7 +83,7 @@ def _equation(eqn: Any, operands: list[Value], width: int) -> list[Value]:
     through = THROUGH.get(eqn.primitive.name)
     if through is not None:
         return through(eqn, operands, width)
-    if eqn.primitive.name.startswith("fad_"):  # a call of a Function: what it declares, or computes
+    if "rules" in eqn.params:  # a call of a Function: what it declares, or computes
         stated = _stated(eqn, sets, width)
         if stated is not None:
             return stated

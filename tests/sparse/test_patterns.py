@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fad
+import fad.numpy as fnp
 from fad.sparse.patterns import pattern_of
 
 SHIFT = np.roll(np.eye(4, dtype=int), 1, 0)
@@ -41,6 +43,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
         ],
         np.eye(4) + np.eye(4)[::-1],
     ),
+    "no_grad": (fad.to_jax(fad.jit(fad.no_grad()(lambda t: fnp.roll(t, 1) * 2.0))), SHIFT),
     "unknown": (unknown, np.ones((4, 4))),
     "nothing": (lambda t: jnp.ones(3), np.zeros((3, 4))),
 }
