@@ -282,7 +282,9 @@ def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
     for method in special_cases.UFUNC_METHODS:
         of_jax = getattr(ufunc, method)
         roles: dict[str, Role] = {"indices": (ARRAY, ONE)} if method == "reduceat" else {}
-        op = Op(f"{name}.{method}", where, _OWN["jax.numpy"].get(f"{name}.{method}", of_jax), roles)
+        found = _OWN["jax.numpy"].get(f"{name}.{method}", of_jax)
+        found = numpy_functions.at_lists(found) if method == "at" else found
+        op = Op(f"{name}.{method}", where, found, roles)
         op.function.__name__ = method
         setattr(function, method, op.function)
     for attribute in special_cases.UFUNC_ATTRIBUTES:

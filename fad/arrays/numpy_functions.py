@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from fad.errors import ArgumentError
 
-__all__ = ["OWN"]
+__all__ = ["OWN", "at_lists"]
 
 Function = Callable[..., Any]
 
@@ -235,6 +235,20 @@ def _weighted(function: Function) -> Function:
                 "arguments is JAX's, so write density=True and weights=w by name"
             )
         return function(*args, **kwargs)
+
+    return call
+
+
+def at_lists(function: Function) -> Function:
+    """The method ``at`` of a ufunc, with lists as arrays of indices."""
+
+    @functools.wraps(function)
+    def call(a: ArrayLike, indices: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(indices, tuple):
+            indices = tuple([jnp.asarray(i) if isinstance(i, list) else i for i in indices])
+        elif isinstance(indices, list):
+            indices = jnp.asarray(indices)
+        return function(a, indices, *args, **kwargs)
 
     return call
 

@@ -79,6 +79,10 @@ ROLES: dict[str, dict[str, dict[str, Role]]] = {
         "multigammaln": {"d": STRUCTURE},
         "polygamma": {"n": ARRAY},
     },
+    "jax.scipy.stats.truncnorm": {
+        name: dict.fromkeys(("x", "a", "b", "loc", "scale"), _LISTED)
+        for name in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "sf")
+    },
 }
 
 # Functions of jax.numpy and its linalg that return views of their first argument, and how a write to one goes

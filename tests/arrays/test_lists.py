@@ -81,3 +81,17 @@ def test_new_numbers_in_a_list_compile_nothing() -> None:
     for k in range(3):
         fnp.sin([float(k), 1.0, 2.0])
     assert len(op.primitives) == known
+
+
+def test_lists_in_other_modules() -> None:
+    x = fad.tensor(X)
+    added = fnp.add.at(x, [0, 0], [1.0, 2.0], inplace=False)
+    assert_close(added, x + fad.tensor([3.0, 0.0, 0.0, 0.0]))
+    assert fnp.add.at(fnp.ones((2, 2)), ([0, 1], [1, 0]), 1.0, inplace=False).tolist() == [
+        [1, 2],
+        [2, 1],
+    ]
+    assert fad.scipy.stats.truncnorm.pdf(x, [-1.0] * 4, 1.0).shape == (4,)
+    assert fad.scipy.linalg.toeplitz([1.0, x[0]])[1, 0].item() == X[0]
+    assert fad.nn.relu([-1.0, 2.0]).tolist() == [0.0, 2.0]
+    assert fad.random.categorical(fad.random.key(0), [0.0, 1.0]).shape == ()

@@ -311,6 +311,14 @@ def stack(lib, x, y, axis):
     return lib.np.stack([x, y], axis=axis)
 
 
+@op(2, same_shape)
+def lists(lib, x, y):
+    """Lists among arrays, which NumPy reads as arrays."""
+    if lib is not IN_FAD:
+        return lib.np.concatenate([(x + 2.0 * y)[None], lib.np.stack([x, y])])
+    return lib.np.concatenate([lib.np.sum([x, 2.0 * y], axis=0)[None], [x, y]])
+
+
 @op(1, lambda x: x.ndim == 1 and is_number(x))
 def pad(lib, x):
     return lib.np.pad(x, (1, 0))
