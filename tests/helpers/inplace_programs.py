@@ -1,8 +1,9 @@
 """Random programs of views, writes and arithmetic, as source text that fad, PyTorch and NumPy run.
 
 A program is a list of lines over the leaves ``a`` and ``b``; each line makes a Tensor (``v3 = v1[0]``) or
-changes one in place. A NumPy run alongside tells the shapes while lines are drawn, and which reshapes
-are views (fad's always are; PyTorch's and NumPy's where the memory allows).
+changes one in place. A NumPy run alongside tells the shapes while lines are drawn. Views of what is
+contiguous are reshaped, where the memory allows that as views and elsewhere as copies; what is computed has
+the order of its operands in PyTorch and NumPy, and is contiguous in fad.
 """
 
 from __future__ import annotations
@@ -67,6 +68,13 @@ class Array(np.ndarray):
     def register_hook(self, hook: Any) -> None: ...
 
     def retain_grad(self) -> None: ...
+
+
+def owner(x: Any) -> Any:
+    """The array that ``x`` is a view of, or itself."""
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x
 
 
 def as_numpy(x: Any) -> Any:
@@ -197,7 +205,7 @@ class Writer:
         array = self.env[x]
         shape, ndim = array.shape, array.ndim
         options = [f"{x}[{self.index(shape)}]"] * 4
-        if array.flags.c_contiguous:
+        if owner(array).flags.c_contiguous:
             options.append(f"{x}.reshape((-1,))")
             if array.size == 6:
                 options += [f"{x}.reshape((3, 2))", f"{x}.reshape((2, 3))"]
