@@ -15,6 +15,9 @@ from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
+from fad.arrays.smooth import mended
+from fad.arrays.smooth_functions import IN_LAX, IN_NN, IN_NUMPY
+from fad.arrays.smooth_special import IN_SPECIAL
 from fad.arrays.torch_operations import FORMS
 from fad.arrays.while_loops import fori_loop, while_loop
 from fad.core import trees
@@ -28,12 +31,20 @@ from fad.tape.recorder import as_tensor
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view, stop_gradient, view_binder
 
-__all__ = ["derive"]
+__all__ = ["SMOOTH", "derive"]
 
 Function = Callable[..., Any]
 
 # JAX's have no reverse mode.
 _LOOPS: dict[str, Function] = {"fori_loop": fori_loop, "while_loop": while_loop}
+
+# Their derivatives are right where JAX's formulas break down. See NOTE [smooth] in `fad.arrays.smooth`.
+SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
+    "jax.lax": IN_LAX,
+    "jax.nn": IN_NN,
+    "jax.numpy": IN_NUMPY,
+    "jax.scipy.special": IN_SPECIAL,
+}
 
 
 def derive(name: str, where: str, module: str, value: Any) -> Any:
@@ -87,13 +98,17 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         return view.function
     if module == "jax.numpy" and name in ("real", "imag"):
         return _part(name, where, value)
+    smooth = SMOOTH.get(module, {}).get(name)
+    jax_function = value
+    value = value if smooth is None else mended(smooth, value)
     draws = module == "jax.random" and results == TENSORS
     binder = bind_random if draws else bind
     op = Op(name, where, value, roles, binder, results=results)
     if module == "jax.numpy":
         op.form = FORMS.get(name)
     function = op.function
-    return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
+    is_ufunc = isinstance(jax_function, jnp.ufunc)
+    return _ufunc(name, where, jax_function, function) if is_ufunc else function
 
 
 def _is_typing(value: Any) -> bool:

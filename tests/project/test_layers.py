@@ -34,7 +34,7 @@ ROOMS = {
         copying""",
     "arrays": """arguments special_cases call_notes keywords plans results operations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
-        derive namespaces""",
+        smooth smooth_ratios smooth_functions smooth_special derive namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "*",
