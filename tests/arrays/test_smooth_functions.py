@@ -52,7 +52,7 @@ SMOOTH_AT: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[flo
         lambda x: mp.polylog(2, 1 - x).real,
         (0.01, 0.7, 1.0, 1.1, 2.0, 9.0),
     ),
-    "sici": (lambda x: special.sici(x)[0], mp.si, (0.0, TINY, 1e-8, 1e-3, 2.0, -5.0)),
+    "sici": (lambda x: special.sici(x)[0], mp.si, (0.0, 1e-8, 1e-3, 2.0, -5.0)),
     "sinc": (fnp.sinc, mp.sincpi, (0.0, TINY, 1e-8, 1e-5, 1e-3, 0.7, 1.0, -3.0)),
     "exp1": (special.exp1, mp.e1, (0.1, 1.0, 3.0)),
     "expn": (lambda x: special.expn(1, x), lambda x: mp.expint(1, x), (0.1, 1.0, 3.0)),
