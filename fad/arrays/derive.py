@@ -17,6 +17,9 @@ from fad.arrays.control_flow import maker, with_bodies
 from fad.arrays.lists import ONE, Role, is_list
 from fad.arrays.operations import Op, copy_signature, fast_function
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
+from fad.arrays.smooth import mended
+from fad.arrays.smooth_functions import IN_LAX, IN_NN, IN_NUMPY
+from fad.arrays.smooth_special import IN_SPECIAL
 from fad.arrays.torch_operations import FORMS
 from fad.arrays.while_loops import fori_loop, while_loop
 from fad.core import trees
@@ -30,7 +33,7 @@ from fad.views.inplace import write
 from fad.views.make_view import stop_gradient, view_binder
 from fad.views.scatter_mul import multiply_in, scatter_mul
 
-__all__ = ["derive"]
+__all__ = ["SMOOTH", "derive"]
 
 Function = Callable[..., Any]
 
@@ -38,6 +41,14 @@ Function = Callable[..., Any]
 _OWN: dict[str, dict[str, Function]] = {
     "jax.lax": {"fori_loop": fori_loop, "scatter_mul": scatter_mul, "while_loop": while_loop},
     "jax.numpy": {**numpy_functions.OWN, "multiply.at": multiply_in},
+}
+
+# Their derivatives are right where JAX's formulas break down. See NOTE [smooth] in `fad.arrays.smooth`.
+SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
+    "jax.lax": IN_LAX,
+    "jax.nn": IN_NN,
+    "jax.numpy": IN_NUMPY,
+    "jax.scipy.special": IN_SPECIAL,
 }
 
 
@@ -93,6 +104,9 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         view = Op(name, where, value, roles, view_binder(write, test))
         view.form = FORMS.get(name)
         return view.function
+    smooth = SMOOTH.get(module, {}).get(name)
+    jax_function = value
+    value = value if smooth is None else mended(smooth, value)
     draws = module == "jax.random" and results == TENSORS
     binder = bind_random if draws else bind
     op = Op(name, where, value, roles, binder, results=results)
@@ -101,7 +115,8 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
         if name == "nan_to_num":
             return _may_write(op)
     function = op.function
-    return _ufunc(name, where, value, function) if isinstance(value, jnp.ufunc) else function
+    is_ufunc = isinstance(jax_function, jnp.ufunc)
+    return _ufunc(name, where, jax_function, function) if is_ufunc else function
 
 
 def _is_typing(value: Any) -> bool:

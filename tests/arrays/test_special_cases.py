@@ -10,6 +10,7 @@ import jax
 from helpers import ROOT
 
 from fad.arrays import special_cases as cases
+from fad.arrays.derive import SMOOTH
 
 PAGE = ROOT / "docs" / "namespaces.md"
 
@@ -45,6 +46,10 @@ def test_the_page_names_everything_that_is_treated_specially() -> None:
                 assert name in named, f"{module}.{name} is not on {PAGE.name}"
     for name in cases.NOT_DRAWING:
         assert name in named
+    for module, functions in SMOOTH.items():
+        for name in functions:
+            assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+            assert name in named, f"{module}.{name} is not on {PAGE.name}"
     for reasons in cases.MISSING.values():
         for reason in reasons.values():
             assert reason.split(";")[0] in " ".join(page.split())

@@ -35,7 +35,7 @@ ROOMS = {
     "arrays": """arguments lists special_cases call_notes keywords numpy_keywords
         numpy_functions plans results operations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
-        aliasing derive namespaces""",
+        aliasing smooth smooth_ratios smooth_functions smooth_special derive namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "*",

@@ -1,0 +1,148 @@
+"""Derivatives that are right wherever a function is smooth: what the rules below are made of.
+
+NOTE [smooth]
+
+JAX differentiates the formula by which a function is computed. The formula may break down where the
+function does not: ``x**1.0`` is smooth at 0, and its second derivative is computed as ``0 * 0**-1``. Such
+functions of JAX keep their values, bit by bit, and get the derivatives of another formula, or slopes that are
+written down. `fad.arrays.smooth_functions` has the table of them. A slope is itself a function of this kind,
+so that derivatives of all orders are right, in both modes, and in whatever JAX does with them.
+
+What is written down is a nonlinear function of the point alone, and the tangent is multiplied by it: a
+selection that hides a quotient by zero has to hide it from the transposed program too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+__all__ = ["computed_as", "for_real", "is_real", "mended", "quotient", "with_rule", "with_slopes"]
+
+Function = Callable[..., Any]
+
+
+def _moves(tangent: Any) -> bool:
+    return not isinstance(tangent, SymbolicZero) and tangent.dtype != jax.dtypes.float0
+
+
+def with_rule(function: Function, rule: Function) -> Function:
+    """``function`` of arrays, with a hand-written derivative.
+
+    Arguments:
+        rule: called with the result, the arguments, and their tangents, of which those of arguments that do
+            not move are None; returns the tangent of the result.
+    """
+    made = jax.custom_jvp(function)
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        out = made(*primals)
+        return out, rule(out, primals, [t if _moves(t) else None for t in tangents])
+
+    made.defjvp(jvp, symbolic_zeros=True)
+    return made  # type: ignore[no-any-return]
+
+
+def with_slopes(function: Function, *slopes: Function) -> Function:
+    """An elementwise function with a slope for each argument, called with the result and all arguments."""
+
+    def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        terms = [
+            t.astype(out.dtype) * slope(out, *primals)
+            for t, slope in zip(tangents, slopes, strict=True)
+            if t is not None
+        ]
+        return jnp.broadcast_to(sum(terms[1:], terms[0]), out.shape).astype(out.dtype)
+
+    return with_rule(function, rule)
+
+
+def computed_as(function: Function, other: Function) -> Function:
+    """``function``, with the derivatives of ``other``, which is another formula for it."""
+
+    def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        moving = [k for k, t in enumerate(tangents) if t is not None]
+
+        def on_moving(*moved: Any) -> Any:
+            values = list(primals)
+            for k, v in zip(moving, moved, strict=True):
+                values[k] = v
+            return other(*values)
+
+        point = tuple([primals[k] for k in moving])
+        found = jax.jvp(on_moving, point, tuple([tangents[k] for k in moving]))[1]
+        return jax.tree.map(lambda t, o: t.astype(o.dtype), found, out)
+
+    return with_rule(function, rule)
+
+
+def is_real(*values: Any) -> bool:
+    """Whether no value is complex."""
+    return not any(map(jnp.iscomplexobj, values))
+
+
+def for_real(function: Function, *slopes: Function) -> Function:
+    """`with_slopes`, where the arguments are real."""
+    smooth = with_slopes(function, *slopes)
+    return lambda *args: smooth(*args) if is_real(*args) else function(*args)
+
+
+def quotient(
+    numerator: Callable[[int, Any], Any],
+    coefficient: Callable[[int], float],
+    radius: float,
+    center: float = 0.0,
+    terms: int = 40,
+) -> Callable[..., Any]:
+    """``p(x) / (x - center)`` for a ``p`` that is zero there: a function of ``x``, smooth at the center too.
+
+    Arguments:
+        numerator: ``numerator(n, x)`` is the ``n``-th derivative of ``p``.
+        coefficient: ``coefficient(k)`` is the ``k``-th Taylor coefficient of the quotient at the center.
+        radius: how far from the center the series is used.
+
+    It takes an ``n`` besides: its ``n``-th derivative. ``u q = p`` gives ``u q[n] + n q[n - 1] = p[n]``.
+    """
+
+    @functools.cache
+    def derivative(n: int) -> Function:
+        falling = [coefficient(k) * math.perm(k, n) for k in range(n, n + terms)]
+
+        def value(x: Any) -> Any:
+            u = x - center
+            near = jnp.abs(u) < radius
+            inner = jnp.where(near, u, 0)
+            series = jnp.zeros_like(u)
+            for c in reversed(falling):
+                series = series * inner + c
+            safe = jnp.where(near, center + 1 + radius, x)
+            quotients = numerator(0, safe) / (safe - center)
+            for k in range(1, n + 1):
+                quotients = (numerator(k, safe) - k * quotients) / (safe - center)
+            return jnp.where(near, series, quotients)
+
+        return with_slopes(value, lambda _, x: derivative(n + 1)(x))
+
+    return lambda x, n=0: derivative(n)(x)
+
+
+def mended(make: Callable[[Function], Function], function: Function) -> Function:
+    """``make(function)``, with the name, docstring and signature of ``function``, and its keywords."""
+    smooth = make(function)
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        bound = signature.bind(*args, **options)
+        if not any(isinstance(v, jax.Array) for v in jax.tree.leaves((args, options))):
+            return function(*args, **options)  # numbers
+        return smooth(*bound.args, **bound.kwargs)
+
+    return called

@@ -1,0 +1,393 @@
+"""Functions of jax.numpy, jax.lax and jax.nn with derivatives that are right wherever they are smooth.
+
+See NOTE [smooth] in `fad.arrays.smooth`. Each function here takes a function of JAX, and returns one with the
+same arguments and values. docs/singular-points.md has what was wrong, with a program for each.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fad.arrays.smooth import computed_as, for_real, is_real, with_rule, with_slopes
+from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
+from fad.core.jaxapi import Literal, called, is_inexact
+from fad.core.jaxprs import evaluate_equation
+
+__all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "smooth_power"]
+
+Function = Callable[..., Any]
+
+
+# Powers
+
+
+@functools.cache
+def _power(power: Function, n: int) -> Function:
+    """The ``n``-th derivative of ``power(x, y)`` in ``x``: ``y (y - 1) ... (y - n + 1) power(x, y - n)``."""
+
+    def factors(y: Any) -> list[Any]:
+        return [y - k for k in range(n)]
+
+    def value(x: Any, y: Any) -> Any:
+        if n == 0:
+            return power(x, y)
+        raised = power(x, y - n)
+        factor = math.prod(factors(y)).astype(raised.dtype)
+        return jnp.where(factor == 0, 0, factor * raised)
+
+    def by_exponent(out: Any, x: Any, y: Any) -> Any:
+        """``x**y log(x)`` is zero at 0 for all ``y >= 0``, where ``0**y`` is taken as constant."""
+        at_zero = x == 0
+        infinite = (jnp.real(y) < n) & (math.prod(factors(y), start=jnp.ones_like(y)) != 0)
+        log = jnp.log(jnp.where(at_zero, 1, x).astype(out.dtype))
+        slope = out * jnp.where(at_zero, jnp.where(infinite, -jnp.inf, 0), log)
+        if n == 0:
+            return slope
+        others = [math.prod(f for j, f in enumerate(factors(y)) if j != k) for k in range(n)]
+        return slope + sum(others) * _power(power, 0)(x, y - n)
+
+    return with_slopes(value, lambda _, x, y: _power(power, n + 1)(x, y), by_exponent)
+
+
+def smooth_power(power: Function) -> Function:
+    """``power``, ``float_power`` and ``lax.pow``."""
+
+    def smooth(x: Any, y: Any) -> Any:
+        if isinstance(y, (int, np.integer)):
+            return power(x, y)  # by multiplications, whose derivatives are right
+        x, y = jnp.asarray(x), jnp.asarray(y)
+        if y.dtype == bool or not is_inexact(jnp.result_type(x, y)):
+            return power(x, y)
+        return _power(power, 0)(x, y)
+
+    return smooth
+
+
+def _with_powers(function: Function) -> Function:
+    """A function in which ``lax.pow`` is computed; it is replaced there."""
+    power = smooth_power(lax.pow)
+
+    def run(closed: Any, values: Sequence[Any]) -> list[Any]:
+        env = dict(zip(closed.jaxpr.invars, values, strict=True))
+        env.update(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+
+        def read(v: Any) -> Any:
+            return v.val if isinstance(v, Literal) else env[v]
+
+        for eqn in closed.jaxpr.eqns:
+            operands = [read(v) for v in eqn.invars]
+            inner = called(eqn)
+            if inner is not None:
+                outs = run(inner, operands[len(operands) - len(inner.jaxpr.invars) :])
+            elif eqn.primitive is lax.pow_p:
+                outs = [power(*operands)]
+            else:
+                outs = evaluate_equation(eqn, operands)
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(v) for v in closed.jaxpr.outvars]
+
+    def smooth(*args: Any, **options: Any) -> Any:
+        leaves, structure = jax.tree.flatten((args, options))
+        moving = [k for k, v in enumerate(leaves) if isinstance(v, jax.Array)]
+
+        def flat(*arrays: Any) -> Any:
+            values = list(leaves)
+            for k, v in zip(moving, arrays, strict=True):
+                values[k] = v
+            args, options = jax.tree.unflatten(structure, values)
+            return function(*args, **options)
+
+        arrays = [leaves[k] for k in moving]
+        closed, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
+        return jax.tree.unflatten(jax.tree.structure(shape), run(closed, arrays))
+
+    return smooth
+
+
+@functools.cache
+def _over_power(n: int) -> Function:
+    """``x / y**n``. XLA would divide by ``y * y`` where it sees two divisions."""
+
+    def value(x: Any, y: Any) -> Any:
+        for _ in range(n):
+            x = x * (1 / y)
+        return x
+
+    return with_slopes(
+        value,
+        lambda _, x, y: _over_power(n)(jnp.ones_like(x), y),
+        lambda _, x, y: -n * _over_power(n + 1)(x, y),
+    )
+
+
+def _divide(divide: Function) -> Function:
+    """JAX's slope ``x y**-2`` overflows for small ``y``, and is zero for large ones."""
+
+    def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        x, y = [jnp.asarray(v).astype(out.dtype) for v in primals]
+        x_t, y_t = [None if t is None else t.astype(out.dtype) for t in tangents]
+        total = 0 if x_t is None else x_t / y
+        if y_t is not None:
+            total = total - y_t * _over_power(2)(x, y)
+        return jnp.broadcast_to(total, out.shape)
+
+    return with_rule(divide, rule)
+
+
+# Roots of sums of squares
+
+
+def _hypot(hypot: Function) -> Function:
+    def ratio(x: Any, y: Any) -> Any:
+        """``x / hypot(x, y)``; JAX's value where there is none."""
+        h = smooth(x, y)
+        return jnp.where(h == 0, 0.5, jnp.where(jnp.isinf(h), 0, x / jnp.where(h == 0, 1, h)))
+
+    def turn(x: Any, y: Any) -> Any:
+        h = smooth(x, y)
+        return cosine(y, x) * (1 / jnp.where(h == 0, 1, h))
+
+    cosine = with_slopes(
+        ratio,
+        lambda _, x, y: cosine(y, x) * turn(x, y),
+        lambda c, x, y: -c * turn(x, y),
+    )
+    smooth = with_slopes(hypot, lambda _, x, y: cosine(x, y), lambda _, x, y: cosine(y, x))
+    return smooth
+
+
+def _over_squares(x: Any, y: Any) -> Any:
+    """``x / (x**2 + y**2)``, of any size: the scale is a constant, which cancels."""
+    scale = lax.stop_gradient(jnp.maximum(jnp.abs(x), jnp.abs(y)))
+    inverse = 1 / jnp.where((scale == 0) | jnp.isinf(scale), 1, scale)
+    x, y = x * inverse, y * inverse
+    return x / (x * x + y * y) * inverse
+
+
+def _arctan2(arctan2: Function) -> Function:
+    return with_slopes(
+        arctan2, lambda _, y, x: _over_squares(x, y), lambda _, y, x: -_over_squares(y, x)
+    )
+
+
+def _angle(angle: Function) -> Function:
+    arctan2 = _arctan2(jnp.arctan2)
+
+    def smooth(z: Any, deg: bool = False) -> Any:
+        if is_real(z):
+            return angle(lax.stop_gradient(z), deg)  # 0 or pi
+
+        def by_parts(z: Any) -> Any:
+            found = arctan2(jnp.imag(z), jnp.real(z))
+            return jnp.rad2deg(found) if deg else found
+
+        return computed_as(lambda z: angle(z, deg), by_parts)(z)
+
+    return smooth
+
+
+def _length(z: Any) -> Any:
+    """``abs(z)`` of a complex number; 1 at 0."""
+    return _hypot(jnp.hypot)(jnp.where(z == 0, 1, z.real), z.imag)
+
+
+def _abs(function: Function) -> Function:
+    smooth = computed_as(function, lambda z: jnp.where(z == 0, 0, _length(z)))
+    return lambda x, /: function(x) if is_real(x) else smooth(x)
+
+
+def _sign(sign: Function) -> Function:
+    """That of a complex number moves on the unit circle."""
+
+    def by_parts(z: Any) -> Any:
+        length = _length(z)
+        return lax.complex(z.real / length, z.imag / length)
+
+    smooth = computed_as(sign, by_parts)
+    return lambda x, /: sign(x) if is_real(x) else smooth(x)
+
+
+def _inverse_sinh_slope(_: Any, x: Any) -> Any:
+    large = jnp.abs(x) > 1
+    small = 1 / jnp.where(large, jnp.abs(x), 1)
+    inner = jnp.where(large, 0, x)
+    return jnp.where(large, small * lax.rsqrt(1 + small * small), lax.rsqrt(1 + inner * inner))
+
+
+def _inverse_cosh_slope(_: Any, x: Any) -> Any:
+    return lax.rsqrt(x - 1) * lax.rsqrt(x + 1)
+
+
+def _sinc(sinc: Function) -> Function:
+    return computed_as(sinc, lambda x: ratio_of_sine(np.pi * x))
+
+
+def _ldexp(ldexp: Function) -> Function:
+    def slope(_: Any, x: Any, exponent: Any) -> Any:
+        return ldexp(jnp.ones_like(x), exponent)
+
+    return with_slopes(ldexp, slope, slope)  # the exponent is an integer
+
+
+# Reductions
+
+
+def _std(std: Function, valid: Function) -> Function:
+    """The deviation of one element is zero whatever it is."""
+
+    def smooth(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *rest: Any, **options: Any
+    ) -> Any:
+        a = jnp.asarray(a)
+        where = options.get("where")
+        if not is_inexact(a.dtype):
+            return std(a, axis, dtype, out, *rest, **options)
+        counted = jnp.broadcast_to(valid(a) if where is None else valid(a) & where, a.shape)
+        one = jnp.sum(counted, axis, keepdims=True) == 1
+        return std(jnp.where(one, lax.stop_gradient(a), a), axis, dtype, out, *rest, **options)
+
+    return smooth
+
+
+def _extreme(extreme: Function) -> Function:
+    """``max`` and ``min``: those that are the result share its gradient, NaN too."""
+
+    def smooth(
+        a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, **more: Any
+    ) -> Any:
+        options = {"axis": axis, "out": out, "keepdims": keepdims, **more}
+        a = jnp.asarray(a)
+        more = {name: v for name, v in more.items() if v is not None}
+        if more or out is not None or not jnp.issubdtype(a.dtype, jnp.floating):
+            return extreme(a, **options)
+
+        def rule(found: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            (a,), (t,) = primals, tangents
+            kept = jax.eval_shape(lambda a: jnp.sum(a, axis, keepdims=True), a).shape
+            found = lax.stop_gradient(found.reshape(kept))
+            taken = (a == found) | (jnp.isnan(a) & jnp.isnan(found))
+            share = taken.astype(t.dtype) / jnp.sum(taken, axis, t.dtype, keepdims=True)
+            return jnp.sum(t * share, axis, keepdims=keepdims)
+
+        return with_rule(lambda a: extreme(a, **options), rule)(a)
+
+    return smooth
+
+
+def _greater(function: Function, sign: int) -> Function:
+    """``maximum`` and ``minimum``: a NaN that is the result gets its gradient."""
+
+    def share(x: Any, y: Any) -> Any:
+        wins = ((x - y) * sign > 0) | (jnp.isnan(x) & ~jnp.isnan(y))
+        ties = (x == y) | (jnp.isnan(x) & jnp.isnan(y))
+        return jnp.where(wins, 1.0, jnp.where(ties, 0.5, 0.0))
+
+    return for_real(function, lambda o, x, y: share(x, y), lambda o, x, y: share(y, x))
+
+
+def _logsumexp(logsumexp: Function) -> Function:
+    """JAX leaves out what has the weight 0, and so its derivative in the weight."""
+
+    def smooth(
+        a: Any,
+        axis: Any = None,
+        b: Any = None,
+        keepdims: bool = False,
+        return_sign: bool = False,
+        where: Any = None,
+    ) -> Any:
+        options = {"axis": axis, "keepdims": keepdims, "return_sign": return_sign}
+        if b is None or not is_real(a, b):
+            return logsumexp(a, b=b, where=where, **options)
+        if where is not None:
+            return smooth(jnp.where(where, a, 0), b=jnp.where(where, b, 0), **options)
+
+        def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            (a, b), (a_t, b_t) = primals, tangents
+            full = {**options, "keepdims": True, "return_sign": True}
+            total, sign = smooth(a, b=b, **full)
+            part = sign * jnp.exp(a - total)
+            moved = 0.0
+            if a_t is not None:
+                moved = moved + a_t * jnp.where(b == 0, 0, b * part)
+            if b_t is not None:
+                moved = moved + b_t * part
+            found = jnp.sum(moved, axis, keepdims=keepdims)
+            return (found, jnp.zeros_like(out[1])) if return_sign else found
+
+        a, b = jnp.broadcast_arrays(*map(jnp.asarray, (a, b)))
+        return with_rule(lambda a, b: logsumexp(a, b=b, **options), rule)(a, b)
+
+    return smooth
+
+
+# jax.nn
+
+
+def _gelu(gelu: Function) -> Function:
+    """Beyond 10, the result is ``x`` or 0; the cube in JAX's formula overflows there."""
+
+    def bounded(x: Any) -> Any:
+        c = jnp.clip(x, -10, 10)
+        return x * (0.5 * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (c + 0.044715 * c**3))))
+
+    def smooth(x: Any, approximate: bool = True) -> Any:
+        x = jnp.asarray(x)
+        if not approximate or not jnp.issubdtype(x.dtype, jnp.floating):
+            return gelu(x, approximate)
+        return computed_as(lambda x: gelu(x, True), bounded)(x)
+
+    return smooth
+
+
+def _kaiser(kaiser: Function) -> Function:
+    def smooth(M: int, beta: Any) -> Any:
+        if M < 2 or not is_inexact(jnp.asarray(beta).dtype):
+            return kaiser(M, beta)
+        place = np.sqrt(1 - (2 * np.arange(M) / (M - 1) - 1) ** 2)
+
+        def by_bessel(beta: Any) -> Any:
+            return bessel(0)(beta * place.astype(beta.dtype)) / bessel(0)(beta)
+
+        return computed_as(lambda beta: kaiser(M, beta), by_bessel)(beta)
+
+    return smooth
+
+
+def _log1mexp(log1mexp: Function) -> Function:
+    return with_slopes(log1mexp, lambda _, x: -jnp.exp(-x) / jnp.expm1(-x))
+
+
+_MAXIMUM, _MINIMUM = [functools.partial(_greater, sign=s) for s in (1, -1)]
+
+IN_NUMPY: dict[str, Function] = {
+    **dict.fromkeys(("float_power", "pow", "power"), smooth_power),
+    **dict.fromkeys(("polyfit", "vander"), _with_powers),
+    **dict.fromkeys(("divide", "true_divide"), _divide),
+    **dict.fromkeys(("arctan2", "atan2"), _arctan2),
+    **dict.fromkeys(("arcsinh", "asinh"), lambda f: for_real(f, _inverse_sinh_slope)),
+    **dict.fromkeys(("arccosh", "acosh"), lambda f: for_real(f, _inverse_cosh_slope)),
+    **dict.fromkeys(("amax", "amin", "max", "min"), _extreme),
+    "maximum": _MAXIMUM,
+    "minimum": _MINIMUM,
+    **dict.fromkeys(("abs", "absolute"), _abs),
+    "angle": _angle,
+    "hypot": _hypot,
+    "i0": I0,
+    "kaiser": _kaiser,
+    "ldexp": _ldexp,
+    "nanstd": lambda f: _std(f, lambda a: ~jnp.isnan(a)),
+    "sign": _sign,
+    "sinc": _sinc,
+    "std": lambda f: _std(f, jnp.ones_like),
+}
+IN_LAX: dict[str, Function] = {"bessel_i0e": I0E, "bessel_i1e": I1E, "pow": smooth_power}
+IN_NN: dict[str, Function] = {"gelu": _gelu, "log1mexp": _log1mexp, "logsumexp": _logsumexp}
