@@ -105,6 +105,7 @@ def _to_fad(x: Any) -> Any:
         given = [_for_tensors(a) if _is_function(a) else a for a in args]
         return x(*given, **kwargs)
 
+    body.__wrapped__ = x  # type: ignore[attr-defined]
     return body
 
 

@@ -21,7 +21,7 @@ from fad.bridge.outer_values import (
     untracked,
     values_now,
 )
-from fad.bridge.program_keys import differences, in_words, key_of, lanes
+from fad.bridge.program_keys import differences, in_words, key_of, lanes, made_before, note_made
 from fad.bridge.shardings import checked, placed, placing
 from fad.bridge.signatures import Arguments, is_dynamic
 from fad.core import jaxapi, trees
@@ -286,13 +286,14 @@ class Compiled:
             return in_body(level, body)(*inside, **inside_kwargs)
 
         run.name = self._name  # type: ignore[attr-defined]
-        if self._explains and self._entries.values():
+        if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
-        primitive, values, _ = stage(run, leaves, kept=True)
+        primitive, values, _ = stage(run, leaves, bodies=[f], kept=True)
         self._draws = self._draws or found["level"].draws
         captures = values[: len(values) - len(leaves)]
         fixed = [captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
+        note_made(f, seen)
         entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"])
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
@@ -307,7 +308,9 @@ class Compiled:
         """Whether a call with these arguments is compiled already, and if not, what is new in it.
 
         Returns:
-            A text that names each argument that differs from the nearest earlier call, and how.
+            A text that names each argument that differs from the nearest earlier call, and how. Of a function
+            that is made anew, as a lambda in a loop: what differs from one that the same line has made, with
+            what they close over.
 
         >>> import fad, jax.numpy as jnp
         >>> double = fad.jit(lambda x: 2 * x)
@@ -317,9 +320,8 @@ class Compiled:
           argument 0 is float32[4], was float32[3]
         """
         now = in_words(*self._arguments.mark(args, kwargs), self._draws)
-        return differences(
-            f"fad.jit of {self._name}", now, [e.seen for e in self._entries.values()]
-        )
+        earlier = [e.seen for e in self._entries.values()]
+        return differences(f"fad.jit of {self._name}", self.__wrapped__, now, earlier)
 
     # What jax.jit offers too
 

@@ -12,7 +12,9 @@ is not kept at all. So no call can use a level, a tape or a tracer of an earlier
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import collections
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,15 +22,17 @@ import jax
 from fad.bridge.signatures import Fixed, is_dynamic
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_key, aval_of
+from fad.core.caches import Cache
 from fad.core.level import state
 from fad.errors import describe
 from fad.levels.batch import batch_levels
+from fad.levels.body_numbers import code_of
 from fad.levels.randomness import differs
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.transforms.boundary import argument_names
 
-__all__ = ["differences", "in_words", "key_of", "lanes"]
+__all__ = ["differences", "in_words", "key_of", "lanes", "made_before", "note_made"]
 
 
 def key_of(leaves: list[Any], rest: Any) -> tuple[Any, ...]:
@@ -74,8 +78,47 @@ def in_words(args: Any, kwargs: Any, draws: bool) -> dict[str, str]:
     }
 
 
-def differences(who: str, now: dict[str, str], earlier: Sequence[dict[str, str]]) -> str:
-    """How a call differs from the nearest of those for which ``who`` has programs."""
+_made = Cache()  # by code, what functions were traced for, in words
+
+
+def note_made(f: Callable[..., Any], seen: dict[str, str]) -> None:
+    """Note what a function was traced for, for others of its code."""
+    of_code = _made.get(code_of(f)) or _made.put(code_of(f), collections.deque(maxlen=8))
+    of_code.append({**seen, **_closure_in_words(f)})
+
+
+def made_before(f: Callable[..., Any]) -> list[dict[str, str]]:
+    """What functions of the code of ``f`` were traced for, and what they close over."""
+    return list(_made.get(code_of(f)) or ())
+
+
+def _closure_in_words(f: Callable[..., Any]) -> dict[str, str]:
+    f = inspect.unwrap(f)
+    names = getattr(getattr(f, "__code__", None), "co_freevars", ())
+    found = {}
+    for name, cell in zip(names, getattr(f, "__closure__", None) or (), strict=True):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # it has none yet
+            continue
+        plain = isinstance(value, (bool, int, float, complex, str))
+        found[f"{name}, which it closes over,"] = repr(value) if plain else describe(value)
+    return found
+
+
+def differences(
+    who: str, f: Callable[..., Any], now: dict[str, str], earlier: Sequence[dict[str, str]]
+) -> str:
+    """How a call of ``f`` differs from the nearest of those for which ``who`` has programs; if it has
+    none, from those of other functions that the same line has made.
+    """
+    of_code = () if earlier else made_before(f)
+    if of_code:
+        now = {**now, **_closure_in_words(f)}
+        lines = min([_changes(now, old) for old in reversed(of_code)], key=len)
+        same = ["the arguments and what it closes over are the same"]
+        first = f"{who} has compiled nothing yet, but another function of its code:"
+        return "\n  ".join([first, *(lines or same)])
     if not earlier:
         return f"{who} has compiled nothing yet"
     lines = min([_changes(now, old) for old in reversed(earlier)], key=len)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from fad.core.jaxapi import (
     convert_constvars_jaxpr,
     current_program,
     evaluate_equation,
+    is_inexact,
     is_tracing,
     programs,
     trace_context,
@@ -164,9 +166,66 @@ def parameters_key(eqn: Any, known: dict[int, Any]) -> Hashable:
     """
     found: Hashable = known.get(id(eqn.params))
     if found is None:
-        found = tuple([(name, _parameter_key(p)) for name, p in sorted(eqn.params.items())])
+        if _has_rule_made_anew(eqn):
+            found = _key_with_rule(eqn)
+        else:
+            found = tuple([(name, _parameter_key(p)) for name, p in sorted(eqn.params.items())])
         known[id(eqn.params)] = found
     return found
+
+
+def _has_rule_made_anew(eqn: Any) -> bool:
+    """Whether the derivative of a call is a function that JAX makes for it, so that no two are equal: that of
+    ``custom_root``, a custom_jvp or, from JAX 0.11 on, a hijax primitive.
+    """
+    rule = getattr(eqn.params.get("jvp_jaxpr_fun"), "debug_info", None)
+    hijax = type(eqn.params.get("_prim")).__name__
+    return getattr(rule, "func_name", "") == "_root_jvp" or hijax in (
+        "CustomRoot",
+        "_RootLinearMap",
+    )
+
+
+_keyed = threading.local()
+
+
+class _Alive:
+    """Keeps objects alive as long as the key is in which their identities are; all are equal."""
+
+    def __init__(self, *objects: Any) -> None:
+        self._objects = objects
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Alive
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _key_with_rule(eqn: Any) -> Hashable:
+    """What a call computes, and the program of its derivative, in which the call itself comes again."""
+    inner = list(programs(eqn))
+    key = (*map(_parameter_key, inner), _Alive(*inner))
+    if getattr(_keyed, "inside", False):
+        return key
+    inexact = [is_inexact(v.aval.dtype) for v in eqn.invars]
+
+    def run(values: list[Any], tangents: list[Any]) -> Any:
+        def call(*some: Any) -> Any:
+            it = iter(some)
+            given = [next(it) if i else v for v, i in zip(values, inexact, strict=True)]
+            return evaluate_equation(eqn, given)
+
+        primals = [v for v, i in zip(values, inexact, strict=True) if i]
+        return jax.jvp(call, primals, tangents)
+
+    avals = [struct_of(v.aval) for v in eqn.invars]
+    _keyed.inside = True
+    try:
+        rule = jax.make_jaxpr(run)(avals, [a for a, i in zip(avals, inexact, strict=True) if i])
+        return (*key, _parameter_key(rule), _Alive(rule))
+    finally:
+        _keyed.inside = False
 
 
 def _parameter_key(p: Any) -> Any:

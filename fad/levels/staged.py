@@ -23,7 +23,8 @@ body is thus one that it made of numbers, a constant. Other staged functions tra
 their bodies at each call, and the bodies of Functions run on bare arrays: they compute with what is there.
 
 Compiled code is found again by the structure of the jaxpr, not by the identity of the body: a lambda
-written in a loop does not compile in every iteration.
+written in a loop does not compile in every iteration; see also NOTE [numbers in bodies] in
+`fad.levels.body_numbers`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ import jax
 import numpy as np
 
 from fad.core import jaxapi, trees
-from fad.core.avals import aval_of, struct_of
+from fad.core.avals import aval_of, constant, struct_of
 from fad.core.borrowed import as_array
 from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, state
@@ -49,6 +50,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.unrecorded import unrecorded
 from fad.errors import ArgumentError, HostValueError, LevelError, describe
 from fad.levels.batch import batch_levels
+from fad.levels.body_numbers import Body, body_of_code, code_of, is_number
 from fad.levels.randomness import check_draws
 from fad.tape.anomaly import reported_as_one
 from fad.tape.captures import Captures
@@ -69,9 +71,22 @@ class StagedLevel(RecordingLevel):
 
     ``stand_ins`` are in the body what ``captures`` are outside. ``draws``: it draws random numbers.
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
+    ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
+    ``lifted`` are inputs of the staged call too, with their tracers in ``given``.
     """
 
-    __slots__ = ("captures", "draws", "jax_trace", "operands", "outer", "records", "stand_ins")
+    __slots__ = (
+        "captures",
+        "draws",
+        "given",
+        "jax_trace",
+        "lifted",
+        "numbers",
+        "operands",
+        "outer",
+        "records",
+        "stand_ins",
+    )
 
     kind = "staged"
     runs_again = "jit, scan, cond or another staged function"
@@ -86,6 +101,9 @@ class StagedLevel(RecordingLevel):
         self.draws = False
         self.records = True
         self.jax_trace: Any = None
+        self.numbers: list[Any] = []
+        self.lifted: frozenset[int] = frozenset()
+        self.given: list[tuple[Any, Any]] = []
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -93,8 +111,9 @@ class StagedLevel(RecordingLevel):
         return self
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+        fixed = isinstance(op, Primitive) and (op.positions or not op.jit)  # numbers stay numbers
         with jaxapi.set_current_trace(self.jax_trace):
-            out = op.execute([self.lower(a) for a in args])
+            out = op.execute([a if fixed and is_number(a) else self.lower(a) for a in args])
             if self.records and self.id <= state.watermark:
                 out = map_tensors(unrecorded, out)
         return map_tensors(lambda o: new_tensor(o, self), out)
@@ -138,12 +157,25 @@ class StagedLevel(RecordingLevel):
             if not any([level.notes_captures for level in state.levels]):
                 raise
         if not isinstance(x, Tensor):
-            return x
+            if type(x) is np.ndarray and x.ndim == 0:
+                x = x[()]
+            return self._number(x) if is_number(x) else x
         if x.level is self:
             return x.value
         if self._is_constant(x):
             return x.value
         return self.capture(x)
+
+    def _number(self, x: Any) -> Any:
+        """A Python number, or what stands for it if it is an input of the staged call."""
+        self.numbers.append(x)
+        if len(self.numbers) - 1 not in self.lifted:
+            return x
+        tracer = jaxapi.stand_in(aval_of(x))
+        self.given.append(
+            (tracer, as_array(np.asarray(x)) if isinstance(x, np.number) else constant(x))
+        )
+        return tracer
 
     def _is_constant(self, x: Tensor) -> bool:
         """Whether ``x`` was made here, of numbers alone.
@@ -175,11 +207,16 @@ def check_outputs(outs: Sequence[Any], who: str) -> None:
 
 
 def stage(
-    run: Callable[..., Any], operands: Sequence[Any], *, kept: bool = False
+    run: Callable[..., Any],
+    operands: Sequence[Any],
+    *,
+    bodies: Sequence[Callable[..., Any]] = (),
+    kept: bool = False,
 ) -> tuple[Primitive, list[Any], trees.PyTreeDef]:
     """Trace ``run(level, *operands)`` into a Primitive.
 
     Arguments:
+        bodies: the functions of the user that ``run`` calls; see NOTE [numbers in bodies].
         kept: the Primitive is for later calls too; see NOTE [what compiled code captures].
 
     Returns:
@@ -189,6 +226,9 @@ def stage(
     structs = [struct_of(aval_of(x)) for x in operands]
     names = [(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None]
     level = StagedLevel(operands, jaxapi.current_trace())
+    name = getattr(run, "name", "staged")
+    body = body_of_code((name, kept, *map(code_of, bodies), *structs)) if bodies else Body()
+    level.lifted = body.numbers
     structure: list[trees.PyTreeDef] = []
 
     def traced(*leaves: Any) -> list[Any]:
@@ -199,17 +239,21 @@ def stage(
             return [level.lower(x) for x in outs]
 
     closed = jax.make_jaxpr(traced, axis_env=names or None)(*structs)
+    body.note_numbers(level.numbers)
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
+    captured.update({id(tracer): number for tracer, number in level.given})
     consts = [captured.get(id(c), c) for c in closed.consts]
     check_draws(closed.jaxpr, [*consts, *operands])
     fixed: dict[int, np.ndarray] = {}
     if kept:
         for k, c in enumerate(consts):
-            if not isinstance(c, (Tensor, jax.Array)):  # it is NumPy's
+            if isinstance(c, np.ndarray):
                 consts[k] = as_array(np.asarray(c))
                 if np.size(c) <= LITERAL:
                     fixed[k] = np.array(c)
-    primitive = _primitive_for(closed, getattr(run, "name", "staged"), bool(names), fixed)
+        body.note_constants([_bits(c) for c in fixed.values()])
+        fixed = {k: c for at, (k, c) in enumerate(fixed.items()) if at not in body.constants}
+    primitive = _primitive_for(closed, name, bool(names), fixed, body)
     rest = [c for k, c in enumerate(consts) if k not in fixed]
     return primitive, [*rest, *operands], structure[0]
 
@@ -223,13 +267,13 @@ _lock = threading.RLock()
 
 
 def _primitive_for(
-    closed: Any, name: str, collective: bool, fixed: dict[int, np.ndarray]
+    closed: Any, name: str, collective: bool, fixed: dict[int, np.ndarray], body: Body
 ) -> Primitive:
     """The Primitive for a jaxpr; the same one for equal programs.
 
     ``fixed``: constants of the jaxpr that are not operands of the Primitive, by their numbers.
     """
-    literals = tuple([(k, str(c.dtype), c.shape, c.tobytes()) for k, c in fixed.items()])
+    literals = tuple([(k, _bits(c)) for k, c in fixed.items()])
     key = (name, collective, jaxpr_key(closed.jaxpr), literals)
     with _lock:
         known = _primitives.get(key)
@@ -248,9 +292,16 @@ def _primitive_for(
         primitive.calls_host = calls_host(closed.jaxpr)
         primitive.paths = COMPUTED
         _primitives[key] = primitive
+        dropped = body.note_program(key)
+        if dropped is not None:
+            _primitives.pop(dropped, None)
         if len(_primitives) > _CACHED:
             _primitives.popitem(last=False)
         return primitive
+
+
+def _bits(x: np.ndarray) -> tuple[Any, ...]:
+    return str(x.dtype), x.shape, x.tobytes()
 
 
 # Where these are batched, lanes run bodies which they do not take, and a NaN there is none of the
@@ -293,7 +344,9 @@ def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[s
 
     run.name = name = getattr(fn, "__name__", "staged")  # type: ignore[attr-defined]
     with reported_as_one() if name in PREDICATED else contextlib.nullcontext():
-        primitive, values, out_structure = stage(run, operands)
+        primitive, values, out_structure = stage(
+            run, operands, bodies=list(filter(_is_body, leaves))
+        )
     out = bind(primitive, values)
     outs = list(out) if type(out) is tuple else [out]
     return trees.unflatten(out_structure, outs, orders.of_result(out_structure))

@@ -312,6 +312,7 @@ def checkpoint(
                 )
             return out
 
+        body.__wrapped__ = f  # type: ignore[attr-defined]
         if policy is not None:
             return leave(_kept_by(policy, body, operands), tensors)
         with WatchLevel(first=True) as level:
@@ -350,6 +351,8 @@ def _kept_by(policy: Callable[..., Any], body: Callable[..., Any], operands: Seq
         outs, found = Template.split(body(inside))
         template[:] = [found]
         return outs
+
+    arrays.__wrapped__ = body  # type: ignore[attr-defined]
 
     def checkpoint(body: Callable[..., Any], *values: Any) -> Any:
         return jax.checkpoint(body, policy=policy)(*values)

@@ -68,7 +68,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., Any]
     def run(level: StagedLevel, *tracers: Any) -> Any:
         return in_body(level, f)(*trees.unflatten(structure, tracers, like=like))
 
-    primitive, values, out_structure = stage(run, structs)
+    primitive, values, out_structure = stage(run, structs, bodies=[f])
     captures = values[: len(values) - len(structs)]
     expected = _outputs(primitive, tuple(map(aval_of, values)))
     transposed = _transposed(primitive, len(captures), tuple(structs))

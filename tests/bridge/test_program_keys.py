@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -55,3 +57,18 @@ def test_what_is_new_in_a_call_is_explained() -> None:
     f = fad.jit(lambda x, k: x, static_argnums=1)
     f(jnp.ones(2), 0.0)
     assert "argument 1 is static float -0.0" in f.explain(jnp.ones(2), -0.0)
+
+
+def test_a_function_that_is_made_anew_is_compared_with_others_of_its_code() -> None:
+    def made(rate: float) -> Any:
+        return fad.jit(fad.grad(lambda x: x * rate))
+
+    made(0.5)(1.0)
+    f = made(0.25)
+    said = f.explain(1.0).splitlines()
+    assert "has compiled nothing yet, but another function of its code" in said[0]
+    assert said[1:] == ["  rate, which it closes over, is 0.25, was 0.5"]
+    assert "argument 0 is float32[3], was a Python float" in f.explain(X)
+    f(1.0)
+    assert "is compiled for these arguments" in f.explain(1.0)
+    assert "are the same" in made(0.25).explain(1.0)

@@ -385,6 +385,12 @@ def scan(lib, x):
     return lib.lax.scan(lambda c, v: (lib.np.sin(c) + v, c * v), 0.5 * x[0], x)[1]
 
 
+@op(1, array(is_wide, 1), [{"k": k} for k in (0.5, -0.25, 2, 3, np.float32(0.75))])
+def made_anew(lib, x, k):
+    """A body that closes over a number, another one in other programs."""
+    return lib.lax.scan(lambda c, v: (lib.np.sin(c) * k + v, c - k), 0.5 * x[0], x)[1]
+
+
 @op(2, lambda c, x: is_bool(c) and c.ndim == 0 and is_real(x))
 def cond(lib, c, x):
     return lib.lax.cond(c, lambda v: lib.np.sin(v) * x, lambda v: v * v, x)
