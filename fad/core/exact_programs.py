@@ -37,6 +37,7 @@ from fad.core.jaxapi import (
     define_primitive,
     is_inexact,
     new_primitive,
+    programs,
     write_equations,
 )
 from fad.core.jaxprs import parameters_key
@@ -236,7 +237,7 @@ class _Numbering:
     def add(self, eqn: Any) -> None:
         """Number the results of an equation, whose operands are numbered."""
         numbers = list(map(self.of, eqn.invars))
-        inner = called(eqn)
+        inner = _opened(eqn)
         if inner is not None:
             self._name(inner)
             invars = inner.jaxpr.invars
@@ -267,6 +268,11 @@ class _Numbering:
         return None
 
 
+def _opened(eqn: Any) -> Any:
+    """The program of a call, with a derivative of its own or not; None for what is no call."""
+    return next(programs(eqn)) if eqn.primitive.name == "custom_jvp_call" else called(eqn)
+
+
 def _rounds_once(eqns: Sequence[Any], barrier: int) -> bool:
     """Whether the operation behind a barrier rounds each entry of its results at most once."""
     depth = dict.fromkeys(eqns[barrier].outvars, 0)
@@ -280,7 +286,7 @@ def _rounds_once(eqns: Sequence[Any], barrier: int) -> bool:
 
 def _add_depth(eqn: Any, depth: dict[Any, int]) -> bool:
     """Note how often the results of an equation are rounded; False if it is more than once, or unknown."""
-    inner = called(eqn)
+    inner = _opened(eqn)
     if inner is not None:
         invars = inner.jaxpr.invars
         for v, given in zip(invars, eqn.invars[len(eqn.invars) - len(invars) :], strict=True):

@@ -220,7 +220,7 @@ def describe(value: Any) -> str:
     """
     kind = type(value).__name__.removesuffix("Impl")  # jax.Array's class is called ArrayImpl
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if shape is not None and dtype is not None:
+    if isinstance(shape, tuple) and dtype is not None:
         return f"{kind} {dtype}[{','.join(map(str, shape))}]"
     if value is None:
         return "None"

@@ -270,7 +270,7 @@ def instead_of_attribute(name: str) -> str:
     """What to write for an attribute ``name`` that a Tensor, `x`, does not have; "" if that is not known.
 
     >>> instead_of_attribute("strides"), instead_of_attribute("one_hot")
-    ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x)')
+    ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x, num_classes)')
     """
     where = _where(name)
     return _written(_ATTRIBUTES.get(name) or (where and f"{where}(x)"))

@@ -219,7 +219,7 @@ def _is_all_of(a: Tensor, b: Tensor) -> bool:
 
 MEMBERS: dict[str, Any] = {
     "backward": _backward,
-    "data": property(_get_data, _set_data, doc=_get_data.__doc__),
+    "data": attribute(_get_data, _set_data),
     "detach": _detach,
     "detach_": _detach_,
     "grad": property(_get_grad, _set_grad, _del_grad, doc=_get_grad.__doc__),

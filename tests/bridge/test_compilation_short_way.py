@@ -34,7 +34,7 @@ def only_short():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Compiled, "_run", refuse)
-        patch.setattr(jaxapi._pjit, "_infer_params", refuse)  # what JAX's table does not know
+        patch.setattr(jaxapi, "_infer_params", refuse)  # what JAX's table does not know
         yield
 
 

@@ -76,7 +76,6 @@ OF_TORCH: dict[str, tuple[Callable[[], Any], str]] = {
     "x.sum(0, True)": (lambda: plain().sum(0, True), "write keepdims=True (or keepdim=True)"),
     "x.to('cuda:1')": (lambda: plain().to("cuda:1"), "there is no 'cuda' here, but 'cpu'"),
     "x.cuda()": (lambda: plain().cuda(), "there is no 'cuda' here, but 'cpu'"),
-    "x.data": (lambda: leaf().data, "x.detach()"),
     "x.numpy() of a leaf": (lambda: leaf().numpy(), "x.detach().numpy()"),
     "backward of a vector": (lambda: (leaf() * 2.0).backward(), "reduce it (y.sum())"),
     "backward twice": (

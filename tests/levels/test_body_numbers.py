@@ -30,10 +30,13 @@ def _jit(m: Any, f: Callable[..., Any]) -> Any:
 
 def _root(m: Any, k: Any) -> Any:
     def solve(f: Any, x: Any) -> Any:
-        return m.lax.fori_loop(0, 6, lambda i, x: x - f(x) / (2 * x * k), x)
+        return m.lax.fori_loop(0, 6, lambda i, x: x - m.lax.div(f(x), 2 * x * k), x)
 
     root = lambda a: m.lax.custom_root(
-        lambda x: x * x * k - a, jnp.float32(1.0), solve, lambda g, y: y / g(m.np.ones_like(y))
+        lambda x: x * x * k - a,
+        jnp.float32(1.0),
+        solve,
+        lambda g, y: m.lax.div(y, g(m.np.ones_like(y))),
     )
     return _grad(m, root)(2.0)
 
