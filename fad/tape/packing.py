@@ -132,7 +132,7 @@ def _run_pack(level: Level, hook: Callable[[Any], Any], value: Any) -> Any:
     packed = _quietly(level, hook, given)
     if given.meta is not None and given.meta.storage.version > 0:
         raise GradientError(
-            f"A saved tensor pack hook ({_name(hook)}) is modifying its input in place. Tensors provided "
+            f"A saved tensor pack hook is modifying its input in place: {_name(hook)}. Tensors provided "
             "as input to pack hook can not be modified by in-place operations in order to avoid "
             "unexpected side-effects: change a copy (t.clone())."
         )

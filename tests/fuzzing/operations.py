@@ -5,10 +5,12 @@ Each is written once, for the names of a `Library`: fad's, JAX's, PyTorch's wher
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.fuzzing.functions import FUNCTIONS, Cube, Swish
+import fad
+from tests.fuzzing.functions import FUNCTIONS, Cube, Swish, late
 from tests.fuzzing.stacks import IN_FAD
 from tests.fuzzing.steps import (
     Table,
@@ -405,6 +407,20 @@ def function(lib, x, y, rules):
         return lib.np.sin(x) * y
     out = FUNCTIONS[rules].apply(x, y)
     return out[0] if isinstance(out, tuple) else out
+
+
+@op(2, same_shape)
+def late_rules(lib, x, y):
+    return late(x, y) if lib is IN_FAD else lib.np.sin(x) * y
+
+
+@op(1, is_real)
+def compiled_constant(lib, x):
+    """What compiled code returns without a derivative requires no grad, and is a constant from then on."""
+    compiled = fad.jit if lib is IN_FAD else jax.jit
+    kept = compiled(lambda v: lib.lax.stop_gradient(lib.np.cos(v)))(x)
+    assert not (isinstance(kept, fad.Tensor) and kept.requires_grad)
+    return x * kept
 
 
 @op(2, same_shape)
