@@ -5,10 +5,10 @@ NOTE [smooth]
 JAX differentiates the formula by which a function is computed. The formula may break down where the
 function does not: ``x**1.0`` is smooth at 0, and its second derivative is computed as ``0 * 0**-1``. Such
 functions of JAX keep their values, bit by bit, and get the derivatives of another formula, or slopes that are
-written down. `fad.arrays.smooth_functions` has the table of them. A slope is itself a function of this kind,
+given by hand. `fad.arrays.smooth_functions` has the table of them. A slope is itself a function of this kind,
 so that derivatives of all orders are right, in both modes, and in whatever JAX does with them.
 
-What is written down is a nonlinear function of the point alone, and the tangent is multiplied by it: a
+A slope given by hand is a nonlinear function of the point alone, and the tangent is multiplied by it: a
 selection that hides a quotient by zero has to hide it from the transposed program too.
 """
 
