@@ -115,13 +115,13 @@ def test_a_pack_hook_may_not_change_what_it_is_given() -> None:
     y = Cube.apply(fnp.exp(x))
     function, power = y.grad_fn, y.grad_fn.next_functions[0][0]
     for saved in (function._raw_saved_tensors[0], power._raw_saved_result):
-        with pytest.raises(GradientError, match="doubles.* is modifying its input in place"):
+        with pytest.raises(GradientError, match="is modifying its input in place: .*doubles"):
             saved.register_hooks(doubles, same)
         saved.register_hooks(half, same)  # nothing of it is left
     y.sum().backward()
     assert_close(x.grad.array, 3 * jnp.exp(X) ** 3, rtol=1e-2)
     with (
-        pytest.raises(GradientError, match="doubles.* is modifying its input in place"),
+        pytest.raises(GradientError, match="is modifying its input in place: .*doubles"),
         autograd.saved_tensors_hooks(doubles, same),
     ):
         x * x
