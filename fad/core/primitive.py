@@ -31,14 +31,16 @@ from fad.core.rules import Rules
 __all__ = ["Primitive", "VjpPlan", "as_derivative", "forget_shapes"]
 
 
-_all: weakref.WeakSet[Primitive] = weakref.WeakSet()
+# By their ids: a WeakSet cannot be gone through while other threads add to it.
+_all: weakref.WeakValueDictionary[int, Primitive] = weakref.WeakValueDictionary()
 
 
 def forget_shapes() -> None:
     """Clear what all Primitives have cached per shapes and dtypes."""
-    for primitive in list(_all):
-        primitive._plans.clear()
-        primitive._jaxprs.clear()
+    for primitive in [found() for found in _all.valuerefs()]:
+        if primitive is not None:
+            primitive._plans.clear()
+            primitive._jaxprs.clear()
 
 
 class Primitive:
@@ -140,7 +142,7 @@ class Primitive:
             self._structures[len(leaves)] = structure
             return tuple([x if isinstance(x, jax.Array) else jnp.asarray(x) for x in leaves])
 
-        _all.add(self)
+        _all[id(self)] = self
         flat.__name__ = flat.__qualname__ = name
         self.flat = flat = without_collector(flat) if jit else flat
         self.rules = rules

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -132,3 +134,26 @@ def test_positions_are_arguments_eagerly_and_constants_in_traced_code() -> None:
     assert [bind(take, (X, i)).item() for i in range(3)] == X.tolist()
     text = str(jax.make_jaxpr(lambda x: bind(take, (x, 1)))(X))
     assert "dynamic_slice" not in text and "gather" not in text, text
+
+
+def test_shapes_are_forgotten_while_other_threads_make_primitives() -> None:
+    """A thread that goes through all Primitives is interrupted by others after each step."""
+    done = threading.Event()
+
+    def make() -> None:
+        while not done.is_set():
+            _ = [Primitive("made", lambda x: x) for _ in range(100)]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=make) for _ in range(3)]
+    try:
+        for t in threads:
+            t.start()
+        for _ in range(100):
+            forget_shapes()
+    finally:
+        done.set()
+        for t in threads:
+            t.join()
+        sys.setswitchinterval(before)
