@@ -29,7 +29,7 @@ Function = Callable[..., Any]
 Roles = dict[str, Role]
 
 
-def _dressed(function: Function, op: Op) -> Function:
+def _with_signature(function: Function, op: Op) -> Function:
     function.op = op  # type: ignore[attr-defined]
     result: Function = copy_signature(function, op.jax_function, op.name, op.where)
     return result
@@ -53,7 +53,7 @@ def _reshape(name: str, where: str, jax_function: Any, roles: Roles) -> Function
             )
         return out
 
-    return _dressed(function, op)
+    return _with_signature(function, op)
 
 
 def _part(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
@@ -70,7 +70,7 @@ def _part(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
                 return x
         return copy(x)
 
-    return _dressed(function, op)
+    return _with_signature(function, op)
 
 
 _PUT_PART: dict[str, Function] = {
@@ -88,7 +88,7 @@ def _diag(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
         is_view = isinstance(v, Tensor) and v.ndim == 2 and kwargs.keys() <= {"k"}
         return view(v, *args, **kwargs) if is_view else make(v, *args, **kwargs)
 
-    return _dressed(function, op)
+    return _with_signature(function, op)
 
 
 def _at_least(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
@@ -103,7 +103,7 @@ def _at_least(name: str, where: str, jax_function: Any, roles: Roles) -> Functio
     def function(*arys: Any) -> Any:
         return one(*arys) if len(arys) == 1 else [one(x) for x in arys]
 
-    return _dressed(function, op)
+    return _with_signature(function, op)
 
 
 def _broadcast_arrays(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
@@ -118,7 +118,7 @@ def _broadcast_arrays(name: str, where: str, jax_function: Any, roles: Roles) ->
         shape = jnp.broadcast_shapes(*shapes)
         return [as_tensors(one(x, shape)) for x in args]
 
-    return _dressed(function, op)
+    return _with_signature(function, op)
 
 
 # ``copy=False``: the Tensor itself, if it has the dtype.
@@ -144,7 +144,7 @@ def _array(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
             return x
         return convert(x, *args, **kwargs)
 
-    return _dressed(function, op)
+    return _with_signature(function, op)
 
 
 ALIASING: dict[str, Callable[[str, str, Any, Roles], Function]] = {

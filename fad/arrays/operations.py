@@ -59,9 +59,9 @@ from fad.arrays.results import (
     write_out,
 )
 from fad.core.borrowed import is_foreign
+from fad.core.dependence import COMPUTED
 from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.reach import COMPUTED
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError
 

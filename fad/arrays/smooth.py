@@ -29,7 +29,7 @@ __all__ = ["computed_as", "for_real", "is_real", "mended", "quotient", "with_rul
 Function = Callable[..., Any]
 
 
-def _moves(tangent: Any) -> bool:
+def _has_tangent(tangent: Any) -> bool:
     return not isinstance(tangent, SymbolicZero) and tangent.dtype != jax.dtypes.float0
 
 
@@ -37,14 +37,14 @@ def with_rule(function: Function, rule: Function) -> Function:
     """``function`` of arrays, with a hand-written derivative.
 
     Arguments:
-        rule: called with the result, the arguments, and their tangents, of which those of arguments that do
-            not move are None; returns the tangent of the result.
+        rule: called with the result, the arguments, and their tangents, of which those of arguments that have
+            none are None; returns the tangent of the result.
     """
     made = jax.custom_jvp(function)
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         out = made(*primals)
-        return out, rule(out, primals, [t if _moves(t) else None for t in tangents])
+        return out, rule(out, primals, [t if _has_tangent(t) else None for t in tangents])
 
     made.defjvp(jvp, symbolic_zeros=True)
     return made  # type: ignore[no-any-return]
@@ -68,16 +68,16 @@ def computed_as(function: Function, other: Function) -> Function:
     """``function``, with the derivatives of ``other``, which is another formula for it."""
 
     def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        moving = [k for k, t in enumerate(tangents) if t is not None]
+        differentiated = [k for k, t in enumerate(tangents) if t is not None]
 
-        def on_moving(*moved: Any) -> Any:
+        def on_differentiated(*some: Any) -> Any:
             values = list(primals)
-            for k, v in zip(moving, moved, strict=True):
+            for k, v in zip(differentiated, some, strict=True):
                 values[k] = v
             return other(*values)
 
-        point = tuple([primals[k] for k in moving])
-        found = jax.jvp(on_moving, point, tuple([tangents[k] for k in moving]))[1]
+        point = tuple([primals[k] for k in differentiated])
+        found = jax.jvp(on_differentiated, point, tuple([tangents[k] for k in differentiated]))[1]
         return jax.tree.map(lambda t, o: t.astype(o.dtype), found, out)
 
     return with_rule(function, rule)

@@ -96,16 +96,16 @@ def _with_powers(function: Function) -> Function:
 
     def smooth(*args: Any, **options: Any) -> Any:
         leaves, structure = jax.tree.flatten((args, options))
-        moving = [k for k, v in enumerate(leaves) if isinstance(v, jax.Array)]
+        arrays_at = [k for k, v in enumerate(leaves) if isinstance(v, jax.Array)]
 
         def flat(*arrays: Any) -> Any:
             values = list(leaves)
-            for k, v in zip(moving, arrays, strict=True):
+            for k, v in zip(arrays_at, arrays, strict=True):
                 values[k] = v
             args, options = jax.tree.unflatten(structure, values)
             return function(*args, **options)
 
-        arrays = [leaves[k] for k in moving]
+        arrays = [leaves[k] for k in arrays_at]
         closed, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
         return jax.tree.unflatten(jax.tree.structure(shape), run(closed, arrays))
 
@@ -205,7 +205,7 @@ def _abs(function: Function) -> Function:
 
 
 def _sign(sign: Function) -> Function:
-    """That of a complex number moves on the unit circle."""
+    """That of a complex number lies on the unit circle, and has the derivative of its angle."""
 
     def by_parts(z: Any) -> Any:
         length = _length(z)
@@ -315,12 +315,12 @@ def _logsumexp(logsumexp: Function) -> Function:
             full = {**options, "keepdims": True, "return_sign": True}
             total, sign = smooth(a, b=b, **full)
             part = sign * jnp.exp(a - total)
-            moved = 0.0
+            total = 0.0
             if a_t is not None:
-                moved = moved + a_t * jnp.where(b == 0, 0, b * part)
+                total = total + a_t * jnp.where(b == 0, 0, b * part)
             if b_t is not None:
-                moved = moved + b_t * part
-            found = jnp.sum(moved, axis, keepdims=keepdims)
+                total = total + b_t * part
+            found = jnp.sum(total, axis, keepdims=keepdims)
             return (found, jnp.zeros_like(out[1])) if return_sign else found
 
         a, b = jnp.broadcast_arrays(*map(jnp.asarray, (a, b)))

@@ -9,9 +9,9 @@ from typing import Any
 from fad.bridge.signatures import Arguments
 from fad.core import trees
 from fad.core.caches import Cache
+from fad.core.dependence import COMPUTED
 from fad.core.level import Level, bind
 from fad.core.primitive import Primitive
-from fad.core.reach import COMPUTED
 from fad.core.tensor import Tensor
 from fad.errors import LevelError, describe
 from fad.tape.graph import AccumulateGrad, Node

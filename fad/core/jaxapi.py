@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +38,7 @@ __all__ = [
     "define_primitive",
     "evaluate_equation",
     "float0",
+    "has_rule_made_anew",
     "instantiate_zeros",
     "io_callback",
     "is_committed",
@@ -56,7 +56,6 @@ __all__ = [
     "scan_parts",
     "set_current_trace",
     "shaped_array",
-    "sorted_bcoo",
     "trace_context",
     "varying_axes",
     "while_parts",
@@ -406,6 +405,18 @@ def called(eqn: Any) -> Any:
     return None
 
 
+def has_rule_made_anew(eqn: Any) -> bool:
+    """Whether the derivative of a call is a function that JAX makes for it, so that no two are equal: that of
+    ``custom_root``, a custom_jvp or, from JAX 0.11 on, a hijax primitive.
+    """
+    rule = getattr(eqn.params.get("jvp_jaxpr_fun"), "debug_info", None)
+    hijax = type(eqn.params.get("_prim")).__name__
+    return getattr(rule, "func_name", "") == "_root_jvp" or hijax in (
+        "CustomRoot",
+        "_RootLinearMap",
+    )
+
+
 class ScanParts(NamedTuple):
     """A ``scan``: its body on constants, carry and elements, how many of the first two, and options."""
 
@@ -473,13 +484,6 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 def parameters(eqn: Any) -> tuple[Any, ...]:
     """The parameters of an equation that fad reads, in the order of ``_PARAMETERS``."""
     return tuple([eqn.params[name] for name in _PARAMETERS[eqn.primitive.name]])
-
-
-def sorted_bcoo(data: Any, indices: Any, shape: tuple[int, ...]) -> Any:
-    """A ``jax.experimental.sparse.BCOO`` whose indices are sorted, each once; ``data`` may be a Tensor."""
-    kept = {"shape": shape, "indices_sorted": True, "unique_indices": True}
-    sparse = importlib.import_module("jax.experimental.sparse")  # takes long
-    return sparse.BCOO.tree_unflatten(kept, (data, indices))
 
 
 _inexact: dict[Any, bool] = {}

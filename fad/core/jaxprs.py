@@ -19,6 +19,7 @@ from fad.core.jaxapi import (
     convert_constvars_jaxpr,
     current_program,
     evaluate_equation,
+    has_rule_made_anew,
     is_inexact,
     is_tracing,
     programs,
@@ -166,24 +167,12 @@ def parameters_key(eqn: Any, known: dict[int, Any]) -> Hashable:
     """
     found: Hashable = known.get(id(eqn.params))
     if found is None:
-        if _has_rule_made_anew(eqn):
+        if has_rule_made_anew(eqn):
             found = _key_with_rule(eqn)
         else:
             found = tuple([(name, _parameter_key(p)) for name, p in sorted(eqn.params.items())])
         known[id(eqn.params)] = found
     return found
-
-
-def _has_rule_made_anew(eqn: Any) -> bool:
-    """Whether the derivative of a call is a function that JAX makes for it, so that no two are equal: that of
-    ``custom_root``, a custom_jvp or, from JAX 0.11 on, a hijax primitive.
-    """
-    rule = getattr(eqn.params.get("jvp_jaxpr_fun"), "debug_info", None)
-    hijax = type(eqn.params.get("_prim")).__name__
-    return getattr(rule, "func_name", "") == "_root_jvp" or hijax in (
-        "CustomRoot",
-        "_RootLinearMap",
-    )
 
 
 _keyed = threading.local()

@@ -15,13 +15,13 @@ from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
+from fad.core.dependence import READ, DependenceRows
 from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type, is_inexact
 from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
 from fad.core.observation import observable
-from fad.core.reach import READ, Reach
 from fad.core.residuals import (
     Dependence,
     dependence_of_jvp,
@@ -67,7 +67,7 @@ class Primitive:
     that are floating or complex. See NOTE [what a derived vjp saves].
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
-    ``paths``: how an output may depend on an input, see `fad.core.reach`; if empty, one output does.
+    ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     """
 
@@ -431,10 +431,10 @@ class VjpPlan:
         self.differentiable: tuple[bool, ...] | None = None
         self.out_avals: tuple[Any, ...] | None = None
         self.single = self.simple = False
-        self.rows: Reach | None = None
+        self.rows: DependenceRows | None = None
         self._vjps: dict[Any, Primitive] = {}
 
-    def narrow(self, rows: Reach) -> None:
+    def narrow(self, rows: DependenceRows) -> None:
         """Pass gradients on to what the outputs depend on alone."""
         own = [row for row, d in zip(rows, self.differentiable or (), strict=True) if d]
         self.routed = tuple([any([row[k] for row in own]) for k in range(len(self.mask))])

@@ -119,6 +119,9 @@ ATTRIBUTES: dict[str, tuple[str, str]] = {
     "parent_trace": ("the trace around a trace", _IMPORT),
     "manual_axis_type": ("along which axes of `shard_map` a value varies", "none before JAX 0.11"),
     "to_lojax": ("the program that a hijax primitive stands for", "none: `expand` takes pytrees"),
+    "ctx.manager": ("the settings under which an equation was traced", "`jax.core.eval_jaxpr`"),
+    "debug_info.func_name": ("whether a rule is the one that JAX makes for `custom_root`", "none"),
+    "get_global": ("the value of a setting outside of all blocks", "as for its holder"),
     "get_bind_params": ("an equation of a program, evaluated as JAX does", "`jax.core.eval_jaxpr`"),
 }
 
@@ -129,7 +132,7 @@ def private(name: str) -> Any:
     Raises:
         ImportError: this version of JAX does not have it.
     """
-    PRIVATE_NAMES[name]
+    assert name in PRIVATE_NAMES, name
     try:
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError) as error:

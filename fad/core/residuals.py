@@ -29,10 +29,10 @@ import jax
 
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
+from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
 from fad.core.jaxapi import Literal, called, is_inexact
 from fad.core.jaxprs import inner_jaxprs, map_equations
 from fad.core.masked import vjp_in
-from fad.core.reach import COMPUTED, Reach, reach_of
 
 __all__ = [
     "Dependence",
@@ -81,7 +81,7 @@ class Residuals:
     out_avals: tuple[Any, ...]
     single: bool
     differentiable: tuple[bool, ...]
-    rows: Reach | None
+    rows: DependenceRows | None
     structure: Any
     leaves: list[Any]
     eqns: list[Any]
@@ -114,7 +114,7 @@ def residuals_of(
     Arguments:
         differentiable_outputs: from a mask and the avals of the outputs, which of them have a
             derivative.
-        paths: which paths lead to an output, see `fad.core.reach`. If empty, one output depends on all
+        paths: which paths lead to an output, see `fad.core.dependence`. If empty, one output depends on all
             inputs, and several on what they are computed from.
 
     Raises:
@@ -138,7 +138,7 @@ def residuals_of(
     differentiable = differentiable_outputs(mask, out_avals)
     rows = None
     if paths or not single:
-        rows = reach_of(flat, mask, avals, paths or COMPUTED)
+        rows = dependence_rows(flat, mask, avals, paths or COMPUTED)
         differentiable = tuple([d and any(r) for d, r in zip(differentiable, rows, strict=True)])
     if not any(differentiable):
         leaves = []

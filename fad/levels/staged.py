@@ -42,10 +42,10 @@ import numpy as np
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_of, constant, struct_of
 from fad.core.borrowed import as_array
+from fad.core.dependence import COMPUTED
 from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, state
 from fad.core.primitive import Primitive
-from fad.core.reach import COMPUTED
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.unrecorded import unrecorded
 from fad.errors import ArgumentError, HostValueError, LevelError, describe

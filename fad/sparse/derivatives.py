@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,6 @@ from fad.bridge.compilation import jit
 from fad.bridge.outer_values import is_traced
 from fad.bridge.program_keys import key_of
 from fad.bridge.signatures import Arguments
-from fad.core import jaxapi
 from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Cache
 from fad.core.jaxapi import is_inexact
@@ -165,7 +165,7 @@ class _Plan:
 
     def matrix(self, data: Any) -> Any:
         """The matrix with these entries."""
-        return jaxapi.sorted_bcoo(data, self.indices, self.shape)
+        return _sorted_bcoo(data, self.indices, self.shape)
 
 
 class _Derivative:
@@ -332,3 +332,10 @@ def _constant(x: Any) -> Constant | None:
     if isinstance(x, Tensor):
         return Constant(lambda: x.value) if _is_fixed(x) else None
     return None if isinstance(x, jax.core.Tracer) else Constant(lambda: x)
+
+
+def _sorted_bcoo(data: Any, indices: Any, shape: tuple[int, ...]) -> Any:
+    """A ``jax.experimental.sparse.BCOO`` whose indices are sorted, each once; ``data`` may be a Tensor."""
+    kept = {"shape": shape, "indices_sorted": True, "unique_indices": True}
+    sparse = importlib.import_module("jax.experimental.sparse")  # takes long
+    return sparse.BCOO.tree_unflatten(kept, (data, indices))

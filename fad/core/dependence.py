@@ -34,16 +34,18 @@ from fad.core.jaxapi import (
     while_parts,
 )
 
-__all__ = ["COMPUTED", "READ", "Reach", "reach_of"]
+__all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 
 # For each output, for each input, whether it depends on it.
-Reach = tuple[tuple[bool, ...], ...]
+DependenceRows = tuple[tuple[bool, ...], ...]
 
 # What is a path: see the NOTE above.
 COMPUTED, READ = "computed", "read"
 
 
-def reach_of(flat: Any, mask: Sequence[bool], avals: Sequence[Any], paths: str) -> Reach:
+def dependence_rows(
+    flat: Any, mask: Sequence[bool], avals: Sequence[Any], paths: str
+) -> DependenceRows:
     """On which of its masked inputs each output of ``flat`` depends."""
     jaxpr = without_collector(jax.make_jaxpr(flat))(*map(struct_of, avals)).jaxpr
     found = _through(jaxpr, [m << k for k, m in enumerate(mask)], paths)

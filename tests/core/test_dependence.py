@@ -10,7 +10,7 @@ import pytest
 
 import fad
 from fad.core.avals import aval_of
-from fad.core.reach import COMPUTED, READ, reach_of
+from fad.core.dependence import COMPUTED, READ, dependence_rows
 from fad.core.unrecorded import unrecorded
 
 
@@ -71,16 +71,16 @@ PROGRAMS: dict[str, tuple[Any, list[tuple[bool, bool]]]] = {
 def test_of_programs(name: str) -> None:
     f, expected = PROGRAMS[name]
     avals = [aval_of(2.5), aval_of(3.0)]
-    assert list(reach_of(f, (True, True), avals, COMPUTED)) == expected
+    assert list(dependence_rows(f, (True, True), avals, COMPUTED)) == expected
     masked = [(x, False) for x, _ in expected]
-    assert list(reach_of(f, (True, False), avals, COMPUTED)) == masked
+    assert list(dependence_rows(f, (True, False), avals, COMPUTED)) == masked
 
 
 def test_what_a_derivative_compares_is_read() -> None:
     avals = [aval_of(2.5), aval_of(3.0)]
     f = lambda x, g: jnp.where(x > 0.0, g, 0.0)
-    assert reach_of(f, (True, True), avals, READ) == ((True, True),)
-    assert reach_of(f, (True, True), avals, COMPUTED) == ((False, True),)
+    assert dependence_rows(f, (True, True), avals, READ) == ((True, True),)
+    assert dependence_rows(f, (True, True), avals, COMPUTED) == ((False, True),)
 
 
 def test_a_rule_that_goes_on_where_the_numbers_do_not() -> None:
