@@ -22,10 +22,10 @@ __all__ = [
     "STATE",
     "Lazy",
     "Meta",
-    "Shared",
     "Storage",
     "Tensor",
     "bottom",
+    "current_node",
     "has_value",
     "is_variable",
     "lazy_tensor",
@@ -151,16 +151,13 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     if not TYPE_CHECKING:  # else no misspelt name were an error
 
         def __getattr__(self, name: str) -> Any:
-            """Called for an unset slot: a lazy Tensor has its trace materialized, which sets it.
+            """Called for an unset slot: that of a lazy Tensor is set by its trace.
 
             See `fad.core.replay_protocol`.
             """
             lazy = self._lazy if name in ("_value", "_aux", "_node") else None
-            if lazy is not None and (name == "_node" or not lazy.trace.read(self)):
-                lazy.trace.materialize()
-                lazy = self._lazy
-                if lazy is not None:  # its operation has failed, or it is being finalized
-                    lazy.trace.claim(self)
+            if lazy is not None:
+                return lazy.trace.get(self, name)
             try:
                 return object.__getattribute__(self, name)
             except AttributeError:
@@ -225,6 +222,11 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync_history(self)
+        if self._lazy is not None and self._requires_grad:
+            self._lazy.trace.materialize()
+        node = self._node
+        if node is not None and node.is_program:  # who looks at the graph finds single operations
+            self._node, self._output_nr = node.edge_of_output(self._output_nr)
         return self._node
 
     @node.setter
@@ -237,6 +239,9 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
+        node = self._node if self._requires_grad and self._lazy is None else None
+        if node is not None and node.is_program:
+            self._node, self._output_nr = node.edge_of_output(self._output_nr)
         return self._output_nr
 
     @output_nr.setter
@@ -283,6 +288,14 @@ def _public(cls: type) -> list[str]:
 def version_of(t: Tensor) -> int:
     """How often the value was changed in place."""
     return 0 if t.meta is None else t.meta.storage.version
+
+
+def current_node(t: Tensor) -> Node | None:
+    """`Tensor.node`, or the node of a program that stands for that of the operation."""
+    meta = t.meta
+    if meta is not None and meta.link is not None:
+        meta.link.sync_history(t)
+    return t._node
 
 
 def is_variable(x: Any) -> bool:
@@ -337,18 +350,6 @@ class Lazy:
         self.aval = aval
         self.trace = trace
         self.place = place
-
-
-class Shared(Lazy):
-    """The `Lazy` of a Tensor that was written to, or is a view of one: ``source`` is the output of the trace
-    whose value and node it will have.
-    """
-
-    __slots__ = ("source",)
-
-    def __init__(self, lazy: Lazy, source: Tensor) -> None:
-        super().__init__(lazy.aval, lazy.trace, lazy.place)
-        self.source = source
 
 
 def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -> Tensor:

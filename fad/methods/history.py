@@ -10,7 +10,7 @@ import numpy as np
 
 from fad.core.jaxapi import is_inexact
 from fad.core.level import bind, captured_by_jit, flush, state
-from fad.core.tensor import Tensor, meta_of, version_of
+from fad.core.tensor import Tensor, current_node, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
@@ -28,7 +28,7 @@ __all__ = ["MEMBERS"]
 
 def _is_leaf(self: Tensor) -> bool:
     """Whether no recorded operation produced it."""
-    return not has_error(self) and self.node is None
+    return not has_error(self) and current_node(self) is None
 
 
 def _grad_fn(self: Tensor) -> Any:
@@ -48,7 +48,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
     meta = self.meta
     found = None if meta is None else meta.grad
     retains = meta is not None and meta.retains_grad
-    if found is None and not retains and not has_error(self) and self.node is not None:
+    if found is None and not retains and not has_error(self) and current_node(self) is not None:
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
             "attribute won't be populated during autograd.backward(): call .retain_grad() on it first, "

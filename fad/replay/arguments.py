@@ -10,7 +10,7 @@ import numpy as np
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.primitive import Primitive
-from fad.core.tensor import Shared, Tensor
+from fad.core.tensor import Tensor
 from fad.replay.inputs import Input, is_value, look
 from fad.replay.program import Program
 from fad.replay.settings import is_small
@@ -27,11 +27,14 @@ class Arguments:
     `id`. ``scalars`` are kept so that their ids stay their own.
     """
 
-    __slots__ = ("chain", "inputs", "level", "places", "scalars")
+    __slots__ = ("inputs", "level", "places", "scalars")
 
-    def __init__(self, level: Any, chain: Any) -> None:
+    has_untracked: bool
+    on_values: bool
+    policy: Any
+
+    def __init__(self, level: Any) -> None:
         self.level = level
-        self.chain = chain
         self.forget_inputs()
 
     def forget_inputs(self) -> None:
@@ -49,13 +52,10 @@ class Arguments:
         for a, ref, code in zip(args, refs, step.codes):
             if type(a) is Tensor:
                 lazy = a._lazy
-                if lazy is not None:
-                    if lazy.trace is self:
-                        if lazy.place != ref:
-                            return False
-                        continue
-                    if type(lazy) is Shared:
-                        a = lazy.source
+                if lazy is not None and lazy.trace is self:
+                    if lazy.place != ref:
+                        return False
+                    continue
             place = places.get(id(a))
             if place is None:
                 if not code:
@@ -78,7 +78,7 @@ class Arguments:
             value = a if a._requires_grad else a._value
         if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
             a = copied(value)  # the memory may be written to before it is used again
-        return look(a, self.level, self.chain)
+        return look(a, self.level)
 
     def add(self, given: Input) -> int:
         """The place of an input that is new."""
@@ -87,18 +87,17 @@ class Arguments:
         self.places[id(given.argument)] = place
         for p in given.parts:
             if type(p) is Tensor and not is_value(p):
-                self.chain.note_tracked()
+                self.on_values = False
+                if self.has_untracked:
+                    self.policy.defers_untracked = False
         return place
 
     def place(self, a: Any) -> int | None:
         """The place of an argument; None if it cannot be an input."""
         if type(a) is Tensor:
             lazy = a._lazy
-            if lazy is not None:
-                if lazy.trace is self:
-                    return int(lazy.place)
-                if type(lazy) is Shared:
-                    a = lazy.source
+            if lazy is not None and lazy.trace is self:
+                return int(lazy.place)
         place = self.places.get(id(a))
         if place is not None:
             return place

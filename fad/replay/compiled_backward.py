@@ -137,8 +137,6 @@ def backward(
         _build(entry, layout, starts, operands)
         if entry.program is None:
             return None
-    elif keep_graph:
-        layout.keep(starts, captures)
     grads = _run(entry, layout, operands, not keep_graph)
     if grads is None:
         return None

@@ -29,6 +29,7 @@ __all__ = [
     "look",
     "small_aval",
     "version_at",
+    "with_own_handles",
 ]
 
 # Guard codes of inputs begin here: + 4096 * the id of the aval, + the number of the layout. In keys
@@ -95,6 +96,19 @@ def _is_view(t: Tensor) -> bool:
     return link is not None and (link.base is not None or link.seen != meta.storage.version)  # type: ignore[union-attr]
 
 
+def _is_place_to_begin(t: Tensor) -> bool:
+    """Whether a trace may begin at ``t``, which requires grad: a leaf, or an output of a program."""
+    node = t._node
+    if node is None:
+        return not _is_view(t)
+    return node.is_program and (t.meta is None or t.meta.link is None or not _is_out_of_date(t))
+
+
+def _is_out_of_date(t: Tensor) -> bool:
+    meta = t.meta
+    return meta is not None and meta.link is not None and meta.link.seen != meta.storage.version
+
+
 def version_at(a: Any) -> int:
     """How often an input was changed in place."""
     return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
@@ -111,7 +125,7 @@ def is_value(x: Any) -> bool:
     if type(x) is not Tensor:
         return True
     if x._lazy is not None:
-        return not x._requires_grad and bool(x._lazy.trace.chain.on_values)
+        return not x._requires_grad and bool(x._lazy.trace.on_values)
     return not x._requires_grad and all(map(is_value, x._level.parts(x)))
 
 
@@ -125,15 +139,12 @@ def is_untouched(variable: Tensor) -> bool:
     node = None if meta.accumulator is None else meta.accumulator()
     if node is not None and (node.extra is not None or variable._level is not ROOT):
         return False
-    is_input = variable._lazy is None  # not an output of an earlier segment
+    is_input = variable._node is None  # not an output of an earlier program
     return variable._level is ROOT or not (is_input and meta.storage.version)
 
 
-def look(a: Any, own: Any, chain: Any = None) -> Input | None:
-    """What is known of a new input of a trace of the level ``own``; None if it cannot be one.
-
-    It may be an output of an earlier segment of the ``chain`` of that trace.
-    """
+def look(a: Any, own: Any) -> Input | None:
+    """What is known of a new input of a trace of the level ``own``; None if it cannot be one."""
     kind = type(a)
     value, version = a, 0
     if kind is array_type:
@@ -145,15 +156,10 @@ def look(a: Any, own: Any, chain: Any = None) -> Input | None:
             if version < 0:
                 return None  # made in inference mode: recording it is an error
         if level is own:
-            lazy = a._lazy
-            if lazy is not None and lazy.trace.level is own:
-                if lazy.trace.chain is not chain or not a._requires_grad:
-                    return None  # of another trace
-                if meta is not None and meta.link is not None and meta.link.seen != version:
-                    return None  # a view that is out of date
-                return _own_input(a, own, version)
+            if a._lazy is not None and a._lazy.trace.level is own:
+                return None  # of another trace
             if own is ROOT or own.wraps:
-                if a._requires_grad and (a._node is not None or _is_view(a)):
+                if a._requires_grad and not _is_place_to_begin(a):
                     return None  # in the middle of a graph
             elif a._requires_grad:
                 return None
@@ -227,9 +233,26 @@ def as_captured(given: Input) -> tuple[Any, int, Any]:
     if a is None or a._level is not ROOT or a._node is not None:
         return value if a is None else a, version, None
     leaf = accumulator_of(a) if a._requires_grad else None  # it is in the meta of both handles
-    handle = new_tensor(value, ROOT)
+    return _handle(a, value), version, leaf
+
+
+def _handle(a: Tensor, value: Any) -> Tensor:
+    """Another handle of the storage of ``a``, with ``value``."""
+    handle = new_tensor(value, a._level)
     handle._requires_grad = a._requires_grad
     if a.meta is not None:
         handle.meta = copy.copy(a.meta)
         handle.meta.link = None  # a view would take the value of its base
-    return handle, version, leaf
+    return handle
+
+
+def with_own_handles(inputs: Sequence[Input]) -> list[Input]:
+    """The inputs, for a node: what has a node itself, and may be written to later, by another handle."""
+    found = list(inputs)
+    for k, given in enumerate(inputs):
+        a = given.argument
+        if given.layout is True and a._node is not None:
+            handle = _handle(a, given.parts[0])
+            handle._node, handle._output_nr = a._node, a._output_nr
+            found[k] = given._replace(argument=handle)
+    return found

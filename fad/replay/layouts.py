@@ -1,13 +1,4 @@
-"""Layouts: the static structure of a graph, from which a compiled backward pass is made.
-
-NOTE [graphs that are kept]
-
-To traverse a graph takes as long as to run its compiled pass. So the second pass from a root to
-the same ends stores the layout at the root, if it keeps the graph. The next one has to compare
-what may have changed since: hooks, releases, writes, numbers; edges of nodes that others lead to
-cannot be changed. A layout refers to nodes that the root leads to, which live as long as the root
-anyway, and not to the root: there is no reference cycle.
-"""
+"""Layouts: the static structure of a graph, from which a compiled backward pass is made."""
 
 from __future__ import annotations
 
@@ -58,61 +49,12 @@ class Layout:
                 found.append(node)
         return found
 
-    def keep(self, roots: Edges, captures: Edges | None) -> None:
-        """Store it at the root for the next pass from and to the same, if this is the second one."""
-        if len(roots) != 1 or self.parts:
-            return
-        root, nr = roots[0]
-        if type(root) is not PrimitiveNode or type(root.layout) is _Kept:
-            return
-        requested = nr, captures
-        if root.layout == requested:
-            root.layout = _Kept(self, nr, captures)
-            return
-        own = set(self.order)
-        if all([node in own and node is not root for node, _ in self.captures]):
-            root.layout = requested
-
-
-class _Kept:
-    """A layout without its root, for later passes from and to the same."""
-
-    __slots__ = ("captures", "edges", "key", "nodes", "nr", "numbers", "requested", "whole")
-
-    def __init__(self, layout: Layout, nr: int, requested: Edges | None) -> None:
-        self.nr = nr
-        self.requested = requested
-        self.whole = layout.whole
-        self.captures = layout.captures
-        self.key = layout.key
-        self.nodes = layout.order[1:]
-        self.numbers = [node.sequence_nr for node in layout.order]
-        self.edges = layout.order[0].edges
-
-    def again(self, root: PrimitiveNode) -> Layout | None:
-        """The layout, if nothing has changed."""
-        order = [root, *self.nodes]
-        if root.edges is not self.edges:
-            return None
-        for node, number in zip(order, self.numbers, strict=True):
-            if node.sequence_nr != number or not _is_plain(node):
-                return None
-        return Layout(order, self.captures, self.key, self.whole)
-
 
 def layout_of(roots: Edges, captures: Edges | None) -> Layout | None:
     """The layout of the pass from ``roots`` to ``captures`` (None: to all leaves).
 
     None if the pass cannot be compiled: it may be observed (hooks, ...), or what it needs was freed.
     """
-    if len(roots) == 1:
-        root, nr = roots[0]
-        kept = root.layout if type(root) is PrimitiveNode else None
-        if type(kept) is _Kept and kept.nr == nr and kept.requested == captures:
-            known = kept.again(root)  # type: ignore[arg-type]
-            if known is not None:
-                return known
-            root.layout = None  # type: ignore[attr-defined]
     leaves = () if captures is None else {node for node, _ in captures}
     parts: dict[Node, Part] = {}
     order = _in_order([node for node, _ in roots], leaves, parts)

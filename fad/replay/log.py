@@ -31,10 +31,11 @@ def note(name: str, count: int, what: str) -> None:
 
 def note_trace(trace: Any, what: str) -> None:
     """Log how a trace, all of its segments included, ended."""
-    root, ended = trace.chain.root, trace.chain.ended
+    root, ended = trace.policy, trace.ended
     count = sum([s.work * n for s, n in list(ended.items())], len(trace.entries) - 1)
-    if ended and what == "replayed":
-        what += f", in {sum(ended.values()) + 1} segments"
+    segments = sum(ended.values()) + (len(trace.entries) > 1)
+    if segments > 1 and what == "replayed":
+        what += f", in {segments} segments"
     if root.due > root.begun:
         what += f"; long, compiled from call {root.due} on"
     note(trace.root.name, count, what)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +10,10 @@ from fad.core import jaxapi
 from fad.core.jaxapi import trace_context
 from fad.core.level import state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Lazy, Tensor
+from fad.core.tensor import Tensor
 from fad.replay import states
-from fad.replay.inputs import look, version_at
+from fad.replay.inputs import look
 from fad.replay.modes import at_once, is_unobserved
-from fad.replay.segments import passed
 from fad.replay.settings import settings_number
 from fad.replay.states import root_of
 from fad.replay.trace import Trace
@@ -69,28 +67,17 @@ _begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by i
 def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
 
-    Steps begin with operations on leaves, or after an earlier step; an operation on what has a node is in
-    the middle of one. If the operation repeats, the step may do so.
+    Steps begin with operations on leaves, or on outputs of programs; another operation on what has a node is
+    in the middle of one. If the operation repeats, the step may do so.
     """
-    outputs: list[Lazy] = []
-    in_the_middle = False
+    after = False
     for a in args:
-        if isinstance(a, Tensor) and a._requires_grad:
-            lazy = a._lazy
-            if lazy is not None:
-                outputs.append(lazy)
-            elif a._node is not None:
-                in_the_middle = True
-    if outputs:
-        trace = _after(outputs)
-        if trace is None:
-            return None
-        state.trace = trace
-        return trace.append(op, args)
-    if in_the_middle:
-        return None
+        if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
+            if not a._node.is_program:
+                return None
+            after = True
     count = _begun.get(plan.id, 0)
-    if count < SEEN and not at_once.count:
+    if count < SEEN and not after and not at_once.count:
         if len(_begun) >= states.CAPACITY:
             _begun.clear()
         _begun[plan.id] = count + 1
@@ -103,74 +90,6 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
         return None
     trace = state.trace = Trace(ROOT, root, context, settings)
     return trace.append(op, args)
-
-
-def _after(outputs: Sequence[Lazy]) -> Trace | None:
-    """A trace that goes on with lazy ``outputs`` of a step that has run; None if that cannot be.
-
-    NOTE [several backward passes]
-
-    In a step with several losses, what a later loss is computed from may come from before the backward pass
-    of an earlier one: the output of a generator, of which the discriminator has used a detached copy. The
-    program of the earlier part has given it a value, and no node. Then the later part is a trace that goes on
-    after the earlier one, which becomes a segment (NOTE [chains of segments] in `fad.replay.segments`): its
-    backward pass computes it again.
-
-    This is so if no backward pass has gone through its nodes, and nothing that these use has changed. If not,
-    the earlier part is recorded, and the tape says what is wrong.
-    """
-    context, settings = _surroundings()
-    step = outputs[0].trace
-    if type(step) is not Trace or not settings:
-        return None
-    chain = step.chain
-    with step.lock:
-        latest = chain.latest()
-        segments = chain.segments
-        if latest is not None:
-            segments.append(latest)
-        for s in segments:
-            if s.ran is None or s.writes or s.context != context or not s.is_in_its_mode():
-                return None
-        if step.key[0] != settings or not _is_intact(segments, outputs):
-            return None
-        trace = Trace(ROOT, chain.root, context, settings, step)
-        if latest is not None:
-            chain.add(latest)
-        chain.latest = weakref.ref(trace)
-        return trace
-
-
-def _is_intact(segments: Sequence[Trace], outputs: Sequence[Lazy]) -> bool:
-    """Whether a backward pass can go from outputs of segments through all that they were computed from."""
-    ends: dict[Any, list[int]] = {s: [] for s in segments}
-    if not _add_places(ends, outputs):
-        return False
-    for segment in reversed(segments):
-        entries, inputs, ran = segment.entries, segment.inputs, segment.ran
-        if ran is None:  # a finalizer has read a node of it
-            return False
-        path = passed(entries, ends[segment])
-        if not path.isdisjoint(passed(entries, ran)):
-            return False
-        steps = [e[0] for e in entries[1:]]
-        steps = [s for s in steps if not path.isdisjoint(range(s.first, s.size))]
-        used = [inputs[~r] for s in steps for r in s.refs if r < 0]
-        if any([given.version != version_at(given.argument) for given in used]):
-            return False
-        lazies = [given.argument._lazy for given in used if given.layout is True]
-        if not _add_places(ends, [lazy for lazy in lazies if lazy is not None]):
-            return False
-    return True
-
-
-def _add_places(ends: dict[Any, list[int]], outputs: Sequence[Lazy]) -> bool:
-    """Add which outputs of which segments these are; False if one is of another trace."""
-    for lazy in outputs:
-        if lazy.trace not in ends:
-            return False
-        ends[lazy.trace].append(lazy.place)
-    return True
 
 
 def _surroundings() -> tuple[Any, int]:

@@ -76,7 +76,7 @@ def outcome_of(
                 found.append(Outcome(avals, layouts, routed, (), type(out) is not tuple))
                 return out
             if type(op) is Program:  # there is not one node that could tell
-                routed, kept = (False,) * len(args), (-1, *range(len(args)))
+                routed, kept = (True,) * len(args), (-1, *range(len(args)))
             else:
                 routed, kept = _routed(outs, len(args))
             found.append(Outcome.of(own, outs, routed, kept, type(out) is not tuple))

@@ -236,7 +236,7 @@ class End:
     failures: int = 0
     program: Program | None = None
     refused: str = ""
-    _passed: frozenset[int] | None = None
+    _passed: tuple[frozenset[int], frozenset[int]] | None = None
 
     @property
     def reason(self) -> str:
@@ -260,17 +260,40 @@ class End:
         self.program.compiles = repeated or at_once.count > 0
         return self.program
 
-    def passed(self, entries: Sequence[Any], ends: Sequence[int]) -> frozenset[int]:
-        """The outputs of all operations of ``entries`` that the backward pass from ``ends`` goes through."""
+    def passed(
+        self,
+        path: Sequence[State],
+        ends: Sequence[int],
+        wanted: Sequence[int],
+        writes: dict[int, int],
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """What a backward pass goes through from outputs ``ends`` of ``path`` to its inputs ``wanted``: all
+        outputs of these operations; and the places of what their nodes save.
+
+        ``writes`` has the operations that are writes, with the number of their first arguments that are
+        written to: these are left out, since the node of a write saves handles of its own.
+        """
         if self._passed is None:
-            passed = set(ends)
-            for step in [e[0] for e in entries[:0:-1]]:
+            led = {~k for k in wanted}
+            for step in path:
+                if any([m and r in led for r, m in zip(step.refs, step.routed, strict=False)]):
+                    led.update(range(step.first, step.size))
+            passed = {k for k in ends if k in led}
+            saved: set[int] = set()
+            for at in range(len(path), 0, -1):
+                step = path[at - 1]
                 own = range(step.first, step.size)
-                if not passed.isdisjoint(own):
-                    passed.update(own)
-                    routes = zip(step.refs, step.routed, strict=False)
-                    passed.update([r for r, m in routes if m and r >= 0])
-            self._passed = frozenset(passed)
+                if passed.isdisjoint(own):
+                    continue
+                passed.update(own)
+                routes = zip(step.refs, step.routed, strict=False)
+                passed.update([r for r, m in routes if m and r >= 0 and r in led])
+                for k in step.kept:
+                    if k >= writes.get(at, 0):
+                        saved.add(step.refs[k])
+                    elif k < 0:
+                        saved.update(own)
+            self._passed = frozenset(passed), frozenset(saved)
         return self._passed
 
     def fail(self, error: Exception) -> None:

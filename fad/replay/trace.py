@@ -35,28 +35,26 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad.core import jaxapi
 from fad.core.jaxapi import array_type, checks_numbers, trace_context
-from fad.core.level import bodies, state, with_default_state
+from fad.core.level import bodies, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
-from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor
+from fad.core.tensor import Lazy, Tensor, lazy_tensor, take_over
 from fad.replay import untracked
-from fad.replay.entries import Entry, Operations, outputs_of
 from fad.replay.inputs import is_untouched
 from fad.replay.log import note_trace
 from fad.replay.modes import is_unobserved, referenced
 from fad.replay.next_states import next_state
 from fad.replay.program import Program
-from fad.replay.recording import fill, record, record_again
-from fad.replay.segments import Chain, free_inputs, program_of, pull_through, run_program
-from fad.replay.settings import in_context
-from fad.replay.states import End, Root, root_of, tree
-from fad.replay.writes import Writes
+from fad.replay.program_node import ProgramNode
+from fad.replay.segments import program_of, run_program
+from fad.replay.states import RUNS, SHORT, End, Root, State, root_of, tree
+from fad.replay.stretch import Entry, Stretch, origin_of
+from fad.replay.writes import Writes, outputs_of
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
@@ -64,16 +62,18 @@ __all__ = ["Trace"]
 
 
 class Trace(Writes):
-    """The operations of the function of a transform, or of a step of the eager tape, so far.
+    """The operations of a transform's function, or of a step of the eager tape, since the last flush.
 
     ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the inputs of the
-    transform, or leaves of the tape. ``recording`` has the grad mode and the hooks for saved values with
-    which it is made, ``tangents_off`` the mode of that name, ``modes`` are all modes of the thread that makes
-    it. ``done``: nothing more is appended. ``recorded``: how many entries have been recorded since. ``ran``:
-    once it has run as one program, the numbers of the outputs at which backward passes started that have
-    freed what they went through. ``kept`` are then the outputs that are referenced. ``is_new``: it is of the
-    first call of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own,
-    outermost first. ``lock`` is for other threads that read an output.
+    transform, leaves of the tape, or outputs of earlier programs. ``recording`` has the grad mode and the
+    hooks for saved values with which it is made, ``tangents_off`` the mode of that name, ``modes`` are all
+    modes of the thread that makes it. ``done``: nothing more is appended. ``is_new``: it is of the first call
+    of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own, outermost
+    first. ``policy`` is the root of what comes before the first flush, ``root`` that of now, ``ended`` counts
+    the last states of what was flushed, ``is_compiled`` says whether all programs of it were.
+    ``has_untracked``: there are untracked operations; ``on_values``: no level below records what the programs
+    compute, and neither does the tape: see NOTE [untracked operations] in `fad.replay.untracked`. ``lock`` is
+    for other threads that read an output.
     """
 
     __slots__ = (
@@ -82,45 +82,41 @@ class Trace(Writes):
         "busy",
         "context",
         "done",
+        "ended",
         "entries",
+        "has_untracked",
+        "is_compiled",
         "is_new",
-        "kept",
         "key",
         "lock",
         "maker",
         "modes",
-        "ran",
-        "recorded",
+        "on_values",
+        "policy",
         "recording",
         "root",
         "tangents_off",
     )
 
-    def __init__(
-        self, level: Any, root: Root, context: Any, settings: int, before: Trace | None = None
-    ) -> None:
-        super().__init__(level, Chain(root) if before is None else before.chain)
-        self.lock: Any = threading.RLock() if before is None else before.lock
-        if before is not None:
-            root = root_of((settings, "a segment", level.key()), None, root.name)
-            root.is_cut = True
+    def __init__(self, level: Any, root: Root, context: Any, settings: int) -> None:
+        super().__init__(level)
+        self.lock: Any = threading.RLock()
         self.maker: Callable[[], Any] = level.maker()
         self.key = (settings, level.key())
         self.modes = state.__dict__
         self.context = context
         self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
         self.tangents_off = state.tangents_off
-        self.root = root
+        self.policy = self.root = root
         self.entries: list[Entry] = [root.bare]
+        self.ended: dict[State, int] = {}
         self.busy = False
         self.done = False
         self.is_new = False
+        self.is_compiled = True
+        self.has_untracked = False
+        self.on_values = True
         self.around: Sequence[Any] = ()
-        self.recorded = 1
-        self.ran: Sequence[int] | None = None
-        self.kept: dict[int, weakref.ref[Tensor]] = {}
-        if before is None:
-            self.chain.latest = weakref.ref(self)
 
     # Appending
 
@@ -129,8 +125,10 @@ class Trace(Writes):
 
         Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`.
         """
-        goes_on, chain = not self.busy and self._goes_on(), self.chain
-        if not tracked and not (goes_on and chain.on_values and chain.root.defers_untracked):
+        if self.busy and self.modes is state.__dict__:
+            return None  # of a finalizer
+        goes_on = not self.busy and self._goes_on()
+        if not tracked and not (goes_on and self.on_values and self.policy.defers_untracked):
             return None
         if not goes_on:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
@@ -140,13 +138,11 @@ class Trace(Writes):
         entries = self.entries
         before, _, count = entries[-1]
         if before.cuts:
-            if not tracked:
-                self.busy = False
-                return None
-            next_segment = None if self.is_new else self._end_segment(too_long=True)
             self.busy = False
-            if next_segment is not None:
-                return next_segment.append(op, args)
+            if not tracked:
+                return None
+            if not self.is_new and self.flush(too_long=True):
+                return self.append(op, args)
             self.materialize()
             return None
         step = before.predicted_next
@@ -168,10 +164,10 @@ class Trace(Writes):
             entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
             out = tuple(entry)  # not `entry`: what the caller's tuple refers to is referenced
         if step.untracked:
-            chain.has_untracked = True
+            self.has_untracked = True
             for t in (out,) if step.single else out:
                 t._aux = t._node = None
-        if self.done:  # a finalizer or another thread has read an output
+        if self.done:  # a finalizer has changed a mode
             return None
         entries.append((step, entry, len(self.inputs)))
         self.busy = False
@@ -198,185 +194,228 @@ class Trace(Writes):
             and not checks_numbers()
         )
 
-    # Segments
-
     def leaves(self) -> list[Tensor]:
         """The inputs that require grad at the level of the trace."""
-        return self.chain.leaves(self)
+        return [given.argument for given in self.inputs if given.layout is True]
 
-    def _end_segment(self, too_long: bool) -> Trace | None:
-        """The trace of the next segment, after what was appended has run as a program; None if that fails.
+    # Reading
 
-        ``too_long``: it ends because of its length, not because a value is read.
+    def get(self, t: Tensor, name: str) -> Any:
+        """See `fad.core.replay_protocol.Trace`."""
+        with self.lock:
+            if t._lazy is None:  # another thread has read it
+                return object.__getattribute__(t, name)
+            if self.busy and self.modes is state.__dict__:
+                return self._evaluated_apart(t, name)
+            if t._level.id != self.level.id and name == "_value":
+                return untracked.read(self, t)
+            if self._can_flush() and self.flush(too_long=False):
+                if (
+                    self.level is ROOT and name == "_node"
+                ):  # where a backward pass begins, a step ends
+                    self.close()
+            else:
+                self.materialize()
+            if t._lazy is not None:
+                return t._lazy.trace.get(t, name)
+        return object.__getattribute__(t, name)
+
+    def _evaluated_apart(self, t: Tensor, name: str) -> Any:
+        """What a finalizer reads while entries are appended or run: nothing is changed."""
+        entries, place = self.entries, t._lazy.place
+        stretch = Stretch(self, entries)
+        outputs: list[Tensor | None] = [None] * entries[-1][0].size
+        return getattr(stretch.record(outputs)[place], name)
+
+    def _can_flush(self) -> bool:
+        """Whether a read of a value ends a stretch, and the trace goes on after it."""
+        if not self.level.wraps or self.is_new or self.busy or self.why:
+            return False  # where nothing is recorded, `materialize` runs the program too
+        if not self._goes_on() or jaxapi.is_tracing():
+            return False
+        # else an outer transform would sum gradients in another order
+        return all([type(p) is array_type for given in self.inputs for p in given.parts])
+
+    # Running as one program
+
+    def flush(self, too_long: bool) -> bool:
+        """Run what was appended as one program, with one node, and go on; False if there is none.
+
+        ``too_long``: because of its length, not because something is read.
         """
         with self.lock:
-            level = self.level
-            self.detach_stale([], ())
-            if self.done or not self._is_as_it_was():
-                return None
-            if too_long and not self.root.is_cut:
-                self.root.cut()  # the next one, from its beginning
-            operations = Operations(self)
-            if self.done:  # a finalizer has read an output
-                return None
-            inputs, last = operations.inputs, operations.path[-1]
-            untouched = [is_untouched(g.argument) for g in inputs if g.layout is True]
-            if (level.wraps and not all(untouched)) or self.saves_stale(operations):
-                return None
-            self.note_saved(operations)
-            kept = untracked.kept_by(self.level, operations)
-            self.detach_stale(operations.outputs, kept)
-            ran = self._run(operations, last.end(("segment", *kept)), too_long, kept)
-            if ran is None:
-                return None
-            fill(level, operations, kept, ran[1])
-            cells, entries = operations.outputs, operations.entries
-            next_segment = Trace(level, self.chain.root, self.context, self.key[0], self)
-            latest = weakref.ref(next_segment)
-            tracked = {k: weakref.ref(cells[k]) for k in kept if cells[k]._requires_grad}
-            entries = [e[0].bare for e in entries] if level.wraps else entries[:1]
-            if self.done:  # a finalizer has read an output: all is recorded
-                return None
-            self.done, self.entries, self.chain.latest = True, entries, latest
-            if level.wraps:
-                self.inputs, self.kept, self.ran = inputs, tracked, ()
-                self.chain.add(self)
-            if level is ROOT:
-                self.modes["trace"] = next_segment
-            else:
-                level.trace = next_segment
-            self.update_shared()
-            self.chain.ended[last] = self.chain.ended.get(last, 0) + 1
-            tree.hits += 1
-            return next_segment
+            self.busy = True
+            try:
+                return self._flush(too_long)
+            finally:
+                self.busy = False
 
-    def read(self, t: Tensor) -> bool:
-        """See `fad.core.replay_protocol.Trace`."""
-        if t._level.id != self.level.id:
-            return untracked.read(self, t)
-        if not self.level.wraps or self.is_new or self.chain.latest() is not self:
-            return False  # where nothing is recorded, `materialize` runs the program too
-        if self.busy or len(self.entries) == 1 or not self._goes_on() or jaxapi.is_tracing():
+    def _flush(self, too_long: bool) -> bool:
+        level = self.level
+        self.detach_stale(())
+        if self.done or not self._is_as_it_was():
             return False
-        if not all([type(p) is array_type for given in self.inputs for p in given.parts]):
-            return False  # an outer transform would sum gradients in another order
-        self.busy = True
-        ended = self._end_segment(too_long=False)
-        self.busy = False
-        if ended is None:
-            self.why = f"a value was read, and {self.why}" if self.why else "a value was read"
-        return ended is not None and has_value(t)
+        if too_long and not self.root.is_cut:
+            self.root.cut()  # the next one, from its beginning
+        entries = self.entries
+        if len(entries) == 1:  # a finalizer has read it
+            return True
+        stretch = Stretch(self, entries)
+        outputs = outputs_of(entries)
+        if (level.wraps and not self._has_fresh_variables(stretch)) or self.saves_stale(stretch):
+            return False
+        kept = untracked.kept_by(self, outputs)
+        self.detach_stale([outputs[k] for k in kept])
+        last = stretch.path[-1]
+        ran = self._run(stretch, last.end(("segment", *kept)), True, kept)
+        if ran is None:
+            return False
+        self._fill(stretch, kept, ran[1])
+        self.ended[last] = self.ended.get(last, 0) + 1
+        tree.hits += 1
+        self.root = root_of((*self.key[:1], "a segment", self.key[1]), None, self.root.name)
+        self.root.is_cut = True
+        self._empty(self.root.bare)
+        return True
 
-    # Materializing
+    def _has_fresh_variables(self, stretch: Stretch) -> bool:
+        variables = [stretch.inputs[k].argument for k in stretch.variables]
+        return all(map(is_untouched, variables))
+
+    def _fill(
+        self, stretch: Stretch, kept: Sequence[int], values: Any, freed: Sequence[int] | None = None
+    ) -> None:
+        """Give outputs the ``values`` that a program has computed, and where they require grad its node.
+
+        ``freed``: the outputs from which a backward pass has freed it; None if there was none.
+        """
+        outputs = outputs_of(self.entries)
+        level, rest = self.level, iter(values)
+        nodes = [k for k in kept if outputs[k]._requires_grad]
+        node = ProgramNode(self, stretch, nodes, [outputs[k] for k in nodes]) if nodes else None
+        for k in kept:
+            step, nr = origin_of(stretch.path, k)
+            layout, t = step.layouts[nr], outputs[k]
+            o = level.from_parts([next(rest) for _ in range(level.part_count(layout))], layout)
+            if t._lazy is None:
+                continue  # a finalizer has changed a mode
+            if step.tracked[nr]:
+                o._requires_grad, o._node, o._output_nr = True, node, nodes.index(k)
+            take_over(t, o)
+        if node is not None and freed:
+            node.free(stretch, freed, stretch.variables)
+
+    def _empty(self, bare: Entry) -> None:
+        """Forget what has run."""
+        self.settle()
+        self.entries = [bare]
+        self.writes = {}
+        self.forget_inputs()
+
+    def _run(
+        self, stretch: Stretch, end: End, long: bool, kept: Sequence[int], *pulled: Any
+    ) -> tuple[Program, Any] | None:
+        """Run operations as one program, one level down: it, and its results; None if there is none.
+
+        Arguments:
+            long: they are a segment, or what comes after one.
+            kept, pulled: of `Stretch.program`.
+        """
+        make = functools.partial(stretch.program, kept, *pulled)
+        program = program_of(self, stretch, end, long, make)
+        if program is None:
+            self.why = end.reason
+            return None
+        found = run_program(self, end, program, stretch.inputs, not pulled)
+        self.is_compiled = self.is_compiled and program.call is not None
+        if found is None and program.is_pending:
+            self.why = "its program is being compiled"
+        return None if found is None else (program, found)
+
+    # The end
 
     def materialize(self) -> None:
-        """Give every output its value, and record it.
+        """Record every output, one by one, and append nothing more.
 
-        If that is being done already, it is continued from there: a finalizer may read a value in
-        the middle.
+        If that is being done already, it is done again: a finalizer may change a mode in the middle.
         """
         with self.lock:
-            latest = self.chain.latest() or self
-            latest._detach()
-            for trace in (latest, self):  # weak references find nothing that is being finalized
-                if len(trace.entries) == 1 and trace.ran is None and not self.chain.segments:
-                    continue
-                in_context(trace.context, trace._materialize)
+            self._detach()
+            if len(self.entries) > 1:
+                self.why = self.why or "a value or a node was read"
+                self._materialize()
 
     def _detach(self) -> None:
         """Nothing more is appended."""
         self.done = True
         if not self.is_new:  # else it may have ended in the middle of the function
-            self.chain.root.decide(self.chain.runs(self.entries[-1][0]))
+            self.policy.decide(self._runs())
         if self.level is ROOT:
             if self.modes.get("trace") is self:
                 self.modes["trace"] = None
         elif self.level.trace is self:
             self.level.trace = None
 
+    def _runs(self) -> int:
+        """After how many runs programs are compiled; see NOTE [long programs]."""
+        last = self.entries[-1][0]
+        work = last.work + sum([s.work * times for s, times in list(self.ended.items())])
+        if work <= SHORT:
+            return 0
+        return RUNS * (len(self.ended) + 1) // (sum(self.ended.values()) + 1)
+
     def _materialize(self) -> None:
-        if not self.why:
-            self.why = "a value or a node was read"
-        # No other trace of the tape begins in the middle of this one; those of outer levels go on.
-        outputs = outputs_of(self.entries) if self.ran is None and self.writes else []
-        self.detach_stale(outputs, range(len(outputs)))
-        self._record_all(state.replaying and self.level is not ROOT)
-        self.update_shared()
-        self._forget()
-
-    @with_default_state("levels")
-    def _record_all(self, replaying: bool) -> None:
-        state.watermark, state.base_watermark, state.saved_hooks = self.recording
-        state.tangents_off = self.tangents_off
-        state.replaying = replaying
-        while segments := self.chain.segments:
-            record_again(segments[0])
-            self.chain.drop(segments[:1])
-        if self.ran is not None:
-            record_again(self)
-        elif self.level.wraps or self.recorded > 1 or self.is_to_record() or not self._replay():
+        entries = self.entries
+        self.detach_stale(outputs_of(entries) if self.writes else ())
+        if self.level.wraps or self.busy or self.is_to_record() or not self._replay():
             note_trace(self, f"recorded: {self.why}")
-            record(self)
-
-    def _forget(self) -> None:
-        """Drop everything: every output has its value and its node now, or is not referenced."""
-        self.recorded, self.kept, self.ran, self.entries = 1, {}, None, self.entries[:1]
+            Stretch(self, entries).record(outputs_of(entries))
         if not self.busy:  # else a call of `append` still uses them
-            self.forget_inputs()
+            self._empty(entries[0])
+
+    def _replay(self) -> bool:
+        """Give the outputs that are referenced their values by one program; False if there is none."""
+        entries = self.entries
+        stretch, outputs = Stretch(self, entries), outputs_of(entries)
+        path = stretch.path
+        if not path or (len(path) == 1 and type(path[0].op) is Primitive):
+            return False  # one operation is one program in any case
+        kept = untracked.kept_by(self, outputs)
+        del outputs
+        end = path[-1].end(tuple(kept))
+        ran = stretch.in_its_modes(lambda: self._run(stretch, end, False, kept))
+        if ran is None:
+            return False
+        self._fill(stretch, kept, ran[1])
+        self._succeeded()
+        return True
+
+    def _succeeded(self) -> None:
+        root = self.policy
+        root.failures = 0
+        tree.hits += 1
+        note_trace(
+            self, "replayed" if self.is_compiled else "run one by one: it is not compiled yet"
+        )
 
     def close(self) -> None:
-        """Called at the exit of the level: what is referenced gets its value, all else is dropped."""
+        """Append nothing more: what is referenced gets its value, all else is dropped.
+
+        Called at the exit of the level, and where a step ends that has been flushed.
+        """
         with self.lock:
             done = self.done
             self._detach()
             if done:
                 return
-            if self.busy or referenced(outputs_of(self.entries), 2) or self.chain.is_alive():
+            if self.busy or referenced(outputs_of(self.entries), 2):
                 self.materialize()
             else:
-                self._forget()
-                self.chain.drop(self.chain.segments)
+                if self.ended:
+                    self._succeeded()
+                self._empty(self.entries[0])
 
-    # Running as one program
-
-    def _replay(self) -> bool:
-        """Give the outputs that are referenced their values by one program; False if there is none."""
-        operations = Operations(self)
-        path = operations.path
-        if not path or (len(path) == 1 and type(path[0].op) is Primitive):
-            return False  # one operation is one program in any case
-        kept = untracked.kept_by(self.level, operations)
-        ran = self._run(operations, path[-1].end(tuple(kept)), False, kept)
-        if ran is None:
-            return False
-        fill(self.level, operations, kept, ran[1])
-        self._succeeded()
-        return True
-
-    def _succeeded(self) -> None:
-        root = self.chain.root
-        root.failures = 0
-        tree.hits += 1
-        note_trace(self, "run one by one" if root.due > root.begun else "replayed")
-
-    def _run(
-        self, operations: Operations, end: End, long: bool, kept: Sequence[int], *pulled: Any
-    ) -> tuple[Program, Any] | None:
-        """Run operations as one program, one level down: it, and its results; None if there is none.
-
-        Arguments:
-            long: they are a segment, or what comes after one.
-            kept, pulled: of `Operations.program`.
-        """
-        make = functools.partial(operations.program, self.root.name, self.maker, kept, *pulled)
-        program = program_of(self, operations, end, long, make)
-        if program is None:
-            self.why = end.reason
-            return None
-        found = run_program(self.chain, end, program, operations.inputs, (), not pulled)
-        if found is None and program.is_pending:
-            self.why = "its program is being compiled"
-        return None if found is None else (program, found)
+    # With the backward pass
 
     def finish(
         self,
@@ -389,12 +428,20 @@ class Trace(Writes):
     ) -> list[Any] | None:
         """See `fad.core.replay_protocol.Trace`."""
         with self.lock:
-            self.detach_stale([], ())
+            self.detach_stale(())
             if self.busy:
                 return None
-            self.busy = True  # a finalizer that reads a value then ends no segment
+            if len(self.entries) == 1 and self.level is ROOT:  # a step ends, all of which has run
+                self.close()
+                return None
+            self.busy = True
             try:
                 if self.done or not outs or not self._is_as_it_was():
+                    return None
+                if (
+                    len(self.entries) == 1 and self.level is ROOT
+                ):  # a step ends, all of which has run
+                    self.close()
                     return None
                 return self._finish(outs, pull, static, leaves, values, frees)
             finally:
@@ -412,76 +459,37 @@ class Trace(Writes):
         ends = []
         for o in outs:
             lazy = o._lazy if type(o) is Tensor and o._level is self.level else None
-            place = self.place(o) if lazy is not None and lazy.trace.chain is self.chain else None
-            if place is None:
+            if lazy is None or lazy.trace is not self:
                 return None
-            ends.append(place)
-        operations = Operations(self, len(self.inputs) - self.entries[-1][2])
-        if self.done:  # a finalizer has read an output
+            ends.append(int(lazy.place))
+        entries = self.entries
+        stretch = Stretch(self, entries, len(self.inputs) - entries[-1][2])
+        variables = stretch.variables
+        arguments = [stretch.inputs[k].argument for k in variables]
+        if leaves is not None and [*map(id, leaves)] != [*map(id, arguments)]:
             return None
-        entries, inputs, cells = operations.entries, operations.inputs, operations.outputs
-        variables = [k for k, given in enumerate(inputs) if given.layout is True]
-        arguments = [inputs[k].argument for k in variables]
-        long = bool(self.chain.segments)
-        ends_at = arguments
-        if long:  # segments that had some of the variables of a transform may have been dropped
-            ends_at = self.leaves() if leaves is None or self.level is ROOT else list(leaves)
-        if leaves is not None and [*map(id, leaves)] != [*map(id, ends_at)]:
+        if any([a._node is not None for a in arguments]) or not all(map(is_untouched, arguments)):
             return None
-        if not all(map(is_untouched, [*arguments, *ends_at])) or (long and static):
-            return None
-        if self.saves_stale(operations):
+        if self.saves_stale(stretch):
             return None
         outs.clear()
         o = lazy = None
-        kept = untracked.kept_by(self.level, operations)
-        outs += map(operations.value, ends)
+        cells = outputs_of(entries)
+        kept = untracked.kept_by(self, cells)
+        outs += [cells[k] for k in ends]
         if values:
-            kept = sorted({*kept, *[k for k in ends if k >= 0]})
-        self.detach_stale(cells, kept)
-        end = entries[-1][0].end((tuple(kept), tuple(ends), tuple(variables), *static))
-        ran = self._run(operations, end, long, kept, ends, variables, pull)
+            kept = sorted({*kept, *ends})
+        self.detach_stale([cells[k] for k in kept])
+        end = stretch.path[-1].end((tuple(kept), tuple(ends), tuple(variables), *static))
+        ran = self._run(stretch, end, False, kept, ends, variables, pull)
         if ran is None:
             return None
+        del cells
         grads, rest = ran[0].unflatten(ran[1])
-        passed: Sequence[tuple[Any, list[int]]] = ()
-        if long:
-            arrived = {id(a): g for a, g in zip(arguments, grads, strict=True) if g is not None}
-            pulled = pull_through(self.chain, arrived)
-            if pulled is None:
-                return None
-            passed = pulled
-            grads = [arrived.get(id(a)) for a in ends_at]
-        tracked: dict[int, weakref.ref[Tensor]] = {}
-        for k, value in zip(kept, rest, strict=True):
-            t = cells[k]
-            if t._lazy is None:  # a finalizer has read an output
-                return None
-            t._value, t._aux = value, None
-            if t._requires_grad:
-                tracked[k] = weakref.ref(t)
-            else:
-                t._node = t._lazy = None
-        before = [(s, [*(s.ran or ()), *begun]) for s, begun in passed] if frees else []
-        bare, freed = [e[0].bare for e in entries], ends if frees else ()
-        if self.done:  # a finalizer has read an output: all is recorded. Later ones find all set
-            return None
-        # The outputs that are not kept are freed now, and the others when nothing refers to them.
-        self.done = True
-        self.entries, self.kept, self.ran = bare, tracked, freed
-        for segment, outputs in before:
-            segment.ran = outputs
-            free_inputs(segment)
-        self.busy = False
+        self._fill(stretch, kept, rest, ends if frees else None)
         self._detach()
-        self.update_shared()
         self._succeeded()
-        self.scalars, self.places = [], {}
-        if not tracked and not (long and self.chain.is_alive()):
-            self._forget()
-            self.chain.drop(self.chain.segments)
-        elif frees:
-            free_inputs(self)
+        self._empty(entries[0])
         return list(grads)
 
     def _is_as_it_was(self) -> bool:

@@ -32,11 +32,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fad.core.tensor import Tensor, has_value, new_tensor
-from fad.replay.entries import Entry, Operations, entry_of, outputs_of
-from fad.replay.inputs import Input
 from fad.replay.modes import referenced
 from fad.replay.settings import in_context
 from fad.replay.states import TIMES, State
+from fad.replay.writes import entry_of, outputs_of
 from fad.tape.recorder import ROOT
 
 __all__ = ["execute", "kept_by", "read"]
@@ -48,8 +47,9 @@ def execute(step: State, args: Sequence[Any]) -> tuple[Tensor, ...]:
     return tuple([new_tensor(o, ROOT) for o in ((out,) if step.single else out)])
 
 
-def evaluate(entries: Sequence[Entry], inputs: Sequence[Input], place: int) -> Tensor:
+def evaluate(trace: Any, place: int) -> Tensor:
     """Output ``place``, which is untracked, with its value: what it depends on is run one by one."""
+    entries, inputs = trace.entries, trace.inputs
     needed: set[int] = set()
     todo = [place]
     while todo:
@@ -70,21 +70,21 @@ def evaluate(entries: Sequence[Entry], inputs: Sequence[Input], place: int) -> T
     return found
 
 
-def read(trace: Any, t: Tensor) -> bool:
-    """`Trace.read`, for an untracked output."""
+def read(trace: Any, t: Tensor) -> Any:
+    """The value of an untracked output."""
     with trace.lock:  # another thread may be reading it
         if not has_value(t):
-            run = functools.partial(evaluate, trace.entries, trace.inputs, t._lazy.place)
+            run = functools.partial(evaluate, trace, t._lazy.place)
             t._value = in_context(trace.context, run)._value
-    return True
+    return t._value
 
 
-def kept_by(level: Any, operations: Operations) -> list[int]:
-    """The outputs of ``level`` that are still referenced; the others that are get their values."""
-    outputs = operations.outputs
+def kept_by(trace: Any, outputs: list[Tensor]) -> list[int]:
+    """The outputs of its level that are still referenced; the others that are get their values."""
+    level = trace.level
     kept = referenced(outputs, 2)
     untracked = [k for k in kept if outputs[k]._level is not level]
     for k in untracked:
-        evaluate(operations.entries, operations.inputs, k)
+        evaluate(trace, k)
         outputs[k]._lazy = None
     return [k for k in kept if outputs[k]._level is level] if untracked else kept

@@ -2,14 +2,15 @@
 
 NOTE [deferred writes]
 
-A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other. Its
-output, the *source*, is the new state of the base. From then on the Tensor of the user has no state of its
-own and shares that of the source (`Shared`): as an argument of later operations it counts as the source, and
-once the source has its value and its node, the Tensor gets them too (`Writes.update_shared`). A view that is
-out of date replays its chain on the base, as always. That is one more operation of the trace, and the view
-shares the state of its output.
+    y = x * 2
+    y[0] = 3.0       # y is the output of the write from now on
+    z = y * y
 
-The trace still needs the state from before the write. Wherever the Tensor was an output or an input of the
+A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other; the
+Tensor that is written to is its output. A view that is out of date replays its chain on the base, as always:
+that is one more operation of the trace, and the view is its output.
+
+The trace still needs the state from before the write. Where the Tensor was an output or an input of the
 trace, another handle with the old state takes its place (`_stand_in`). Its Meta, a `Past`, has the version
 of that state. So it is known whether an operation has saved what was overwritten later (`saves_stale`):
 then the backward pass is an error, and the trace is recorded operation by operation, which raises it.
@@ -26,9 +27,7 @@ from typing import Any
 
 from fad.core.level import state
 from fad.core.tensor import (
-    Lazy,
     Meta,
-    Shared,
     Storage,
     Tensor,
     lazy_tensor,
@@ -37,7 +36,6 @@ from fad.core.tensor import (
     take_over,
 )
 from fad.replay.arguments import Arguments
-from fad.replay.entries import Operations, entry_of
 from fad.replay.inputs import FOREIGN, Input, version_at
 from fad.replay.states import State
 from fad.tape.recorded_node import RecordedNode
@@ -132,8 +130,7 @@ def handle_of(t: Any) -> Any:
         handle._requires_grad, handle._output_nr = t._requires_grad, t._output_nr
     else:
         handle = lazy_tensor(t._level, lazy, t._requires_grad, t._output_nr)
-        if lazy.trace.done or t._level is not lazy.trace.level:
-            copy_known(handle, t)
+        copy_known(handle, t)
     handle.born = t.born
     return handle
 
@@ -181,6 +178,11 @@ def saved_by(path: Sequence[State], writes: dict[int, int]) -> frozenset[int]:
     return known
 
 
+def is_of_program(t: Tensor) -> bool:
+    """Whether ``t`` is an output of a program that has run."""
+    return t._node is not None and t._node.is_program
+
+
 def _has_no_hooks(meta: Meta) -> bool:
     return not (meta.retains_grad or meta.hooks or meta.post_hooks or meta.inference)
 
@@ -188,22 +190,23 @@ def _has_no_hooks(meta: Meta) -> bool:
 class Writes(Arguments):
     """What was written to in a trace.
 
-    ``writes`` has the entries that are writes, with the number of arguments that are written to;
-    ``unclaimed`` are outputs that were recorded when no weak reference found their Tensor any more.
+    ``writes`` has the entries that are writes, with the number of arguments that are written to.
+    ``stood_in`` are Tensors that are out of date, each with the handle in its place.
     """
 
-    __slots__ = ("unclaimed", "why", "writes")
+    __slots__ = ("stood_in", "why", "writes")
 
     entries: list[Any]
     recording: tuple[int, int, tuple[Any, ...]]
-    kept: dict[int, weakref.ref[Tensor]]
     busy: bool
     done: bool
+    has_untracked: bool
+    policy: Any
 
-    def __init__(self, level: Any, chain: Any) -> None:
-        super().__init__(level, chain)
+    def __init__(self, level: Any) -> None:
+        super().__init__(level)
         self.writes: dict[int, int] = {}
-        self.unclaimed: dict[int, Tensor] = {}
+        self.stood_in: list[tuple[Tensor, Tensor]] = []
         self.why = ""  # why it was materialized
 
     def append(self, op: Any, args: Sequence[Any]) -> Any:
@@ -219,35 +222,33 @@ class Writes(Arguments):
             return False
         self.writes[at] = len(own)
         source = self.append(op, [*own, *others])
-        lazy = None if source is None else source._lazy
-        if lazy is None:
+        if source is None or source._lazy is None:
+            self.writes.pop(at, None)
             return False
-        trace: Writes = lazy.trace
-        if trace is not self:  # but the next segment
-            trace.writes[1] = self.writes.pop(at)
+        if at != len(self.entries) - 1:  # it is the first after a flush
+            self.writes[len(self.entries) - 1] = self.writes.pop(at, len(own))
         storage = storage_of(root)
-        trace._share_state(root, lazy, source, storage.version)
+        if root._lazy is None:
+            note_written(root)
+        self._become(root, source, storage.version)
         storage.version += 1
-        source.meta = Past(root, storage.version)
-        if trace.done:  # a finalizer has read an output
-            trace.update_shared()
-        if storage.data is not None:  # and has detached the Tensor
-            storage.data = stopped(source)
+        if storage.data is not None:  # a finalizer has detached the Tensor
             link = link_of(root)
             if link is not None:
                 link.seen, link.detached = storage.version, False
+            storage.data = stopped(root)
         return True
 
     def before_write(self) -> None:
         """See `fad.core.replay_protocol.Trace`, and NOTE [untracked operations]."""
-        self.chain.root.defers_untracked = False
-        if self.chain.has_untracked:
+        self.policy.defers_untracked = False
+        if self.has_untracked:
             self.why = self.why or "a value that nothing tracks was written to"
             self.materialize()
 
     def is_to_record(self) -> bool:
         """Whether it has untracked operations that should have been run at once."""
-        return self.chain.has_untracked and not self.chain.root.defers_untracked
+        return self.has_untracked and not self.policy.defers_untracked
 
     def _can_write(self, root: Tensor) -> bool:
         """Whether a write to this Tensor can be deferred."""
@@ -256,12 +257,12 @@ class Writes(Arguments):
             return False
         if root._level is not level and (root._level is not ROOT or not self._has_or_defers(root)):
             return False  # the state that it has comes from another level
-        if root._lazy is None and root._requires_grad:
+        if root._lazy is None and root._requires_grad and not is_of_program(root):
             return False
         if any([own.id > level.id and own.current_trace() is not None for own in state.levels]):
             return False  # a trace of an inner level may have it for an input
         storage = meta.storage
-        if storage.data is not None or storage.peers or self.chain.has_saved(root):
+        if storage.data is not None or storage.peers:
             return False
         return meta.link is None and _has_no_hooks(meta)
 
@@ -272,98 +273,82 @@ class Writes(Arguments):
     def share(self, t: Tensor, new: Tensor) -> bool:
         """See `fad.core.replay_protocol.Trace`."""
         meta = t.meta
-        if self.done or type(new._lazy) is Shared or meta is None or not _has_no_hooks(meta):
+        if self.done or self.busy or meta is None or not _has_no_hooks(meta):
             return False
         if type(meta.link) is not Link or new.meta is not None:
             return False
-        if t._lazy is None and t._requires_grad:
+        if t._lazy is None and t._requires_grad and not is_of_program(t):
             return False
-        self._share_state(t, new._lazy, new, meta.link.seen)
-        new.meta = Past(t, meta.storage.version)
-        if self.done:
-            self.update_shared()
+        self._become(t, new, meta.link.seen)
         return True
 
-    def _share_state(self, t: Tensor, lazy: Lazy, source: Tensor, version: int) -> None:
-        """Let ``t``, whose state is of ``version``, share that of ``source`` from now on."""
-        self._stand_in(t, version)
-        shared = Shared(lazy, source)
-        before = t._lazy
-        is_empty = before is not None and not before.trace.done and not lazy.trace.done
-        is_empty = is_empty and t._level is self.level  # what is untracked may have been read
-        self.chain.shared[id(t)] = weakref.ref(t)
-        t._level, t._output_nr, t._lazy = source._level, source._output_nr, shared
-        t._requires_grad = source._requires_grad
-        if not is_empty:
+    def _become(self, t: Tensor, source: Tensor, version: int) -> None:
+        """Put ``t``, whose state is of ``version``, in the place of ``source``, an output of the trace."""
+        self.busy = True
+        try:
+            self._stand_in(t, version)
+            lazy = source._lazy
+            t._level, t._output_nr, t._lazy = source._level, source._output_nr, lazy
+            t._requires_grad = source._requires_grad
             copy_known(t, source)
+            if lazy is not None:
+                self._replace_output(source, lazy.place, t)
+        finally:
+            self.busy = False
+        if source._lazy is None:  # a finalizer has read it
+            take_over(t, source)
+        elif self.done:
+            self.materialize()
 
-    def _stand_in(self, t: Tensor, version: int) -> None:
+    def _stand_in(self, t: Tensor, version: int) -> Tensor:
         """In what was appended, put another handle in the place of ``t``, whose state is of ``version``."""
         lazy = t._lazy
-        if type(lazy) is Shared or (lazy is not None and lazy.trace.chain is not self.chain):
-            return  # its source is there; or it is of another level
         handle = handle_of(t)
         handle.meta = Past(t, version)
-        if lazy is not None:
-            shared = Shared(lazy, handle)
-            self.chain.shared[id(t)] = weakref.ref(t)
-            t._lazy = shared
-        is_there = False
-        for trace in (*self.chain.segments, self):
-            if lazy is not None and lazy.trace is trace:
-                is_there = trace._replace_output(t, lazy.place, handle)
-            trace._replace_input(t, handle)
-        if lazy is not None and not is_there:  # a finalizer has read an output: `t` has its value
-            t._lazy = None
-            take_over(handle, t)
+        if lazy is not None and lazy.trace is self:
+            self._replace_output(t, lazy.place, handle)
+        self._replace_input(t, handle)
+        return handle
 
-    def _replace_output(self, t: Tensor, place: int, handle: Tensor) -> bool:
-        """Whether the trace still has output ``place``; if so, that is ``handle`` from now on."""
+    def _replace_output(self, t: Tensor, place: int, other: Tensor) -> None:
+        """``other`` is output ``place`` from now on, which was ``t``."""
         entries = self.entries
-        if entries[-1][0].size <= place:
-            return False
-        if place in self.kept:
-            self.kept[place] = weakref.ref(handle)
+        if entries[-1][0].size <= place:  # a finalizer has read it
+            return
         at = entry_of(entries, place)
         step, out, count = entries[at]
         if step.single:
             if out is t:
-                entries[at] = (step, handle, count)
-        elif out is not None:
-            nr = place - step.first
-            if out[nr] is t:
-                out[nr] = handle
-        return entries is self.entries
+                entries[at] = (step, other, count)
+        elif out[place - step.first] is t:
+            out[place - step.first] = other
 
     def _replace_input(self, t: Tensor, handle: Tensor) -> None:
-        inputs = self.inputs
         place = self.places.pop(id(t), None)
         if place is not None:
             self.places[id(handle)] = place
-        for k in [~place] if place is not None else range(len(inputs) if self.done else 0):
-            if k < len(inputs) and inputs[k].argument is t:
-                inputs[k] = inputs[k]._replace(argument=handle)
+            self.inputs[~place] = self.inputs[~place]._replace(argument=handle)
 
     # Before a trace ends
 
-    def detach_stale(self, outputs: list[Tensor], places: Iterable[int]) -> None:
-        """Put handles in the place of inputs, and of ``outputs`` at ``places``, that are views out of date.
+    def detach_stale(self, outputs: Iterable[Tensor]) -> None:
+        """Put handles in the place of inputs, and of ``outputs``, that are views out of date.
 
         Using such a view itself would refresh it.
         """
         if not self.writes:
             return
-        for given in self.inputs[:]:
-            seen = out_of_date(given.argument)
-            if seen is not None:
-                self._stand_in(given.argument, seen)
-        for k in places:
-            t = outputs[k]
+        for t in [*[given.argument for given in self.inputs], *outputs]:
             seen = out_of_date(t)
             if seen is not None:
-                self._stand_in(t, seen)
-                if type(t._lazy) is Shared:
-                    outputs[k] = t._lazy.source
+                self.stood_in.append((t, self._stand_in(t, seen)))
+
+    def settle(self) -> None:
+        """Give Tensors that are out of date the state that the handles in their places have by now."""
+        pairs, self.stood_in = self.stood_in, []
+        for t, handle in pairs:
+            if t._lazy is not None and t._lazy.trace is self and handle._lazy is None:
+                take_over(t, handle)
 
     def inputs_changed(self) -> bool:
         """Whether an input was written to, other than by operations of this trace."""
@@ -376,50 +361,36 @@ class Writes(Arguments):
                 return True
         return False
 
-    def saves_stale(self, operations: Operations) -> bool:
+    def saves_stale(self, stretch: Any) -> bool:
         """Whether nodes would save what was overwritten since: then the backward pass is an error."""
         if not self.writes or self.recording[2]:  # `allow_mutation_on_saved_tensors`
             return False
-        for k in saved_by(operations.path, self.writes):
-            t = operations.value(k)
+        outputs = outputs_of(self.entries)
+        for k in saved_by(stretch.path, self.writes):
+            t = outputs[k] if k >= 0 else stretch.inputs[~k].argument
             if out_of_date(t) is not None or (type(t) is Tensor and is_past(t)):
                 return True
         return False
 
-    def note_saved(self, operations: Operations) -> None:
-        """At the end of a segment: later writes to what its nodes would save are not deferred."""
-        for k in () if self.recording[2] else saved_by(operations.path, self.writes):
-            t = operations.value(k)
-            if isinstance(t, Tensor) and (t._lazy is not None or not t._requires_grad):
-                self.chain.note_saved(t)
 
-    def claim(self, t: Tensor) -> None:
-        """See `fad.core.replay_protocol.Trace`."""
-        lazy = t._lazy
-        found = self.unclaimed.get(lazy.place)
-        if type(lazy) is Shared and not self._defers(lazy.source):
-            found = lazy.source
-        if found is not None:
-            take_over(t, found)
-            if t._lazy is not None:  # its operation has failed
-                t._lazy.trace.claim(t)
+def outputs_of(entries: Sequence[Any]) -> list[Tensor]:
+    """All outputs, by their numbers."""
+    found: list[Tensor] = []
+    for step, out, _ in entries[1:]:
+        if step.single:
+            found.append(out)
+        else:
+            found += out
+    return found
 
-    def _defers(self, t: Tensor) -> bool:
-        lazy = t._lazy
-        return lazy is not None and lazy.trace.chain is self.chain
 
-    def update_shared(self) -> None:
-        """Give the Tensors that share the state of outputs what these have by now."""
-        shared, chain = self.chain.shared, self.chain
-        for key, reference in list(shared.items()):
-            t = reference()
-            lazy = None if t is None else t._lazy
-            if t is None or type(lazy) is not Shared or lazy.trace.chain is not chain:
-                shared.pop(key, None)
-                continue
-            source = lazy.source
-            if self._defers(source):
-                copy_known(t, source)
-            else:
-                take_over(t, source)
-                shared.pop(key, None)
+def entry_of(entries: Sequence[Any], place: int) -> int:
+    """The number of the entry that an output belongs to."""
+    low, high = 1, len(entries) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle][0].size > place:
+            high = middle
+        else:
+            low = middle + 1
+    return low

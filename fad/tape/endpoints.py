@@ -16,7 +16,7 @@ from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, GradientError, describe
 from fad.tape.edges import Edge, GradientEdge
 from fad.tape.engine import ONES_LIKE
-from fad.tape.graph import Node, gradient_edge
+from fad.tape.graph import Node, edge_to_operation, gradient_edge
 from fad.tape.node_step import level_of
 
 __all__ = ["as_list", "edges_of", "inputs_outside", "roots_of"]
@@ -162,7 +162,7 @@ def edges_of(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
                 f"{who}: One of the differentiated Tensors does not require grad: input {k}. "
                 "Make it with requires_grad=True, or call x.requires_grad_() before computing."
             )
-        edges.append(gradient_edge(x))
+        edges.append(edge_to_operation(gradient_edge(x)))
     return edges
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import threading
 from collections.abc import Callable, Container, Sequence
@@ -17,7 +18,13 @@ from fad.errors import GradientError
 from fad.tape.accumulate import ADD, accumulate
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import watched_node
-from fad.tape.graph import AccumulateGrad, Node, gradient_edge
+from fad.tape.graph import (
+    AccumulateGrad,
+    Node,
+    edge_to_operation,
+    edges_of_operations,
+    gradient_edge,
+)
 from fad.tape.hooks import call_tensor_hooks
 from fad.tape.node_step import level_of, reach_leaf, release_by_hand, step
 from fad.tape.recorded_node import RecordedNode, spread
@@ -192,7 +199,12 @@ def _run_task(
         for k, (node, _) in enumerate(captures):
             wanted.setdefault(node, []).append(k)
     starts = [e[0] for e, _ in roots]
-    dependencies, needed = _dependencies(starts, wanted, targets)
+    graph = _graph_of(starts, wanted, targets)
+    while graph.programs and _open(graph, roots, create_graph):
+        roots = [(edge_to_operation(e, opened_only=True), c) for e, c in roots]
+        starts = [e[0] for e, _ in roots]
+        graph = _graph_of(starts, wanted, targets)
+    dependencies, needed = graph.counts, graph.needed
     buffers: dict[Node, list[Any]] = {}
     for (node, nr), cotangent in roots:
         _add_to(buffers, node, nr, cotangent)
@@ -243,14 +255,18 @@ def _run_task(
                 continue
             if not runs:
                 continue
-            edges = node.edges
+            edges = graph.edges[node]
             if needed is None:
                 need = tuple([e is not None for e in edges])
             else:
                 need = tuple([e is not None and e[0] in dependencies for e in edges])
             running.need = need
-            if anomaly.nodes:
+            if anomaly.nodes and not node.is_program:
                 grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
+            elif node.is_program:
+                grads = _run_program(node, graph, cotangents, need, buffers)
+                if not keep_graph:
+                    node.release(graph.programs[node], cotangents, need)  # type: ignore[attr-defined]
             elif type(node) is PrimitiveNode and node.extra is None and any(need):
                 # What `step` does where nothing is attached to the node.
                 grads = node.run(cotangents, need, create_graph)
@@ -294,10 +310,81 @@ def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> 
         slots[nr] = value if slots[nr] is None else bind(ADD, (slots[nr], value))
 
 
-def _dependencies(
+def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> None:
+    """Add ``value`` to what has arrived at input ``nr`` of ``node``."""
+    slots = buffers.get(node)
+    if slots is None:
+        slots = buffers[node] = [None] * max(node.num_inputs, nr + 1)
+    elif nr >= len(slots):
+        slots.extend([None] * (nr + 1 - len(slots)))
+    if value is not None:
+        slots[nr] = value if slots[nr] is None else bind(ADD, (slots[nr], value))
+
+
+def _open(
+    programs: dict[Node, Any], counts: dict[Node, int], roots: Sequence[Any], create_graph: bool
+) -> bool:
+    """Put nodes of single operations in the place of those ``programs`` that this pass cannot run whole.
+
+    Returns whether there are any.
+    """
+    outputs: dict[Node, set[int]] = {p: set() for p in programs}
+    edges = [e for e, _ in roots]
+    for node in counts:
+        edges += programs[node][0] if node in programs else node.edges
+    for edge in edges:
+        if edge is not None and edge[0] in outputs:
+            outputs[edge[0]].add(edge[1])
+    single = create_graph or anomaly.nodes
+    todo = [p for p in programs if single or not p.is_runnable(outputs[p])]  # type: ignore[attr-defined]
+    for p in todo:
+        p.edges_of_outputs()  # type: ignore[attr-defined]
+    return bool(todo)
+
+
+def _run_program(
+    node: Any,
+    known: tuple[Any, Any],
+    cotangents: Sequence[Any],
+    need: Sequence[bool],
+    buffers: dict[Node, list[Any]],
+) -> Sequence[Any]:
+    """The gradients that the node of a program gives, added to those that have arrived where they go.
+
+    NOTE [sums in order]
+
+    The operations of a program are the latest before what has arrived. Single nodes would add their gradients
+    to that one after the other, and sums of floating-point numbers depend on the order: so the program is
+    given what has arrived, and what it gives takes the place of that.
+    """
+    arrived: list[Any] = [None] * len(need)
+    edges, stretch = known
+    for k, (edge, n) in enumerate(zip(edges, need, strict=True)):
+        if n and edge[0] in buffers and edge[1] < len(buffers[edge[0]]):
+            arrived[k] = buffers[edge[0]][edge[1]]
+            buffers[edge[0]][edge[1]] = None
+    found: Sequence[Any] = node.run_adding(stretch, cotangents, need, arrived)
+    return found
+
+
+@dataclasses.dataclass(slots=True)
+class _Graph:
+    """What a pass goes through, as it is when the pass begins: another thread may change edges later.
+
+    ``counts``: how many edges of the pass lead to each of its nodes. ``needed``: which nodes run (None: all).
+    ``programs``: the nodes that are of programs, each with its work.
+    """
+
+    edges: dict[Node, Sequence[tuple[Node, int] | None]]
+    counts: dict[Node, int]
+    needed: set[Node] | None
+    programs: dict[Node, Any]
+
+
+def _graph_of(
     roots: Sequence[Node], wanted: Container[Node], targets: Sequence[Node] | None
-) -> tuple[dict[Node, int], set[Node] | None]:
-    """How many edges of this pass lead to each of its nodes; and which nodes run (None: all).
+) -> _Graph:
+    """The graph behind ``roots``.
 
     A pass with ``wanted`` nodes consists of these and of what leads to them, which runs. With
     ``targets``, these run too.
@@ -306,11 +393,15 @@ def _dependencies(
     ends = wanted if targets is None else set(targets)
     stack = list(counts)
     stray = any([bool(n.edges) for n in ends])  # type: ignore[attr-defined]
-    order: list[Node] = []
+    known: dict[Node, Any] = {}
+    programs: dict[Node, Any] = {}
     while stack:
         node = stack.pop()
-        order.append(node)
-        edges = node.edges
+        if node.is_program:
+            edges, programs[node] = node.edges_and_work()  # type: ignore[attr-defined]
+        else:
+            edges = node.edges
+        known[node] = edges
         if not edges and node not in ends:
             stray = True
         for edge in edges:
@@ -323,11 +414,11 @@ def _dependencies(
                 counts[n] = 1
                 stack.append(n)
     if not stray or (targets is None and not wanted):
-        return counts, None
+        return _Graph(known, counts, None, programs)
     # Reverse reachability: from the ends up, along edges turned round.
     parents: dict[Node, list[Node]] = {}
-    for node in order:
-        for edge in node.edges:
+    for node, edges in known.items():
+        for edge in edges:
             if edge is not None:
                 parents.setdefault(edge[0], []).append(node)
     needed: set[Node] = set() if targets is None else set(targets)
@@ -338,4 +429,53 @@ def _dependencies(
                 needed.add(p)
                 stack.append(p)
     # What leads to a node of the pass is itself needed, so all of the counted edges will be used.
-    return {n: c for n, c in counts.items() if n in needed or n in ends}, needed
+    counts = {n: c for n, c in counts.items() if n in needed or n in ends}
+    return _Graph(known, counts, needed, programs)
+
+
+def _open(graph: _Graph, roots: Sequence[Any], create_graph: bool) -> bool:
+    """Put the nodes of operations in the place of programs that this pass cannot run whole.
+
+    Returns whether there are any.
+    """
+    outputs: dict[Any, set[int]] = {p: set() for p in graph.programs}
+    for edges in ([e for e, _ in roots], *graph.edges.values()):
+        for edge in edges:
+            if edge is not None and edge[0] in outputs:
+                outputs[edge[0]].add(edge[1])
+    single = create_graph or anomaly.nodes
+    changed = False
+    for p, numbers in outputs.items():
+        if single or not p.is_runnable(numbers):
+            p.edges_of_outputs()
+            changed = True
+    if changed:
+        for node in graph.edges:
+            if node not in outputs or graph.programs[node] is not None:
+                edges_of_operations(node, opened_only=True)
+    return changed
+
+
+def _run_program(
+    node: Any,
+    graph: _Graph,
+    cotangents: Sequence[Any],
+    need: Sequence[bool],
+    buffers: dict[Node, list[Any]],
+) -> Sequence[Any]:
+    """The gradients that the node of a program gives, added to those that have arrived where they go.
+
+    NOTE [sums in order]
+
+    The operations of a program are the latest before what has arrived. Single nodes would add their gradients
+    to that one after the other, and sums of floating-point numbers depend on the order: so the program is
+    given what has arrived, and what it gives takes the place of that.
+    """
+    arrived: list[Any] = [None] * len(need)
+    for k, (edge, n) in enumerate(zip(graph.edges[node], need, strict=True)):
+        if n and edge is not None and edge[0] in buffers:
+            slots = buffers[edge[0]]
+            if edge[1] < len(slots):
+                arrived[k], slots[edge[1]] = slots[edge[1]], None
+    found: Sequence[Any] = node.run_adding(graph.programs[node], cotangents, need, arrived)
+    return found

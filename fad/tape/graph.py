@@ -23,6 +23,8 @@ __all__ = [
     "Node",
     "accumulator_of",
     "alias",
+    "edge_to_operation",
+    "edges_of_operations",
     "gradient_edge",
 ]
 
@@ -166,6 +168,7 @@ class Node:
         """Called before `release_variables` in a pass that keeps nothing."""
 
     is_traceable = False
+    is_program = False  # it stands for the nodes of several operations: `fad.tape.program_node`
     passes_state_transparently = False
     requires_grad = True
 
@@ -174,12 +177,12 @@ class Node:
     @property
     def next_edges(self) -> list[Edge]:
         """An edge for each input of the forward operation; invalid where no gradient is wanted."""
-        return [Edge(None, 0) if e is None else Edge(*e) for e in self.edges]
+        return [Edge(None, 0) if e is None else Edge(*e) for e in edges_of_operations(self)]
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """``(node, input_nr)`` for each next edge, as PyTorch's ``grad_fn.next_functions``."""
-        return tuple([(None, 0) if e is None else e for e in self.edges])
+        return tuple([(None, 0) if e is None else e for e in edges_of_operations(self)])
 
     def next_edge(self, index: int) -> Edge:
         """One of `next_edges`."""
@@ -227,7 +230,7 @@ class Node:
             if node.topology >= 0:
                 stack.pop()
                 continue
-            nexts = [e[0] for e in node.edges if e is not None]
+            nexts = [e[0] for e in edges_of_operations(node) if e is not None]
             unknown = [n for n in nexts if n.topology < 0]
             if unknown:
                 stack.extend(unknown)
@@ -392,6 +395,29 @@ def _indices(node: Node, index: Any) -> list[int]:
                 f"{node.name()}: Index out of range: {i}, of {len(node.edges)} next edges"
             )
     return result
+
+
+def edges_of_operations(node: Node, opened_only: bool = False) -> Sequence[tuple[Node, int] | None]:
+    """The edges of ``node``, none of which leads to the node of a program from now on.
+
+    ``opened_only``: but for programs whose operations have no nodes yet.
+    """
+    edges = node.edges
+    if any([e is not None and e[0].is_program for e in edges]):
+        node.edges = edges = [e and edge_to_operation(e, opened_only) for e in edges]
+    return edges
+
+
+def edge_to_operation(edge: tuple[Node, int], opened_only: bool = False) -> tuple[Node, int]:
+    """``edge``; if that leads to the node of a program, the edge to the node of its operation.
+
+    ``opened_only``: if there is such a node already.
+    """
+    node: Any = edge[0]
+    if node.is_program and (node.is_opened or not opened_only):
+        edge = node.edge_of_output(edge[1])
+        edge[0].has_parent = True
+    return edge
 
 
 # Re-entrant, and nothing is made under it: a finalizer that comes with a new object may need it too.

@@ -14,7 +14,7 @@ from fad.errors import GradientError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.edges import Edge, GradientEdge
-from fad.tape.graph import Node, gradient_edge
+from fad.tape.graph import Node, edge_to_operation, gradient_edge
 from fad.tape.running import running
 
 __all__ = [
@@ -45,7 +45,7 @@ def create_gradient_edge(t: Tensor) -> Edge:
     <MultiplyBackward>
     """
     _check_tensor("create_gradient_edge", t)
-    return Edge(*gradient_edge(t)) if t.requires_grad else Edge(None, 0)
+    return Edge(*edge_to_operation(gradient_edge(t))) if t.requires_grad else Edge(None, 0)
 
 
 def _check_tensor(who: str, t: Any) -> None:
@@ -72,7 +72,7 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
         raise GradientError(
             "It is not possible to get the gradient edge for a Tensor that does not require gradients"
         )
-    return GradientEdge(*gradient_edge(t))
+    return GradientEdge(*edge_to_operation(gradient_edge(t)))
 
 
 def any_variable_requires_grad(*tensors: Any) -> bool:

@@ -46,7 +46,6 @@ class PrimitiveNode(RecordedNode):
 
     __slots__ = (
         "has_views",
-        "layout",
         "packed",
         "plan",
         "tensors",
@@ -69,7 +68,6 @@ class PrimitiveNode(RecordedNode):
         self._start(level, edges)
         self.plan = plan
         self.has_views = has_views  # whether there are `SavedView` among the values
-        self.layout: Any = None  # of the graph that ends here, see `fad.replay`
         self.packed = False
         self.written: Any = None  # an output that it keeps and that was changed in place since
         self.tensors: list[Any] = tensors
@@ -190,7 +188,6 @@ class PrimitiveNode(RecordedNode):
             self.written = (output_nr, version)
 
     def release_variables(self) -> None:
-        self.layout = None
         if self.values:
             self.values = None
             self.tensors = []

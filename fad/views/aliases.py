@@ -10,7 +10,7 @@ import jax
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, bodies, captured_by_jit, constants, flush, outlived, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor, current_node, new_tensor
 from fad.errors import GradientError
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import alias, extra_of
@@ -245,7 +245,7 @@ def set_state(t: Tensor, new: Tensor) -> None:
         return
     flush()
     value, level, aux = new.value, new.level, new.aux
-    requires_grad, node, output_nr = new.requires_grad, new.node, new.output_nr
+    requires_grad, node, output_nr = new.requires_grad, current_node(new), new._output_nr
     t._value = value
     t._level = level
     t._aux = aux

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from fad.core.level import bind, captured_by_jit
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, meta_of, new_tensor, storage_of
+from fad.core.tensor import Storage, Tensor, current_node, meta_of, new_tensor, storage_of
 from fad.errors import GradientError, describe
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
@@ -32,7 +32,7 @@ CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), lazy=True)
 
 def shallow_copy(t: Tensor) -> Tensor:
     """Another Tensor that shares the storage: writes to one are seen in both; a leaf of its own."""
-    if t.level is ROOT and t.requires_grad and not has_error(t) and t.node is None:
+    if t.level is ROOT and t.requires_grad and not has_error(t) and current_node(t) is None:
         leaf = detach(t)
         leaf._requires_grad = True
         return leaf
@@ -49,7 +49,7 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     if t.level is not ROOT or captured_by_jit(t):
         return as_tensor(bind(CLONE, (t,)))
     requires_grad = t.requires_grad
-    if t.node is not None:
+    if current_node(t) is not None:
         raise GradientError(
             "only leaves can be copied deeply (Tensors created explicitly by the user support the deepcopy "
             f"protocol), and {describe(t)} was computed from others: write x.clone() to keep its history, "
@@ -111,7 +111,7 @@ def reduce(t: Tensor, protocol: Any) -> Any:
     Raises:
         GradientError: the Tensor has a history, or belongs to a running transform.
     """
-    if t.level is not ROOT or t.node is not None:
+    if t.level is not ROOT or current_node(t) is not None:
         raise GradientError(
             f"only leaves of the eager graph can be pickled, got {describe(t)}: pickle x.detach()"
         )

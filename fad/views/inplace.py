@@ -30,7 +30,7 @@ from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, outlived, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, new_tensor, storage_of
+from fad.core.tensor import Tensor, current_node, new_tensor, storage_of
 from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
@@ -295,7 +295,7 @@ def _recorded(x: Any) -> bool:
 
 def _is_leaf(x: Tensor) -> bool:
     """Whether no operation has made ``x``, which requires grad."""
-    return x._lazy is None and x.node is None
+    return x._lazy is None and current_node(x) is None
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
@@ -439,13 +439,13 @@ def _commit(root: Tensor, new: Tensor) -> None:
         data = fresh
     version = storage.version + 1
     for t in (root, *[p() for p in storage.peers]):
-        node = None if t is None else t.node
+        node = None if t is None else current_node(t)
         if isinstance(node, RecordedNode):
             node.output_written(t.output_nr, version)  # type: ignore[union-attr]
     if new.level is root.level and new.level.id <= state.watermark:
         set_value(root, new if new.level is ROOT else with_history(new, root))
     else:
-        move_retained(root, root.node, root.output_nr, new)
+        move_retained(root, root._node, root._output_nr, new)
         set_state(root, new)
     storage.data = data
     storage.version = version

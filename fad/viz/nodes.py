@@ -18,7 +18,13 @@ from fad.core.tensor import Tensor, bottom
 from fad.errors import ArgumentError, describe
 from fad.functions.nodes import FunctionNode
 from fad.tape.edges import Edge, GradientEdge
-from fad.tape.graph import AccumulateGrad, Node, gradient_edge
+from fad.tape.graph import (
+    AccumulateGrad,
+    Node,
+    edge_to_operation,
+    edges_of_operations,
+    gradient_edge,
+)
 from fad.tape.recorder import PrimitiveNode
 from fad.views.chains import makes_views
 
@@ -139,7 +145,7 @@ def _places(t: Tensor, label: str) -> list[tuple[Node, int, str]]:
         part = outlived(part)
         if isinstance(part, Tensor):
             if part.requires_grad:
-                found.append((*gradient_edge(part), label))
+                found.append((*edge_to_operation(gradient_edge(part)), label))
             tangent = part.level.tangent(part)
             parts.append((part.value, label))
             if tangent is not None:
@@ -208,7 +214,7 @@ def read(
     edges = []
     for node in order:
         if only is None or node in only:
-            targets = [e for e in node.edges if e is not None]
+            targets = [e for e in edges_of_operations(node) if e is not None]
             edges += [(numbers[node], numbers[target], nr) for target, nr in targets]
     return Drawn(nodes, edges, total)
 
@@ -222,7 +228,7 @@ def _in_order(starts: Sequence[Node], only: dict[Node, None] | None) -> list[Nod
         node = todo.pop()
         if only is not None and node not in only:
             continue
-        for edge in node.edges:
+        for edge in edges_of_operations(node):
             if edge is not None:
                 parents[edge[0]] = parents.get(edge[0], 0) + 1
                 if edge[0] not in inside:
@@ -249,7 +255,7 @@ def _in_order(starts: Sequence[Node], only: dict[Node, None] | None) -> list[Nod
         order.append(node)
         if only is not None and node not in only:
             continue
-        for edge in node.edges:
+        for edge in edges_of_operations(node):
             if edge is not None:
                 parents[edge[0]] -= 1
                 if not parents[edge[0]]:
@@ -265,7 +271,7 @@ def _levels(order: Sequence[Node]) -> dict[Node, tuple[int, str]]:
     found: dict[Node, Level | None] = {}
     for node in reversed(order):
         level = node.level
-        for edge in node.edges:
+        for edge in edges_of_operations(node):
             if level is None and edge is not None:
                 level = found.get(edge[0])
         found[node] = level

@@ -29,5 +29,5 @@ def test_the_segments_of_a_loop_are_the_same_wherever_it_begins() -> None:
         expected = gradient(X)
     with fad.autograd.compiled(wait=True):
         assert_bits([gradient(X) for _ in range(3)], [expected] * 3)
-    # The first segment, those in the middle and the last one, forward and backward.
-    assert fad.autograd.compiled.cache_info()["compiled"] <= 6
+    # The first segment, those in the middle and the last one, which is another in the first call; both ways.
+    assert fad.autograd.compiled.cache_info()["compiled"] <= 8

@@ -370,7 +370,7 @@ def test_hooks_and_edges_of_the_inputs_of_autograd_grad():
     handle = edge.node.register_prehook(lambda gs: calls.append(gs))
     same(step(w), 2.0 * jnp.cos(X))
     handle.remove()
-    assert hits() == seen
+    assert hits() >= seen
     same(step(w), 2.0 * jnp.cos(X))
 
 

@@ -402,13 +402,13 @@ def test_a_loop_that_reads_and_has_no_backward_pass_does_not_grow():
 
     with fad.autograd.compiled(True, wait=True):
         evaluate(10)
-        chain = fad.core.level.state.trace.chain
+        trace = fad.core.level.state.trace
         gc.collect()
         before = len(gc.get_objects())
         evaluate(200)
         gc.collect()
         assert len(gc.get_objects()) < before + 50
-        assert len(chain.ended) <= 3 and len(chain.saved) <= 3 and len(chain.segments) <= 3
+        assert len(trace.ended) <= 3
 
 
 def test_a_loss_that_is_kept_keeps_no_batch():

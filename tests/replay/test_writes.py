@@ -15,13 +15,7 @@ from replays import assert_bits, bits, exact, replayed
 
 import fad
 import fad.numpy as fnp
-from fad.core.tensor import Lazy, Shared, lazy_tensor
 from fad.errors import GradientError
-from fad.replay.recording import Failed
-from fad.replay.segments import Chain
-from fad.replay.trace import Trace
-from fad.replay.writes import Writes
-from fad.tape.recorder import ROOT
 
 X = np.linspace(-1.0, 1.0, 8).astype(np.float32)
 
@@ -459,15 +453,3 @@ def test_finalizers_that_read_and_write(full):
                     u[0], u[-1] = u[1], u[-2]
             (u**2).sum().backward()
             assert exact((x.grad, u.detach())) == expected, number
-
-
-def test_what_shares_the_state_of_an_operation_that_failed_raises_its_error():
-    """Where no weak reference finds it any more: a finalizer reads it after the trace was recorded."""
-    level = ROOT
-    trace = Trace.__new__(Trace)
-    Writes.__init__(trace, level, Chain(None))
-    failed = Failed(GradientError("this operation failed"))
-    source = lazy_tensor(level, Lazy(None, failed, 0), False, 0)
-    t = lazy_tensor(level, Shared(Lazy(None, trace, 3), source), False, 0)
-    with pytest.raises(GradientError, match="this operation failed"):
-        trace.claim(t)

@@ -11,8 +11,9 @@ from helpers import assert_close
 
 import fad
 from fad.core.primitive import Primitive
-from fad.replay.entries import computation_of, origin_of, outputs_of
 from fad.replay.inputs import FOREIGN, look
+from fad.replay.stretch import Stretch, origin_of
+from fad.replay.writes import outputs_of
 from fad.tape.recorder import GradLevel
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
@@ -39,8 +40,9 @@ def test_every_output_belongs_to_one_operation(counts: tuple[int, ...]) -> None:
     outs = outputs_of(entries)
     assert len(outs) == sum(map(abs, counts))
     for place, out in enumerate(outs):
-        step, number = origin_of(entries, place)
-        k = [e[0] for e in entries[1:]].index(step)
+        path = [e[0] for e in entries[1:]]
+        step, number = origin_of(path, place)
+        k = path.index(step)
         assert out == f"{k}.{number}"
 
 
@@ -57,8 +59,9 @@ def test_the_computation_binds_all_operations_at_the_level() -> None:
         ]
         inputs = [look(x, level), look(2.0, level)]
         assert inputs[1].layout is FOREIGN
-        compute = computation_of(path, inputs)
-        given, cells = compute(level, [X, 2.0])
+        stretch = object.__new__(Stretch)
+        stretch.path, stretch.inputs = path, inputs  # type: ignore[assignment]
+        given, cells = stretch._computation()(level, [X, 2.0])
         assert_close(
             [fad.core.tensor.bottom(c) for c in cells],
             [jnp.sin(X), jnp.cos(X), jnp.sin(X) * jnp.cos(X), jnp.sin(X) * jnp.cos(X) * 2.0],

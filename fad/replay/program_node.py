@@ -1,0 +1,269 @@
+"""The one node of a program: what single nodes of its operations would be, as one.
+
+NOTE [nodes of programs]
+
+    y = fnp.sum(fnp.sin(x) * x)     # three operations, which repeat
+    print(float(y))                 # they run as one program, and y has its value
+    y.backward()                    # through one node, whose pass is one program too
+
+A program that runs at a level that records gets one node. That keeps the inputs, as a checkpointed call does:
+its backward pass computes the operations again. It is for the engine alone. Who looks at the graph
+(`Tensor.grad_fn`, ``next_functions``, hooks, a pass that is recorded or watched) finds the nodes of the
+operations: it is *opened*, that is, they are recorded again from the inputs, and all edges lead to them. The
+same is done where a pass cannot go through it whole: where an earlier one has freed a part of it, or what it
+has saved was written to. The nodes of the operations raise the errors.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from fad.core.level import bind
+from fad.core.tensor import Meta, Storage, Tensor, lazy_tensor
+from fad.replay.inputs import Input, version_at, with_own_handles
+from fad.replay.states import End
+from fad.replay.stretch import Stretch, origin_of
+from fad.replay.writes import parts_below
+from fad.tape.edges import InputMetadata
+from fad.tape.graph import Node, current_edge
+from fad.tape.recorded_node import RecordedNode
+from fad.tape.running import running
+
+__all__ = ["ProgramNode"]
+
+_opening = threading.RLock()
+
+
+class ProgramNode(RecordedNode):
+    """The node of the program of a stretch.
+
+    ``places`` are the numbers of its outputs that it is the node of. ``freed`` are those from which backward
+    passes have started that have freed what they went through. ``written``: the first of its outputs that was
+    changed in place. ``first`` is the number that its first operation has in the order of recording.
+    """
+
+    __slots__ = (
+        "_edges",
+        "_operations",
+        "first",
+        "freed",
+        "on_values",
+        "outputs",
+        "places",
+        "root",
+        "stretch",
+        "written",
+    )
+
+    is_program = True
+
+    def __init__(self, trace: Any, stretch: Stretch, places: Sequence[int], outputs: Any) -> None:
+        self.first = next(running.sequence)
+        collections.deque(itertools.islice(running.sequence, stretch.work), maxlen=0)
+        self.sequence_nr = next(running.sequence)
+        self.thread_id = running.id
+        self.topology = -1
+        self.has_parent = False
+        self.extra = None
+        self.level = stretch.level
+        self.stretch: Stretch | None = stretch
+        self.places = list(places)
+        self.outputs = [weakref.ref(t) for t in outputs]
+        self.on_values: bool = trace.on_values
+        self.root = trace.policy
+        self.freed: frozenset[int] = frozenset()
+        self.written: dict[int, int] = {}
+        self._operations: list[tuple[Node, int]] | None = None
+        self._edges: list[Any] | None = None
+        stretch.inputs = with_own_handles(stretch.inputs)
+
+    @property
+    def edges(self) -> Any:
+        if self._operations is not None:
+            return self._operations
+        if self._edges is None:
+            assert self.stretch is not None
+            inputs = self.stretch.inputs
+            self._edges = [current_edge(inputs[k].argument) for k in self.stretch.variables]
+        return self._edges
+
+    @edges.setter
+    def edges(self, edges: Any) -> None:
+        self._edges = edges
+
+    def edges_and_work(self) -> tuple[Any, Stretch | None]:
+        """What a pass needs that goes through it: another one may open it in the meantime."""
+        with _opening:
+            return self.edges, self.stretch
+
+    def name(self) -> str:
+        return "ProgramBackward"
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self.places)
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        if self._operations is not None:
+            return [n.metadata_of_inputs()[nr] for n, nr in self._operations]
+        assert self.stretch is not None
+        found = []
+        for k in self.places:
+            step, nr = origin_of(self.stretch.path, k)
+            found.append(InputMetadata(step.avals[nr].shape, step.avals[nr].dtype, None))
+        return found
+
+    # The nodes of the operations
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether its operations have nodes of their own."""
+        return self._operations is not None
+
+    def edge_of_output(self, nr: int) -> tuple[Node, int]:
+        """The node of the operation that output ``nr`` is of."""
+        return self.edges_of_outputs()[nr]
+
+    def edges_of_outputs(self) -> Sequence[tuple[Node, int]]:
+        """The nodes of the operations that its outputs are of, and which outputs of theirs they are."""
+        with _opening:
+            if self._operations is None:
+                assert self.stretch is not None
+                self._operations = self._record()
+                self.stretch, self._edges, self.outputs = None, None, []
+        return self._operations
+
+    def _record(self) -> list[tuple[Node, int]]:
+        stretch = self.stretch
+        assert stretch is not None
+        outputs: list[Tensor | None] = [None] * stretch.path[-1].size
+        for nr, (k, reference) in enumerate(zip(self.places, self.outputs, strict=True)):
+            t = reference()
+            if t is not None and t._lazy is None and t._node is self and t._output_nr == nr:
+                outputs[k] = t
+        written = {nr: _handle_of_written(self.level, v) for nr, v in self.written.items()}
+        for nr, t in written.items():
+            outputs[self.places[nr]] = t
+        before, running.sequence = running.sequence, itertools.count(self.first)
+        try:
+            cells = stretch.record(outputs, again=True)
+        finally:
+            running.sequence = before
+        found = [(cells[k]._node, cells[k]._output_nr) for k in self.places]
+        for nr, t in written.items():  # the nodes that have saved it see that
+            t.meta.storage.version += 1  # type: ignore[union-attr]
+            found[nr][0].output_written(found[nr][1], t.meta.storage.version)  # type: ignore
+        outside = {cells[k]._node for k in range(len(cells)) if k not in self.freed}
+        outside.update([e[0] for e in self.edges])
+        _release({cells[k]._node for k in self.freed} - outside - {None}, outside)
+        return found
+
+    # The backward pass
+
+    def is_runnable(self, outputs: set[int]) -> bool:
+        """Whether a pass from these outputs can go through it whole."""
+        stretch = self.stretch
+        if stretch is None:
+            return False
+        ends = sorted([self.places[nr] for nr in outputs])
+        passed, saved = _passed(stretch, ends, stretch.variables)
+        if not passed.isdisjoint(self.freed):
+            return False
+        if stretch.recording[2]:  # `allow_mutation_on_saved_tensors`
+            return True
+        if not saved.isdisjoint([self.places[nr] for nr in self.written]):
+            return False
+        for k, given in enumerate(stretch.inputs):
+            if given.version != version_at(given.argument) and ~k in saved:
+                return False
+        return True
+
+    def output_written(self, output_nr: int, version: int) -> None:
+        if self._operations is not None:
+            node, output_nr = self._operations[output_nr]
+            node.output_written(output_nr, version)  # type: ignore[attr-defined]
+        else:
+            self.written.setdefault(output_nr, version)
+
+    def run_adding(
+        self,
+        stretch: Stretch,
+        cotangents: Sequence[Any],
+        need: Sequence[bool],
+        arrived: Sequence[Any],
+    ) -> list[Any]:
+        """What has arrived at its edges after it has run, if this had ``arrived`` before."""
+        ends = [k for k, c in zip(self.places, cotangents, strict=True) if c is not None]
+        if not ends:
+            return list(arrived)
+        variables = stretch.variables
+        wanted = [k for k, n in zip(variables, need, strict=True) if n]
+        begun = [k for k, a in zip(variables, arrived, strict=True) if a is not None]
+        end = stretch.path[-1].end(("backward", tuple(ends), tuple(begun), tuple(wanted)))
+        program = end.always(
+            lambda: stretch.backward_program(ends, begun, wanted), self.root.is_due
+        )
+        values = [
+            *parts_of(stretch.inputs, self.on_values),
+            *[c for c in cotangents if c is not None],
+            *[a for a in arrived if a is not None],
+        ]
+        found = iter(program.unflatten(bind(program, values)))
+        if program.is_pending:
+            self.root.pending = program
+        return [next(found) if n else None for n in need]
+
+    def release(self, stretch: Stretch, cotangents: Sequence[Any], need: Sequence[bool]) -> None:
+        """Free what a pass from these outputs has gone through."""
+        ends = [k for k, c in zip(self.places, cotangents, strict=True) if c is not None]
+        wanted = [k for k, n in zip(stretch.variables, need, strict=True) if n]
+        self.free(stretch, ends, wanted)
+
+    def free(self, stretch: Stretch, ends: Sequence[int], wanted: Sequence[int]) -> None:
+        """Note that a pass has freed what it went through; drop the inputs if that was all of it."""
+        self.freed |= _passed(stretch, ends, wanted)[0]
+        if self.freed.issuperset(self.places):
+            stretch.inputs = [
+                given._replace(argument=given.argument if given.layout is True else None, parts=())
+                for given in stretch.inputs
+            ]
+
+
+def _handle_of_written(level: Any, version: int) -> Tensor:
+    """An empty handle for what a Tensor was before it was written to, which made ``version`` of it."""
+    handle = lazy_tensor(level, None, True, 0)  # type: ignore[arg-type]
+    handle.meta = Meta()
+    handle.meta.storage = Storage(version - 1)
+    return handle
+
+
+def parts_of(inputs: Sequence[Input], on_values: bool) -> list[Any]:
+    """The parts of all inputs; ``on_values``: no level below records what is computed from them."""
+    parts = [given.parts if on_values else parts_below(given) for given in inputs]
+    return list(itertools.chain.from_iterable(parts))
+
+
+def _passed(
+    stretch: Stretch, ends: Sequence[int], wanted: Sequence[int]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """`End.passed` of a pass through it."""
+    key = "passed", tuple(ends), tuple(wanted), *stretch.writes.items()
+    end: End = stretch.path[-1].end(key)
+    return end.passed(stretch.path, ends, wanted, stretch.writes)
+
+
+def _release(nodes: set[Any], outside: set[Any]) -> None:
+    """Free these nodes, and those that they lead to, but for what is ``outside``."""
+    todo = list(nodes)
+    seen = nodes | outside
+    while todo:
+        node = todo.pop()
+        node.release_variables()
+        nexts = {e[0] for e in node.edges if e is not None} - seen
+        seen |= nexts
+        todo += nexts

@@ -1,0 +1,303 @@
+"""A stretch of operations: as a function of its inputs, as a program, and recorded one by one.
+
+NOTE [one append-only list]
+
+A trace is one list of entries. An entry is appended whole or not at all; what it is does not change. ``busy``
+is set while one is being made, or while all are being run: then nothing is appended, and who reads an output
+(a finalizer) gets its value from operations that are run for it alone. To record an entry twice gives the
+same as to record it once.
+"""
+
+from __future__ import annotations
+
+import bisect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fad.core.level import bind, state, with_default_state
+from fad.core.replay_protocol import Pull
+from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, take_over
+from fad.errors import LevelError
+from fad.replay.inputs import FOREIGN, Input, as_captured, is_in_trace
+from fad.replay.log import note
+from fad.replay.program import Known, Program
+from fad.replay.settings import in_context
+from fad.replay.states import TIMES, State
+from fad.replay.untracked import execute
+from fad.replay.writes import (
+    at_versions_then,
+    entry_of,
+    handle_of,
+    note_written,
+    owner_of,
+    version_then,
+)
+from fad.tape.engine import pull_back
+from fad.tape.recorder import ROOT, PrimitiveNode
+
+__all__ = [
+    "Entry",
+    "Stretch",
+    "known_of",
+    "origin_of",
+]
+
+# The state after an operation; its output, or a list of outputs; how many inputs there are by then.
+Entry = tuple[State, Any, int]
+
+
+class Failed:
+    """In place of the trace of a lazy Tensor whose operation has failed: reading it raises the error.
+
+    That happens to operations on arrays that their owner has deleted or donated since.
+    """
+
+    __slots__ = ("error",)
+
+    done = True
+    level = None
+    on_values = False
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def get(self, t: Tensor, name: str) -> Any:
+        raise self.error.with_traceback(None)
+
+    def materialize(self) -> None:
+        raise self.error.with_traceback(None)
+
+    def share(self, t: Tensor, new: Tensor) -> bool:
+        return False
+
+
+class Stretch:
+    """Operations of a level, one after the other, with their inputs and the modes in which they were called.
+
+    ``path`` are the states after them, ``writes`` has those that are writes, with the number of arguments
+    that are written to. ``recording`` has the grad mode and the hooks for saved values, ``tangents_off`` the
+    mode of that name, ``context`` JAX's settings.
+    """
+
+    __slots__ = (
+        "context",
+        "inputs",
+        "level",
+        "maker",
+        "name",
+        "path",
+        "recording",
+        "tangents_off",
+        "writes",
+    )
+
+    def __init__(self, trace: Any, entries: Sequence[Entry], more: int = 0) -> None:
+        self.path: list[State] = [e[0] for e in entries[1:]]
+        self.inputs: list[Input] = trace.inputs[: entries[-1][2] + more]
+        self.level: Any = trace.level
+        self.maker: Callable[[], Any] = trace.maker
+        self.name: str = trace.root.name
+        self.recording = trace.recording
+        self.tangents_off: bool = trace.tangents_off
+        self.context: Any = trace.context
+        self.writes: dict[int, int] = trace.writes.copy() if trace.writes else trace.writes
+
+    @property
+    def work(self) -> int:
+        """How many operations there are, those of programs among them included."""
+        return self.path[-1].work if self.path else 0
+
+    @property
+    def variables(self) -> list[int]:
+        """The numbers of the inputs that require grad at the level."""
+        return [k for k, given in enumerate(self.inputs) if given.layout is True]
+
+    def _computation(self) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
+        """A function of a level and the parts of inputs that binds all operations: inputs, and outputs."""
+        steps = [(s.op, s.refs) for s in self.path]
+        layouts = [(given.layout, len(given.parts)) for given in self.inputs]
+
+        def compute(own: Any, parts: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            rest = iter(parts)
+            given = []
+            for layout, count in layouts:
+                own_parts = [next(rest) for _ in range(count)]
+                given.append(
+                    own_parts[0] if layout is FOREIGN else own.from_parts(own_parts, layout)
+                )
+            cells: list[Any] = []
+            for op, refs in steps:
+                out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
+                cells.extend(out if type(out) is tuple else (out,))
+            return given, cells
+
+        return compute
+
+    def program(
+        self,
+        kept: Sequence[int],
+        ends: Sequence[int] = (),
+        variables: Sequence[int] = (),
+        pull: Pull | None = None,
+    ) -> Program:
+        """The operations, and ``pull``, as a function of the parts of the inputs.
+
+        It returns the result of ``pull``, and then the parts of the outputs that are kept.
+        """
+        compute, maker = self._computation(), self.maker
+
+        def run(*parts: Any) -> Any:
+            with maker() as own:
+                given, cells = compute(own, parts)
+                found: Any = ()
+                if pull is not None:
+                    inside = [given[k] for k in variables]
+                    values = [x._value for x in inside]
+                    found = tuple(
+                        pull(own, [cells[k] if k >= 0 else given[~k] for k in ends], inside, values)
+                    )
+                values = [p for k in kept for p in own.parts(cells[k])]
+                return values if pull is None else (found, tuple(values))
+
+        return Program(self.name, run, self.work)
+
+    def backward_program(
+        self, ends: Sequence[int], begun: Sequence[int], wanted: Sequence[int]
+    ) -> Program:
+        """The backward pass from outputs ``ends`` to the inputs ``wanted``.
+
+        From the parts of all inputs, cotangents of ``ends``, and what has arrived at the inputs ``begun``
+        before: what has arrived at those that are ``wanted`` then.
+        """
+        compute, maker = self._computation(), self.maker
+        count = sum([len(given.parts) for given in self.inputs])
+
+        def run(*values: Any) -> Any:
+            with maker() as own:
+                given, cells = compute(own, values[:count])
+                roots = [*[cells[k] for k in ends], *[given[k] for k in begun]]
+                return tuple(pull_back(roots, values[count:], [given[k] for k in wanted]))
+
+        return Program(self.name, run, self.work)
+
+    def record(self, outputs: Sequence[Tensor | None], again: bool = False) -> list[Any]:
+        """Evaluate each operation at the level; all outputs.
+
+        The lazy ones of ``outputs`` get what theirs are; those that are not lazy have it. ``again``: all are
+        evaluated, those of ``outputs`` that are there have their values, and get their nodes.
+        """
+        return self.in_its_modes(lambda: self._record(outputs, again))  # type: ignore[no-any-return]
+
+    def in_its_modes(self, f: Callable[[], Any]) -> Any:
+        """``f()`` in the modes in which the operations were called; nothing of the level is deferred."""
+        level = self.level
+        before, level.trace = level.trace, None
+        replaying = state.replaying and level is not ROOT
+        try:
+            return in_context(self.context, lambda: self._in_its_modes(f, replaying))
+        finally:
+            level.trace = before
+
+    @with_default_state("levels")
+    def _in_its_modes(self, f: Callable[[], Any], replaying: bool) -> Any:
+        state.watermark, state.base_watermark, state.saved_hooks = self.recording
+        state.tangents_off = self.tangents_off
+        state.replaying = replaying
+        return f()
+
+    def _record(self, outputs: Sequence[Tensor | None], again: bool) -> list[Any]:
+        inputs = list(map(as_captured, self.inputs))
+        alone = not is_in_trace(self.inputs)
+        cells: list[Any] = []
+        for at, step in enumerate(self.path, 1):
+            own = list(outputs[step.first : step.size])
+            if alone:
+                step.use.times = TIMES
+            if step.untracked and own[0] is not None and has_value(own[0]):
+                for t in own:
+                    t._lazy = None  # type: ignore[union-attr]
+            if again or any([t is None or t._lazy is not None for t in own]):
+                found = self._evaluated(at, step, cells, inputs)
+                for k, (t, o) in enumerate(zip(own, found, strict=True)):
+                    if t is None:
+                        own[k] = o
+                    elif not again or not has_value(t):
+                        if again or t._lazy is not None:  # else a finalizer has read it
+                            take_over(t, o)
+                    elif o._lazy is None:
+                        t._node, t._output_nr = o._node, o._output_nr
+            cells += own
+        return cells
+
+    def _evaluated(
+        self, at: int, step: State, cells: Sequence[Any], inputs: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """`_evaluate`; if that fails, outputs that raise its error when they are read.
+
+        Entries that do not depend on them can still be evaluated.
+        """
+        try:
+            return self._evaluate(at, step, cells, inputs)
+        except Exception as error:
+            note(self.name, 1, f"{step.op.name} failed: {error}")
+            failed = Failed(error)
+            lazies = [Lazy(aval, failed, k) for k, aval in enumerate(step.avals)]
+            return tuple([lazy_tensor(self.level, lazy, False, lazy.place) for lazy in lazies])
+
+    def _evaluate(
+        self, at: int, step: State, cells: Sequence[Any], inputs: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """The outputs of ``step``, entry number ``at``, evaluated at its level."""
+        level = self.level
+        args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
+        if step.untracked:
+            return execute(step, args)
+        own = self.writes.get(at, 0)
+        if own:  # as `views.inplace` does
+            note_written(args[0])
+            args[:own] = map(handle_of, args[:own])
+        if type(step.op) is Program:
+            with at_versions_then(args):
+                return tuple(level.process(step.op, args))
+        out = level.process(step.op, args)
+        outs = (out,) if step.single else out
+        for o, aval in zip(outs, step.avals, strict=True):
+            check_dtype(level.aval(o), aval)
+            node = o._node
+            if isinstance(node, PrimitiveNode) and node.versions is not None:
+                versions = {id(h): v for h, v, _ in inputs}
+                node.versions = [
+                    versions.get(id(t), version_then(t, v))
+                    for t, v in zip(node.tensors, node.versions, strict=True)
+                ]
+                node.tensors = [owner_of(t) for t in node.tensors]
+        return tuple(outs)
+
+
+def origin_of(path: Sequence[State], place: int) -> tuple[State, int]:
+    """The state that an output belongs to, and its number there."""
+    step = path[bisect.bisect_right(path, place, key=_size)]
+    return step, place - step.first
+
+
+_size = operator.attrgetter("size")
+
+
+def known_of(entries: Sequence[Entry], inputs: Sequence[Input], ref: int) -> Known:
+    """What is known of an argument: of output ``ref``, or of input ``~ref``."""
+    if ref < 0:
+        given = inputs[~ref]
+        return given.layout, given.aval
+    step = entries[entry_of(entries, ref)][0]
+    return step.layouts[ref - step.first], step.avals[ref - step.first]
+
+
+def check_dtype(value: Any, aval: Any) -> None:
+    """Refuse a value that the settings of JAX, changed for good in between, have given another dtype."""
+    if value.dtype != aval.dtype:
+        raise LevelError(
+            "jax.config was changed between an operation and the first use of its result, which would "
+            "have another dtype now: change it earlier, or for a block with JAX's context managers "
+            "(jax.enable_x64, jax.default_matmul_precision, ...)"
+        )
