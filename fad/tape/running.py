@@ -23,6 +23,7 @@ class _Thread(threading.local):
     ``watched``: the call that is being watched, True if calls inside of it are not; see
     `fad.tape.anomaly.watched_call`.
     ``leaves``: the Tensors on which ``requires_grad_`` was called in the body that runs, None outside of one.
+    ``records``: whether a rule runs whose result is part of a graph, so that backward passes in it are too.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class _Thread(threading.local):
         self.task: Any = None
         self.watched: Any = None
         self.leaves: list[Any] | None = None
+        self.records = False
 
 
 _thread_ids = itertools.count(1)

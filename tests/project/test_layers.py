@@ -42,7 +42,8 @@ ROOMS = {
     "random": "",
     "scipy": "*",
     "functions": """templates context marks rules derived_rules closures native nodes calls
-        once_differentiable definitions check_results user_rules compiled_rules fast_calls function""",
+        once_differentiable definitions check_results rule_arguments user_rules compiled_rules
+        fast_calls function""",
     "transforms": "backward *",
     "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
