@@ -21,7 +21,7 @@ ELEMENTWISE = frozenset(
     """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt
     ceil clamp complex conj convert_element_type copy copy_p cos cosh device_put digamma div eq erf
     erf_inv erfc exp exp2 expm1 fad_unrecorded floor ge gt igamma igammac imag integer_pow is_finite le
-    lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma pow pvary real
+    lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma polynomial pow pvary real
     reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta""".split()
 )
 

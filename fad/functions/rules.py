@@ -301,7 +301,8 @@ def transpose_pushforward(
     rules: Rules, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
 ) -> list[Any]:
     """The pullback, from the pushforward: transpose it at any tangent (zero)."""
-    with TransposingLevel() as level:
+    level = TransposingLevel()
+    with level:
         tangents = [
             level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
             for a, n in zip(saved.in_avals, need, strict=True)
@@ -317,7 +318,8 @@ def transpose_pushforward(
 @restores_modes
 def transpose_pullback(rules: Rules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
     """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
-    with TransposingLevel() as level:
+    level = TransposingLevel()
+    with level:
         cotangents = [
             level.variable(zeros(a)) if is_inexact(a.dtype) else None for a in saved.out_avals
         ]

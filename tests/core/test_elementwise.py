@@ -8,7 +8,7 @@ import pytest
 
 from fad.core.elementwise import is_elementwise
 
-SQUARE, ROW = jax.ShapeDtypeStruct((3, 3), float), jax.ShapeDtypeStruct((3,), float)
+SQUARE, ROW = jax.ShapeDtypeStruct((3, 3), "float32"), jax.ShapeDtypeStruct((3,), "float32")
 
 
 @pytest.mark.parametrize(
