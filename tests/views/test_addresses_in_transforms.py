@@ -47,9 +47,16 @@ def program(write: str) -> Callable[[Any], Any]:
     return f
 
 
+def _with_tangents(f: Any, x: Any) -> Any:
+    with fad.dual_level():
+        return fad.unpack_dual(f(fad.make_dual(x, fnp.ones_like(x)))).primal
+
+
 WRITING: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
     "jit": fad.jit,
     "jvp": lambda f: lambda x: fad.jvp(f, (x,), (fnp.ones_like(x),))[0],
+    "jet": lambda f: lambda x: fad.jet(f, (x,), ([fnp.ones_like(x)],))[0],
+    "dual level": lambda f: lambda x: _with_tangents(f, x),
     "functionalize": lambda f: fad.transforms.functionalization.functionalized(f, True),
     "jit of a dict": lambda f: lambda x, g=fad.jit(lambda d: f(d["x"])): g({"x": x}),
 }
