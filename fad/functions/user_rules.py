@@ -301,17 +301,15 @@ class UserRules(Rules):
         return None if x is None else self.wrap(lifted(level, x))
 
     def _call_rule(
-        self, rule: str, ctx: Context, args: Sequence[Any], moving: Sequence[Any], level: Any
+        self, rule: str, ctx: Context, args: Sequence[Any], moving: Sequence[Any]
     ) -> Any:
-        """Run a rule of the user's at ``level``; ``moving`` are the tangents or cotangents among ``args``.
+        """Run a rule of the user's; ``moving`` are the tangents or cotangents among ``args``.
 
-        Where they are part of a graph of that level, so are the backward passes in the rule: what these
-        give depends on the tangents or cotangents.
+        Where these require grad, backward passes in the rule are recorded: what they give depends on the
+        tangents or cotangents.
         """
         before = running.records
-        running.records = any(
-            [isinstance(x, Tensor) and x.requires_grad and x.level is level for x in moving]
-        )
+        running.records = any([isinstance(x, Tensor) and x.requires_grad for x in moving])
         try:
             return getattr(self.cls, rule)(ctx, *args)
         except HOST_ERRORS as error:
@@ -337,7 +335,7 @@ class UserRules(Rules):
                 f"{who} takes {most if len(args) + 1 > most else least} arguments, but is called with "
                 f"ctx and {len(args)}: one cotangent for each of the outputs that forward returned"
             )
-        grads = self._call_rule(rule, ctx, args, given, level)
+        grads = self._call_rule(rule, ctx, args, given)
         return gradients(who, grads, self.inputs, self.argument_names(), saved.in_avals)
 
     def argument_names(self) -> list[str]:
@@ -370,7 +368,7 @@ class UserRules(Rules):
             self._given(level, t, a, materialize and is_inexact(a.dtype))
             for t, a in zip(tangents, saved.in_avals, strict=True)
         ]
-        out_t = self._call_rule("jvp", ctx, self.inputs.join_only(given), given, level)
+        out_t = self._call_rule("jvp", ctx, self.inputs.join_only(given), given)
         found = tangents_of(f"{who}: the tangent", out_t, saved.template)
         return [
             check_value(f"{who}: the tangent of output {k}", t, a)
@@ -395,7 +393,7 @@ class UserRules(Rules):
             terms = s or ([None] * order if materialize else None)
             given.append(terms and [self._given(level, t, a, materialize) for t in terms])
         moving = [t for s in given for t in s or ()]
-        returned = self._call_rule("jet", ctx, self.inputs.join_only(given), moving, level)
+        returned = self._call_rule("jet", ctx, self.inputs.join_only(given), moving)
         return series_of(f"{self.name}.jet", returned, saved.template, saved.out_avals, order)
 
     # Batching

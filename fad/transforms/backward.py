@@ -57,7 +57,7 @@ def backward(
     >>> float(x.grad)
     6.0
     """
-    create_graph = create_graph or running.records
+    create_graph = create_graph or running.records is True
     keep = create_graph if retain_graph is None else retain_graph
     tensors = as_list(tensors)
     if not keep and not create_graph and grad_tensors is None and inputs is None:
@@ -210,7 +210,7 @@ def grad(
             stacklevel=2,
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
-    create_graph = create_graph or running.records
+    create_graph = create_graph or running.records is True
     keep = create_graph if retain_graph is None else retain_graph
     options = keep, create_graph, allow_unused, materialize_grads
     names = list(inputs) if isinstance(inputs, dict) else None

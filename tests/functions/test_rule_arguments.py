@@ -62,6 +62,7 @@ def twice_backward(x, y, t):
         lambda x, y, g: fad.autograd.grad((y * g).sum(), x)[0],
         lambda x, y, g: fad.autograd.grad((y * g).sum(), x, create_graph=True)[0],
         lambda x, y, g: fad.autograd.grad(y, x, g)[0],
+        lambda x, y, g: fad.autograd.functional.vjp(fnp.sin, x, g)[1],
     ],
 )
 def test_a_vjp_rule_with_a_backward_pass_of_its_own_is_a_function_of_the_cotangent(rule):
