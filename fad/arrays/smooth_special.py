@@ -76,10 +76,12 @@ def _series_far(x: Any, sign: int) -> Any:
 def _with_series(function: Function, sign: int, scale: float) -> Function:
     """JAX's slope, a constant and ``x`` times the function, cancels where ``x`` is large."""
 
+    near = with_slopes(function, lambda out, x: sign * (scale - 2 * x * out))
+
     def by_parts(x: Any) -> Any:
         far = (x if sign < 0 else jnp.abs(x)) > 12
         series = scale * _series_far(jnp.where(far, x, 12), sign)
-        return jnp.where(far, series, function(jnp.where(far, 1, x)))
+        return jnp.where(far, series, near(jnp.where(far, 1, x)))
 
     return computed_as(function, by_parts)
 
