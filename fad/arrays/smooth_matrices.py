@@ -18,7 +18,13 @@ __all__ = ["IN_LINALG"]
 
 Function = Callable[..., Any]
 
-_BLOCK = 3  # a determinant of so many rows has an explicit formula
+_BLOCK = 3
+
+
+def _triple_product(a: Any) -> Any:
+    """The determinant of three rows."""
+    x, y, z = a[..., 0, :], a[..., 1, :], a[..., 2, :]
+    return jnp.sum(x * jnp.cross(y, z), -1)
 
 
 _inverse = with_rule(jnp.linalg.inv, lambda out, _, tangents: -out @ tangents[0] @ out)
@@ -37,7 +43,7 @@ def _by_blocks(det: Function, a: Any, u: Any, s: Any, vh: Any) -> Any:
     regular = jnp.where(zero[..., None, None], jnp.eye(k, dtype=a.dtype), turned[..., :k, :k])
     right, left, rest = turned[..., :k, k:], turned[..., k:, :k], turned[..., k:, k:]
     complement = rest - left @ _inverse(regular) @ right
-    return jnp.where(zero, 0, det(u) * det(vh) * det(regular) * det(complement))
+    return jnp.where(zero, 0, det(u) * det(vh) * det(regular) * _triple_product(complement))
 
 
 def _det(det: Function) -> Function:
@@ -66,9 +72,10 @@ def _det(det: Function) -> Function:
 
     def smooth(a: Any, *options: Any) -> Any:
         a = jnp.asarray(a)
-        if not (a.ndim >= 2 and a.shape[-1] == a.shape[-2] > _BLOCK and is_inexact(a.dtype)):
+        if not (a.ndim >= 2 and a.shape[-1] == a.shape[-2] >= _BLOCK and is_inexact(a.dtype)):
             return det(a, *options)
-        return computed_as(lambda a: det(a, *options), other)(a)
+        formula = _triple_product if a.shape[-1] == _BLOCK else other
+        return computed_as(lambda a: det(a, *options), formula)(a)
 
     return smooth
 

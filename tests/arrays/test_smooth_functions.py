@@ -282,6 +282,7 @@ def _matrices() -> dict[str, Any]:
     equal_columns[:, 1] = equal_columns[:, 0]
     unitary = np.linalg.qr(rng.normal(size=(4, 4)) + 1j * rng.normal(size=(4, 4)))[0]
     return {
+        "three rows": np.diag([1.0, 2.0, 0.0]),
         "zero pivot": np.diag([1.0, 2.0, 0.0, 3.0]),
         "two zero pivots": np.diag([0.0, 2.0, 0.0, 3.0]),
         **{f"rank {r}": m for r, m in of_rank.items()},
