@@ -35,7 +35,8 @@ ROOMS = {
     "arrays": """arguments lists special_cases call_notes keywords numpy_keywords
         numpy_functions plans results operations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
-        aliasing smooth smooth_ratios smooth_functions smooth_special derive namespaces""",
+        aliasing smooth smooth_ratios smooth_functions smooth_gamma smooth_special
+        smooth_matrices smooth_orders derive namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "*",
