@@ -1,6 +1,7 @@
 """What the stubs of derived modules say of arguments and results, for type checkers and editors.
 
-``JaxValue`` gives JAX arrays, ``TensorValue`` gives Tensors; ``Value`` is either.
+``JaxValue`` gives JAX arrays, ``TensorValue`` gives Tensors; ``Value`` is either. ``ListedValue`` may be a
+list of them too, which gives a Tensor.
 """
 
 # mypy: disable-error-code=overload-overlap
@@ -18,6 +19,7 @@ NumpyArray: TypeAlias = np.ndarray[Any, Any]
 JaxValue: TypeAlias = jax.Array | np.number[Any] | np.bool_ | bool | int | float | complex
 TensorValue: TypeAlias = Tensor | NumpyArray
 Value: TypeAlias = TensorValue | JaxValue
+ListedValue: TypeAlias = Value | Sequence[Value | Sequence[Value | Sequence[Value]]]
 Index: TypeAlias = (
     TensorValue
     | jax.Array
@@ -137,9 +139,13 @@ class BinaryUfunc(Ufunc, Protocol):
     def __call__(self, x: Value, y: TensorValue, /) -> Tensor: ...
     @overload
     def __call__(self, x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+    @overload
+    def __call__(self, x: ListedValue, y: ListedValue, /) -> Tensor: ...
 
 class UnaryUfunc(Ufunc, Protocol):
     @overload
     def __call__(self, x: TensorValue, /) -> Tensor: ...
     @overload
     def __call__(self, x: JaxValue, /) -> jax.Array: ...
+    @overload
+    def __call__(self, x: ListedValue, /) -> Tensor: ...

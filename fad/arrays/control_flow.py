@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fad.arrays import special_cases
 from fad.arrays.lists import Role
@@ -102,11 +103,22 @@ def _to_fad(x: Any) -> Any:
         return _for_tensors(x)
 
     def body(*args: Any, **kwargs: Any) -> Any:  # custom_root hands its function to `solve`
-        given = [_for_tensors(a) if _is_function(a) else a for a in args]
+        given = [_at_level_of(args, _for_tensors(a)) if _is_function(a) else a for a in args]
         return x(*given, **kwargs)
 
     body.__wrapped__ = x  # type: ignore[attr-defined]
     return body
+
+
+def _at_level_of(args: Any, f: Function) -> Function:
+    """``f``, which computes with values of a body, called with numbers too: at the level of the body."""
+    levels = [a.level for a in trees.flatten(args)[0] if isinstance(a, Tensor)]
+
+    def lifted(x: Any) -> Any:
+        plain = isinstance(x, (jax.Array, np.ndarray, np.number, float, int, complex))
+        return levels[0].lift(jnp.asarray(x)) if plain and levels else x
+
+    return lambda *args, **kwargs: f(*trees.map_leaves(lifted, args), **kwargs)
 
 
 def maker(name: str, where: str, jax_function: Any) -> Function:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.arrays import numpy_functions, special_cases
+from fad.arrays import numpy_functions, smooth_gamma, smooth_orders, special_cases
 from fad.arrays.aliasing import ALIASING
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies
@@ -19,6 +19,7 @@ from fad.arrays.operations import Op, copy_signature, fast_function
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
 from fad.arrays.smooth import mended
 from fad.arrays.smooth_functions import IN_LAX, IN_NN, IN_NUMPY
+from fad.arrays.smooth_matrices import IN_LINALG
 from fad.arrays.smooth_special import IN_SPECIAL
 from fad.arrays.torch_operations import FORMS
 from fad.arrays.while_loops import fori_loop, while_loop
@@ -45,9 +46,11 @@ _OWN: dict[str, dict[str, Function]] = {
 
 # Their derivatives are right where JAX's formulas break down. See NOTE [smooth] in `fad.arrays.smooth`.
 SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
-    "jax.lax": IN_LAX,
+    "jax.lax": {**IN_LAX, **smooth_gamma.IN_LAX, **smooth_orders.IN_LAX},
     "jax.nn": IN_NN,
-    "jax.numpy": IN_NUMPY,
+    "jax.numpy": {**IN_NUMPY, **smooth_orders.IN_NUMPY},
+    "jax.numpy.linalg": IN_LINALG,
+    "jax.scipy.linalg": IN_LINALG,
     "jax.scipy.special": IN_SPECIAL,
 }
 

@@ -64,6 +64,7 @@ from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError
+from fad.views.masked_parts import without_parts
 
 __all__ = ["Op", "copy_signature", "fast_function"]
 
@@ -266,6 +267,9 @@ class Op:
     ) -> Any:
         """Run a call whose Primitive is not known from its types alone."""
         binder = binder or self.binder
+        elements = without_parts(args, kwargs)
+        if elements is not None:
+            return self.call(*elements)
         values = (*args, *kwargs.values())
         if any(map(is_list, values)):
             listed = self.with_arrays(args, kwargs)

@@ -21,7 +21,7 @@ from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
 from fad.core.jaxapi import Literal, called, is_inexact
 from fad.core.jaxprs import evaluate_equation
 
-__all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "smooth_power"]
+__all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "over_power", "smooth_power"]
 
 Function = Callable[..., Any]
 
@@ -113,7 +113,7 @@ def _with_powers(function: Function) -> Function:
 
 
 @functools.cache
-def _over_power(n: int) -> Function:
+def over_power(n: int) -> Function:
     """``x / y**n``. XLA would divide by ``y * y`` where it sees two divisions."""
 
     def value(x: Any, y: Any) -> Any:
@@ -123,8 +123,8 @@ def _over_power(n: int) -> Function:
 
     return with_slopes(
         value,
-        lambda _, x, y: _over_power(n)(jnp.ones_like(x), y),
-        lambda _, x, y: -n * _over_power(n + 1)(x, y),
+        lambda _, x, y: over_power(n)(jnp.ones_like(x), y),
+        lambda _, x, y: -n * over_power(n + 1)(x, y),
     )
 
 
@@ -136,7 +136,7 @@ def _divide(divide: Function) -> Function:
         x_t, y_t = [None if t is None else t.astype(out.dtype) for t in tangents]
         total = 0 if x_t is None else x_t / y
         if y_t is not None:
-            total = total - y_t * _over_power(2)(x, y)
+            total = total - y_t * over_power(2)(x, y)
         return jnp.broadcast_to(total, out.shape)
 
     return with_rule(divide, rule)
@@ -257,40 +257,25 @@ def _std(std: Function, valid: Function) -> Function:
     return smooth
 
 
-def _extreme(extreme: Function) -> Function:
-    """``max`` and ``min``: those that are the result share its gradient, NaN too."""
+def _logaddexp(logaddexp: Function, scale: float = 1.0) -> Function:
+    """JAX's slope for the smaller argument is not zero where the greater one is infinite."""
 
-    def smooth(
-        a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, **more: Any
-    ) -> Any:
-        options = {"axis": axis, "out": out, "keepdims": keepdims, **more}
-        a = jnp.asarray(a)
-        more = {name: v for name, v in more.items() if v is not None}
-        if more or out is not None or not jnp.issubdtype(a.dtype, jnp.floating):
-            return extreme(a, **options)
+    def slope(_: Any, x: Any, y: Any) -> Any:
+        return lax.logistic((x - y) * scale)
 
-        def rule(found: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-            (a,), (t,) = primals, tangents
-            kept = jax.eval_shape(lambda a: jnp.sum(a, axis, keepdims=True), a).shape
-            found = lax.stop_gradient(found.reshape(kept))
-            taken = (a == found) | (jnp.isnan(a) & jnp.isnan(found))
-            share = taken.astype(t.dtype) / jnp.sum(taken, axis, t.dtype, keepdims=True)
-            return jnp.sum(t * share, axis, keepdims=keepdims)
+    return for_real(logaddexp, slope, lambda out, x, y: slope(out, y, x))
 
-        return with_rule(lambda a: extreme(a, **options), rule)(a)
+
+def _cumlogsumexp(cumlogsumexp: Function) -> Function:
+    logaddexp = _logaddexp(jnp.logaddexp)
+
+    def smooth(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        def by_pairs(a: Any) -> Any:
+            return lax.associative_scan(logaddexp, a, reverse=reverse, axis=axis)
+
+        return computed_as(lambda a: cumlogsumexp(a, axis, reverse), by_pairs)(operand)
 
     return smooth
-
-
-def _greater(function: Function, sign: int) -> Function:
-    """``maximum`` and ``minimum``: a NaN that is the result gets its gradient."""
-
-    def share(x: Any, y: Any) -> Any:
-        wins = ((x - y) * sign > 0) | (jnp.isnan(x) & ~jnp.isnan(y))
-        ties = (x == y) | (jnp.isnan(x) & jnp.isnan(y))
-        return jnp.where(wins, 1.0, jnp.where(ties, 0.5, 0.0))
-
-    return for_real(function, lambda o, x, y: share(x, y), lambda o, x, y: share(y, x))
 
 
 def _logsumexp(logsumexp: Function) -> Function:
@@ -366,8 +351,6 @@ def _log1mexp(log1mexp: Function) -> Function:
     return with_slopes(log1mexp, lambda _, x: -jnp.exp(-x) / jnp.expm1(-x))
 
 
-_MAXIMUM, _MINIMUM = [functools.partial(_greater, sign=s) for s in (1, -1)]
-
 IN_NUMPY: dict[str, Function] = {
     **dict.fromkeys(("float_power", "pow", "power"), smooth_power),
     **dict.fromkeys(("polyfit", "vander"), _with_powers),
@@ -375,19 +358,23 @@ IN_NUMPY: dict[str, Function] = {
     **dict.fromkeys(("arctan2", "atan2"), _arctan2),
     **dict.fromkeys(("arcsinh", "asinh"), lambda f: for_real(f, _inverse_sinh_slope)),
     **dict.fromkeys(("arccosh", "acosh"), lambda f: for_real(f, _inverse_cosh_slope)),
-    **dict.fromkeys(("amax", "amin", "max", "min"), _extreme),
-    "maximum": _MAXIMUM,
-    "minimum": _MINIMUM,
     **dict.fromkeys(("abs", "absolute"), _abs),
     "angle": _angle,
     "hypot": _hypot,
     "i0": I0,
     "kaiser": _kaiser,
     "ldexp": _ldexp,
+    "logaddexp": _logaddexp,
+    "logaddexp2": lambda f: _logaddexp(f, math.log(2)),
     "nanstd": lambda f: _std(f, lambda a: ~jnp.isnan(a)),
     "sign": _sign,
     "sinc": _sinc,
     "std": lambda f: _std(f, jnp.ones_like),
 }
-IN_LAX: dict[str, Function] = {"bessel_i0e": I0E, "bessel_i1e": I1E, "pow": smooth_power}
+IN_LAX: dict[str, Function] = {
+    "bessel_i0e": I0E,
+    "bessel_i1e": I1E,
+    "cumlogsumexp": _cumlogsumexp,
+    "pow": smooth_power,
+}
 IN_NN: dict[str, Function] = {"gelu": _gelu, "log1mexp": _log1mexp, "logsumexp": _logsumexp}

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from fad.arrays.smooth import computed_as, with_rule, with_slopes
-from fad.arrays.smooth_functions import IN_NN, smooth_power
+from fad.arrays.smooth_functions import IN_NN, over_power, smooth_power
+from fad.arrays.smooth_gamma import IN_SPECIAL as AROUND_GAMMA
 from fad.arrays.smooth_ratios import I0, I0E, I1, I1E, ratio_of_exp, ratio_of_log, ratio_of_sine
 
 __all__ = ["IN_SPECIAL"]
@@ -62,18 +64,100 @@ def _exp1(exp1: Function) -> Function:
     return with_slopes(exp1, lambda _, x: -jnp.exp(-x) / x)
 
 
-def _dawsn(dawsn: Function) -> Function:
-    """``1 - 2 x dawsn(x)`` cancels where ``x`` is large."""
+def _series_far(x: Any, sign: int) -> Any:
+    """``dawsn``, and ``erfcx`` times ``sqrt(pi) / 2``, where ``x`` is larger than 12."""
+    z = 1 / x / 2
+    series = jnp.zeros_like(x)
+    for k in reversed(range(12)):
+        series = series * (2 * sign * z * z) + float(math.prod(range(1, 2 * k, 2)))
+    return z * series
+
+
+def _with_series(function: Function, sign: int, scale: float) -> Function:
+    """JAX's slope, a constant and ``x`` times the function, cancels where ``x`` is large."""
+
+    near = with_slopes(function, lambda out, x: sign * (scale - 2 * x * out))
 
     def by_parts(x: Any) -> Any:
-        far = jnp.abs(x) > 12
-        z = 1 / jnp.where(far, x, 12) / 2
-        series = jnp.zeros_like(x)
-        for k in reversed(range(12)):
-            series = series * (2 * z * z) + float(math.prod(range(1, 2 * k, 2)))
-        return jnp.where(far, z * series, dawsn(jnp.where(far, 1, x)))
+        far = (x if sign < 0 else jnp.abs(x)) > 12
+        series = scale * _series_far(jnp.where(far, x, 12), sign)
+        return jnp.where(far, series, near(jnp.where(far, 1, x)))
 
-    return computed_as(dawsn, by_parts)
+    return computed_as(function, by_parts)
+
+
+def _log_ndtr(log_ndtr: Function) -> Function:
+    """In JAX's slope, the exponents of the density and of ``ndtr`` cancel where both are tiny."""
+
+    def slope(out: Any, x: Any) -> Any:
+        y = -x / math.sqrt(2)
+        far = y > 12
+        tail = 1 / _series_far(jnp.where(far, y, 12), -1) / math.sqrt(2)
+        inner, log = jnp.where(far, 0, x), jnp.where(far, 0, out)
+        body = jnp.exp(-inner * inner / 2 - log) / math.sqrt(2 * math.pi)
+        return jnp.where(far, tail, body)
+
+    def smooth(x: Any, series_order: int = 3) -> Any:
+        return with_slopes(lambda x: log_ndtr(x, series_order), slope)(x)
+
+    return smooth
+
+
+# Entropies
+
+
+def _xlogy(xlogy: Function, log: Function, shift: float) -> Function:
+    over = over_power(1)
+    return with_slopes(xlogy, lambda _, x, y: log(y), lambda _, x, y: over(x, y + shift))
+
+
+def _rel_entr(rel_entr: Function, linear: float) -> Function:
+    """``p log(p / q) - linear (p - q)``; as in JAX, the logarithm is left out where ``p == 0``."""
+    over = over_power(1)
+
+    def valid(p: Any, q: Any) -> tuple[Any, Any, Any]:
+        taken = (p > 0) & (q > 0)
+        return taken, jnp.where(taken, p, 1), jnp.where(taken, q, 1)
+
+    def by_p(_: Any, p: Any, q: Any) -> Any:
+        taken, p, q = valid(p, q)
+        return jnp.where(taken, jnp.log(p) - jnp.log(q) + 1, 0) - linear
+
+    def by_q(_: Any, p: Any, q: Any) -> Any:
+        taken, p, q = valid(p, q)
+        return linear - jnp.where(taken, over(p, q), 0)
+
+    return with_slopes(rel_entr, by_p, by_q)
+
+
+def _sph_harm_y(sph_harm_y: Function) -> Function:
+    """JAX's formula has ``sqrt(1 - cos(theta)**2)``. The slopes are harmonics of the orders beside ``m``."""
+
+    def smooth(n: Any, m: Any, theta: Any, phi: Any, diff_n: Any = None, n_max: Any = None) -> Any:
+        n_max = np.max(n) if n_max is None else n_max
+
+        def by_theta(_: Any, n: Any, m: Any, theta: Any, phi: Any) -> Any:
+            turn = jnp.exp(1j * phi)
+            up, down = [  # zero for orders that there are not
+                jnp.sqrt(jnp.maximum(v, 0).astype(theta.dtype))
+                for v in ((n - m) * (n + m + 1), (n + m) * (n - m + 1))
+            ]
+            above, below = harmonic(n, m + 1, theta, phi), harmonic(n, m - 1, theta, phi)
+            return (up * jnp.conj(turn) * above - down * turn * below) / 2
+
+        def integer(*_: Any) -> Any:
+            raise NotImplementedError("sph_harm_y has no derivative in n and m, which are integers")
+
+        harmonic = with_slopes(
+            lambda n, m, theta, phi: sph_harm_y(n, m, theta, phi, diff_n, n_max),
+            integer,
+            integer,
+            by_theta,
+            lambda out, n, m, theta, phi: 1j * m * out,
+        )
+        return harmonic(n, m, jnp.atleast_1d(theta), phi)
+
+    return smooth
 
 
 def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
@@ -96,14 +180,22 @@ def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
 IN_SPECIAL: dict[str, Function] = {
     "boxcox": lambda f: _boxcox(f, jnp.log, 0.0),
     "boxcox1p": lambda f: _boxcox(f, jnp.log1p, 1.0),
-    "dawsn": _dawsn,
+    "dawsn": lambda f: _with_series(f, 1, 1.0),
+    "erfcx": lambda f: _with_series(f, -1, 2 / math.sqrt(math.pi)),
     "exp1": _exp1,
     "expn": _expn,
     "i0": I0,
     "i0e": I0E,
     "i1": I1,
     "i1e": I1E,
+    "kl_div": lambda f: _rel_entr(f, 1.0),
+    "log_ndtr": _log_ndtr,
     "logsumexp": IN_NN["logsumexp"],
+    "rel_entr": lambda f: _rel_entr(f, 0.0),
     "sici": _sici,
+    "sph_harm_y": _sph_harm_y,
     "spence": lambda f: with_slopes(f, lambda _, x: -ratio_of_log(x)),
+    "xlog1py": lambda f: _xlogy(f, jnp.log1p, 1.0),
+    "xlogy": lambda f: _xlogy(f, jnp.log, 0.0),
+    **AROUND_GAMMA,
 }

@@ -22,6 +22,7 @@ from fad.methods.values import is_tracked
 from fad.tape.engine import pull_back
 from fad.tape.grad_mode import enable_grad
 from fad.tape.recorder import GradLevel, as_tensor
+from fad.tape.running import running
 from fad.transforms import forward, jacobians, reverse
 from fad.transforms.backward import grad
 from fad.transforms.boundary import check_callable, leave, lower
@@ -47,8 +48,8 @@ def _untuple(is_tuple: bool, x: Sequence[Any]) -> Any:
 
 
 def _result(x: Any, create_graph: bool) -> Any:
-    """Results as Tensors, with history only for ``create_graph``."""
-    return leave(x if create_graph else stop_gradient(x), True)
+    """Results as Tensors, with history only for ``create_graph``, or in a rule, whose result may have one."""
+    return leave(x if create_graph or running.records is not None else stop_gradient(x), True)
 
 
 def _outputs(out: Any, who: str) -> list[Any]:

@@ -16,7 +16,9 @@ from fad.bridge.hooks_in_compiled_code import executed, with_host_calls
 from fad.bridge.outer_values import (
     Lanes,
     captured,
+    is_bare,
     is_traced,
+    may_take,
     struct_like,
     untracked,
     values_now,
@@ -38,7 +40,9 @@ from fad.levels.staged import StagedLevel, in_body, stage
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import check_written, leave, was_written, write_back
+from fad.views.addresses import is_contiguous, place_of, stand_at
 from fad.views.aliases import snapshot
+from fad.views.pytree import flattening
 
 __all__ = ["Compiled", "jit"]
 
@@ -75,6 +79,12 @@ class _NotQuick(Exception):
 
 def _refuse() -> None:
     raise _NotQuick
+
+
+def _check_place(t: Tensor) -> None:
+    """Refuse a Tensor whose place the program depends on."""
+    if not is_contiguous(t):
+        raise _NotQuick(tracked=True)
 
 
 class Compiled:
@@ -122,7 +132,7 @@ class Compiled:
         for a in given:
             if type(a) is Tensor:
                 usual = a.meta is None and a._level is ROOT and not a._requires_grad
-                if not usual and not _may_take(a, key):
+                if not usual and not may_take(a, bool(key & _NO_GRAD)):
                     return self._run(args, kwargs)
                 a = a._value
                 tensors = _TENSORS
@@ -131,8 +141,10 @@ class Compiled:
             elif type(a) is not array_type:
                 plain = False
             operands.append(a)
-        if (named or not plain) and not self._may_flatten(key):
-            return self._run(args, kwargs)
+        if named or not plain:
+            if not self._may_flatten(key):
+                return self._run(args, kwargs)
+            flattening.check = _check_place
         key |= tensors
         table = tables.get((key, static) if static else key)
         if table is None:
@@ -155,6 +167,8 @@ class Compiled:
                 if type(out) is tuple:
                     return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
             return out
+        finally:
+            flattening.check = None
         return self._run(args, kwargs)  # which names the operation, where JAX checks for NaN
 
     def _may_flatten(self, key: int) -> bool:
@@ -198,7 +212,7 @@ class Compiled:
         count = len(jax.tree.leaves((given, kwargs)))
         args, kwargs = self._arguments.whole(static, given, kwargs)
         leaves, rest, _ = self._arguments.split(args, kwargs)
-        if not all([_is_bare(x, bool(key & _NO_GRAD)) for x in leaves]):
+        if not all([is_bare(x, bool(key & _NO_GRAD)) for x in leaves]):
             raise _NotQuick(tracked=True)
         if count != len(leaves):  # some are static unasked: functions, texts
             raise _NotQuick(always=True)
@@ -238,7 +252,7 @@ class Compiled:
             note_draw()
         if entry.changed:
             check_written(leaves, entry.changed, "jit")
-        if entry.donating is not None and state.body is None and all(map(_is_bare, leaves)):
+        if entry.donating is not None and state.body is None and all(map(is_bare, leaves)):
             values = [x.value if isinstance(x, Tensor) else x for x in leaves]
             flush()  # a trace may have them for inputs
             fixed = [x.value if isinstance(x, Tensor) else x for x in values_now(entry.fixed)]
@@ -273,9 +287,12 @@ class Compiled:
         """The program for these arguments."""
         f = self.__wrapped__
         found: dict[str, Any] = {}
+        places = list(map(place_of, leaves))
 
         def body(*args: Any, **kwargs: Any) -> list[Any]:
             handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+            for x, place in zip(handles, places, strict=True):
+                stand_at(x, place)
             outs, found["structure"] = trees.flatten(f(*args, **kwargs))
             found["changed"] = [k for k, x in enumerate(handles) if was_written(x)]
             return [*outs, *[handles[k] for k in found["changed"]]]
@@ -475,25 +492,6 @@ def _mode_key(modes: Callable[..., Any]) -> int:
         return -1
     key = 0 if modes("watermark", -1) == modes("base_watermark", -1) else _NO_GRAD
     return key | _HOOKS if modes("saved_hooks") else key
-
-
-def _may_take(t: Tensor, key: int) -> bool:
-    """Whether ``t``, brought up to date, goes into a call as its array."""
-    meta = t.meta
-    if meta is not None and meta.link is not None:
-        meta.link.enter(t)
-    return t._level is ROOT and not (t._requires_grad and not key & _NO_GRAD)
-
-
-def _is_bare(x: Any, unrecorded: bool = False) -> bool:
-    """Whether nothing tracks ``x``, so that it may be donated; or if ``unrecorded``, what is
-    computed of it.
-    """
-    if isinstance(x, Tensor):
-        if x.level is not ROOT or (x.requires_grad and not unrecorded):
-            return False
-        x = x.value
-    return not isinstance(x, jax.core.Tracer)
 
 
 observable(Compiled, "__call__", "compiled")

@@ -11,8 +11,19 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, describe
 from fad.levels.batch import batch_levels, lanes_among, lanes_of
 from fad.tape.recorder import ROOT
+from fad.views.addresses import is_contiguous
 
-__all__ = ["Lanes", "Live", "captured", "is_traced", "struct_like", "untracked", "values_now"]
+__all__ = [
+    "Lanes",
+    "Live",
+    "captured",
+    "is_bare",
+    "is_traced",
+    "may_take",
+    "struct_like",
+    "untracked",
+    "values_now",
+]
 
 
 class Lanes:
@@ -98,3 +109,24 @@ def untracked(x: Any) -> Any:
     if x.level is ROOT:
         return new_tensor(x.value, ROOT)
     return new_tensor(struct_like(x), ROOT)
+
+
+def may_take(t: Tensor, unrecorded: bool) -> bool:
+    """Whether ``t``, brought up to date, goes into a call, which may be ``unrecorded``, as its array."""
+    meta = t.meta
+    if meta is not None and meta.link is not None:
+        meta.link.enter(t)
+        if not is_contiguous(t):
+            return False
+    return t._level is ROOT and not (t._requires_grad and not unrecorded)
+
+
+def is_bare(x: Any, unrecorded: bool = False) -> bool:
+    """Whether nothing tracks ``x``, so that it may be donated; or if ``unrecorded``, what is
+    computed of it.
+    """
+    if isinstance(x, Tensor):
+        if x.level is not ROOT or (x.requires_grad and not unrecorded):
+            return False
+        x = x.value
+    return not isinstance(x, jax.core.Tracer)

@@ -3,11 +3,12 @@
 NOTE [what compiled code depends on]
 
 A compiled program is found again by everything that its trace could see: the arguments' structure,
-shapes, dtypes and static values; the named axes of running vmaps; the grad mode and the hooks on
-saved values; JAX's configuration; and if the function draws random numbers, by the randomness of running
-vmaps, and which arguments differ between their lanes. It refers to no Tensor of a level and to nothing
-tracked (a closure over such is an error), and a program that closes over a tracer of an outer JAX transform
-is not kept at all. So no call can use a level, a tape or a tracer of an earlier one.
+shapes, dtypes and static values, and where the elements of views are, see NOTE [addresses]; the named axes
+of running vmaps; the grad mode and the hooks on saved values; JAX's configuration; and if the function draws
+random numbers, by the randomness of running vmaps, and which arguments differ between their lanes. It refers
+to no Tensor of a level and to nothing tracked (a closure over such is an error), and a program that closes
+over a tracer of an outer JAX transform is not kept at all. So no call can use a level, a tape or a tracer of
+an earlier one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from fad.levels.randomness import differs
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.transforms.boundary import argument_names
+from fad.views.addresses import place_of
 
 __all__ = ["differences", "in_words", "key_of", "lanes", "made_before", "note_made"]
 
@@ -38,7 +40,16 @@ __all__ = ["differences", "in_words", "key_of", "lanes", "made_before", "note_ma
 def key_of(leaves: list[Any], rest: Any) -> tuple[Any, ...]:
     """The key of a call: its array leaves, the ``rest`` of its arguments, and what else a trace can see."""
     outside = state.outside_jax_trace >= 0
-    return (rest, aval_key(leaves), _named_axes(), _modes(), outside, jaxapi.trace_context())
+    places = tuple(map(place_of, leaves))
+    return (
+        rest,
+        aval_key(leaves),
+        places,
+        _named_axes(),
+        _modes(),
+        outside,
+        jaxapi.trace_context(),
+    )
 
 
 def _named_axes() -> tuple[Any, ...]:
@@ -152,4 +163,5 @@ def _leaf_in_words(x: Any) -> str:
         return f"a Python {type(x).__name__}"
     aval = x if isinstance(x, jax.ShapeDtypeStruct) else aval_of(x)
     weak = " (weakly typed)" if getattr(aval, "weak_type", False) else ""
-    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}"
+    moved = " (a view that is not contiguous)" if place_of(x) is not None else ""
+    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}{moved}"

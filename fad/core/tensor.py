@@ -40,15 +40,17 @@ class Storage:
 
     ``version`` counts in-place changes. Some aliases share the value but not the history
     (`x.detach()`): ``peers`` are weak references to these, and once there are some, ``data`` is the
-    current value without history. A write holds ``lock``.
+    current value without history. A write holds ``lock``. ``place``: where the elements are, in the argument
+    of a transformed function, see `fad.views.addresses`; None if they are next to each other.
     """
 
-    __slots__ = ("__weakref__", "data", "lock", "peers", "version")
+    __slots__ = ("__weakref__", "data", "lock", "peers", "place", "version")
 
     def __init__(self, version: int = 0) -> None:
         self.version = version
         self.data: Any = None
         self.peers: list[weakref.ref[Tensor]] = []
+        self.place: Any = None
         self.lock = threading.RLock()
 
 

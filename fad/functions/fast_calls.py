@@ -22,6 +22,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.functions.calls import FunctionOp, check_unchanged
 from fad.functions.closures import checked_arrays
 from fad.functions.context import Context, Notes
+from fad.functions.definitions import Signature
 from fad.functions.rules import Saved
 from fad.functions.templates import SINGLE, flat_template
 from fad.functions.user_rules import HOST_ERRORS, UserRules
@@ -31,8 +32,8 @@ from fad.tape.recorder import ROOT
 __all__ = ["call"]
 
 
-def call(cls: Any, args: Sequence[Any]) -> Any:
-    """``cls.apply(*args)``.
+def call(cls: Any, args: Sequence[Any], signature: Signature) -> Any:
+    """``cls.apply(*args)``, where ``signature`` is what the class says about its calls.
 
     Returns:
         The Tensor; or an operation that has run and its outputs, where there is more to be done with them; or
@@ -67,7 +68,6 @@ def call(cls: Any, args: Sequence[Any]) -> Any:
     if True not in mask:
         return None
 
-    signature = cls.__dict__["_known_signature"]
     rules = signature.fast_rules
     if rules is None:
         rules = signature.fast_rules = UserRules(cls, signature, flat_template(len(args)))

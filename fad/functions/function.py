@@ -47,8 +47,9 @@ _READ = frozenset([*RULES, *SETTINGS, "_plain_forward"])
 
 def _forget(cls: Any) -> None:
     """Have the signature of a class, and of those made from it, read again at the next call."""
-    if "_known_signature" in cls.__dict__:
-        del cls._known_signature
+    for kept in ("_known_signature", "_mixed_signature"):
+        if kept in cls.__dict__:
+            delattr(cls, kept)
     for made_from_it in cls.__subclasses__():
         _forget(made_from_it)
 
@@ -142,6 +143,7 @@ class Function(metaclass=_FunctionType):
 
     _is_root = True
     _known_signature: Signature  # once it was read
+    _mixed_signature: tuple[Any, Signature | None]  # in its place, where a base is no Function
     _plans: dict[Any, Any]
     _backward_cls: type[FunctionNode]  # of the nodes that record its calls
     _plain_forward = False  # with ``jax_rules``: forward differs where no input needs a gradient
@@ -156,7 +158,7 @@ class Function(metaclass=_FunctionType):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _check_class(cls)
+        _read_signature(cls)
 
     @apply_method
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -172,7 +174,7 @@ class Function(metaclass=_FunctionType):
         """
         signature = cls.__dict__.get("_known_signature") or _signature_of(cls)
         if signature.is_fast and not kwargs and len(args) == signature.plain:
-            found = fast_calls.call(cls, args)
+            found = fast_calls.call(cls, args, signature)
             if type(found) is Tensor:
                 return found
             if found is not None:
@@ -188,15 +190,38 @@ class Function(metaclass=_FunctionType):
 
 
 def _signature_of(cls: Any) -> Signature:
-    """The signature of a class that was not checked when it was made, or has changed since.
+    """The signature of a class that was not checked when it was made, may have changed since, or did.
 
-    It had no forward, or one of its bases has an ``__init_subclass__`` that does not call the next one.
+    It had no forward, or one of its bases is no Function, or has an ``__init_subclass__`` that does not call
+    the next one.
     """
-    _check_class(cls)
-    signature: Signature | None = cls.__dict__.get("_known_signature")
+    mixed, signature = cls.__dict__.get("_mixed_signature") or (None, None)
+    if mixed is None or mixed != _mixed_in(cls):
+        signature = _read_signature(cls)
     if signature is None:
         raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
     return signature
+
+
+def _read_signature(cls: Any) -> Signature | None:
+    """Check a class and read its signature, None if it has no forward."""
+    mixed = _mixed_in(cls)
+    signature = _check_class(cls)
+    if mixed:
+        cls._mixed_signature = mixed, signature
+    elif signature is not None:
+        cls._known_signature = signature
+    return signature
+
+
+def _mixed_in(cls: Any) -> list[Any]:
+    """What bases that are no Functions define: nothing says when that changes."""
+    bases = [
+        b
+        for b in cls.__mro__
+        if not isinstance(b, _FunctionType) and b.__module__ not in ("abc", "builtins", "typing")
+    ]
+    return [b.__dict__.get(name) for b in bases for name in (*RULES, *SETTINGS)]
 
 
 def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -> Any:
@@ -237,8 +262,8 @@ def _write_back(
     return results
 
 
-def _check_class(cls: Any) -> None:
-    """The checks of a class, when it was made and after it has changed; also reads its signature."""
+def _check_class(cls: Any) -> Signature | None:
+    """The checks of a class, when it was made and after it has changed; gives its signature."""
     name, own = cls.__name__, cls.__dict__
     check_spelling(cls)
     for rule in RULES:
@@ -251,7 +276,7 @@ def _check_class(cls: Any) -> None:
     if own.get("generate_vmap_rule") and defines(cls, "vmap"):
         raise RuleError(f"{name} defines vmap and sets generate_vmap_rule = True: keep one of them")
     if not defines(cls, "forward"):
-        return
+        return None
     first = list(inspect.signature(cls.forward).parameters)[:3]
     if first[:1] == ["self"] and "ctx" in first[1:2]:
         raise RuleError(
@@ -286,7 +311,7 @@ def _check_class(cls: Any) -> None:
             _check_arity(
                 cls, "vmap", count + 2 - len(signature.vmap_keywords), f"(info, in_dims, {listed})"
             )
-    cls._known_signature = signature
+    return signature
 
 
 def _check_arity(cls: Any, rule: str, count: int, form: str, or_more: bool = False) -> None:

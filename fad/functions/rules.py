@@ -29,11 +29,13 @@ order 1 is a jvp rule.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 from fad.core.jaxapi import is_inexact, zeros
-from fad.core.level import restores_modes
+from fad.core.level import restores_modes, state
+from fad.core.tensor import Tensor
+from fad.errors import GradientError
 from fad.functions.context import VmapInfo
 from fad.functions.templates import Template
 from fad.levels.jvp import JvpLevel
@@ -196,6 +198,57 @@ class DerivingGradLevel(GradLevel):
     deriving = True
 
 
+class TransposingLevel(DerivingGradLevel):
+    """A grad level around a rule that is transposed.
+
+    ``cut``: whether the rule made a constant of a value that depends on its variables.
+    """
+
+    __slots__ = ("cut",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut = False
+
+    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+        self.cut |= t.requires_grad
+        return super().constant(t, stop)
+
+    def process(self, op: Any, args: Sequence[Any]) -> Any:
+        if self.id <= state.watermark:  # under no_grad
+            self.cut |= any([self.tracks(a) for a in args])
+        return super().process(op, args)
+
+    def tracks(self, x: Any) -> bool:
+        """Whether ``x`` depends on variables of this level."""
+        return isinstance(x, Tensor) and x.level is self and x.requires_grad
+
+    def pull(
+        self,
+        rules: Rules,
+        results: Values,
+        given: Values,
+        variables: Values,
+        known: str,
+        missing: str,
+    ) -> Iterator[Any]:
+        """The transpose at ``given``: for each variable, what arrives there.
+
+        Raises:
+            GradientError: results do not depend on the variables, as the rule made constants of these.
+        """
+        found = pull_back(results, given, variables)
+        pairs = zip(results, given, strict=True)
+        depend = all([self.tracks(x) for x, g in pairs if g is not None])
+        if self.cut and not (depend and any([f is not None for f in found])):
+            raise GradientError(
+                f"{rules.name} has no {missing} rule, and the one derived from its {known} rule would give "
+                f"zero: the {known} rule makes a constant of what it is given (detach, stop_gradient or "
+                f"no_grad). Take that out of it, or write a {missing} rule"
+            )
+        return iter(found)
+
+
 class DerivingJvpLevel(JvpLevel):
     """A jvp level around the body of a rule."""
 
@@ -248,7 +301,8 @@ def transpose_pushforward(
     rules: Rules, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
 ) -> list[Any]:
     """The pullback, from the pushforward: transpose it at any tangent (zero)."""
-    with DerivingGradLevel() as level:
+    level = TransposingLevel()
+    with level:
         tangents = [
             level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
             for a, n in zip(saved.in_avals, need, strict=True)
@@ -257,14 +311,15 @@ def transpose_pushforward(
         if not variables:
             return tangents
         out_t = rules.pushforward(saved, tangents)
-        grads = iter(pull_back(out_t, cotangents, variables))
+        grads = level.pull(rules, out_t, cotangents, variables, "jvp", "vjp")
     return [None if t is None else next(grads) for t in tangents]
 
 
 @restores_modes
 def transpose_pullback(rules: Rules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
     """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
-    with DerivingGradLevel() as level:
+    level = TransposingLevel()
+    with level:
         cotangents = [
             level.variable(zeros(a)) if is_inexact(a.dtype) else None for a in saved.out_avals
         ]
@@ -272,5 +327,5 @@ def transpose_pullback(rules: Rules, saved: Saved, tangents: Sequence[Any]) -> l
         if not variables:
             return cotangents
         grads = rules.pullback(saved, cotangents, [t is not None for t in tangents])
-        out_t = iter(pull_back(grads, tangents, variables))
+        out_t = level.pull(rules, grads, tangents, variables, "vjp", "jvp")
     return [None if c is None else next(out_t) for c in cotangents]

@@ -11,7 +11,6 @@ import jax
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type, is_inexact, zeros
-from fad.core.level import outlived
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, HostValueError, RuleError
 from fad.functions.check_results import (
@@ -27,6 +26,7 @@ from fad.functions.closures import is_tracer
 from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
 from fad.functions.definitions import RULES, Signature, defines
 from fad.functions.marks import marked
+from fad.functions.rule_arguments import highest, lifted, placed
 from fad.functions.rules import (
     Needs,
     Rules,
@@ -39,8 +39,8 @@ from fad.functions.rules import (
 )
 from fad.functions.templates import SCALARS, Template, is_array
 from fad.tape.graph import alias
-from fad.tape.packing import PackedValue
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.running import running
 
 __all__ = ["HOST_ERRORS", "UserRules"]
 
@@ -278,39 +278,55 @@ class UserRules(Rules):
     def context(self, saved: Saved, need: Sequence[bool]) -> Any:
         if saved.notes is None:
             return Rules.context(self, saved, need)
-        return self._restore(saved, self.inputs.any_of(need), False)
+        return self._restore(saved, self.inputs.any_of(need), False, highest(saved))
 
-    def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool) -> Context:
-        """The context of one pass through the rules."""
+    def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool, level: Any) -> Context:
+        """The context of one pass through the rules, which runs at ``level``."""
         kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
         notes: Notes = saved.notes
         args = saved.args
-        level = _highest([x for xs in kinds.values() for x in xs])
 
         def lookup(ref: Ref) -> Any:
             x = kinds[ref.kind][ref.at]
             if args and ref.kind == INPUT and type(x) is array_type:
-                return _placed(x, args[ref.at])
-            return x if level is ROOT or not is_inexact(x.dtype) else level.lift(outlived(x))
+                x = placed(x, args[ref.at])
+            return lifted(level, x)
 
         return notes.context(lookup, self.wrap, needs, forward)
 
-    def _materialize(self, x: Any, aval: Any) -> Any:
-        if x is None and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+    def _given(self, level: Any, x: Any, aval: Any, materialize: bool) -> Any:
+        """A tangent or cotangent, as a rule that runs at ``level`` receives it."""
+        if x is None and materialize and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
             x = zeros(aval)
-        return self.wrap(x)
+        return None if x is None else self.wrap(lifted(level, x))
+
+    def _call_rule(
+        self, rule: str, ctx: Context, args: Sequence[Any], moving: Sequence[Any]
+    ) -> Any:
+        """Run a rule of the user's; ``moving`` are the tangents or cotangents among ``args``.
+
+        Where these require grad, backward passes in the rule are recorded: what they give depends on the
+        tangents or cotangents.
+        """
+        before = running.records
+        running.records = any([isinstance(x, Tensor) and x.requires_grad for x in moving])
+        try:
+            return getattr(self.cls, rule)(ctx, *args)
+        except HOST_ERRORS as error:
+            raise self.host_error(rule, error, [*moving, *ctx.saved_tensors]) from error
+        finally:
+            running.records = before
 
     def _user_pullback(
         self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
     ) -> list[Any]:
         rule = self.signature.vjp
         who = f"{self.name}.{rule}"
-        ctx = self._restore(saved, self.inputs.any_of(need), False)
-        if ctx._record.materialize:
-            pairs = zip(cotangents, saved.out_avals, strict=True)
-            given = [self._materialize(c, a) for c, a in pairs]
-        else:
-            given = [self.wrap(c) for c in cotangents]
+        level = highest(saved, cotangents)
+        ctx = self._restore(saved, self.inputs.any_of(need), False, level)
+        materialize = ctx._record.materialize
+        pairs = zip(cotangents, saved.out_avals, strict=True)
+        given = [self._given(level, c, a, materialize) for c, a in pairs]
         g = saved.template.join_only(given)
         args = tuple(g) if type(g) in (tuple, list) else (g,)
         least, most = self.signature.vjp_arity
@@ -319,10 +335,7 @@ class UserRules(Rules):
                 f"{who} takes {most if len(args) + 1 > most else least} arguments, but is called with "
                 f"ctx and {len(args)}: one cotangent for each of the outputs that forward returned"
             )
-        try:
-            grads = getattr(self.cls, rule)(ctx, *args)
-        except HOST_ERRORS as error:
-            raise self.host_error(rule, error, [*given, *ctx.saved_tensors]) from error
+        grads = self._call_rule(rule, ctx, args, given)
         return gradients(who, grads, self.inputs, self.argument_names(), saved.in_avals)
 
     def argument_names(self) -> list[str]:
@@ -348,17 +361,14 @@ class UserRules(Rules):
     def _user_pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
         who = f"{self.name}.jvp"
         flags = [t is not None for t in tangents]
-        ctx = self._restore(saved, self.inputs.any_of(flags), True)
+        level = highest(saved, tangents)
+        ctx = self._restore(saved, self.inputs.any_of(flags), True, level)
+        materialize = ctx._record.materialize
         given = [
-            self._materialize(t, a)
-            if ctx._record.materialize and is_inexact(a.dtype)
-            else self.wrap(t)
+            self._given(level, t, a, materialize and is_inexact(a.dtype))
             for t, a in zip(tangents, saved.in_avals, strict=True)
         ]
-        try:
-            out_t = self.cls.jvp(ctx, *self.inputs.join_only(given))
-        except HOST_ERRORS as error:
-            raise self.host_error("jvp", error, [*given, *ctx.saved_tensors]) from error
+        out_t = self._call_rule("jvp", ctx, self.inputs.join_only(given), given)
         found = tangents_of(f"{who}: the tangent", out_t, saved.template)
         return [
             check_value(f"{who}: the tangent of output {k}", t, a)
@@ -375,18 +385,15 @@ class UserRules(Rules):
         return bool(self.signature.jet)
 
     def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
-        ctx = self._restore(saved, self.inputs.any_of([s is not None for s in series]), True)
+        level = highest(saved, [t for s in series for t in s or ()])
+        ctx = self._restore(saved, self.inputs.any_of([s is not None for s in series]), True, level)
         given: list[Any] = []
         for s, a in zip(series, saved.in_avals, strict=True):
-            if ctx._record.materialize and is_inexact(a.dtype):
-                given.append([self._materialize(t, a) for t in s or [None] * order])
-            else:
-                given.append(s and list(map(self.wrap, s)))
-        try:
-            returned = self.cls.jet(ctx, *self.inputs.join_only(given))
-        except HOST_ERRORS as error:
-            terms = [t for s in given for t in s or ()]
-            raise self.host_error("jet", error, [*terms, *ctx.saved_tensors]) from error
+            materialize = ctx._record.materialize and is_inexact(a.dtype)
+            terms = s or ([None] * order if materialize else None)
+            given.append(terms and [self._given(level, t, a, materialize) for t in terms])
+        moving = [t for s in given for t in s or ()]
+        returned = self._call_rule("jet", ctx, self.inputs.join_only(given), moving)
         return series_of(f"{self.name}.jet", returned, saved.template, saved.out_avals, order)
 
     # Batching
@@ -449,33 +456,6 @@ class UserRules(Rules):
         return RuleError(
             f"{self.name}.{rule} needs concrete values on the host. {advice} ({error})"
         )
-
-
-def _highest(values: Sequence[Any]) -> Any:
-    """The highest level of `values`.
-
-    A rule gets all of them as Tensors of it, so that it can differentiate in each what it computes from all.
-    """
-    highest: Any = ROOT
-    for x in values:
-        if isinstance(x, Tensor):
-            x = outlived(x)
-            if isinstance(x, Tensor) and x._level.id > highest.id:
-                highest = x._level
-    return highest
-
-
-def _placed(value: Any, t: Any) -> Any:
-    """A value that was saved on the tape, with the place in the graph of the Tensor that it is of."""
-    if type(t) is Tensor:
-        node, output_nr = t._node, t._output_nr
-    else:
-        node, output_nr = t.place() if type(t) is PackedValue else (None, 0)
-    if node is None:
-        return value
-    x = new_tensor(value, ROOT)
-    x._node, x._output_nr = node, output_nr
-    return x
 
 
 def _is_batched(x: Any) -> bool:

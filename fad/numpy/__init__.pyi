@@ -29,6 +29,7 @@ from fad.arrays.annotations import (
     Indexer,
     IndexExpression,
     JaxValue,
+    ListedValue,
     NumpyArray,
     PrecisionArgument,
     ScalarType,
@@ -63,19 +64,27 @@ def abs(x: TensorValue, /) -> Tensor:
 @overload
 def abs(x: JaxValue, /) -> jax.Array: ...
 @overload
+def abs(x: ListedValue, /) -> Tensor: ...
+@overload
 def absolute(x: TensorValue, /) -> Tensor:
     """Calculate the absolute value element-wise."""
 
 @overload
 def absolute(x: JaxValue, /) -> jax.Array: ...
 @overload
+def absolute(x: ListedValue, /) -> Tensor: ...
+@overload
 def acos(x: TensorValue, /) -> Tensor: ...
 @overload
 def acos(x: JaxValue, /) -> jax.Array: ...
 @overload
+def acos(x: ListedValue, /) -> Tensor: ...
+@overload
 def acosh(x: TensorValue, /) -> Tensor: ...
 @overload
 def acosh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def acosh(x: ListedValue, /) -> Tensor: ...
 
 add: BinaryUfunc
 
@@ -85,7 +94,7 @@ def all(
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Test whether all array elements along a given axis evaluate to True."""
 
@@ -99,11 +108,11 @@ def all(
 ) -> jax.Array: ...
 @overload
 def all(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def all(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -126,19 +135,19 @@ def all(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def allclose(
     a: TensorValue,
-    b: Value,
-    rtol: Value = 1e-05,
-    atol: Value = 1e-08,
+    b: ListedValue,
+    rtol: ListedValue = 1e-05,
+    atol: ListedValue = 1e-08,
     equal_nan: builtins.bool = False,
 ) -> Tensor:
     """Check if two arrays are element-wise approximately equal within a tolerance."""
 
 @overload
 def allclose(
-    a: Value,
+    a: ListedValue,
     b: TensorValue,
-    rtol: Value = 1e-05,
-    atol: Value = 1e-08,
+    rtol: ListedValue = 1e-05,
+    atol: ListedValue = 1e-08,
     equal_nan: builtins.bool = False,
 ) -> Tensor: ...
 @overload
@@ -151,15 +160,19 @@ def allclose(
 ) -> jax.Array: ...
 @overload
 def allclose(
-    a: Value, b: Value, rtol: Value = 1e-05, atol: Value = 1e-08, equal_nan: builtins.bool = False
+    a: ListedValue,
+    b: ListedValue,
+    rtol: ListedValue = 1e-05,
+    atol: ListedValue = 1e-08,
+    equal_nan: builtins.bool = False,
 ) -> Tensor: ...
 @overload
 def amax(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Alias of :func:`jax.numpy.max`."""
 
@@ -173,11 +186,11 @@ def amax(
 ) -> jax.Array: ...
 @overload
 def amax(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def amax(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -202,8 +215,8 @@ def amin(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Alias of :func:`jax.numpy.min`."""
 
@@ -217,11 +230,11 @@ def amin(
 ) -> jax.Array: ...
 @overload
 def amin(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def amin(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -248,12 +261,14 @@ def angle(z: TensorValue, deg: builtins.bool = False) -> Tensor:
 @overload
 def angle(z: JaxValue, deg: builtins.bool = False) -> jax.Array: ...
 @overload
+def angle(z: ListedValue, deg: builtins.bool = False) -> Tensor: ...
+@overload
 def any(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Test whether any of the array elements along a given axis evaluate to True."""
 
@@ -267,11 +282,11 @@ def any(
 ) -> jax.Array: ...
 @overload
 def any(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def any(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -292,20 +307,22 @@ def any(a: JaxValue, *args: Any, keepdim: Any, **kwargs: Any) -> jax.Array: ...
 @overload
 def any(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
-def append(arr: TensorValue, values: Value, axis: int | None = None) -> Tensor:
+def append(arr: TensorValue, values: ListedValue, axis: int | None = None) -> Tensor:
     """Return a new array with values appended to the end of the original array."""
 
 @overload
-def append(arr: Value, values: TensorValue, axis: int | None = None) -> Tensor: ...
+def append(arr: ListedValue, values: TensorValue, axis: int | None = None) -> Tensor: ...
 @overload
 def append(arr: JaxValue, values: JaxValue, axis: int | None = None) -> jax.Array: ...
+@overload
+def append(arr: ListedValue, values: ListedValue, axis: int | None = None) -> Tensor: ...
 @overload
 def append(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def append(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: TensorValue, *args: Value, **kwargs: Any
+    func1d: Callable[..., Any], axis: int, arr: TensorValue, *args: ListedValue, **kwargs: Any
 ) -> Tensor:
     """Apply a function to 1D array slices along an axis."""
 
@@ -315,7 +332,7 @@ def apply_along_axis(
 ) -> jax.Array: ...
 @overload
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: Value, *args: Value, **kwargs: Any
+    func1d: Callable[..., Any], axis: int, arr: ListedValue, *args: ListedValue, **kwargs: Any
 ) -> Tensor: ...
 @overload
 def apply_along_axis(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
@@ -328,13 +345,15 @@ def apply_over_axes(func: Callable[..., Any], a: TensorValue, axes: Sequence[int
 @overload
 def apply_over_axes(func: Callable[..., Any], a: JaxValue, axes: Sequence[int]) -> jax.Array: ...
 @overload
+def apply_over_axes(func: Callable[..., Any], a: ListedValue, axes: Sequence[int]) -> Tensor: ...
+@overload
 def apply_over_axes(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def apply_over_axes(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def arange(
-    start: Value,
-    stop: Value | None = None,
-    step: Value | None = None,
+    start: ListedValue,
+    stop: ListedValue | None = None,
+    step: ListedValue | None = None,
     dtype: DTypeLike | None = None,
     *,
     device: Any = None,
@@ -349,11 +368,15 @@ def arccos(x: TensorValue, /) -> Tensor:
 @overload
 def arccos(x: JaxValue, /) -> jax.Array: ...
 @overload
+def arccos(x: ListedValue, /) -> Tensor: ...
+@overload
 def arccosh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise inverse of hyperbolic cosine of input."""
 
 @overload
 def arccosh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def arccosh(x: ListedValue, /) -> Tensor: ...
 @overload
 def arcsin(x: TensorValue, /) -> Tensor:
     """Compute element-wise inverse of trigonometric sine of input."""
@@ -361,11 +384,15 @@ def arcsin(x: TensorValue, /) -> Tensor:
 @overload
 def arcsin(x: JaxValue, /) -> jax.Array: ...
 @overload
+def arcsin(x: ListedValue, /) -> Tensor: ...
+@overload
 def arcsinh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise inverse of hyperbolic sine of input."""
 
 @overload
 def arcsinh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def arcsinh(x: ListedValue, /) -> Tensor: ...
 @overload
 def arctan(x: TensorValue, /) -> Tensor:
     """Compute element-wise inverse of trigonometric tangent of input."""
@@ -373,19 +400,25 @@ def arctan(x: TensorValue, /) -> Tensor:
 @overload
 def arctan(x: JaxValue, /) -> jax.Array: ...
 @overload
-def arctan2(x: TensorValue, y: Value, /) -> Tensor:
+def arctan(x: ListedValue, /) -> Tensor: ...
+@overload
+def arctan2(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Compute the arctangent of x1/x2, choosing the correct quadrant."""
 
 @overload
-def arctan2(x: Value, y: TensorValue, /) -> Tensor: ...
+def arctan2(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def arctan2(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def arctan2(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def arctanh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise inverse of hyperbolic tangent of input."""
 
 @overload
 def arctanh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def arctanh(x: ListedValue, /) -> Tensor: ...
 @overload
 def argmax(
     a: TensorValue, axis: int | None = None, keepdims: builtins.bool | None = None
@@ -396,6 +429,10 @@ def argmax(
 def argmax(
     a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> jax.Array: ...
+@overload
+def argmax(
+    a: ListedValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor: ...
 @overload
 def argmax(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -425,6 +462,10 @@ def argmin(
     a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> jax.Array: ...
 @overload
+def argmin(
+    a: ListedValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor: ...
+@overload
 def argmin(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def argmin(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -448,6 +489,8 @@ def argpartition(a: TensorValue, kth: int, axis: int = -1) -> Tensor:
 
 @overload
 def argpartition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array: ...
+@overload
+def argpartition(a: ListedValue, kth: int, axis: int = -1) -> Tensor: ...
 @overload
 def argpartition(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -485,6 +528,17 @@ def argsort(
     dtype: DTypeLike | None = None,
 ) -> jax.Array: ...
 @overload
+def argsort(
+    a: ListedValue,
+    axis: int | None = -1,
+    *,
+    stable: builtins.bool = True,
+    descending: builtins.bool = False,
+    kind: str | None = None,
+    order: None = None,
+    dtype: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
 def argsort(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def argsort(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -498,18 +552,22 @@ def argsort(a: JaxValue, *args: Any, dims: Any, **kwargs: Any) -> jax.Array: ...
 def argsort(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def argwhere(
-    a: TensorValue, *, size: int | None = None, fill_value: Value | None = None
+    a: TensorValue, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> Tensor: ...
 @overload
 def argwhere(
     a: JaxValue, *, size: int | None = None, fill_value: JaxValue | None = None
 ) -> jax.Array: ...
 @overload
-def argwhere(a: Value, *, size: int | None = None, fill_value: Value | None = None) -> Tensor: ...
+def argwhere(
+    a: ListedValue, *, size: int | None = None, fill_value: ListedValue | None = None
+) -> Tensor: ...
 @overload
 def around(a: TensorValue, decimals: int = 0) -> Tensor: ...
 @overload
 def around(a: JaxValue, decimals: int = 0) -> jax.Array: ...
+@overload
+def around(a: ListedValue, decimals: int = 0) -> Tensor: ...
 def array(
     object: Any,
     dtype: DTypeLike | None = None,
@@ -523,35 +581,39 @@ def array(
     """Convert an object to a JAX array."""
 
 @overload
-def array_equal(a1: TensorValue, a2: Value, equal_nan: builtins.bool = False) -> Tensor:
+def array_equal(a1: TensorValue, a2: ListedValue, equal_nan: builtins.bool = False) -> Tensor:
     """Check if two arrays are element-wise equal."""
 
 @overload
-def array_equal(a1: Value, a2: TensorValue, equal_nan: builtins.bool = False) -> Tensor: ...
+def array_equal(a1: ListedValue, a2: TensorValue, equal_nan: builtins.bool = False) -> Tensor: ...
 @overload
 def array_equal(a1: JaxValue, a2: JaxValue, equal_nan: builtins.bool = False) -> jax.Array: ...
 @overload
-def array_equiv(a1: TensorValue, a2: Value) -> Tensor:
+def array_equal(a1: ListedValue, a2: ListedValue, equal_nan: builtins.bool = False) -> Tensor: ...
+@overload
+def array_equiv(a1: TensorValue, a2: ListedValue) -> Tensor:
     """Check if two arrays are element-wise equal."""
 
 @overload
-def array_equiv(a1: Value, a2: TensorValue) -> Tensor: ...
+def array_equiv(a1: ListedValue, a2: TensorValue) -> Tensor: ...
 @overload
 def array_equiv(a1: JaxValue, a2: JaxValue) -> jax.Array: ...
+@overload
+def array_equiv(a1: ListedValue, a2: ListedValue) -> Tensor: ...
 def array_repr(
-    arr: Value, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
+    arr: ListedValue, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
 ) -> str:
     """Return the string representation of an array."""
 
 @overload
 def array_split(
-    ary: TensorValue, indices_or_sections: Value | Sequence[int], axis: int = 0
+    ary: TensorValue, indices_or_sections: ListedValue | Sequence[int], axis: int = 0
 ) -> list[Tensor]:
     """Split an array into sub-arrays."""
 
 @overload
 def array_split(
-    ary: Value, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
+    ary: ListedValue, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
 ) -> list[Tensor]: ...
 @overload
 def array_split(
@@ -559,14 +621,14 @@ def array_split(
 ) -> list[jax.Array]: ...
 @overload
 def array_split(
-    ary: Value, indices_or_sections: Value | Sequence[int], axis: int = 0
+    ary: ListedValue, indices_or_sections: ListedValue | Sequence[int], axis: int = 0
 ) -> list[Tensor]: ...
 @overload
 def array_split(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def array_split(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def array_str(
-    a: Value, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
+    a: ListedValue, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
 ) -> str:
     """Return a string representation of the data in an array."""
 
@@ -586,9 +648,13 @@ def asin(x: TensorValue, /) -> Tensor: ...
 @overload
 def asin(x: JaxValue, /) -> jax.Array: ...
 @overload
+def asin(x: ListedValue, /) -> Tensor: ...
+@overload
 def asinh(x: TensorValue, /) -> Tensor: ...
 @overload
 def asinh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def asinh(x: ListedValue, /) -> Tensor: ...
 @overload
 def astype(
     a: TensorValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
@@ -600,19 +666,29 @@ def astype(
     a: JaxValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
 ) -> jax.Array: ...
 @overload
+def astype(
+    a: ListedValue, dtype: DTypeLike | None, /, *, copy: builtins.bool = False, device: Any = None
+) -> Tensor: ...
+@overload
 def atan(x: TensorValue, /) -> Tensor: ...
 @overload
 def atan(x: JaxValue, /) -> jax.Array: ...
 @overload
-def atan2(x: TensorValue, y: Value, /) -> Tensor: ...
+def atan(x: ListedValue, /) -> Tensor: ...
 @overload
-def atan2(x: Value, y: TensorValue, /) -> Tensor: ...
+def atan2(x: TensorValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def atan2(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def atan2(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def atan2(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def atanh(x: TensorValue, /) -> Tensor: ...
 @overload
 def atanh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def atanh(x: ListedValue, /) -> Tensor: ...
 @overload
 def atleast_1d() -> list[jax.Array]:
     """Convert inputs to arrays with at least 1 dimension."""
@@ -622,13 +698,15 @@ def atleast_1d(x: TensorValue, /) -> Tensor: ...
 @overload
 def atleast_1d(x: JaxValue, /) -> jax.Array: ...
 @overload
-def atleast_1d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
+def atleast_1d(x: ListedValue, /) -> Tensor: ...
 @overload
-def atleast_1d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
+def atleast_1d(x: TensorValue, y: ListedValue, /, *arys: ListedValue) -> list[Tensor]: ...
+@overload
+def atleast_1d(x: ListedValue, y: TensorValue, /, *arys: ListedValue) -> list[Tensor]: ...
 @overload
 def atleast_1d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
 @overload
-def atleast_1d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
+def atleast_1d(x: ListedValue, y: ListedValue, /, *arys: ListedValue) -> list[Tensor]: ...
 @overload
 def atleast_2d() -> list[jax.Array]:
     """Convert inputs to arrays with at least 2 dimensions."""
@@ -638,13 +716,15 @@ def atleast_2d(x: TensorValue, /) -> Tensor: ...
 @overload
 def atleast_2d(x: JaxValue, /) -> jax.Array: ...
 @overload
-def atleast_2d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
+def atleast_2d(x: ListedValue, /) -> Tensor: ...
 @overload
-def atleast_2d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
+def atleast_2d(x: TensorValue, y: ListedValue, /, *arys: ListedValue) -> list[Tensor]: ...
+@overload
+def atleast_2d(x: ListedValue, y: TensorValue, /, *arys: ListedValue) -> list[Tensor]: ...
 @overload
 def atleast_2d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
 @overload
-def atleast_2d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
+def atleast_2d(x: ListedValue, y: ListedValue, /, *arys: ListedValue) -> list[Tensor]: ...
 @overload
 def atleast_3d() -> list[jax.Array]:
     """Convert inputs to arrays with at least 3 dimensions."""
@@ -654,18 +734,20 @@ def atleast_3d(x: TensorValue, /) -> Tensor: ...
 @overload
 def atleast_3d(x: JaxValue, /) -> jax.Array: ...
 @overload
-def atleast_3d(x: TensorValue, y: Value, /, *arys: Value) -> list[Tensor]: ...
+def atleast_3d(x: ListedValue, /) -> Tensor: ...
 @overload
-def atleast_3d(x: Value, y: TensorValue, /, *arys: Value) -> list[Tensor]: ...
+def atleast_3d(x: TensorValue, y: ListedValue, /, *arys: ListedValue) -> list[Tensor]: ...
+@overload
+def atleast_3d(x: ListedValue, y: TensorValue, /, *arys: ListedValue) -> list[Tensor]: ...
 @overload
 def atleast_3d(x: JaxValue, y: JaxValue, /, *arys: JaxValue) -> list[jax.Array]: ...
 @overload
-def atleast_3d(x: Value, y: Value, /, *arys: Value) -> list[Tensor]: ...
+def atleast_3d(x: ListedValue, y: ListedValue, /, *arys: ListedValue) -> list[Tensor]: ...
 @overload
 def average(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
-    weights: Value | None = None,
+    weights: ListedValue | None = None,
     returned: Literal[False] = False,
     keepdims: builtins.bool = False,
 ) -> Tensor:
@@ -681,9 +763,9 @@ def average(
 ) -> jax.Array: ...
 @overload
 def average(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
-    weights: Value | None = None,
+    weights: ListedValue | None = None,
     returned: Literal[False] = False,
     keepdims: builtins.bool = False,
 ) -> Tensor: ...
@@ -697,7 +779,7 @@ def average(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 def average(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
-    weights: Value | None = None,
+    weights: ListedValue | None = None,
     *,
     returned: Literal[True],
     keepdims: builtins.bool = False,
@@ -713,9 +795,9 @@ def average(
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def average(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
-    weights: Value | None = None,
+    weights: ListedValue | None = None,
     *,
     returned: Literal[True],
     keepdims: builtins.bool = False,
@@ -724,7 +806,7 @@ def average(
 def average(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
-    weights: Value | None = None,
+    weights: ListedValue | None = None,
     returned: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
@@ -738,9 +820,9 @@ def average(
 ) -> jax.Array | tuple[jax.Array, jax.Array]: ...
 @overload
 def average(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
-    weights: Value | None = None,
+    weights: ListedValue | None = None,
     returned: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
@@ -752,7 +834,7 @@ bfloat16: ScalarType
 @overload
 def bincount(
     x: TensorValue,
-    weights: Value | None = None,
+    weights: ListedValue | None = None,
     minlength: int = 0,
     *,
     length: int | None = None,
@@ -771,8 +853,8 @@ def bincount(
 ) -> jax.Array: ...
 @overload
 def bincount(
-    x: Value,
-    weights: Value | None = None,
+    x: ListedValue,
+    weights: ListedValue | None = None,
     minlength: int = 0,
     *,
     length: int | None = None,
@@ -786,36 +868,46 @@ def bitwise_count(x: TensorValue, /) -> Tensor: ...
 @overload
 def bitwise_count(x: JaxValue, /) -> jax.Array: ...
 @overload
+def bitwise_count(x: ListedValue, /) -> Tensor: ...
+@overload
 def bitwise_invert(x: TensorValue, /) -> Tensor:
     """Alias of :func:`jax.numpy.invert`."""
 
 @overload
 def bitwise_invert(x: JaxValue, /) -> jax.Array: ...
 @overload
-def bitwise_left_shift(x: TensorValue, y: Value, /) -> Tensor:
+def bitwise_invert(x: ListedValue, /) -> Tensor: ...
+@overload
+def bitwise_left_shift(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Alias of :func:`jax.numpy.left_shift`."""
 
 @overload
-def bitwise_left_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+def bitwise_left_shift(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def bitwise_left_shift(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def bitwise_left_shift(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def bitwise_not(x: TensorValue, /) -> Tensor:
     """Alias of :func:`jax.numpy.invert`."""
 
 @overload
 def bitwise_not(x: JaxValue, /) -> jax.Array: ...
+@overload
+def bitwise_not(x: ListedValue, /) -> Tensor: ...
 
 bitwise_or: BinaryUfunc
 
 @overload
-def bitwise_right_shift(x: TensorValue, y: Value, /) -> Tensor:
+def bitwise_right_shift(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Alias of :func:`jax.numpy.right_shift`."""
 
 @overload
-def bitwise_right_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+def bitwise_right_shift(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def bitwise_right_shift(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def bitwise_right_shift(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 
 bitwise_xor: BinaryUfunc
 
@@ -829,7 +921,9 @@ def block(arrays: TensorValue | Sequence[TensorValue] | Sequence[Sequence[Tensor
 @overload
 def block(arrays: JaxValue | Sequence[JaxValue] | Sequence[Sequence[JaxValue]]) -> jax.Array: ...
 @overload
-def block(arrays: Value | Sequence[Value] | Sequence[Sequence[Value]]) -> Tensor: ...
+def block(
+    arrays: ListedValue | Sequence[ListedValue] | Sequence[Sequence[ListedValue]],
+) -> Tensor: ...
 
 bool: ScalarType
 bool_: ScalarType
@@ -839,7 +933,7 @@ def broadcast_arrays(*args: JaxValue) -> list[jax.Array]:
     """Broadcast arrays to a common shape."""
 
 @overload
-def broadcast_arrays(*args: Value) -> list[Tensor]: ...
+def broadcast_arrays(*args: ListedValue) -> list[Tensor]: ...
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]: ...
 @overload
 def broadcast_to(
@@ -857,16 +951,25 @@ def broadcast_to(
     *,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
+@overload
+def broadcast_to(
+    array: ListedValue,
+    shape: int | Sequence[int],
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
 
 c_: Indexer
 
-def can_cast(from_: Value, to: Any, casting: Any = "safe") -> builtins.bool: ...
+def can_cast(from_: ListedValue, to: Any, casting: Any = "safe") -> builtins.bool: ...
 @overload
 def cbrt(x: TensorValue, /) -> Tensor:
     """Calculates element-wise cube root of the input array."""
 
 @overload
 def cbrt(x: JaxValue, /) -> jax.Array: ...
+@overload
+def cbrt(x: ListedValue, /) -> Tensor: ...
 
 cdouble: ScalarType
 
@@ -876,18 +979,20 @@ def ceil(x: TensorValue, /) -> Tensor:
 
 @overload
 def ceil(x: JaxValue, /) -> jax.Array: ...
+@overload
+def ceil(x: ListedValue, /) -> Tensor: ...
 
 character = np.character
 
 @overload
 def choose(
-    a: TensorValue, choices: Tensor | jax.Array | NumpyArray | Sequence[Value], mode: str = "raise"
+    a: TensorValue, choices: ListedValue | Sequence[ListedValue], mode: str = "raise"
 ) -> Tensor:
     """Construct an array by stacking slices of choice arrays."""
 
 @overload
 def choose(
-    a: Value, choices: Tensor | NumpyArray | Sequence[TensorValue], mode: str = "raise"
+    a: ListedValue, choices: Tensor | NumpyArray | Sequence[TensorValue], mode: str = "raise"
 ) -> Tensor: ...
 @overload
 def choose(
@@ -895,7 +1000,7 @@ def choose(
 ) -> jax.Array: ...
 @overload
 def choose(
-    a: Value, choices: Tensor | jax.Array | NumpyArray | Sequence[Value], mode: str = "raise"
+    a: ListedValue, choices: ListedValue | Sequence[ListedValue], mode: str = "raise"
 ) -> Tensor: ...
 @overload
 def clip(
@@ -905,7 +1010,7 @@ def clip(
 
 @overload
 def clip(
-    x: Value | None = ..., /, min: Value | None = None, max: Value | None = None
+    x: ListedValue | None = ..., /, min: ListedValue | None = None, max: ListedValue | None = None
 ) -> Tensor: ...
 @overload
 def column_stack(tup: NumpyArray | Tensor | Sequence[TensorValue]) -> Tensor:
@@ -914,7 +1019,7 @@ def column_stack(tup: NumpyArray | Tensor | Sequence[TensorValue]) -> Tensor:
 @overload
 def column_stack(tup: jax.Array | Sequence[JaxValue]) -> jax.Array: ...
 @overload
-def column_stack(tup: NumpyArray | Tensor | jax.Array | Sequence[Value]) -> Tensor: ...
+def column_stack(tup: ListedValue | Sequence[ListedValue]) -> Tensor: ...
 
 complex128: ScalarType
 complex64: ScalarType
@@ -924,22 +1029,22 @@ complexfloating = np.complexfloating
 @overload
 def compress(
     condition: TensorValue,
-    a: Value,
+    a: ListedValue,
     axis: int | None = None,
     *,
     size: int | None = None,
-    fill_value: Value = 0,
+    fill_value: ListedValue = 0,
 ) -> Tensor:
     """Compress an array along a given axis using a boolean condition."""
 
 @overload
 def compress(
-    condition: Value,
+    condition: ListedValue,
     a: TensorValue,
     axis: int | None = None,
     *,
     size: int | None = None,
-    fill_value: Value = 0,
+    fill_value: ListedValue = 0,
 ) -> Tensor: ...
 @overload
 def compress(
@@ -952,12 +1057,12 @@ def compress(
 ) -> jax.Array: ...
 @overload
 def compress(
-    condition: Value,
-    a: Value,
+    condition: ListedValue,
+    a: ListedValue,
     axis: int | None = None,
     *,
     size: int | None = None,
-    fill_value: Value = 0,
+    fill_value: ListedValue = 0,
 ) -> Tensor: ...
 @overload
 def compress(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
@@ -970,7 +1075,7 @@ def concat(arrays: Sequence[TensorValue], /, *, axis: int | None = 0) -> Tensor:
 @overload
 def concat(arrays: Sequence[JaxValue], /, *, axis: int | None = 0) -> jax.Array: ...
 @overload
-def concat(arrays: Sequence[Value], /, *, axis: int | None = 0) -> Tensor: ...
+def concat(arrays: Sequence[ListedValue], /, *, axis: int | None = 0) -> Tensor: ...
 @overload
 def concat(arrays: Sequence[TensorValue], *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -997,7 +1102,7 @@ def concatenate(
 ) -> jax.Array: ...
 @overload
 def concatenate(
-    arrays: NumpyArray | Tensor | jax.Array | Sequence[Value],
+    arrays: ListedValue | Sequence[ListedValue],
     axis: int | None = 0,
     dtype: DTypeLike | None = None,
 ) -> Tensor: ...
@@ -1026,15 +1131,19 @@ def conj(x: TensorValue, /) -> Tensor: ...
 @overload
 def conj(x: JaxValue, /) -> jax.Array: ...
 @overload
+def conj(x: ListedValue, /) -> Tensor: ...
+@overload
 def conjugate(x: TensorValue, /) -> Tensor:
     """Return element-wise complex-conjugate of the input."""
 
 @overload
 def conjugate(x: JaxValue, /) -> jax.Array: ...
 @overload
+def conjugate(x: ListedValue, /) -> Tensor: ...
+@overload
 def convolve(
     a: TensorValue,
-    v: Value,
+    v: ListedValue,
     mode: str = "full",
     *,
     precision: PrecisionArgument | None = None,
@@ -1044,7 +1153,7 @@ def convolve(
 
 @overload
 def convolve(
-    a: Value,
+    a: ListedValue,
     v: TensorValue,
     mode: str = "full",
     *,
@@ -1061,23 +1170,36 @@ def convolve(
     preferred_element_type: DTypeLike | None = None,
 ) -> jax.Array: ...
 @overload
+def convolve(
+    a: ListedValue,
+    v: ListedValue,
+    mode: str = "full",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
 def copy(a: TensorValue, order: str | None = None) -> Tensor:
     """Return a copy of the array."""
 
 @overload
 def copy(a: JaxValue, order: str | None = None) -> jax.Array: ...
 @overload
-def copysign(x: TensorValue, y: Value, /) -> Tensor:
+def copy(a: ListedValue, order: str | None = None) -> Tensor: ...
+@overload
+def copysign(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Copies the sign of each element in ``x2`` to the corresponding element in ``x1``."""
 
 @overload
-def copysign(x: Value, y: TensorValue, /) -> Tensor: ...
+def copysign(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def copysign(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
+def copysign(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
 def corrcoef(
     x: TensorValue,
-    y: Value | None = None,
+    y: ListedValue | None = None,
     rowvar: builtins.bool = True,
     dtype: DTypeLike | None = None,
 ) -> Tensor:
@@ -1092,12 +1214,15 @@ def corrcoef(
 ) -> jax.Array: ...
 @overload
 def corrcoef(
-    x: Value, y: Value | None = None, rowvar: builtins.bool = True, dtype: DTypeLike | None = None
+    x: ListedValue,
+    y: ListedValue | None = None,
+    rowvar: builtins.bool = True,
+    dtype: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
 def correlate(
     a: TensorValue,
-    v: Value,
+    v: ListedValue,
     mode: str = "valid",
     *,
     precision: PrecisionArgument | None = None,
@@ -1107,7 +1232,7 @@ def correlate(
 
 @overload
 def correlate(
-    a: Value,
+    a: ListedValue,
     v: TensorValue,
     mode: str = "valid",
     *,
@@ -1124,17 +1249,30 @@ def correlate(
     preferred_element_type: DTypeLike | None = None,
 ) -> jax.Array: ...
 @overload
+def correlate(
+    a: ListedValue,
+    v: ListedValue,
+    mode: str = "valid",
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
 def cos(x: TensorValue, /) -> Tensor:
     """Compute a trigonometric cosine of each element of input."""
 
 @overload
 def cos(x: JaxValue, /) -> jax.Array: ...
 @overload
+def cos(x: ListedValue, /) -> Tensor: ...
+@overload
 def cosh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise hyperbolic cosine of input."""
 
 @overload
 def cosh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def cosh(x: ListedValue, /) -> Tensor: ...
 @overload
 def count_nonzero(
     a: TensorValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
@@ -1145,6 +1283,10 @@ def count_nonzero(
 def count_nonzero(
     a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
 ) -> jax.Array: ...
+@overload
+def count_nonzero(
+    a: ListedValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> Tensor: ...
 @overload
 def count_nonzero(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -1166,12 +1308,12 @@ def count_nonzero(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def cov(
     m: TensorValue,
-    y: Value | None = None,
+    y: ListedValue | None = None,
     rowvar: builtins.bool = True,
     bias: builtins.bool = False,
     ddof: int | None = None,
-    fweights: Value | None = None,
-    aweights: Value | None = None,
+    fweights: ListedValue | None = None,
+    aweights: ListedValue | None = None,
     dtype: DTypeLike | None = None,
 ) -> Tensor:
     """Estimate the weighted sample covariance."""
@@ -1189,19 +1331,19 @@ def cov(
 ) -> jax.Array: ...
 @overload
 def cov(
-    m: Value,
-    y: Value | None = None,
+    m: ListedValue,
+    y: ListedValue | None = None,
     rowvar: builtins.bool = True,
     bias: builtins.bool = False,
     ddof: int | None = None,
-    fweights: Value | None = None,
-    aweights: Value | None = None,
+    fweights: ListedValue | None = None,
+    aweights: ListedValue | None = None,
     dtype: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
 def cross(
     a: TensorValue,
-    b: Value,
+    b: ListedValue,
     axisa: int = -1,
     axisb: int = -1,
     axisc: int = -1,
@@ -1211,7 +1353,7 @@ def cross(
 
 @overload
 def cross(
-    a: Value,
+    a: ListedValue,
     b: TensorValue,
     axisa: int = -1,
     axisb: int = -1,
@@ -1228,6 +1370,15 @@ def cross(
     axis: int | None = None,
 ) -> jax.Array: ...
 @overload
+def cross(
+    a: ListedValue,
+    b: ListedValue,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Tensor: ...
+@overload
 def cross(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def cross(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -1240,6 +1391,8 @@ def cumprod(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = N
 
 @overload
 def cumprod(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array: ...
+@overload
+def cumprod(a: ListedValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def cumprod(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -1258,6 +1411,8 @@ def cumsum(a: TensorValue, axis: int | None = None, dtype: DTypeLike | None = No
 
 @overload
 def cumsum(a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None) -> jax.Array: ...
+@overload
+def cumsum(a: ListedValue, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def cumsum(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -1291,6 +1446,15 @@ def cumulative_prod(
     include_initial: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def cumulative_prod(
+    x: ListedValue,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def cumulative_prod(x: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def cumulative_prod(x: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -1323,6 +1487,15 @@ def cumulative_sum(
     include_initial: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def cumulative_sum(
+    x: ListedValue,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def cumulative_sum(x: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def cumulative_sum(x: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -1341,13 +1514,17 @@ def deg2rad(x: TensorValue, /) -> Tensor:
 @overload
 def deg2rad(x: JaxValue, /) -> jax.Array: ...
 @overload
+def deg2rad(x: ListedValue, /) -> Tensor: ...
+@overload
 def degrees(x: TensorValue, /) -> Tensor: ...
 @overload
 def degrees(x: JaxValue, /) -> jax.Array: ...
 @overload
+def degrees(x: ListedValue, /) -> Tensor: ...
+@overload
 def delete(
     arr: TensorValue,
-    obj: Value | slice,
+    obj: ListedValue | slice,
     axis: int | None = None,
     *,
     assume_unique_indices: builtins.bool = False,
@@ -1356,7 +1533,7 @@ def delete(
 
 @overload
 def delete(
-    arr: Value,
+    arr: ListedValue,
     obj: TensorValue | slice,
     axis: int | None = None,
     *,
@@ -1371,6 +1548,14 @@ def delete(
     assume_unique_indices: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def delete(
+    arr: ListedValue,
+    obj: ListedValue | slice,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def delete(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def delete(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -1381,6 +1566,8 @@ def diag(v: TensorValue, k: int = 0) -> Tensor:
 @overload
 def diag(v: JaxValue, k: int = 0) -> jax.Array: ...
 @overload
+def diag(v: ListedValue, k: int = 0) -> Tensor: ...
+@overload
 def diag(v: TensorValue, *args: Any, diagonal: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def diag(v: JaxValue, *args: Any, diagonal: Any, **kwargs: Any) -> jax.Array: ...
@@ -1389,7 +1576,7 @@ def diag(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     """Return indices for accessing the main diagonal of a multidimensional array."""
 
-def diag_indices_from(arr: Value) -> tuple[Tensor, ...]:
+def diag_indices_from(arr: ListedValue) -> tuple[Tensor, ...]:
     """Return indices for accessing the main diagonal of a given array."""
 
 @overload
@@ -1399,19 +1586,21 @@ def diagflat(v: TensorValue, k: int = 0) -> Tensor:
 @overload
 def diagflat(v: JaxValue, k: int = 0) -> jax.Array: ...
 @overload
+def diagflat(v: ListedValue, k: int = 0) -> Tensor: ...
+@overload
 def diagflat(v: TensorValue, *args: Any, diagonal: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def diagflat(v: JaxValue, *args: Any, diagonal: Any, **kwargs: Any) -> jax.Array: ...
 @overload
 def diagflat(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
-def diagonal(a: TensorValue, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(a: TensorValue, offset: ListedValue = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Returns the specified diagonal of an array."""
 
 @overload
 def diagonal(a: JaxValue, offset: JaxValue = 0, axis1: int = 0, axis2: int = 1) -> jax.Array: ...
 @overload
-def diagonal(a: Value, offset: Value = 0, axis1: int = 0, axis2: int = 1) -> Tensor: ...
+def diagonal(a: ListedValue, offset: ListedValue = 0, axis1: int = 0, axis2: int = 1) -> Tensor: ...
 @overload
 def diagonal(a: TensorValue, *args: Any, dim1: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -1429,8 +1618,8 @@ def diff(
     a: TensorValue,
     n: int = 1,
     axis: int = -1,
-    prepend: Value | None = None,
-    append: Value | None = None,
+    prepend: ListedValue | None = None,
+    append: ListedValue | None = None,
 ) -> Tensor:
     """Calculate n-th order difference between array elements along a given axis."""
 
@@ -1444,7 +1633,11 @@ def diff(
 ) -> jax.Array: ...
 @overload
 def diff(
-    a: Value, n: int = 1, axis: int = -1, prepend: Value | None = None, append: Value | None = None
+    a: ListedValue,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ListedValue | None = None,
+    append: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def diff(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -1460,36 +1653,44 @@ def diff(a: JaxValue, *args: Any, dims: Any, **kwargs: Any) -> jax.Array: ...
 def diff(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def digitize(
-    x: TensorValue, bins: Value, right: builtins.bool = False, *, method: str | None = None
+    x: TensorValue, bins: ListedValue, right: builtins.bool = False, *, method: str | None = None
 ) -> Tensor:
     """Convert an array to bin indices."""
 
 @overload
 def digitize(
-    x: Value, bins: TensorValue, right: builtins.bool = False, *, method: str | None = None
+    x: ListedValue, bins: TensorValue, right: builtins.bool = False, *, method: str | None = None
 ) -> Tensor: ...
 @overload
 def digitize(
     x: JaxValue, bins: JaxValue, right: builtins.bool = False, *, method: str | None = None
 ) -> jax.Array: ...
 @overload
-def divide(x: TensorValue, y: Value, /) -> Tensor:
+def digitize(
+    x: ListedValue, bins: ListedValue, right: builtins.bool = False, *, method: str | None = None
+) -> Tensor: ...
+@overload
+def divide(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Alias of :func:`jax.numpy.true_divide`."""
 
 @overload
-def divide(x: Value, y: TensorValue, /) -> Tensor: ...
+def divide(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def divmod(x: TensorValue, y: Value, /) -> tuple[Tensor, Tensor]: ...
+def divide(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
-def divmod(x: Value, y: TensorValue, /) -> tuple[Tensor, Tensor]: ...
+def divmod(x: TensorValue, y: ListedValue, /) -> tuple[Tensor, Tensor]: ...
+@overload
+def divmod(x: ListedValue, y: TensorValue, /) -> tuple[Tensor, Tensor]: ...
 @overload
 def divmod(x: JaxValue, y: JaxValue, /) -> tuple[jax.Array, jax.Array]: ...
 @overload
+def divmod(x: ListedValue, y: ListedValue, /) -> tuple[Tensor, Tensor]: ...
+@overload
 def dot(
     a: TensorValue,
-    b: Value,
+    b: ListedValue,
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -1499,7 +1700,7 @@ def dot(
 
 @overload
 def dot(
-    a: Value,
+    a: ListedValue,
     b: TensorValue,
     *,
     precision: PrecisionArgument | None = None,
@@ -1515,17 +1716,28 @@ def dot(
     preferred_element_type: DTypeLike | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
+@overload
+def dot(
+    a: ListedValue,
+    b: ListedValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
 
 double: ScalarType
 
 @overload
-def dsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]:
+def dsplit(ary: TensorValue, indices_or_sections: ListedValue) -> list[Tensor]:
     """Split an array into sub-arrays depth-wise."""
 
 @overload
-def dsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
+def dsplit(ary: ListedValue, indices_or_sections: TensorValue) -> list[Tensor]: ...
 @overload
 def dsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]: ...
+@overload
+def dsplit(ary: ListedValue, indices_or_sections: ListedValue) -> list[Tensor]: ...
 @overload
 def dstack(
     tup: NumpyArray | Tensor | Sequence[TensorValue], dtype: DTypeLike | None = None
@@ -1535,15 +1747,15 @@ def dstack(
 @overload
 def dstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
-def dstack(
-    tup: NumpyArray | Tensor | jax.Array | Sequence[Value], dtype: DTypeLike | None = None
-) -> Tensor: ...
+def dstack(tup: ListedValue | Sequence[ListedValue], dtype: DTypeLike | None = None) -> Tensor: ...
 
 dtype = np.dtype
 e: float
 
 @overload
-def ediff1d(ary: TensorValue, to_end: Value | None = None, to_begin: Value | None = None) -> Tensor:
+def ediff1d(
+    ary: TensorValue, to_end: ListedValue | None = None, to_begin: ListedValue | None = None
+) -> Tensor:
     """Compute the differences of the elements of the flattened array."""
 
 @overload
@@ -1551,7 +1763,9 @@ def ediff1d(
     ary: JaxValue, to_end: JaxValue | None = None, to_begin: JaxValue | None = None
 ) -> jax.Array: ...
 @overload
-def ediff1d(ary: Value, to_end: Value | None = None, to_begin: Value | None = None) -> Tensor: ...
+def ediff1d(
+    ary: ListedValue, to_end: ListedValue | None = None, to_begin: ListedValue | None = None
+) -> Tensor: ...
 @overload
 def einsum(
     subscript: str,
@@ -1567,7 +1781,7 @@ def einsum(
 def einsum(
     subscript: str,
     /,
-    *operands: Value,
+    *operands: ListedValue,
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -1579,7 +1793,7 @@ def einsum(
     arr: TensorValue,
     axes: Sequence[Any],
     /,
-    *operands: Value | Sequence[Any],
+    *operands: ListedValue | Sequence[Any],
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -1600,10 +1814,10 @@ def einsum(
 ) -> jax.Array: ...
 @overload
 def einsum(
-    arr: Value,
+    arr: ListedValue,
     axes: Sequence[Any],
     /,
-    *operands: Value | Sequence[Any],
+    *operands: ListedValue | Sequence[Any],
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -1614,7 +1828,7 @@ def einsum(
 def einsum(
     subscripts: TensorValue,
     /,
-    *operands: Value,
+    *operands: ListedValue,
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -1634,9 +1848,9 @@ def einsum(
 ) -> jax.Array: ...
 @overload
 def einsum(
-    subscripts: Value,
+    subscripts: ListedValue,
     /,
-    *operands: Value,
+    *operands: ListedValue,
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -1647,24 +1861,24 @@ def einsum(
 def einsum_path(
     subscripts: str,
     /,
-    *operands: Value,
+    *operands: ListedValue,
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
 ) -> tuple[list[tuple[int, ...]], Any]:
     """Evaluates the optimal contraction path without evaluating the einsum."""
 
 @overload
 def einsum_path(
-    arr: Value,
+    arr: ListedValue,
     axes: Sequence[Any],
     /,
-    *operands: Value | Sequence[Any],
+    *operands: ListedValue | Sequence[Any],
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
 ) -> tuple[list[tuple[int, ...]], Any]: ...
 @overload
 def einsum_path(
-    subscripts: Value,
+    subscripts: ListedValue,
     /,
-    *operands: Value,
+    *operands: ListedValue,
     optimize: str | builtins.bool | Sequence[tuple[int, ...]] = "auto",
 ) -> tuple[list[tuple[int, ...]], Any]: ...
 def empty(
@@ -1677,18 +1891,20 @@ def empty(
     """Create an empty array."""
 
 def empty_like(
-    prototype: Value, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
+    prototype: ListedValue, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
 ) -> Tensor:
     """Create an empty array with the same shape and dtype as an array."""
 
 @overload
-def equal(x: TensorValue, y: Value, /) -> Tensor:
+def equal(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Returns element-wise truth value of ``x == y``."""
 
 @overload
-def equal(x: Value, y: TensorValue, /) -> Tensor: ...
+def equal(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def equal(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def equal(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 
 euler_gamma: float
 
@@ -1699,15 +1915,21 @@ def exp(x: TensorValue, /) -> Tensor:
 @overload
 def exp(x: JaxValue, /) -> jax.Array: ...
 @overload
+def exp(x: ListedValue, /) -> Tensor: ...
+@overload
 def exp2(x: TensorValue, /) -> Tensor:
     """Calculate element-wise base-2 exponential of input."""
 
 @overload
 def exp2(x: JaxValue, /) -> jax.Array: ...
 @overload
+def exp2(x: ListedValue, /) -> Tensor: ...
+@overload
 def expand_dims(a: TensorValue, axis: int | Sequence[int]) -> Tensor: ...
 @overload
 def expand_dims(a: JaxValue, axis: int | Sequence[int]) -> jax.Array: ...
+@overload
+def expand_dims(a: ListedValue, axis: int | Sequence[int]) -> Tensor: ...
 @overload
 def expand_dims(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -1727,14 +1949,24 @@ def expm1(x: TensorValue, /) -> Tensor:
 @overload
 def expm1(x: JaxValue, /) -> jax.Array: ...
 @overload
+def expm1(x: ListedValue, /) -> Tensor: ...
+@overload
 def extract(
-    condition: TensorValue, arr: Value, *, size: int | None = None, fill_value: Value = 0
+    condition: TensorValue,
+    arr: ListedValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue = 0,
 ) -> Tensor:
     """Return the elements of an array that satisfy a condition."""
 
 @overload
 def extract(
-    condition: Value, arr: TensorValue, *, size: int | None = None, fill_value: Value = 0
+    condition: ListedValue,
+    arr: TensorValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue = 0,
 ) -> Tensor: ...
 @overload
 def extract(
@@ -1742,13 +1974,17 @@ def extract(
 ) -> jax.Array: ...
 @overload
 def extract(
-    condition: Value, arr: Value, *, size: int | None = None, fill_value: Value = 0
+    condition: ListedValue,
+    arr: ListedValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue = 0,
 ) -> Tensor: ...
 @overload
 def eye(
     N: int,
     M: int | None = None,
-    k: Value = 0,
+    k: ListedValue = 0,
     dtype: DTypeLike | None = None,
     *,
     device: Any = None,
@@ -1762,22 +1998,31 @@ def fabs(x: TensorValue, /) -> Tensor:
 @overload
 def fabs(x: JaxValue, /) -> jax.Array: ...
 @overload
+def fabs(x: ListedValue, /) -> Tensor: ...
+@overload
 def fill_diagonal(
-    a: TensorValue, val: Value, wrap: builtins.bool = False, *, inplace: builtins.bool = True
+    a: TensorValue, val: ListedValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
 ) -> Tensor:
     """Return a copy of the array with the diagonal overwritten."""
 
 @overload
 def fill_diagonal(
-    a: Value, val: TensorValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
+    a: ListedValue, val: TensorValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
 ) -> Tensor: ...
 @overload
 def fill_diagonal(
     a: JaxValue, val: JaxValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
 ) -> jax.Array: ...
 @overload
+def fill_diagonal(
+    a: ListedValue, val: ListedValue, wrap: builtins.bool = False, *, inplace: builtins.bool = True
+) -> Tensor: ...
+@overload
 def flatnonzero(
-    a: TensorValue, *, size: int | None = None, fill_value: Value | tuple[Value] | None = None
+    a: TensorValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue | tuple[ListedValue] | None = None,
 ) -> Tensor: ...
 @overload
 def flatnonzero(
@@ -1785,7 +2030,10 @@ def flatnonzero(
 ) -> jax.Array: ...
 @overload
 def flatnonzero(
-    a: Value, *, size: int | None = None, fill_value: Value | tuple[Value] | None = None
+    a: ListedValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue | tuple[ListedValue] | None = None,
 ) -> Tensor: ...
 
 flexible = np.flexible
@@ -1796,6 +2044,8 @@ def flip(m: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @overload
 def flip(m: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def flip(m: ListedValue, axis: int | Sequence[int] | None = None) -> Tensor: ...
 @overload
 def flip(m: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -1815,11 +2065,15 @@ def fliplr(m: TensorValue) -> Tensor:
 @overload
 def fliplr(m: JaxValue) -> jax.Array: ...
 @overload
+def fliplr(m: ListedValue) -> Tensor: ...
+@overload
 def flipud(m: TensorValue) -> Tensor:
     """Reverse the order of elements of an array along axis 0."""
 
 @overload
 def flipud(m: JaxValue) -> jax.Array: ...
+@overload
+def flipud(m: ListedValue) -> Tensor: ...
 
 float16: ScalarType
 float32: ScalarType
@@ -1838,13 +2092,15 @@ float8_e8m0fnu: ScalarType
 float_: ScalarType
 
 @overload
-def float_power(x: TensorValue, y: Value, /) -> Tensor:
+def float_power(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Calculate element-wise base ``x`` exponential of ``y``."""
 
 @overload
-def float_power(x: Value, y: TensorValue, /) -> Tensor: ...
+def float_power(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def float_power(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def float_power(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 
 floating = np.floating
 
@@ -1855,48 +2111,60 @@ def floor(x: TensorValue, /) -> Tensor:
 @overload
 def floor(x: JaxValue, /) -> jax.Array: ...
 @overload
-def floor_divide(x: TensorValue, y: Value, /) -> Tensor: ...
+def floor(x: ListedValue, /) -> Tensor: ...
 @overload
-def floor_divide(x: Value, y: TensorValue, /) -> Tensor: ...
+def floor_divide(x: TensorValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def floor_divide(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def floor_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def fmax(x: TensorValue, y: Value, /) -> Tensor:
+def floor_divide(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def fmax(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Return element-wise maximum of the input arrays."""
 
 @overload
-def fmax(x: Value, y: TensorValue, /) -> Tensor: ...
+def fmax(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def fmax(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def fmin(x: TensorValue, y: Value, /) -> Tensor:
+def fmax(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def fmin(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Return element-wise minimum of the input arrays."""
 
 @overload
-def fmin(x: Value, y: TensorValue, /) -> Tensor: ...
+def fmin(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def fmin(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def fmod(x: TensorValue, y: Value, /) -> Tensor:
+def fmin(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def fmod(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Calculate element-wise floating-point modulo operation."""
 
 @overload
-def fmod(x: Value, y: TensorValue, /) -> Tensor: ...
+def fmod(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def fmod(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def fmod(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def frexp(x: TensorValue, /) -> tuple[Tensor, Tensor]:
     """Split floating point values into mantissa and twos exponent."""
 
 @overload
 def frexp(x: JaxValue, /) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def frexp(x: ListedValue, /) -> tuple[Tensor, Tensor]: ...
 def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Tensor:
     """Construct a JAX array via DLPack."""
 
 def frombuffer(buffer: Any, dtype: DTypeLike = ..., count: int = -1, offset: int = 0) -> Tensor:
     """Convert a buffer into a 1-D JAX array."""
 
-def fromfile(*args: Value, **kwargs: Any) -> Tensor:
+def fromfile(*args: ListedValue, **kwargs: Any) -> Tensor:
     """Unimplemented JAX wrapper for jnp.fromfile."""
 
 def fromfunction(
@@ -1904,7 +2172,7 @@ def fromfunction(
 ) -> Tensor:
     """Create an array from a function applied over indices."""
 
-def fromiter(*args: Value, **kwargs: Any) -> Tensor:
+def fromiter(*args: ListedValue, **kwargs: Any) -> Tensor:
     """Unimplemented JAX wrapper for jnp.fromiter."""
 
 def frompyfunc(
@@ -1915,7 +2183,7 @@ def fromstring(string: str, dtype: DTypeLike = ..., count: int = -1, *, sep: str
 
 def full(
     shape: Any,
-    fill_value: Value,
+    fill_value: ListedValue,
     dtype: DTypeLike | None = None,
     *,
     device: Any = None,
@@ -1924,8 +2192,8 @@ def full(
     """Create an array full of a specified value."""
 
 def full_like(
-    a: Value,
-    fill_value: Value,
+    a: ListedValue,
+    fill_value: ListedValue,
     dtype: DTypeLike | None = None,
     shape: Any = None,
     *,
@@ -1935,20 +2203,22 @@ def full_like(
     """Create an array full of a specified value with the same shape and dtype as an array."""
 
 @overload
-def gcd(x1: TensorValue, x2: Value) -> Tensor:
+def gcd(x1: TensorValue, x2: ListedValue) -> Tensor:
     """Compute the greatest common divisor of two arrays."""
 
 @overload
-def gcd(x1: Value, x2: TensorValue) -> Tensor: ...
+def gcd(x1: ListedValue, x2: TensorValue) -> Tensor: ...
 @overload
 def gcd(x1: JaxValue, x2: JaxValue) -> jax.Array: ...
+@overload
+def gcd(x1: ListedValue, x2: ListedValue) -> Tensor: ...
 
 generic = np.generic
 
 @overload
 def geomspace(
-    start: Value,
-    stop: Value,
+    start: ListedValue,
+    stop: ListedValue,
     num: int = 50,
     endpoint: builtins.bool = True,
     dtype: DTypeLike | None = None,
@@ -1964,7 +2234,7 @@ def get_printoptions() -> dict[str, Any]: ...
 @overload
 def gradient(
     f: TensorValue,
-    *varargs: Value,
+    *varargs: ListedValue,
     axis: int | Sequence[int] | None = None,
     edge_order: int | None = None,
 ) -> Tensor | list[Tensor]:
@@ -1979,8 +2249,8 @@ def gradient(
 ) -> jax.Array | list[jax.Array]: ...
 @overload
 def gradient(
-    f: Value,
-    *varargs: Value,
+    f: ListedValue,
+    *varargs: ListedValue,
     axis: int | Sequence[int] | None = None,
     edge_order: int | None = None,
 ) -> Tensor | list[Tensor]: ...
@@ -1997,21 +2267,25 @@ def gradient(f: JaxValue, *args: Any, dims: Any, **kwargs: Any) -> jax.Array | l
 @overload
 def gradient(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
-def greater(x: TensorValue, y: Value, /) -> Tensor:
+def greater(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Return element-wise truth value of ``x > y``."""
 
 @overload
-def greater(x: Value, y: TensorValue, /) -> Tensor: ...
+def greater(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def greater(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def greater_equal(x: TensorValue, y: Value, /) -> Tensor:
+def greater(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def greater_equal(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Return element-wise truth value of ``x >= y``."""
 
 @overload
-def greater_equal(x: Value, y: TensorValue, /) -> Tensor: ...
+def greater_equal(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def greater_equal(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def greater_equal(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 def hamming(M: int) -> Tensor:
     """Return a Hamming window of size M."""
 
@@ -2019,19 +2293,21 @@ def hanning(M: int) -> Tensor:
     """Return a Hanning window of size M."""
 
 @overload
-def heaviside(x: TensorValue, y: Value, /) -> Tensor:
+def heaviside(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Compute the heaviside step function."""
 
 @overload
-def heaviside(x: Value, y: TensorValue, /) -> Tensor: ...
+def heaviside(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def heaviside(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
+def heaviside(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
 def histogram(
     a: TensorValue,
-    bins: Value = 10,
-    range: Sequence[Value] | None = None,
-    weights: Value | None = None,
+    bins: ListedValue = 10,
+    range: Sequence[ListedValue] | None = None,
+    weights: ListedValue | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute a 1-dimensional histogram."""
@@ -2046,30 +2322,30 @@ def histogram(
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
 def histogram(
-    a: Value,
-    bins: Value = 10,
-    range: Sequence[Value] | None = None,
-    weights: Value | None = None,
+    a: ListedValue,
+    bins: ListedValue = 10,
+    range: Sequence[ListedValue] | None = None,
+    weights: ListedValue | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def histogram2d(
     x: TensorValue,
-    y: Value,
-    bins: Value | Sequence[Value] = 10,
-    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
-    weights: Value | None = None,
+    y: ListedValue,
+    bins: ListedValue | Sequence[ListedValue] = 10,
+    range: Sequence[ListedValue | Sequence[ListedValue] | None] | None = None,
+    weights: ListedValue | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute a 2-dimensional histogram."""
 
 @overload
 def histogram2d(
-    x: Value,
+    x: ListedValue,
     y: TensorValue,
-    bins: Value | Sequence[Value] = 10,
-    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
-    weights: Value | None = None,
+    bins: ListedValue | Sequence[ListedValue] = 10,
+    range: Sequence[ListedValue | Sequence[ListedValue] | None] | None = None,
+    weights: ListedValue | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
@@ -2083,19 +2359,19 @@ def histogram2d(
 ) -> tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def histogram2d(
-    x: Value,
-    y: Value,
-    bins: Value | Sequence[Value] = 10,
-    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
-    weights: Value | None = None,
+    x: ListedValue,
+    y: ListedValue,
+    bins: ListedValue | Sequence[ListedValue] = 10,
+    range: Sequence[ListedValue | Sequence[ListedValue] | None] | None = None,
+    weights: ListedValue | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def histogram_bin_edges(
     a: TensorValue,
-    bins: Value = 10,
-    range: Tensor | jax.Array | Sequence[Value] | None = None,
-    weights: Value | None = None,
+    bins: ListedValue = 10,
+    range: ListedValue | Sequence[ListedValue] | None = None,
+    weights: ListedValue | None = None,
 ) -> Tensor:
     """Compute the bin edges for a histogram."""
 
@@ -2108,17 +2384,17 @@ def histogram_bin_edges(
 ) -> jax.Array: ...
 @overload
 def histogram_bin_edges(
-    a: Value,
-    bins: Value = 10,
-    range: Tensor | jax.Array | Sequence[Value] | None = None,
-    weights: Value | None = None,
+    a: ListedValue,
+    bins: ListedValue = 10,
+    range: ListedValue | Sequence[ListedValue] | None = None,
+    weights: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def histogramdd(
     sample: TensorValue,
-    bins: Value | Sequence[Value] = 10,
-    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
-    weights: Value | None = None,
+    bins: ListedValue | Sequence[ListedValue] = 10,
+    range: Sequence[ListedValue | Sequence[ListedValue] | None] | None = None,
+    weights: ListedValue | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """Compute an N-dimensional histogram."""
@@ -2133,20 +2409,22 @@ def histogramdd(
 ) -> tuple[jax.Array, list[jax.Array]]: ...
 @overload
 def histogramdd(
-    sample: Value,
-    bins: Value | Sequence[Value] = 10,
-    range: Sequence[Tensor | jax.Array | Sequence[Value] | None] | None = None,
-    weights: Value | None = None,
+    sample: ListedValue,
+    bins: ListedValue | Sequence[ListedValue] = 10,
+    range: Sequence[ListedValue | Sequence[ListedValue] | None] | None = None,
+    weights: ListedValue | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[Tensor, list[Tensor]]: ...
 @overload
-def hsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]:
+def hsplit(ary: TensorValue, indices_or_sections: ListedValue) -> list[Tensor]:
     """Split an array into sub-arrays horizontally."""
 
 @overload
-def hsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
+def hsplit(ary: ListedValue, indices_or_sections: TensorValue) -> list[Tensor]: ...
 @overload
 def hsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]: ...
+@overload
+def hsplit(ary: ListedValue, indices_or_sections: ListedValue) -> list[Tensor]: ...
 @overload
 def hstack(
     tup: NumpyArray | Tensor | Sequence[TensorValue], dtype: DTypeLike | None = None
@@ -2156,23 +2434,25 @@ def hstack(
 @overload
 def hstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
-def hstack(
-    tup: NumpyArray | Tensor | jax.Array | Sequence[Value], dtype: DTypeLike | None = None
-) -> Tensor: ...
+def hstack(tup: ListedValue | Sequence[ListedValue], dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
-def hypot(x: TensorValue, y: Value, /) -> Tensor:
+def hypot(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Return element-wise hypotenuse for the given legs of a right angle triangle."""
 
 @overload
-def hypot(x: Value, y: TensorValue, /) -> Tensor: ...
+def hypot(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def hypot(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def hypot(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def i0(x: TensorValue) -> Tensor:
     """Calculate modified Bessel function of first kind, zeroth order."""
 
 @overload
 def i0(x: JaxValue) -> jax.Array: ...
+@overload
+def i0(x: ListedValue) -> Tensor: ...
 def identity(n: int, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def imag(x: TensorValue, /) -> Tensor:
@@ -2180,6 +2460,8 @@ def imag(x: TensorValue, /) -> Tensor:
 
 @overload
 def imag(x: JaxValue, /) -> jax.Array: ...
+@overload
+def imag(x: ListedValue, /) -> Tensor: ...
 
 index_exp: IndexExpression
 
@@ -2204,7 +2486,7 @@ inf: float
 @overload
 def inner(
     a: TensorValue,
-    b: Value,
+    b: ListedValue,
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -2213,7 +2495,7 @@ def inner(
 
 @overload
 def inner(
-    a: Value,
+    a: ListedValue,
     b: TensorValue,
     *,
     precision: PrecisionArgument | None = None,
@@ -2228,21 +2510,35 @@ def inner(
     preferred_element_type: DTypeLike | None = None,
 ) -> jax.Array: ...
 @overload
-def insert(arr: TensorValue, obj: Value | slice, values: Value, axis: int | None = None) -> Tensor:
+def inner(
+    a: ListedValue,
+    b: ListedValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
+def insert(
+    arr: TensorValue, obj: ListedValue | slice, values: ListedValue, axis: int | None = None
+) -> Tensor:
     """Insert entries into an array at specified indices."""
 
 @overload
 def insert(
-    arr: Value, obj: TensorValue | slice, values: Value, axis: int | None = None
+    arr: ListedValue, obj: TensorValue | slice, values: ListedValue, axis: int | None = None
 ) -> Tensor: ...
 @overload
 def insert(
-    arr: Value, obj: Value | slice, values: TensorValue, axis: int | None = None
+    arr: ListedValue, obj: ListedValue | slice, values: TensorValue, axis: int | None = None
 ) -> Tensor: ...
 @overload
 def insert(
     arr: JaxValue, obj: JaxValue | slice, values: JaxValue, axis: int | None = None
 ) -> jax.Array: ...
+@overload
+def insert(
+    arr: ListedValue, obj: ListedValue | slice, values: ListedValue, axis: int | None = None
+) -> Tensor: ...
 @overload
 def insert(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
@@ -2261,31 +2557,31 @@ integer = np.integer
 @overload
 def interp(
     x: TensorValue,
-    xp: Value,
-    fp: Value,
-    left: Value | str | None = None,
-    right: Value | str | None = None,
-    period: Value | None = None,
+    xp: ListedValue,
+    fp: ListedValue,
+    left: ListedValue | str | None = None,
+    right: ListedValue | str | None = None,
+    period: ListedValue | None = None,
 ) -> Tensor:
     """One-dimensional linear interpolation."""
 
 @overload
 def interp(
-    x: Value,
+    x: ListedValue,
     xp: TensorValue,
-    fp: Value,
-    left: Value | str | None = None,
-    right: Value | str | None = None,
-    period: Value | None = None,
+    fp: ListedValue,
+    left: ListedValue | str | None = None,
+    right: ListedValue | str | None = None,
+    period: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def interp(
-    x: Value,
-    xp: Value,
+    x: ListedValue,
+    xp: ListedValue,
     fp: TensorValue,
-    left: Value | str | None = None,
-    right: Value | str | None = None,
-    period: Value | None = None,
+    left: ListedValue | str | None = None,
+    right: ListedValue | str | None = None,
+    period: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def interp(
@@ -2298,34 +2594,34 @@ def interp(
 ) -> jax.Array: ...
 @overload
 def interp(
-    x: Value,
-    xp: Value,
-    fp: Value,
-    left: Value | str | None = None,
-    right: Value | str | None = None,
-    period: Value | None = None,
+    x: ListedValue,
+    xp: ListedValue,
+    fp: ListedValue,
+    left: ListedValue | str | None = None,
+    right: ListedValue | str | None = None,
+    period: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def intersect1d(
     ar1: TensorValue,
-    ar2: Value,
+    ar2: ListedValue,
     assume_unique: builtins.bool = False,
     return_indices: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
     """Compute the set intersection of two 1D arrays."""
 
 @overload
 def intersect1d(
-    ar1: Value,
+    ar1: ListedValue,
     ar2: TensorValue,
     assume_unique: builtins.bool = False,
     return_indices: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def intersect1d(
@@ -2339,13 +2635,13 @@ def intersect1d(
 ) -> jax.Array | tuple[jax.Array, jax.Array, jax.Array]: ...
 @overload
 def intersect1d(
-    ar1: Value,
-    ar2: Value,
+    ar1: ListedValue,
+    ar2: ListedValue,
     assume_unique: builtins.bool = False,
     return_indices: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def invert(x: TensorValue, /) -> Tensor:
@@ -2354,21 +2650,23 @@ def invert(x: TensorValue, /) -> Tensor:
 @overload
 def invert(x: JaxValue, /) -> jax.Array: ...
 @overload
+def invert(x: ListedValue, /) -> Tensor: ...
+@overload
 def isclose(
     a: TensorValue,
-    b: Value,
-    rtol: Value = 1e-05,
-    atol: Value = 1e-08,
+    b: ListedValue,
+    rtol: ListedValue = 1e-05,
+    atol: ListedValue = 1e-08,
     equal_nan: builtins.bool = False,
 ) -> Tensor:
     """Check if the elements of two arrays are approximately equal within a tolerance."""
 
 @overload
 def isclose(
-    a: Value,
+    a: ListedValue,
     b: TensorValue,
-    rtol: Value = 1e-05,
-    atol: Value = 1e-08,
+    rtol: ListedValue = 1e-05,
+    atol: ListedValue = 1e-08,
     equal_nan: builtins.bool = False,
 ) -> Tensor: ...
 @overload
@@ -2381,7 +2679,11 @@ def isclose(
 ) -> jax.Array: ...
 @overload
 def isclose(
-    a: Value, b: Value, rtol: Value = 1e-05, atol: Value = 1e-08, equal_nan: builtins.bool = False
+    a: ListedValue,
+    b: ListedValue,
+    rtol: ListedValue = 1e-05,
+    atol: ListedValue = 1e-08,
+    equal_nan: builtins.bool = False,
 ) -> Tensor: ...
 @overload
 def iscomplex(x: TensorValue) -> Tensor:
@@ -2389,6 +2691,8 @@ def iscomplex(x: TensorValue) -> Tensor:
 
 @overload
 def iscomplex(x: JaxValue) -> jax.Array: ...
+@overload
+def iscomplex(x: ListedValue) -> Tensor: ...
 def iscomplexobj(x: Any) -> builtins.bool:
     """Check if the input is a complex number or an array containing complex elements."""
 
@@ -2404,9 +2708,11 @@ def isfinite(x: TensorValue, /) -> Tensor:
 @overload
 def isfinite(x: JaxValue, /) -> jax.Array: ...
 @overload
+def isfinite(x: ListedValue, /) -> Tensor: ...
+@overload
 def isin(
     element: TensorValue,
-    test_elements: Value,
+    test_elements: ListedValue,
     assume_unique: builtins.bool = False,
     invert: builtins.bool = False,
     *,
@@ -2416,7 +2722,7 @@ def isin(
 
 @overload
 def isin(
-    element: Value,
+    element: ListedValue,
     test_elements: TensorValue,
     assume_unique: builtins.bool = False,
     invert: builtins.bool = False,
@@ -2433,11 +2739,22 @@ def isin(
     method: str = "auto",
 ) -> jax.Array: ...
 @overload
+def isin(
+    element: ListedValue,
+    test_elements: ListedValue,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    method: str = "auto",
+) -> Tensor: ...
+@overload
 def isinf(x: TensorValue, /) -> Tensor:
     """Return a boolean array indicating whether each element of input is infinite."""
 
 @overload
 def isinf(x: JaxValue, /) -> jax.Array: ...
+@overload
+def isinf(x: ListedValue, /) -> Tensor: ...
 @overload
 def isnan(x: TensorValue, /) -> Tensor:
     """Returns a boolean array indicating whether each element of input is ``NaN``."""
@@ -2445,11 +2762,15 @@ def isnan(x: TensorValue, /) -> Tensor:
 @overload
 def isnan(x: JaxValue, /) -> jax.Array: ...
 @overload
+def isnan(x: ListedValue, /) -> Tensor: ...
+@overload
 def isneginf(x: TensorValue, /) -> Tensor:
     """Return boolean array indicating whether each element of input is negative infinite."""
 
 @overload
 def isneginf(x: JaxValue, /) -> jax.Array: ...
+@overload
+def isneginf(x: ListedValue, /) -> Tensor: ...
 @overload
 def isposinf(x: TensorValue, /) -> Tensor:
     """Return boolean array indicating whether each element of input is positive infinite."""
@@ -2457,11 +2778,15 @@ def isposinf(x: TensorValue, /) -> Tensor:
 @overload
 def isposinf(x: JaxValue, /) -> jax.Array: ...
 @overload
+def isposinf(x: ListedValue, /) -> Tensor: ...
+@overload
 def isreal(x: TensorValue) -> Tensor:
     """Return boolean array showing where the input is real."""
 
 @overload
 def isreal(x: JaxValue) -> jax.Array: ...
+@overload
+def isreal(x: ListedValue) -> Tensor: ...
 def isrealobj(x: Any) -> builtins.bool:
     """Check if the input is not a complex number or an array containing complex elements."""
 
@@ -2471,7 +2796,7 @@ def isscalar(element: Any) -> builtins.bool:
 def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> builtins.bool:
     """Return True if arg1 is equal or lower than arg2 in the type hierarchy."""
 
-def iterable(y: Value) -> builtins.bool:
+def iterable(y: ListedValue) -> builtins.bool:
     """Check whether or not an object can be iterated over."""
 
 @overload
@@ -2479,56 +2804,68 @@ def ix_(*args: JaxValue) -> tuple[jax.Array, ...]:
     """Return a multi-dimensional grid (open mesh) from N one-dimensional sequences."""
 
 @overload
-def ix_(*args: Value) -> tuple[Tensor, ...]: ...
-def kaiser(M: int, beta: Value) -> Tensor:
+def ix_(*args: ListedValue) -> tuple[Tensor, ...]: ...
+def kaiser(M: int, beta: ListedValue) -> Tensor:
     """Return a Kaiser window of size M."""
 
 @overload
-def kron(a: TensorValue, b: Value) -> Tensor:
+def kron(a: TensorValue, b: ListedValue) -> Tensor:
     """Compute the Kronecker product of two input arrays."""
 
 @overload
-def kron(a: Value, b: TensorValue) -> Tensor: ...
+def kron(a: ListedValue, b: TensorValue) -> Tensor: ...
 @overload
 def kron(a: JaxValue, b: JaxValue) -> jax.Array: ...
 @overload
-def lcm(x1: TensorValue, x2: Value) -> Tensor:
+def kron(a: ListedValue, b: ListedValue) -> Tensor: ...
+@overload
+def lcm(x1: TensorValue, x2: ListedValue) -> Tensor:
     """Compute the least common multiple of two arrays."""
 
 @overload
-def lcm(x1: Value, x2: TensorValue) -> Tensor: ...
+def lcm(x1: ListedValue, x2: TensorValue) -> Tensor: ...
 @overload
 def lcm(x1: JaxValue, x2: JaxValue) -> jax.Array: ...
 @overload
-def ldexp(x: TensorValue, y: Value, /) -> Tensor: ...
+def lcm(x1: ListedValue, x2: ListedValue) -> Tensor: ...
 @overload
-def ldexp(x: Value, y: TensorValue, /) -> Tensor: ...
+def ldexp(x: TensorValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def ldexp(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def ldexp(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def left_shift(x: TensorValue, y: Value, /) -> Tensor:
+def ldexp(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def left_shift(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
 
 @overload
-def left_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+def left_shift(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def left_shift(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def less(x: TensorValue, y: Value, /) -> Tensor:
+def left_shift(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def less(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Return element-wise truth value of ``x < y``."""
 
 @overload
-def less(x: Value, y: TensorValue, /) -> Tensor: ...
+def less(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def less(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def less_equal(x: TensorValue, y: Value, /) -> Tensor:
+def less(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def less_equal(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Return element-wise truth value of ``x <= y``."""
 
 @overload
-def less_equal(x: Value, y: TensorValue, /) -> Tensor: ...
+def less_equal(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def less_equal(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def less_equal(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def lexsort(keys: Tensor | NumpyArray | Sequence[TensorValue], axis: int = -1) -> Tensor:
     """Sort a sequence of keys in lexicographic order."""
@@ -2536,7 +2873,7 @@ def lexsort(keys: Tensor | NumpyArray | Sequence[TensorValue], axis: int = -1) -
 @overload
 def lexsort(keys: jax.Array | Sequence[JaxValue], axis: int = -1) -> jax.Array: ...
 @overload
-def lexsort(keys: Tensor | jax.Array | NumpyArray | Sequence[Value], axis: int = -1) -> Tensor: ...
+def lexsort(keys: ListedValue | Sequence[ListedValue], axis: int = -1) -> Tensor: ...
 @overload
 def lexsort(
     keys: Tensor | NumpyArray | Sequence[TensorValue], *args: Any, dim: Any, **kwargs: Any
@@ -2559,8 +2896,8 @@ def lexsort(
 def lexsort(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def linspace(
-    start: Value,
-    stop: Value,
+    start: ListedValue,
+    stop: ListedValue,
     num: int = 50,
     endpoint: builtins.bool = True,
     retstep: Literal[False] = False,
@@ -2577,8 +2914,8 @@ def linspace(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 def linspace(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def linspace(
-    start: Value,
-    stop: Value,
+    start: ListedValue,
+    stop: ListedValue,
     num: int,
     endpoint: builtins.bool,
     retstep: Literal[True],
@@ -2589,8 +2926,8 @@ def linspace(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def linspace(
-    start: Value,
-    stop: Value,
+    start: ListedValue,
+    stop: ListedValue,
     num: int = 50,
     endpoint: builtins.bool = True,
     *,
@@ -2601,8 +2938,8 @@ def linspace(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def linspace(
-    start: Value,
-    stop: Value,
+    start: ListedValue,
+    stop: ListedValue,
     num: int = 50,
     endpoint: builtins.bool = True,
     retstep: builtins.bool = False,
@@ -2621,9 +2958,13 @@ def log(x: TensorValue, /) -> Tensor:
 @overload
 def log(x: JaxValue, /) -> jax.Array: ...
 @overload
+def log(x: ListedValue, /) -> Tensor: ...
+@overload
 def log10(x: TensorValue, /) -> Tensor: ...
 @overload
 def log10(x: JaxValue, /) -> jax.Array: ...
+@overload
+def log10(x: ListedValue, /) -> Tensor: ...
 @overload
 def log1p(x: TensorValue, /) -> Tensor:
     """Calculates element-wise logarithm of one plus input, ``log(x+1)``."""
@@ -2631,11 +2972,15 @@ def log1p(x: TensorValue, /) -> Tensor:
 @overload
 def log1p(x: JaxValue, /) -> jax.Array: ...
 @overload
+def log1p(x: ListedValue, /) -> Tensor: ...
+@overload
 def log2(x: TensorValue, /) -> Tensor:
     """Calculates the base-2 logarithm of ``x`` element-wise."""
 
 @overload
 def log2(x: JaxValue, /) -> jax.Array: ...
+@overload
+def log2(x: ListedValue, /) -> Tensor: ...
 
 logaddexp: BinaryUfunc
 logaddexp2: BinaryUfunc
@@ -2647,17 +2992,19 @@ def logical_not(x: TensorValue, /) -> Tensor:
 
 @overload
 def logical_not(x: JaxValue, /) -> jax.Array: ...
+@overload
+def logical_not(x: ListedValue, /) -> Tensor: ...
 
 logical_or: BinaryUfunc
 logical_xor: BinaryUfunc
 
 @overload
 def logspace(
-    start: Value,
-    stop: Value,
+    start: ListedValue,
+    stop: ListedValue,
     num: int = 50,
     endpoint: builtins.bool = True,
-    base: Value = 10.0,
+    base: ListedValue = 10.0,
     dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Tensor:
@@ -2678,7 +3025,7 @@ def mask_indices(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
 def matmul(
     a: TensorValue,
-    b: Value,
+    b: ListedValue,
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -2688,7 +3035,7 @@ def matmul(
 
 @overload
 def matmul(
-    a: Value,
+    a: ListedValue,
     b: TensorValue,
     *,
     precision: PrecisionArgument | None = None,
@@ -2705,26 +3052,39 @@ def matmul(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
 @overload
+def matmul(
+    a: ListedValue,
+    b: ListedValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
 def matrix_transpose(x: TensorValue, /) -> Tensor:
     """Transpose the last two dimensions of an array."""
 
 @overload
 def matrix_transpose(x: JaxValue, /) -> jax.Array: ...
 @overload
-def matvec(x1: TensorValue, x2: Value, /) -> Tensor:
+def matrix_transpose(x: ListedValue, /) -> Tensor: ...
+@overload
+def matvec(x1: TensorValue, x2: ListedValue, /) -> Tensor:
     """Batched matrix-vector product."""
 
 @overload
-def matvec(x1: Value, x2: TensorValue, /) -> Tensor: ...
+def matvec(x1: ListedValue, x2: TensorValue, /) -> Tensor: ...
 @overload
 def matvec(x1: JaxValue, x2: JaxValue, /) -> jax.Array: ...
+@overload
+def matvec(x1: ListedValue, x2: ListedValue, /) -> Tensor: ...
 @overload
 def max(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Return the maximum of the array elements along a given axis."""
 
@@ -2738,11 +3098,11 @@ def max(
 ) -> jax.Array: ...
 @overload
 def max(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def max(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
@@ -2760,7 +3120,7 @@ def mean(
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Return the mean of array elements along a given axis."""
 
@@ -2775,12 +3135,12 @@ def mean(
 ) -> jax.Array: ...
 @overload
 def mean(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def mean(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -2817,13 +3177,23 @@ def median(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def median(
+    a: ListedValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def median(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def median(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def median(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 def meshgrid(
-    *xi: Value, copy: builtins.bool = True, sparse: builtins.bool = False, indexing: str = "xy"
+    *xi: ListedValue,
+    copy: builtins.bool = True,
+    sparse: builtins.bool = False,
+    indexing: str = "xy",
 ) -> list[Tensor]:
     """Construct N-dimensional grid arrays from N 1-dimensional vectors."""
 
@@ -2834,8 +3204,8 @@ def min(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Return the minimum of array elements along a given axis."""
 
@@ -2849,11 +3219,11 @@ def min(
 ) -> jax.Array: ...
 @overload
 def min(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def min(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
@@ -2865,17 +3235,21 @@ def min(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 minimum: BinaryUfunc
 
 @overload
-def mod(x: TensorValue, y: Value, /) -> Tensor: ...
+def mod(x: TensorValue, y: ListedValue, /) -> Tensor: ...
 @overload
-def mod(x: Value, y: TensorValue, /) -> Tensor: ...
+def mod(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def mod(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def mod(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def modf(x: TensorValue, /) -> tuple[Tensor, Tensor]:
     """Return element-wise fractional and integral parts of the input array."""
 
 @overload
 def modf(x: JaxValue, /) -> tuple[jax.Array, jax.Array]: ...
+@overload
+def modf(x: ListedValue, /) -> tuple[Tensor, Tensor]: ...
 @overload
 def moveaxis(
     a: TensorValue, source: int | Sequence[int], destination: int | Sequence[int]
@@ -2884,6 +3258,10 @@ def moveaxis(
 def moveaxis(
     a: JaxValue, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> jax.Array: ...
+@overload
+def moveaxis(
+    a: ListedValue, source: int | Sequence[int], destination: int | Sequence[int]
+) -> Tensor: ...
 
 multiply: BinaryUfunc
 nan: float
@@ -2892,9 +3270,9 @@ nan: float
 def nan_to_num(
     x: TensorValue,
     copy: builtins.bool = True,
-    nan: Value = 0.0,
-    posinf: Value | None = None,
-    neginf: Value | None = None,
+    nan: ListedValue = 0.0,
+    posinf: ListedValue | None = None,
+    neginf: ListedValue | None = None,
 ) -> Tensor:
     """Replace NaN and infinite entries in an array."""
 
@@ -2908,11 +3286,11 @@ def nan_to_num(
 ) -> jax.Array: ...
 @overload
 def nan_to_num(
-    x: Value,
+    x: ListedValue,
     copy: builtins.bool = True,
-    nan: Value = 0.0,
-    posinf: Value | None = None,
-    neginf: Value | None = None,
+    nan: ListedValue = 0.0,
+    posinf: ListedValue | None = None,
+    neginf: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def nanargmax(
@@ -2924,6 +3302,10 @@ def nanargmax(
 def nanargmax(
     a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> jax.Array: ...
+@overload
+def nanargmax(
+    a: ListedValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor: ...
 @overload
 def nanargmax(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -2953,6 +3335,10 @@ def nanargmin(
     a: JaxValue, axis: int | None = None, keepdims: builtins.bool | None = None
 ) -> jax.Array: ...
 @overload
+def nanargmin(
+    a: ListedValue, axis: int | None = None, keepdims: builtins.bool | None = None
+) -> Tensor: ...
+@overload
 def nanargmin(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def nanargmin(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -2979,6 +3365,10 @@ def nancumprod(
     a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None
 ) -> jax.Array: ...
 @overload
+def nancumprod(
+    a: ListedValue, axis: int | None = None, dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
 def nancumprod(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def nancumprod(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -2999,6 +3389,10 @@ def nancumsum(
     a: JaxValue, axis: int | None = None, dtype: DTypeLike | None = None
 ) -> jax.Array: ...
 @overload
+def nancumsum(
+    a: ListedValue, axis: int | None = None, dtype: DTypeLike | None = None
+) -> Tensor: ...
+@overload
 def nancumsum(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def nancumsum(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -3015,8 +3409,8 @@ def nanmax(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Return the maximum of the array elements along a given axis, ignoring NaNs."""
 
@@ -3030,11 +3424,11 @@ def nanmax(
 ) -> jax.Array: ...
 @overload
 def nanmax(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def nanmax(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -3060,7 +3454,7 @@ def nanmean(
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Return the mean of the array elements along a given axis, ignoring NaNs."""
 
@@ -3074,11 +3468,11 @@ def nanmean(
 ) -> jax.Array: ...
 @overload
 def nanmean(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def nanmean(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -3115,6 +3509,13 @@ def nanmedian(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def nanmedian(
+    a: ListedValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def nanmedian(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanmedian(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -3125,8 +3526,8 @@ def nanmin(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Return the minimum of the array elements along a given axis, ignoring NaNs."""
 
@@ -3140,11 +3541,11 @@ def nanmin(
 ) -> jax.Array: ...
 @overload
 def nanmin(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def nanmin(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -3167,7 +3568,7 @@ def nanmin(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanpercentile(
     a: TensorValue,
-    q: Value,
+    q: ListedValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
     method: str = "linear",
@@ -3177,7 +3578,7 @@ def nanpercentile(
 
 @overload
 def nanpercentile(
-    a: Value,
+    a: ListedValue,
     q: TensorValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
@@ -3194,6 +3595,15 @@ def nanpercentile(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def nanpercentile(
+    a: ListedValue,
+    q: ListedValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def nanpercentile(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanpercentile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -3205,8 +3615,8 @@ def nanprod(
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Return the product of the array elements along a given axis, ignoring NaNs."""
 
@@ -3221,12 +3631,12 @@ def nanprod(
 ) -> jax.Array: ...
 @overload
 def nanprod(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def nanprod(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -3249,7 +3659,7 @@ def nanprod(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanquantile(
     a: TensorValue,
-    q: Value,
+    q: ListedValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
     method: str = "linear",
@@ -3259,7 +3669,7 @@ def nanquantile(
 
 @overload
 def nanquantile(
-    a: Value,
+    a: ListedValue,
     q: TensorValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
@@ -3276,6 +3686,15 @@ def nanquantile(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def nanquantile(
+    a: ListedValue,
+    q: ListedValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def nanquantile(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def nanquantile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -3288,7 +3707,7 @@ def nanstd(
     dtype: DTypeLike | None = None,
     ddof: int = 0,
     keepdims: builtins.bool = False,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Compute the standard deviation along a given axis, ignoring NaNs."""
 
@@ -3303,12 +3722,12 @@ def nanstd(
 ) -> jax.Array: ...
 @overload
 def nanstd(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     ddof: int = 0,
     keepdims: builtins.bool = False,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def nanstd(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -3334,8 +3753,8 @@ def nansum(
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Return the sum of the array elements along a given axis, ignoring NaNs."""
 
@@ -3350,12 +3769,12 @@ def nansum(
 ) -> jax.Array: ...
 @overload
 def nansum(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def nansum(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -3382,7 +3801,7 @@ def nanvar(
     dtype: DTypeLike | None = None,
     ddof: int = 0,
     keepdims: builtins.bool = False,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor:
     """Compute the variance of array elements along a given axis, ignoring NaNs."""
 
@@ -3397,12 +3816,12 @@ def nanvar(
 ) -> jax.Array: ...
 @overload
 def nanvar(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     ddof: int = 0,
     keepdims: builtins.bool = False,
-    where: Value | None = None,
+    where: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def nanvar(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -3429,16 +3848,21 @@ negative: UnaryUfunc
 newaxis: None
 
 @overload
-def nextafter(x: TensorValue, y: Value, /) -> Tensor:
+def nextafter(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Return element-wise next floating point value after ``x`` towards ``y``."""
 
 @overload
-def nextafter(x: Value, y: TensorValue, /) -> Tensor: ...
+def nextafter(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def nextafter(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
+def nextafter(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
 def nonzero(
-    a: TensorValue, *, size: int | None = None, fill_value: Value | tuple[Value, ...] | None = None
+    a: TensorValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue | tuple[ListedValue, ...] | None = None,
 ) -> tuple[Tensor, ...]:
     """Return indices of nonzero elements of an array."""
 
@@ -3451,18 +3875,23 @@ def nonzero(
 ) -> tuple[jax.Array, ...]: ...
 @overload
 def nonzero(
-    a: Value, *, size: int | None = None, fill_value: Value | tuple[Value, ...] | None = None
+    a: ListedValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue | tuple[ListedValue, ...] | None = None,
 ) -> tuple[Tensor, ...]: ...
 @overload
 def nonzero(*args: Any, as_tuple: Any, **kwargs: Any) -> Any: ...
 @overload
-def not_equal(x: TensorValue, y: Value, /) -> Tensor:
+def not_equal(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Returns element-wise truth value of ``x != y``."""
 
 @overload
-def not_equal(x: Value, y: TensorValue, /) -> Tensor: ...
+def not_equal(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def not_equal(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def not_equal(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 
 number = np.number
 object_ = np.object_
@@ -3478,7 +3907,7 @@ def ones(
     """Create an array full of ones."""
 
 def ones_like(
-    a: Value,
+    a: ListedValue,
     dtype: DTypeLike | None = None,
     shape: Any = None,
     *,
@@ -3488,19 +3917,23 @@ def ones_like(
     """Create an array of ones with the same shape and dtype as an array."""
 
 @overload
-def outer(a: TensorValue, b: Tensor | jax.Array) -> Tensor:
+def outer(a: TensorValue, b: ListedValue) -> Tensor:
     """Compute the outer product of two arrays."""
 
 @overload
-def outer(a: Value, b: Tensor) -> Tensor: ...
+def outer(a: ListedValue, b: Tensor) -> Tensor: ...
 @overload
 def outer(a: JaxValue, b: jax.Array) -> jax.Array: ...
+@overload
+def outer(a: ListedValue, b: ListedValue) -> Tensor: ...
 @overload
 def packbits(a: TensorValue, axis: int | None = None, bitorder: str = "big") -> Tensor:
     """Pack array of bits into a uint8 array."""
 
 @overload
 def packbits(a: JaxValue, axis: int | None = None, bitorder: str = "big") -> jax.Array: ...
+@overload
+def packbits(a: ListedValue, axis: int | None = None, bitorder: str = "big") -> Tensor: ...
 @overload
 def packbits(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -3524,11 +3957,17 @@ def pad(
     array: JaxValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
 ) -> jax.Array: ...
 @overload
+def pad(
+    array: ListedValue, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any
+) -> Tensor: ...
+@overload
 def partition(a: TensorValue, kth: int, axis: int = -1) -> Tensor:
     """Returns a partially-sorted copy of an array."""
 
 @overload
 def partition(a: JaxValue, kth: int, axis: int = -1) -> jax.Array: ...
+@overload
+def partition(a: ListedValue, kth: int, axis: int = -1) -> Tensor: ...
 @overload
 def partition(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -3544,7 +3983,7 @@ def partition(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def percentile(
     a: TensorValue,
-    q: Value,
+    q: ListedValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
     method: str = "linear",
@@ -3554,7 +3993,7 @@ def percentile(
 
 @overload
 def percentile(
-    a: Value,
+    a: ListedValue,
     q: TensorValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
@@ -3571,6 +4010,15 @@ def percentile(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def percentile(
+    a: ListedValue,
+    q: ListedValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def percentile(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def percentile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -3582,6 +4030,8 @@ def permute_dims(x: TensorValue, /, axes: tuple[int, ...]) -> Tensor:
 
 @overload
 def permute_dims(x: JaxValue, /, axes: tuple[int, ...]) -> jax.Array: ...
+@overload
+def permute_dims(x: ListedValue, /, axes: tuple[int, ...]) -> Tensor: ...
 @overload
 def permute_dims(x: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -3600,27 +4050,27 @@ pi: float
 @overload
 def piecewise(
     x: TensorValue,
-    condlist: Tensor | jax.Array | Sequence[Value],
-    funclist: Sequence[Value | Callable[..., Any]],
-    *args: Value,
+    condlist: ListedValue | Sequence[ListedValue],
+    funclist: Sequence[ListedValue | Callable[..., Any]],
+    *args: ListedValue,
     **kw: Any,
 ) -> Tensor:
     """Evaluate a function defined piecewise across the domain."""
 
 @overload
 def piecewise(
-    x: Value,
+    x: ListedValue,
     condlist: Tensor | Sequence[TensorValue],
-    funclist: Sequence[Value | Callable[..., Any]],
-    *args: Value,
+    funclist: Sequence[ListedValue | Callable[..., Any]],
+    *args: ListedValue,
     **kw: Any,
 ) -> Tensor: ...
 @overload
 def piecewise(
-    x: Value,
-    condlist: Tensor | jax.Array | Sequence[Value],
+    x: ListedValue,
+    condlist: ListedValue | Sequence[ListedValue],
     funclist: Sequence[TensorValue | Callable[..., Any]],
-    *args: Value,
+    *args: ListedValue,
     **kw: Any,
 ) -> Tensor: ...
 @overload
@@ -3633,28 +4083,34 @@ def piecewise(
 ) -> jax.Array: ...
 @overload
 def piecewise(
-    x: Value,
-    condlist: Tensor | jax.Array | Sequence[Value],
-    funclist: Sequence[Value | Callable[..., Any]],
-    *args: Value,
+    x: ListedValue,
+    condlist: ListedValue | Sequence[ListedValue],
+    funclist: Sequence[ListedValue | Callable[..., Any]],
+    *args: ListedValue,
     **kw: Any,
 ) -> Tensor: ...
 @overload
-def place(arr: TensorValue, mask: Value, vals: Value, *, inplace: builtins.bool = True) -> Tensor:
+def place(
+    arr: TensorValue, mask: ListedValue, vals: ListedValue, *, inplace: builtins.bool = True
+) -> Tensor:
     """Update array elements based on a mask."""
 
 @overload
 def place(
-    arr: Value, mask: TensorValue, vals: Value, *, inplace: builtins.bool = True
+    arr: ListedValue, mask: TensorValue, vals: ListedValue, *, inplace: builtins.bool = True
 ) -> Tensor: ...
 @overload
 def place(
-    arr: Value, mask: Value, vals: TensorValue, *, inplace: builtins.bool = True
+    arr: ListedValue, mask: ListedValue, vals: TensorValue, *, inplace: builtins.bool = True
 ) -> Tensor: ...
 @overload
 def place(
     arr: JaxValue, mask: JaxValue, vals: JaxValue, *, inplace: builtins.bool = True
 ) -> jax.Array: ...
+@overload
+def place(
+    arr: ListedValue, mask: ListedValue, vals: ListedValue, *, inplace: builtins.bool = True
+) -> Tensor: ...
 @overload
 def poly(seq_of_zeros: TensorValue) -> Tensor:
     """Returns the coefficients of a polynomial for the given sequence of roots."""
@@ -3662,13 +4118,17 @@ def poly(seq_of_zeros: TensorValue) -> Tensor:
 @overload
 def poly(seq_of_zeros: JaxValue) -> jax.Array: ...
 @overload
-def polyadd(a1: TensorValue, a2: Value) -> Tensor:
+def poly(seq_of_zeros: ListedValue) -> Tensor: ...
+@overload
+def polyadd(a1: TensorValue, a2: ListedValue) -> Tensor:
     """Returns the sum of the two polynomials."""
 
 @overload
-def polyadd(a1: Value, a2: TensorValue) -> Tensor: ...
+def polyadd(a1: ListedValue, a2: TensorValue) -> Tensor: ...
 @overload
 def polyadd(a1: JaxValue, a2: JaxValue) -> jax.Array: ...
+@overload
+def polyadd(a1: ListedValue, a2: ListedValue) -> Tensor: ...
 @overload
 def polyder(p: TensorValue, m: int = 1) -> Tensor:
     """Returns the coefficients of the derivative of specified order of a polynomial."""
@@ -3676,39 +4136,45 @@ def polyder(p: TensorValue, m: int = 1) -> Tensor:
 @overload
 def polyder(p: JaxValue, m: int = 1) -> jax.Array: ...
 @overload
+def polyder(p: ListedValue, m: int = 1) -> Tensor: ...
+@overload
 def polydiv(
-    u: TensorValue, v: Value, *, trim_leading_zeros: builtins.bool = False
+    u: TensorValue, v: ListedValue, *, trim_leading_zeros: builtins.bool = False
 ) -> tuple[Tensor, Tensor]:
     """Returns the quotient and remainder of polynomial division."""
 
 @overload
 def polydiv(
-    u: Value, v: TensorValue, *, trim_leading_zeros: builtins.bool = False
+    u: ListedValue, v: TensorValue, *, trim_leading_zeros: builtins.bool = False
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def polydiv(
     u: JaxValue, v: JaxValue, *, trim_leading_zeros: builtins.bool = False
 ) -> tuple[jax.Array, jax.Array]: ...
 @overload
+def polydiv(
+    u: ListedValue, v: ListedValue, *, trim_leading_zeros: builtins.bool = False
+) -> tuple[Tensor, Tensor]: ...
+@overload
 def polyfit(
     x: TensorValue,
-    y: Value,
+    y: ListedValue,
     deg: int,
     rcond: float | None = None,
     full: builtins.bool = False,
-    w: Value | None = None,
+    w: ListedValue | None = None,
     cov: builtins.bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
     """Least squares polynomial fit to data."""
 
 @overload
 def polyfit(
-    x: Value,
+    x: ListedValue,
     y: TensorValue,
     deg: int,
     rcond: float | None = None,
     full: builtins.bool = False,
-    w: Value | None = None,
+    w: ListedValue | None = None,
     cov: builtins.bool = False,
 ) -> Tensor | tuple[Tensor, ...]: ...
 @overload
@@ -3723,22 +4189,22 @@ def polyfit(
 ) -> jax.Array | tuple[jax.Array, ...]: ...
 @overload
 def polyfit(
-    x: Value,
-    y: Value,
+    x: ListedValue,
+    y: ListedValue,
     deg: int,
     rcond: float | None = None,
     full: builtins.bool = False,
-    w: Value | None = None,
+    w: ListedValue | None = None,
     cov: builtins.bool = False,
 ) -> Tensor | tuple[Tensor, ...]: ...
 @overload
-def polyint(p: TensorValue, m: int = 1, k: Value | None = None) -> Tensor:
+def polyint(p: TensorValue, m: int = 1, k: ListedValue | None = None) -> Tensor:
     """Returns the coefficients of the integration of specified order of a polynomial."""
 
 @overload
 def polyint(p: JaxValue, m: int = 1, k: JaxValue | None = None) -> jax.Array: ...
 @overload
-def polyint(p: Value, m: int = 1, k: Value | None = None) -> Tensor: ...
+def polyint(p: ListedValue, m: int = 1, k: ListedValue | None = None) -> Tensor: ...
 @overload
 def polyint(p: TensorValue, *args: Any, diagonal: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -3746,31 +4212,43 @@ def polyint(p: JaxValue, *args: Any, diagonal: Any, **kwargs: Any) -> jax.Array:
 @overload
 def polyint(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
-def polymul(a1: TensorValue, a2: Value, *, trim_leading_zeros: builtins.bool = False) -> Tensor:
+def polymul(
+    a1: TensorValue, a2: ListedValue, *, trim_leading_zeros: builtins.bool = False
+) -> Tensor:
     """Returns the product of two polynomials."""
 
 @overload
-def polymul(a1: Value, a2: TensorValue, *, trim_leading_zeros: builtins.bool = False) -> Tensor: ...
+def polymul(
+    a1: ListedValue, a2: TensorValue, *, trim_leading_zeros: builtins.bool = False
+) -> Tensor: ...
 @overload
 def polymul(
     a1: JaxValue, a2: JaxValue, *, trim_leading_zeros: builtins.bool = False
 ) -> jax.Array: ...
 @overload
-def polysub(a1: TensorValue, a2: Value) -> Tensor:
+def polymul(
+    a1: ListedValue, a2: ListedValue, *, trim_leading_zeros: builtins.bool = False
+) -> Tensor: ...
+@overload
+def polysub(a1: TensorValue, a2: ListedValue) -> Tensor:
     """Returns the difference of two polynomials."""
 
 @overload
-def polysub(a1: Value, a2: TensorValue) -> Tensor: ...
+def polysub(a1: ListedValue, a2: TensorValue) -> Tensor: ...
 @overload
 def polysub(a1: JaxValue, a2: JaxValue) -> jax.Array: ...
 @overload
-def polyval(p: TensorValue, x: Value, *, unroll: int = 16) -> Tensor:
+def polysub(a1: ListedValue, a2: ListedValue) -> Tensor: ...
+@overload
+def polyval(p: TensorValue, x: ListedValue, *, unroll: int = 16) -> Tensor:
     """Evaluates the polynomial at specific values."""
 
 @overload
-def polyval(p: Value, x: TensorValue, *, unroll: int = 16) -> Tensor: ...
+def polyval(p: ListedValue, x: TensorValue, *, unroll: int = 16) -> Tensor: ...
 @overload
 def polyval(p: JaxValue, x: JaxValue, *, unroll: int = 16) -> jax.Array: ...
+@overload
+def polyval(p: ListedValue, x: ListedValue, *, unroll: int = 16) -> Tensor: ...
 @overload
 def positive(x: TensorValue, /) -> Tensor:
     """Return element-wise positive values of the input."""
@@ -3778,19 +4256,25 @@ def positive(x: TensorValue, /) -> Tensor:
 @overload
 def positive(x: JaxValue, /) -> jax.Array: ...
 @overload
-def pow(x: TensorValue, y: Value, /) -> Tensor: ...
+def positive(x: ListedValue, /) -> Tensor: ...
 @overload
-def pow(x: Value, y: TensorValue, /) -> Tensor: ...
+def pow(x: TensorValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def pow(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def pow(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
-def power(x: TensorValue, y: Value, /) -> Tensor:
+def pow(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
+def power(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Calculate element-wise base ``x1`` exponential of ``x2``."""
 
 @overload
-def power(x: Value, y: TensorValue, /) -> Tensor: ...
+def power(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def power(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def power(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 def printoptions(*args: Any, **kwargs: Any) -> AbstractContextManager[dict[str, Any]]: ...
 @overload
 def prod(
@@ -3798,8 +4282,8 @@ def prod(
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
     promote_integers: builtins.bool = True,
 ) -> Tensor:
     """Return product of the array elements over a given axis."""
@@ -3816,12 +4300,12 @@ def prod(
 ) -> jax.Array: ...
 @overload
 def prod(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
     promote_integers: builtins.bool = True,
 ) -> Tensor: ...
 @overload
@@ -3856,6 +4340,10 @@ def ptp(
     a: JaxValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
 ) -> jax.Array: ...
 @overload
+def ptp(
+    a: ListedValue, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False
+) -> Tensor: ...
+@overload
 def ptp(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def ptp(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -3875,17 +4363,32 @@ def ptp(a: JaxValue, *args: Any, keepdim: Any, **kwargs: Any) -> jax.Array: ...
 def ptp(*args: Any, keepdim: Any, **kwargs: Any) -> Any: ...
 @overload
 def put(
-    a: TensorValue, ind: Value, v: Value, mode: str | None = None, *, inplace: builtins.bool = True
+    a: TensorValue,
+    ind: ListedValue,
+    v: ListedValue,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
 ) -> Tensor:
     """Put elements into an array at given indices."""
 
 @overload
 def put(
-    a: Value, ind: TensorValue, v: Value, mode: str | None = None, *, inplace: builtins.bool = True
+    a: ListedValue,
+    ind: TensorValue,
+    v: ListedValue,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
 ) -> Tensor: ...
 @overload
 def put(
-    a: Value, ind: Value, v: TensorValue, mode: str | None = None, *, inplace: builtins.bool = True
+    a: ListedValue,
+    ind: ListedValue,
+    v: TensorValue,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
 ) -> Tensor: ...
 @overload
 def put(
@@ -3897,10 +4400,19 @@ def put(
     inplace: builtins.bool = True,
 ) -> jax.Array: ...
 @overload
+def put(
+    a: ListedValue,
+    ind: ListedValue,
+    v: ListedValue,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
+) -> Tensor: ...
+@overload
 def put_along_axis(
     arr: TensorValue,
-    indices: Value,
-    values: Value,
+    indices: ListedValue,
+    values: ListedValue,
     axis: int | None,
     inplace: builtins.bool = True,
     *,
@@ -3910,9 +4422,9 @@ def put_along_axis(
 
 @overload
 def put_along_axis(
-    arr: Value,
+    arr: ListedValue,
     indices: TensorValue,
-    values: Value,
+    values: ListedValue,
     axis: int | None,
     inplace: builtins.bool = True,
     *,
@@ -3920,8 +4432,8 @@ def put_along_axis(
 ) -> Tensor: ...
 @overload
 def put_along_axis(
-    arr: Value,
-    indices: Value,
+    arr: ListedValue,
+    indices: ListedValue,
     values: TensorValue,
     axis: int | None,
     inplace: builtins.bool = True,
@@ -3939,13 +4451,23 @@ def put_along_axis(
     mode: str | None = None,
 ) -> jax.Array: ...
 @overload
+def put_along_axis(
+    arr: ListedValue,
+    indices: ListedValue,
+    values: ListedValue,
+    axis: int | None,
+    inplace: builtins.bool = True,
+    *,
+    mode: str | None = None,
+) -> Tensor: ...
+@overload
 def put_along_axis(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def put_along_axis(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def quantile(
     a: TensorValue,
-    q: Value,
+    q: ListedValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
     method: str = "linear",
@@ -3955,7 +4477,7 @@ def quantile(
 
 @overload
 def quantile(
-    a: Value,
+    a: ListedValue,
     q: TensorValue,
     axis: int | tuple[int, ...] | None = None,
     overwrite_input: builtins.bool = False,
@@ -3972,6 +4494,15 @@ def quantile(
     keepdims: builtins.bool = False,
 ) -> jax.Array: ...
 @overload
+def quantile(
+    a: ListedValue,
+    q: ListedValue,
+    axis: int | tuple[int, ...] | None = None,
+    overwrite_input: builtins.bool = False,
+    method: str = "linear",
+    keepdims: builtins.bool = False,
+) -> Tensor: ...
+@overload
 def quantile(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def quantile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -3987,9 +4518,13 @@ def rad2deg(x: TensorValue, /) -> Tensor:
 @overload
 def rad2deg(x: JaxValue, /) -> jax.Array: ...
 @overload
+def rad2deg(x: ListedValue, /) -> Tensor: ...
+@overload
 def radians(x: TensorValue, /) -> Tensor: ...
 @overload
 def radians(x: JaxValue, /) -> jax.Array: ...
+@overload
+def radians(x: ListedValue, /) -> Tensor: ...
 @overload
 def ravel(
     a: TensorValue,
@@ -4007,6 +4542,13 @@ def ravel(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
 @overload
+def ravel(
+    a: ListedValue,
+    order: str = "C",
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
 def ravel_multi_index(
     multi_index: Sequence[TensorValue], dims: Sequence[int], mode: str = "raise", order: str = "C"
 ) -> Tensor:
@@ -4018,7 +4560,7 @@ def ravel_multi_index(
 ) -> jax.Array: ...
 @overload
 def ravel_multi_index(
-    multi_index: Sequence[Value], dims: Sequence[int], mode: str = "raise", order: str = "C"
+    multi_index: Sequence[ListedValue], dims: Sequence[int], mode: str = "raise", order: str = "C"
 ) -> Tensor: ...
 @overload
 def real(x: TensorValue, /) -> Tensor:
@@ -4027,23 +4569,29 @@ def real(x: TensorValue, /) -> Tensor:
 @overload
 def real(x: JaxValue, /) -> jax.Array: ...
 @overload
+def real(x: ListedValue, /) -> Tensor: ...
+@overload
 def reciprocal(x: TensorValue, /) -> Tensor:
     """Calculate element-wise reciprocal of the input."""
 
 @overload
 def reciprocal(x: JaxValue, /) -> jax.Array: ...
 @overload
-def remainder(x: TensorValue, y: Value, /) -> Tensor:
+def reciprocal(x: ListedValue, /) -> Tensor: ...
+@overload
+def remainder(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Returns element-wise remainder of the division."""
 
 @overload
-def remainder(x: Value, y: TensorValue, /) -> Tensor: ...
+def remainder(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def remainder(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
 @overload
+def remainder(x: ListedValue, y: ListedValue, /) -> Tensor: ...
+@overload
 def repeat(
     a: TensorValue,
-    repeats: Value,
+    repeats: ListedValue,
     axis: int | None = None,
     *,
     total_repeat_length: int | None = None,
@@ -4053,7 +4601,7 @@ def repeat(
 
 @overload
 def repeat(
-    a: Value,
+    a: ListedValue,
     repeats: TensorValue,
     axis: int | None = None,
     *,
@@ -4069,6 +4617,15 @@ def repeat(
     total_repeat_length: int | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
+@overload
+def repeat(
+    a: ListedValue,
+    repeats: ListedValue,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
 @overload
 def repeat(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
@@ -4094,35 +4651,50 @@ def reshape(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
 @overload
+def reshape(
+    a: ListedValue,
+    shape: int | Sequence[int],
+    order: str = "C",
+    *,
+    copy: builtins.bool | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
 def resize(a: TensorValue, new_shape: Sequence[int]) -> Tensor:
     """Return a new array with specified shape."""
 
 @overload
 def resize(a: JaxValue, new_shape: Sequence[int]) -> jax.Array: ...
+@overload
+def resize(a: ListedValue, new_shape: Sequence[int]) -> Tensor: ...
 def result_type(*args: Any) -> np.dtype[Any]:
     """Return the result of applying JAX promotion rules to the inputs."""
 
 @overload
-def right_shift(x: TensorValue, y: Value, /) -> Tensor:
+def right_shift(x: TensorValue, y: ListedValue, /) -> Tensor:
     """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
 
 @overload
-def right_shift(x: Value, y: TensorValue, /) -> Tensor: ...
+def right_shift(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def right_shift(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def right_shift(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def rint(x: TensorValue, /) -> Tensor: ...
 @overload
 def rint(x: JaxValue, /) -> jax.Array: ...
 @overload
+def rint(x: ListedValue, /) -> Tensor: ...
+@overload
 def roll(
-    a: TensorValue, shift: Value | Sequence[int], axis: int | Sequence[int] | None = None
+    a: TensorValue, shift: ListedValue | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor:
     """Roll the elements of an array along a specified axis."""
 
 @overload
 def roll(
-    a: Value, shift: TensorValue | Sequence[int], axis: int | Sequence[int] | None = None
+    a: ListedValue, shift: TensorValue | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor: ...
 @overload
 def roll(
@@ -4130,7 +4702,7 @@ def roll(
 ) -> jax.Array: ...
 @overload
 def roll(
-    a: Value, shift: Value | Sequence[int], axis: int | Sequence[int] | None = None
+    a: ListedValue, shift: ListedValue | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor: ...
 @overload
 def roll(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
@@ -4144,6 +4716,8 @@ def rollaxis(a: TensorValue, axis: int, start: int = 0) -> Tensor:
 
 @overload
 def rollaxis(a: JaxValue, axis: int, start: int = 0) -> jax.Array: ...
+@overload
+def rollaxis(a: ListedValue, axis: int, start: int = 0) -> Tensor: ...
 @overload
 def rollaxis(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -4163,11 +4737,15 @@ def roots(p: TensorValue, *, strip_zeros: builtins.bool = True) -> Tensor:
 @overload
 def roots(p: JaxValue, *, strip_zeros: builtins.bool = True) -> jax.Array: ...
 @overload
+def roots(p: ListedValue, *, strip_zeros: builtins.bool = True) -> Tensor: ...
+@overload
 def rot90(m: TensorValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """Rotate an array by 90 degrees counterclockwise in the plane specified by axes."""
 
 @overload
 def rot90(m: JaxValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> jax.Array: ...
+@overload
+def rot90(m: ListedValue, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor: ...
 @overload
 def rot90(m: TensorValue, *args: Any, diagonal: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -4192,21 +4770,23 @@ def round(a: TensorValue, decimals: int = 0) -> Tensor:
 
 @overload
 def round(a: JaxValue, decimals: int = 0) -> jax.Array: ...
+@overload
+def round(a: ListedValue, decimals: int = 0) -> Tensor: ...
 
 s_: IndexExpression
 
-def save(file: Value, arr: Value, allow_pickle: Any = True) -> None:
+def save(file: ListedValue, arr: ListedValue, allow_pickle: Any = True) -> None:
     """Save an array to a binary file in NumPy ``.npy`` format."""
 
-def savez(file: Value, *args: Value, allow_pickle: Any = True, **kwds: Any) -> None:
+def savez(file: ListedValue, *args: ListedValue, allow_pickle: Any = True, **kwds: Any) -> None:
     """Save several arrays into a single file in uncompressed ``.npz`` format."""
 
 @overload
 def searchsorted(
     a: TensorValue,
-    v: Value,
+    v: ListedValue,
     side: str = "left",
-    sorter: Value | None = None,
+    sorter: ListedValue | None = None,
     *,
     method: str = "scan",
 ) -> Tensor:
@@ -4214,10 +4794,10 @@ def searchsorted(
 
 @overload
 def searchsorted(
-    a: Value,
+    a: ListedValue,
     v: TensorValue,
     side: str = "left",
-    sorter: Value | None = None,
+    sorter: ListedValue | None = None,
     *,
     method: str = "scan",
 ) -> Tensor: ...
@@ -4232,17 +4812,22 @@ def searchsorted(
 ) -> jax.Array: ...
 @overload
 def searchsorted(
-    a: Value, v: Value, side: str = "left", sorter: Value | None = None, *, method: str = "scan"
+    a: ListedValue,
+    v: ListedValue,
+    side: str = "left",
+    sorter: ListedValue | None = None,
+    *,
+    method: str = "scan",
 ) -> Tensor: ...
 @overload
 def select(
-    condlist: Sequence[TensorValue], choicelist: Sequence[Value], default: Value = 0
+    condlist: Sequence[TensorValue], choicelist: Sequence[ListedValue], default: ListedValue = 0
 ) -> Tensor:
     """Select values based on a series of conditions."""
 
 @overload
 def select(
-    condlist: Sequence[Value], choicelist: Sequence[TensorValue], default: Value = 0
+    condlist: Sequence[ListedValue], choicelist: Sequence[TensorValue], default: ListedValue = 0
 ) -> Tensor: ...
 @overload
 def select(
@@ -4250,30 +4835,30 @@ def select(
 ) -> jax.Array: ...
 @overload
 def select(
-    condlist: Sequence[Value], choicelist: Sequence[Value], default: Value = 0
+    condlist: Sequence[ListedValue], choicelist: Sequence[ListedValue], default: ListedValue = 0
 ) -> Tensor: ...
-def set_printoptions(*args: Value, **kwargs: Any) -> None:
+def set_printoptions(*args: ListedValue, **kwargs: Any) -> None:
     """Alias of :func:`numpy.set_printoptions`."""
 
 @overload
 def setdiff1d(
     ar1: TensorValue,
-    ar2: Value,
+    ar2: ListedValue,
     assume_unique: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor:
     """Compute the set difference of two 1D arrays."""
 
 @overload
 def setdiff1d(
-    ar1: Value,
+    ar1: ListedValue,
     ar2: TensorValue,
     assume_unique: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def setdiff1d(
@@ -4286,32 +4871,32 @@ def setdiff1d(
 ) -> jax.Array: ...
 @overload
 def setdiff1d(
-    ar1: Value,
-    ar2: Value,
+    ar1: ListedValue,
+    ar2: ListedValue,
     assume_unique: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def setxor1d(
     ar1: TensorValue,
-    ar2: Value,
+    ar2: ListedValue,
     assume_unique: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor:
     """Compute the set-wise xor of elements in two arrays."""
 
 @overload
 def setxor1d(
-    ar1: Value,
+    ar1: ListedValue,
     ar2: TensorValue,
     assume_unique: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def setxor1d(
@@ -4324,12 +4909,12 @@ def setxor1d(
 ) -> jax.Array: ...
 @overload
 def setxor1d(
-    ar1: Value,
-    ar2: Value,
+    ar1: ListedValue,
+    ar2: ListedValue,
     assume_unique: builtins.bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor: ...
 def shape(a: Any) -> tuple[int, ...]:
     """Return the shape an array."""
@@ -4341,11 +4926,15 @@ def sign(x: TensorValue, /) -> Tensor:
 @overload
 def sign(x: JaxValue, /) -> jax.Array: ...
 @overload
+def sign(x: ListedValue, /) -> Tensor: ...
+@overload
 def signbit(x: TensorValue, /) -> Tensor:
     """Return the sign bit of array elements."""
 
 @overload
 def signbit(x: JaxValue, /) -> jax.Array: ...
+@overload
+def signbit(x: ListedValue, /) -> Tensor: ...
 
 signedinteger = np.signedinteger
 
@@ -4356,11 +4945,15 @@ def sin(x: TensorValue, /) -> Tensor:
 @overload
 def sin(x: JaxValue, /) -> jax.Array: ...
 @overload
+def sin(x: ListedValue, /) -> Tensor: ...
+@overload
 def sinc(x: TensorValue, /) -> Tensor:
     """Calculate the normalized sinc function."""
 
 @overload
 def sinc(x: JaxValue, /) -> jax.Array: ...
+@overload
+def sinc(x: ListedValue, /) -> Tensor: ...
 
 single: ScalarType
 
@@ -4370,6 +4963,8 @@ def sinh(x: TensorValue, /) -> Tensor:
 
 @overload
 def sinh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def sinh(x: ListedValue, /) -> Tensor: ...
 @overload
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     """Return number of elements along a given axis."""
@@ -4401,6 +4996,16 @@ def sort(
     order: None = None,
 ) -> jax.Array: ...
 @overload
+def sort(
+    a: ListedValue,
+    axis: int | None = -1,
+    *,
+    stable: builtins.bool = True,
+    descending: builtins.bool = False,
+    kind: str | None = None,
+    order: None = None,
+) -> Tensor: ...
+@overload
 def sort(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def sort(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -4411,20 +5016,24 @@ def sort_complex(a: TensorValue) -> Tensor:
 @overload
 def sort_complex(a: JaxValue) -> jax.Array: ...
 @overload
+def sort_complex(a: ListedValue) -> Tensor: ...
+@overload
 def spacing(x: TensorValue, /) -> Tensor:
     """Return the spacing between ``x`` and the next adjacent number."""
 
 @overload
 def spacing(x: JaxValue, /) -> jax.Array: ...
 @overload
+def spacing(x: ListedValue, /) -> Tensor: ...
+@overload
 def split(
-    ary: TensorValue, indices_or_sections: Value | Sequence[int], axis: int = 0
+    ary: TensorValue, indices_or_sections: ListedValue | Sequence[int], axis: int = 0
 ) -> list[Tensor]:
     """Split an array into sub-arrays."""
 
 @overload
 def split(
-    ary: Value, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
+    ary: ListedValue, indices_or_sections: Sequence[int] | TensorValue, axis: int = 0
 ) -> list[Tensor]: ...
 @overload
 def split(
@@ -4432,7 +5041,7 @@ def split(
 ) -> list[jax.Array]: ...
 @overload
 def split(
-    ary: Value, indices_or_sections: Value | Sequence[int], axis: int = 0
+    ary: ListedValue, indices_or_sections: ListedValue | Sequence[int], axis: int = 0
 ) -> list[Tensor]: ...
 @overload
 def split(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
@@ -4449,15 +5058,21 @@ def sqrt(x: TensorValue, /) -> Tensor:
 @overload
 def sqrt(x: JaxValue, /) -> jax.Array: ...
 @overload
+def sqrt(x: ListedValue, /) -> Tensor: ...
+@overload
 def square(x: TensorValue, /) -> Tensor:
     """Calculate element-wise square of the input array."""
 
 @overload
 def square(x: JaxValue, /) -> jax.Array: ...
 @overload
+def square(x: ListedValue, /) -> Tensor: ...
+@overload
 def squeeze(a: TensorValue, axis: int | Sequence[int] | None = None) -> Tensor: ...
 @overload
 def squeeze(a: JaxValue, axis: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def squeeze(a: ListedValue, axis: int | Sequence[int] | None = None) -> Tensor: ...
 @overload
 def squeeze(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -4484,9 +5099,7 @@ def stack(
 ) -> jax.Array: ...
 @overload
 def stack(
-    arrays: NumpyArray | Tensor | jax.Array | Sequence[Value],
-    axis: int = 0,
-    dtype: DTypeLike | None = None,
+    arrays: ListedValue | Sequence[ListedValue], axis: int = 0, dtype: DTypeLike | None = None
 ) -> Tensor: ...
 @overload
 def stack(
@@ -4516,7 +5129,7 @@ def std(
     ddof: int = 0,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
     correction: int | float | None = None,
 ) -> Tensor:
     """Compute the standard deviation along a given axis."""
@@ -4534,13 +5147,13 @@ def std(
 ) -> jax.Array: ...
 @overload
 def std(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     ddof: int = 0,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
     correction: int | float | None = None,
 ) -> Tensor: ...
 @overload
@@ -4576,8 +5189,8 @@ def sum(
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
     promote_integers: builtins.bool = True,
 ) -> Tensor:
     """Sum of the elements of the array over a given axis."""
@@ -4594,12 +5207,12 @@ def sum(
 ) -> jax.Array: ...
 @overload
 def sum(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     keepdims: builtins.bool = False,
-    initial: Value | None = None,
-    where: Value | None = None,
+    initial: ListedValue | None = None,
+    where: ListedValue | None = None,
     promote_integers: builtins.bool = True,
 ) -> Tensor: ...
 @overload
@@ -4627,6 +5240,8 @@ def swapaxes(a: TensorValue, axis1: int, axis2: int) -> Tensor:
 @overload
 def swapaxes(a: JaxValue, axis1: int, axis2: int) -> jax.Array: ...
 @overload
+def swapaxes(a: ListedValue, axis1: int, axis2: int) -> Tensor: ...
+@overload
 def swapaxes(a: TensorValue, *args: Any, dim1: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def swapaxes(a: JaxValue, *args: Any, dim1: Any, **kwargs: Any) -> jax.Array: ...
@@ -4641,7 +5256,7 @@ def swapaxes(*args: Any, dim2: Any, **kwargs: Any) -> Any: ...
 @overload
 def take(
     a: TensorValue,
-    indices: Value,
+    indices: ListedValue,
     axis: int | None = None,
     mode: str | None = None,
     unique_indices: builtins.bool = False,
@@ -4652,7 +5267,7 @@ def take(
 
 @overload
 def take(
-    a: Value,
+    a: ListedValue,
     indices: TensorValue,
     axis: int | None = None,
     mode: str | None = None,
@@ -4671,13 +5286,23 @@ def take(
     fill_value: builtins.bool | int | float | complex | None = None,
 ) -> jax.Array: ...
 @overload
+def take(
+    a: ListedValue,
+    indices: ListedValue,
+    axis: int | None = None,
+    mode: str | None = None,
+    unique_indices: builtins.bool = False,
+    indices_are_sorted: builtins.bool = False,
+    fill_value: builtins.bool | int | float | complex | None = None,
+) -> Tensor: ...
+@overload
 def take(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def take(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def take_along_axis(
     arr: TensorValue,
-    indices: Value,
+    indices: ListedValue,
     axis: int | None = -1,
     mode: str | jax.lax.GatherScatterMode | None = None,
     fill_value: builtins.bool | int | float | complex | None = None,
@@ -4688,7 +5313,7 @@ def take_along_axis(
 
 @overload
 def take_along_axis(
-    arr: Value,
+    arr: ListedValue,
     indices: TensorValue,
     axis: int | None = -1,
     mode: str | jax.lax.GatherScatterMode | None = None,
@@ -4707,6 +5332,16 @@ def take_along_axis(
     wrap_negative_indices: builtins.bool | None = None,
 ) -> jax.Array: ...
 @overload
+def take_along_axis(
+    arr: ListedValue,
+    indices: ListedValue,
+    axis: int | None = -1,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: builtins.bool | int | float | complex | None = None,
+    *,
+    wrap_negative_indices: builtins.bool | None = None,
+) -> Tensor: ...
+@overload
 def take_along_axis(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def take_along_axis(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -4717,15 +5352,19 @@ def tan(x: TensorValue, /) -> Tensor:
 @overload
 def tan(x: JaxValue, /) -> jax.Array: ...
 @overload
+def tan(x: ListedValue, /) -> Tensor: ...
+@overload
 def tanh(x: TensorValue, /) -> Tensor:
     """Calculate element-wise hyperbolic tangent of input."""
 
 @overload
 def tanh(x: JaxValue, /) -> jax.Array: ...
 @overload
+def tanh(x: ListedValue, /) -> Tensor: ...
+@overload
 def tensordot(
     a: TensorValue,
-    b: Value,
+    b: ListedValue,
     axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
     *,
     precision: PrecisionArgument | None = None,
@@ -4736,7 +5375,7 @@ def tensordot(
 
 @overload
 def tensordot(
-    a: Value,
+    a: ListedValue,
     b: TensorValue,
     axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
     *,
@@ -4755,6 +5394,16 @@ def tensordot(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array: ...
 @overload
+def tensordot(
+    a: ListedValue,
+    b: ListedValue,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> Tensor: ...
+@overload
 def tensordot(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def tensordot(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
@@ -4765,6 +5414,8 @@ def tile(A: TensorValue, reps: int | Sequence[int]) -> Tensor:
 @overload
 def tile(A: JaxValue, reps: int | Sequence[int]) -> jax.Array: ...
 @overload
+def tile(A: ListedValue, reps: int | Sequence[int]) -> Tensor: ...
+@overload
 def tile(A: TensorValue, *args: Any, dims: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def tile(A: JaxValue, *args: Any, dims: Any, **kwargs: Any) -> jax.Array: ...
@@ -4773,7 +5424,7 @@ def tile(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def trace(
     a: TensorValue,
-    offset: Value = 0,
+    offset: ListedValue = 0,
     axis1: int = 0,
     axis2: int = 1,
     dtype: DTypeLike | None = None,
@@ -4790,7 +5441,11 @@ def trace(
 ) -> jax.Array: ...
 @overload
 def trace(
-    a: Value, offset: Value = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None
+    a: ListedValue,
+    offset: ListedValue = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
 ) -> Tensor: ...
 @overload
 def trace(a: TensorValue, *args: Any, dim1: Any, **kwargs: Any) -> Tensor: ...
@@ -4811,6 +5466,8 @@ def transpose(a: TensorValue, axes: Sequence[int] | None = None) -> Tensor:
 @overload
 def transpose(a: JaxValue, axes: Sequence[int] | None = None) -> jax.Array: ...
 @overload
+def transpose(a: ListedValue, axes: Sequence[int] | None = None) -> Tensor: ...
+@overload
 def transpose(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def transpose(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -4823,7 +5480,9 @@ def transpose(a: JaxValue, *args: Any, dims: Any, **kwargs: Any) -> jax.Array: .
 @overload
 def transpose(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
-def trapezoid(y: TensorValue, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor:
+def trapezoid(
+    y: TensorValue, x: ListedValue | None = None, dx: ListedValue = 1.0, axis: int = -1
+) -> Tensor:
     """Integrate along the given axis using the composite trapezoidal rule."""
 
 @overload
@@ -4831,7 +5490,9 @@ def trapezoid(
     y: JaxValue, x: JaxValue | None = None, dx: JaxValue = 1.0, axis: int = -1
 ) -> jax.Array: ...
 @overload
-def trapezoid(y: Value, x: Value | None = None, dx: Value = 1.0, axis: int = -1) -> Tensor: ...
+def trapezoid(
+    y: ListedValue, x: ListedValue | None = None, dx: ListedValue = 1.0, axis: int = -1
+) -> Tensor: ...
 @overload
 def trapezoid(y: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -4856,6 +5517,8 @@ def tril(m: TensorValue, k: int = 0) -> Tensor:
 
 @overload
 def tril(m: JaxValue, k: int = 0) -> jax.Array: ...
+@overload
+def tril(m: ListedValue, k: int = 0) -> Tensor: ...
 @overload
 def tril(m: TensorValue, *args: Any, diagonal: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -4885,6 +5548,10 @@ def trim_zeros(
     filt: JaxValue, trim: str = "fb", axis: int | Sequence[int] | None = None
 ) -> jax.Array: ...
 @overload
+def trim_zeros(
+    filt: ListedValue, trim: str = "fb", axis: int | Sequence[int] | None = None
+) -> Tensor: ...
+@overload
 def trim_zeros(filt: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def trim_zeros(filt: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -4902,6 +5569,8 @@ def triu(m: TensorValue, k: int = 0) -> Tensor:
 
 @overload
 def triu(m: JaxValue, k: int = 0) -> jax.Array: ...
+@overload
+def triu(m: ListedValue, k: int = 0) -> Tensor: ...
 @overload
 def triu(m: TensorValue, *args: Any, diagonal: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -4921,11 +5590,13 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Tensor, Tensor]:
 @overload
 def triu_indices_from(*args: Any, diagonal: Any, **kwargs: Any) -> Any: ...
 @overload
-def true_divide(x: TensorValue, y: Value, /) -> Tensor: ...
+def true_divide(x: TensorValue, y: ListedValue, /) -> Tensor: ...
 @overload
-def true_divide(x: Value, y: TensorValue, /) -> Tensor: ...
+def true_divide(x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def true_divide(x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def true_divide(x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
 def true_divide(*args: Any, other: Any, **kwargs: Any) -> Any: ...
 @overload
@@ -4936,6 +5607,8 @@ def trunc(x: TensorValue, /) -> Tensor:
 
 @overload
 def trunc(x: JaxValue, /) -> jax.Array: ...
+@overload
+def trunc(x: ListedValue, /) -> Tensor: ...
 
 uint: ScalarType
 uint1: ScalarType
@@ -4948,13 +5621,21 @@ uint8: ScalarType
 
 @overload
 def union1d(
-    ar1: TensorValue, ar2: Value, *, size: int | None = None, fill_value: Value | None = None
+    ar1: TensorValue,
+    ar2: ListedValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor:
     """Compute the set union of two 1D arrays."""
 
 @overload
 def union1d(
-    ar1: Value, ar2: TensorValue, *, size: int | None = None, fill_value: Value | None = None
+    ar1: ListedValue,
+    ar2: TensorValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def union1d(
@@ -4962,7 +5643,11 @@ def union1d(
 ) -> jax.Array: ...
 @overload
 def union1d(
-    ar1: Value, ar2: Value, *, size: int | None = None, fill_value: Value | None = None
+    ar1: ListedValue,
+    ar2: ListedValue,
+    *,
+    size: int | None = None,
+    fill_value: ListedValue | None = None,
 ) -> Tensor: ...
 @overload
 def unique(
@@ -5018,7 +5703,7 @@ def unique(
 ) -> tuple[Tensor, ...]: ...
 @overload
 def unique_all(
-    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+    x: TensorValue, /, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> _UniqueAllResult[Tensor]:
     """Return unique values from x, along with indices, inverse indices, and counts."""
 
@@ -5028,11 +5713,11 @@ def unique_all(
 ) -> _UniqueAllResult[jax.Array]: ...
 @overload
 def unique_all(
-    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+    x: ListedValue, /, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> _UniqueAllResult[Tensor]: ...
 @overload
 def unique_counts(
-    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+    x: TensorValue, /, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> _UniqueCountsResult[Tensor]:
     """Return unique values from x, along with counts."""
 
@@ -5042,11 +5727,11 @@ def unique_counts(
 ) -> _UniqueCountsResult[jax.Array]: ...
 @overload
 def unique_counts(
-    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+    x: ListedValue, /, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> _UniqueCountsResult[Tensor]: ...
 @overload
 def unique_inverse(
-    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+    x: TensorValue, /, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> _UniqueInverseResult[Tensor]:
     """Return unique values from x, along with indices, inverse indices, and counts."""
 
@@ -5056,11 +5741,11 @@ def unique_inverse(
 ) -> _UniqueInverseResult[jax.Array]: ...
 @overload
 def unique_inverse(
-    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+    x: ListedValue, /, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> _UniqueInverseResult[Tensor]: ...
 @overload
 def unique_values(
-    x: TensorValue, /, *, size: int | None = None, fill_value: Value | None = None
+    x: TensorValue, /, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> Tensor:
     """Return unique values from x, along with indices, inverse indices, and counts."""
 
@@ -5070,11 +5755,11 @@ def unique_values(
 ) -> jax.Array: ...
 @overload
 def unique_values(
-    x: Value, /, *, size: int | None = None, fill_value: Value | None = None
+    x: ListedValue, /, *, size: int | None = None, fill_value: ListedValue | None = None
 ) -> Tensor: ...
 @overload
 def unpackbits(
-    a: TensorValue, axis: int | None = None, count: Value | None = None, bitorder: str = "big"
+    a: TensorValue, axis: int | None = None, count: ListedValue | None = None, bitorder: str = "big"
 ) -> Tensor:
     """Unpack the bits in a uint8 array."""
 
@@ -5084,7 +5769,7 @@ def unpackbits(
 ) -> jax.Array: ...
 @overload
 def unpackbits(
-    a: Value, axis: int | None = None, count: Value | None = None, bitorder: str = "big"
+    a: ListedValue, axis: int | None = None, count: ListedValue | None = None, bitorder: str = "big"
 ) -> Tensor: ...
 @overload
 def unpackbits(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -5104,6 +5789,8 @@ def unravel_index(indices: TensorValue, shape: Sequence[int]) -> tuple[Tensor, .
 
 @overload
 def unravel_index(indices: JaxValue, shape: Sequence[int]) -> tuple[jax.Array, ...]: ...
+@overload
+def unravel_index(indices: ListedValue, shape: Sequence[int]) -> tuple[Tensor, ...]: ...
 
 unsignedinteger = np.unsignedinteger
 
@@ -5113,6 +5800,8 @@ def unstack(x: TensorValue, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 @overload
 def unstack(x: JaxValue, /, *, axis: int = 0) -> tuple[jax.Array, ...]: ...
+@overload
+def unstack(x: ListedValue, /, *, axis: int = 0) -> tuple[Tensor, ...]: ...
 @overload
 def unstack(x: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> tuple[Tensor, ...]: ...
 @overload
@@ -5127,7 +5816,10 @@ def unstack(x: JaxValue, *args: Any, dims: Any, **kwargs: Any) -> tuple[jax.Arra
 def unstack(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
 def unwrap(
-    p: TensorValue, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
+    p: TensorValue,
+    discont: ListedValue | None = None,
+    axis: int = -1,
+    period: ListedValue = 6.283185307179586,
 ) -> Tensor:
     """Unwrap a periodic signal."""
 
@@ -5140,7 +5832,10 @@ def unwrap(
 ) -> jax.Array: ...
 @overload
 def unwrap(
-    p: Value, discont: Value | None = None, axis: int = -1, period: Value = 6.283185307179586
+    p: ListedValue,
+    discont: ListedValue | None = None,
+    axis: int = -1,
+    period: ListedValue = 6.283185307179586,
 ) -> Tensor: ...
 @overload
 def unwrap(p: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
@@ -5161,6 +5856,8 @@ def vander(x: TensorValue, N: int | None = None, increasing: builtins.bool = Fal
 @overload
 def vander(x: JaxValue, N: int | None = None, increasing: builtins.bool = False) -> jax.Array: ...
 @overload
+def vander(x: ListedValue, N: int | None = None, increasing: builtins.bool = False) -> Tensor: ...
+@overload
 def var(
     a: TensorValue,
     axis: int | Sequence[int] | None = None,
@@ -5168,7 +5865,7 @@ def var(
     ddof: int = 0,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
     correction: int | float | None = None,
 ) -> Tensor:
     """Compute the variance along a given axis."""
@@ -5186,13 +5883,13 @@ def var(
 ) -> jax.Array: ...
 @overload
 def var(
-    a: Value,
+    a: ListedValue,
     axis: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
     ddof: int = 0,
     keepdims: builtins.bool = False,
     *,
-    where: Value | None = None,
+    where: ListedValue | None = None,
     correction: int | float | None = None,
 ) -> Tensor: ...
 @overload
@@ -5222,7 +5919,7 @@ def var(*args: Any, unbiased: Any, **kwargs: Any) -> Any: ...
 @overload
 def vdot(
     a: TensorValue,
-    b: Value,
+    b: ListedValue,
     *,
     precision: PrecisionArgument | None = None,
     preferred_element_type: DTypeLike | None = None,
@@ -5231,7 +5928,7 @@ def vdot(
 
 @overload
 def vdot(
-    a: Value,
+    a: ListedValue,
     b: TensorValue,
     *,
     precision: PrecisionArgument | None = None,
@@ -5246,9 +5943,17 @@ def vdot(
     preferred_element_type: DTypeLike | None = None,
 ) -> jax.Array: ...
 @overload
+def vdot(
+    a: ListedValue,
+    b: ListedValue,
+    *,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
 def vecdot(
     x1: TensorValue,
-    x2: Value,
+    x2: ListedValue,
     /,
     *,
     axis: int = -1,
@@ -5259,7 +5964,7 @@ def vecdot(
 
 @overload
 def vecdot(
-    x1: Value,
+    x1: ListedValue,
     x2: TensorValue,
     /,
     *,
@@ -5278,17 +5983,29 @@ def vecdot(
     preferred_element_type: DTypeLike | None = None,
 ) -> jax.Array: ...
 @overload
+def vecdot(
+    x1: ListedValue,
+    x2: ListedValue,
+    /,
+    *,
+    axis: int = -1,
+    precision: PrecisionArgument | None = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Tensor: ...
+@overload
 def vecdot(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def vecdot(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 @overload
-def vecmat(x1: TensorValue, x2: Value, /) -> Tensor:
+def vecmat(x1: TensorValue, x2: ListedValue, /) -> Tensor:
     """Batched conjugate vector-matrix product."""
 
 @overload
-def vecmat(x1: Value, x2: TensorValue, /) -> Tensor: ...
+def vecmat(x1: ListedValue, x2: TensorValue, /) -> Tensor: ...
 @overload
 def vecmat(x1: JaxValue, x2: JaxValue, /) -> jax.Array: ...
+@overload
+def vecmat(x1: ListedValue, x2: ListedValue, /) -> Tensor: ...
 def vectorize(
     pyfunc: Callable[_P, _R],
     *,
@@ -5296,13 +6013,15 @@ def vectorize(
     signature: str | None = None,
 ) -> Callable[_P, _R]: ...
 @overload
-def vsplit(ary: TensorValue, indices_or_sections: Value) -> list[Tensor]:
+def vsplit(ary: TensorValue, indices_or_sections: ListedValue) -> list[Tensor]:
     """Split an array into sub-arrays vertically."""
 
 @overload
-def vsplit(ary: Value, indices_or_sections: TensorValue) -> list[Tensor]: ...
+def vsplit(ary: ListedValue, indices_or_sections: TensorValue) -> list[Tensor]: ...
 @overload
 def vsplit(ary: JaxValue, indices_or_sections: JaxValue) -> list[jax.Array]: ...
+@overload
+def vsplit(ary: ListedValue, indices_or_sections: ListedValue) -> list[Tensor]: ...
 @overload
 def vstack(
     tup: NumpyArray | Tensor | Sequence[TensorValue], dtype: DTypeLike | None = None
@@ -5312,16 +6031,14 @@ def vstack(
 @overload
 def vstack(tup: jax.Array | Sequence[JaxValue], dtype: DTypeLike | None = None) -> jax.Array: ...
 @overload
-def vstack(
-    tup: NumpyArray | Tensor | jax.Array | Sequence[Value], dtype: DTypeLike | None = None
-) -> Tensor: ...
+def vstack(tup: ListedValue | Sequence[ListedValue], dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def where(
     condition: TensorValue,
     /,
     *,
     size: int | None = None,
-    fill_value: Value | tuple[Value, ...] | None = None,
+    fill_value: ListedValue | tuple[ListedValue, ...] | None = None,
 ) -> tuple[Tensor, ...]:
     """Select elements from two arrays based on a condition."""
 
@@ -5335,20 +6052,22 @@ def where(
 ) -> tuple[jax.Array, ...]: ...
 @overload
 def where(
-    condition: Value,
+    condition: ListedValue,
     /,
     *,
     size: int | None = None,
-    fill_value: Value | tuple[Value, ...] | None = None,
+    fill_value: ListedValue | tuple[ListedValue, ...] | None = None,
 ) -> tuple[Tensor, ...]: ...
 @overload
-def where(condition: TensorValue, x: Value, y: Value, /) -> Tensor: ...
+def where(condition: TensorValue, x: ListedValue, y: ListedValue, /) -> Tensor: ...
 @overload
-def where(condition: Value, x: TensorValue, y: Value, /) -> Tensor: ...
+def where(condition: ListedValue, x: TensorValue, y: ListedValue, /) -> Tensor: ...
 @overload
-def where(condition: Value, x: Value, y: TensorValue, /) -> Tensor: ...
+def where(condition: ListedValue, x: ListedValue, y: TensorValue, /) -> Tensor: ...
 @overload
 def where(condition: JaxValue, x: JaxValue, y: JaxValue, /) -> jax.Array: ...
+@overload
+def where(condition: ListedValue, x: ListedValue, y: ListedValue, /) -> Tensor: ...
 def zeros(
     shape: Any,
     dtype: DTypeLike | None = None,
@@ -5359,7 +6078,7 @@ def zeros(
     """Create an array full of zeros."""
 
 def zeros_like(
-    a: Value,
+    a: ListedValue,
     dtype: DTypeLike | None = None,
     shape: Any = None,
     *,

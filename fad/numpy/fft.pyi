@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import jax
 
-from fad.arrays.annotations import DTypeLike, JaxValue, TensorValue, Value
+from fad.arrays.annotations import DTypeLike, JaxValue, ListedValue, TensorValue
 from fad.core.tensor import Tensor
 
 @overload
@@ -18,6 +18,10 @@ def fft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None =
 def fft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
+@overload
+def fft(
+    a: ListedValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Tensor: ...
 @overload
 def fft(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -47,6 +51,13 @@ def fft2(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def fft2(
+    a: ListedValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+@overload
 def fft2(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def fft2(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -59,7 +70,7 @@ def fft2(a: JaxValue, *args: Any, dims: Any, **kwargs: Any) -> jax.Array: ...
 @overload
 def fft2(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def fftfreq(
-    n: int, d: Value = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
+    n: int, d: ListedValue = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> Tensor:
     """Return sample frequencies for the discrete Fourier transform."""
 
@@ -80,6 +91,13 @@ def fftn(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def fftn(
+    a: ListedValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Tensor: ...
+@overload
 def fftn(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def fftn(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -97,6 +115,8 @@ def fftshift(x: TensorValue, axes: int | Sequence[int] | None = None) -> Tensor:
 
 @overload
 def fftshift(x: JaxValue, axes: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def fftshift(x: ListedValue, axes: int | Sequence[int] | None = None) -> Tensor: ...
 @overload
 def fftshift(x: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -118,6 +138,10 @@ def hfft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
 @overload
+def hfft(
+    a: ListedValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Tensor: ...
+@overload
 def hfft(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def hfft(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -137,6 +161,10 @@ def ifft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None 
 def ifft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
+@overload
+def ifft(
+    a: ListedValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Tensor: ...
 @overload
 def ifft(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -166,6 +194,13 @@ def ifft2(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def ifft2(
+    a: ListedValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+@overload
 def ifft2(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def ifft2(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -194,6 +229,13 @@ def ifftn(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def ifftn(
+    a: ListedValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Tensor: ...
+@overload
 def ifftn(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def ifftn(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -211,6 +253,8 @@ def ifftshift(x: TensorValue, axes: int | Sequence[int] | None = None) -> Tensor
 
 @overload
 def ifftshift(x: JaxValue, axes: int | Sequence[int] | None = None) -> jax.Array: ...
+@overload
+def ifftshift(x: ListedValue, axes: int | Sequence[int] | None = None) -> Tensor: ...
 @overload
 def ifftshift(x: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -232,6 +276,10 @@ def ihfft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
 @overload
+def ihfft(
+    a: ListedValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Tensor: ...
+@overload
 def ihfft(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def ihfft(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -251,6 +299,10 @@ def irfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None
 def irfft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
+@overload
+def irfft(
+    a: ListedValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Tensor: ...
 @overload
 def irfft(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -280,6 +332,13 @@ def irfft2(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def irfft2(
+    a: ListedValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+@overload
 def irfft2(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def irfft2(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -308,6 +367,13 @@ def irfftn(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def irfftn(
+    a: ListedValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Tensor: ...
+@overload
 def irfftn(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def irfftn(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -327,6 +393,10 @@ def rfft(a: TensorValue, n: int | None = None, axis: int = -1, norm: str | None 
 def rfft(
     a: JaxValue, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> jax.Array: ...
+@overload
+def rfft(
+    a: ListedValue, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Tensor: ...
 @overload
 def rfft(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
@@ -356,6 +426,13 @@ def rfft2(
     norm: str | None = None,
 ) -> jax.Array: ...
 @overload
+def rfft2(
+    a: ListedValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] = (-2, -1),
+    norm: str | None = None,
+) -> Tensor: ...
+@overload
 def rfft2(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload
 def rfft2(a: JaxValue, *args: Any, dim: Any, **kwargs: Any) -> jax.Array: ...
@@ -368,7 +445,7 @@ def rfft2(a: JaxValue, *args: Any, dims: Any, **kwargs: Any) -> jax.Array: ...
 @overload
 def rfft2(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
 def rfftfreq(
-    n: int, d: Value = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
+    n: int, d: ListedValue = 1.0, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> Tensor:
     """Return sample frequencies for the discrete Fourier transform."""
 
@@ -388,6 +465,13 @@ def rfftn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> jax.Array: ...
+@overload
+def rfftn(
+    a: ListedValue,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Tensor: ...
 @overload
 def rfftn(a: TensorValue, *args: Any, dim: Any, **kwargs: Any) -> Tensor: ...
 @overload

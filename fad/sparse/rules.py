@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad.core.elementwise import ELEMENTWISE
 from fad.core.jaxapi import evaluate_equation, parameters
 from fad.sparse.entries import Entries, couple, send, take, unite
 
@@ -246,17 +247,12 @@ def scatter(replaces: bool) -> Rule:
     return rule
 
 
-_ELEMENTWISE = """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt
-    ceil clamp complex conj convert_element_type copy copy_p cos cosh device_put digamma div eq erf
-    erf_inv erfc exp exp2 expm1 fad_unrecorded floor ge gt igamma igammac imag integer_pow is_finite le
-    lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma pow pvary real
-    reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta"""
 _MOVEMENTS = """broadcast_in_dim concatenate expand_dims pad rev slice split squeeze stack tile transpose
     unstack"""
 _REDUCTIONS = "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin"
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_ELEMENTWISE.split(), elementwise),
+    **dict.fromkeys(ELEMENTWISE, elementwise),
     **dict.fromkeys(_REDUCTIONS.split(), reduction),
     **dict.fromkeys(_MOVEMENTS.split(), movement(None)),
     "cumlogsumexp": along_axis,

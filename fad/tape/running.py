@@ -23,6 +23,8 @@ class _Thread(threading.local):
     ``watched``: the call that is being watched, True if calls inside of it are not; see
     `fad.tape.anomaly.watched_call`.
     ``leaves``: the Tensors on which ``requires_grad_`` was called in the body that runs, None outside of one.
+    ``records``: in a rule of a Function, whether backward passes are recorded, as its result is
+    differentiated; None outside of one.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,7 @@ class _Thread(threading.local):
         self.task: Any = None
         self.watched: Any = None
         self.leaves: list[Any] | None = None
+        self.records: bool | None = None
 
 
 _thread_ids = itertools.count(1)

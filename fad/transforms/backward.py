@@ -20,6 +20,7 @@ from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import accumulator_of
 from fad.tape.hooks import retain_grad
 from fad.tape.node_step import level_of
+from fad.tape.running import running
 
 __all__ = ["backward", "grad"]
 
@@ -56,6 +57,7 @@ def backward(
     >>> float(x.grad)
     6.0
     """
+    create_graph = create_graph or running.records is True
     keep = create_graph if retain_graph is None else retain_graph
     tensors = as_list(tensors)
     if not keep and not create_graph and grad_tensors is None and inputs is None:
@@ -208,6 +210,7 @@ def grad(
             stacklevel=2,
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
+    create_graph = create_graph or running.records is True
     keep = create_graph if retain_graph is None else retain_graph
     options = keep, create_graph, allow_unused, materialize_grads
     names = list(inputs) if isinstance(inputs, dict) else None

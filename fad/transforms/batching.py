@@ -29,6 +29,7 @@ from fad.transforms.boundary import (
     was_written,
     write_back,
 )
+from fad.views.addresses import place_of, stand_at
 from fad.views.batched_views import BatchedView, view_of_argument
 from fad.views.copying import handle
 from fad.views.make_view import shares
@@ -116,6 +117,8 @@ def vmap(
         )
         tensors = any([isinstance(x, Tensor) for x in leaves])
         shared = _shared_with_mapped(leaves, dims) if tensors else {}
+        pairs = zip(leaves, dims, strict=True)
+        own_places = [place_of(x, d) if tensors and d is not None else None for x, d in pairs]
 
         def run(chunk: list[Any], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
             first = first if randomness == "different" else 0  # all that reads it
@@ -130,6 +133,8 @@ def vmap(
                     for k, (v, d) in enumerate(zip(chunk, dims, strict=True))
                 ]
                 mapped = [x for x, d in zip(inside, dims, strict=True) if d is not None]
+                for x, place in zip(inside, own_places, strict=True):
+                    stand_at(x, place)
                 if state.replaying:
                     seam.replay.open(level, mapped, f)
                 called = trees.unflatten(structure, inside, given)

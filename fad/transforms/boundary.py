@@ -16,6 +16,7 @@ from fad.core.level import captured_by_jit, outlived
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.tape.recorder import ROOT, as_tensor
+from fad.views.addresses import place_of, stand_at
 from fad.views.inplace import check_writable, overwrite_from
 from fad.views.make_view import shares
 
@@ -29,6 +30,7 @@ __all__ = [
     "leave",
     "lower",
     "pick",
+    "stand_for",
     "substitute",
     "was_written",
     "write_back",
@@ -184,6 +186,12 @@ def substitute(args: Sequence[Any], nums: Sequence[int], new: Sequence[Any]) -> 
     """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
     chosen = dict(zip(nums, new))
     return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
+
+
+def stand_for(inside: Sequence[Any], arguments: Any) -> None:
+    """Let Tensors that stand for the leaves of ``arguments`` have their elements where these have them."""
+    for x, own in zip(trees.flatten(arguments)[0], inside, strict=True):
+        stand_at(own, place_of(x))
 
 
 def was_written(handle: Any) -> bool:

@@ -52,6 +52,7 @@ from fad.tape.captures import Captures
 from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel, RecordingLevel
 from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
+from fad.views.addresses import place_of, stand_at
 from fad.views.stop_gradient import stopped
 
 __all__ = ["checkpoint"]
@@ -297,10 +298,13 @@ def checkpoint(
         tensors = has_tensor((args, kwargs))
         dynamic = [isinstance(x, Tensor) for x in leaves]
         operands = [lower(x) for x, d in zip(leaves, dynamic, strict=True) if d]
+        places = [place_of(x) for x, d in zip(leaves, dynamic, strict=True) if d]
         # The body outlives the backward pass, which frees the Tensors.
         static = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
 
         def body(inside: Sequence[Tensor]) -> Any:
+            for x, place in zip(inside, places, strict=True):
+                stand_at(x, place)
             it = iter(inside)
             given = [next(it) if d else x for x, d in zip(static, dynamic, strict=True)]
             new_args, new_kwargs = trees.unflatten(structure, given, like)

@@ -28,6 +28,7 @@ from fad.transforms.boundary import (
     leave,
     lower,
     names_of,
+    stand_for,
     was_written,
     with_aux,
     write_back,
@@ -101,6 +102,8 @@ def push_forward(
     tensors = has_tensor((primals, tangents))
     with JvpLevel() as level:
         duals = [level.dual(v, t) for v, t in zip(values, directions, strict=True)]
+        if tensors:
+            stand_for(duals, primals)
         if state.replaying:
             seam.replay.open(level, duals, f)
         out, aux = with_aux(f(*trees.unflatten(structure, duals, primals)), has_aux, who)

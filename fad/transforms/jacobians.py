@@ -31,6 +31,7 @@ from fad.transforms.boundary import (
     has_tensor,
     leave,
     pick,
+    stand_for,
     substitute,
     with_aux,
 )
@@ -89,6 +90,8 @@ def reverse_jacobian(
         tensors = has_tensor((args, kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
+            if tensors:
+                stand_for(variables, like)
             if state.replaying:
                 seam.replay.open(level, variables, f)
             inside = trees.unflatten(structure, variables, like)
@@ -188,6 +191,8 @@ def forward_jacobian(
         def push(tangents: list[Any]) -> list[Any]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
+                if tensors:
+                    stand_for(duals, like)
                 if state.replaying:
                     seam.replay.open(level, duals, f)
                 inside = trees.unflatten(structure, duals, like)

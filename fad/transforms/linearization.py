@@ -14,6 +14,7 @@ from fad.transforms.boundary import (
     differentiable_leaves,
     has_tensor,
     leave,
+    stand_for,
     with_aux,
 )
 from fad.transforms.forward import tangent_leaves, zeros_like
@@ -107,6 +108,8 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     tensors = has_tensor(primals)
     with LinearizeLevel() as level:
         variables = [level.variable(v) for v in values]
+        if tensors:
+            stand_for(variables, primals)
         inside = trees.unflatten(structure, variables, primals)
         out, aux = with_aux(f(*inside), has_aux, "linearize")
         outs, out_structure = trees.flatten(out)

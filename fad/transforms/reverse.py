@@ -28,6 +28,7 @@ from fad.transforms.boundary import (
     leave,
     lower,
     pick,
+    stand_for,
     substitute,
     with_aux,
 )
@@ -95,9 +96,11 @@ def gradient_function(
         tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
+            like = [args[i] for i in nums]
+            if tensors:
+                stand_for(variables, like)
             if variables and state.replaying:
                 seam.replay.open(level, variables, f)
-            like = [args[i] for i in nums]
             inside = trees.unflatten(structure, variables, like)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             aux = None
@@ -204,6 +207,8 @@ def pullback_of(
     like = trees.skeleton(primals)  # the arrays need not live as long as vjp_fn
     with GradLevel() as level:
         variables = [level.variable(v) for v in values]
+        if tensors:
+            stand_for(variables, primals)
         inside = trees.unflatten(structure, variables, like)
         out, aux = with_aux(f(*inside), has_aux, who)
     outs, out_structure = trees.flatten(out)

@@ -24,6 +24,7 @@ from fad.transforms.boundary import (
     leave,
     lower,
     names_of,
+    stand_for,
     was_written,
     write_back,
 )
@@ -74,6 +75,8 @@ def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[An
     tensors = has_tensor((primals, series))
     with JetLevel(order) as level:
         inside = [level.curve(v, c) for v, c in zip(values, curves, strict=True)]
+        if tensors:
+            stand_for(inside, tuple(primals))
         if state.replaying:
             seam.replay.open(level, inside, f)
         out = f(*trees.unflatten(structure, inside, like=tuple(primals)))

@@ -5,6 +5,9 @@ NOTE [addresses]
 An array of JAX has no strides. A view is seen as if its base were stored in row-major order: its chain, run
 on the numbers of the base's elements, says where its own are. A function such as ``reshape`` gives a view
 where strides can describe what it makes of these addresses, and a copy elsewhere.
+
+What stands for an argument inside of a transformed function has the addresses of that: a `Place`, which is
+part of the key of compiled code too.
 """
 
 from __future__ import annotations
@@ -18,15 +21,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, storage_of
 from fad.views.aliases import link_of
-from fad.views.chains import Form, Step, form_of, numbers_of
+from fad.views.chains import Form, Step, ViewOp, Write, form_of, numbers_of, view_op
 from fad.views.duals import DualLink
 from fad.views.write_back import keeps_order
 
-__all__ = ["Test", "gives_view", "has_strides", "is_contiguous", "is_row_major", "origin"]
+__all__ = [
+    "Place",
+    "Test",
+    "gives_view",
+    "has_strides",
+    "is_contiguous",
+    "is_row_major",
+    "origin",
+    "place_of",
+    "stand_at",
+]
 
 Test = Callable[[np.ndarray], bool]
+
+# The kinds of steps that lead to a Tensor, shape and dtype of the base, the shapes of the steps' numbers.
+Place = tuple[Form, tuple[int, ...], Any, tuple[tuple[int, ...], ...]]
 
 
 def origin(x: Tensor) -> tuple[Tensor, tuple[Step, ...]]:
@@ -65,25 +81,56 @@ def is_row_major(addresses: np.ndarray) -> bool:
 
 def is_contiguous(x: Tensor) -> bool:
     """Whether the elements of ``x`` are next to each other in row-major order, see NOTE [addresses]."""
-    return link_of(x) is None or _decide(None, is_row_major, *_place(x))
+    return not _moved(x) or _decide(None, is_row_major, *_place(x))
 
 
 def gives_view(primitive: Primitive, x: Tensor, test: Test) -> bool:
     """Whether the result of ``primitive``, which moves the elements of ``x``, is a view by ``test``."""
-    if link_of(x) is None:
+    if not _moved(x):
         aval = x.aval
         if keeps_order(primitive, aval.shape, aval.dtype):
             return True
     return _decide(primitive, test, *_place(x))
 
 
-def _place(x: Tensor) -> tuple[Form, tuple[int, ...], Any, tuple[tuple[int, ...], ...]]:
-    """The kinds of steps that lead to ``x``, what they start from, and the shapes of their numbers."""
+def place_of(x: Any, dim: int | None = None) -> Place | None:
+    """Where the elements of ``x`` are, or those of a lane along ``dim``; None if next to each other."""
+    if not isinstance(x, Tensor) or not (_moved(x) or dim):
+        return None
+    place = _place(x)
+    if dim is not None:
+        form, *rest = place
+        place = ((*form, (_lane(dim), 0)), *rest)
+    return None if _decide(None, is_row_major, *place) else place
+
+
+def stand_at(inside: Any, place: Place | None) -> None:
+    """Let ``inside``, which stands for an argument with this place, have its elements there."""
+    if place is not None:
+        storage_of(inside).place = place
+
+
+@functools.lru_cache(maxsize=64)
+def _lane(dim: int) -> ViewOp:
+    return view_op(Primitive("lane", lambda x: jnp.take(x, 0, dim)), Write.INDICES)
+
+
+def _moved(x: Tensor) -> bool:
+    """Whether the elements of ``x`` may not be next to each other."""
+    meta = x.meta
+    return meta is not None and (meta.link is not None or meta.storage.place is not None)
+
+
+def _place(x: Tensor) -> Place:
     root, chain = origin(x)
-    data = root if link_of(root) is None else root.meta.storage.data  # type: ignore[union-attr]
-    aval = data.aval
+    form = form_of(chain)
     shapes = tuple([() if type(n) is int else tuple(n.shape) for n in numbers_of(chain)])
-    return form_of(chain), aval.shape, aval.dtype, shapes
+    storage = None if root.meta is None else root.meta.storage
+    if storage is not None and storage.place is not None:
+        before, shape, dtype, earlier = storage.place
+        return (*before, *form), shape, dtype, (*earlier, *shapes)
+    data = root if storage is None or link_of(root) is None else storage.data
+    return form, data.aval.shape, data.aval.dtype, shapes
 
 
 @functools.lru_cache(maxsize=4096)

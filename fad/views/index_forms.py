@@ -198,9 +198,10 @@ def _mask_indices(mask: Any) -> _Mask | _Flag:
         concrete = np.asarray(mask.__array__() if isinstance(mask, Tensor) else mask)
     except (HostValueError, jax.errors.TracerArrayConversionError) as error:
         raise HostValueError(
-            "a bool mask selects a number of elements that depends on data, so it cannot be used as an "
-            "index inside vmap or jit, but in x[mask] = v and x[mask] *= v with one value v for all: write "
-            "fad.numpy.where(mask, x, y), or fad.numpy.nonzero(mask, size=n) for a known count"
+            "a bool mask selects a number of elements that depends on data, so inside vmap or jit it cannot "
+            "be used as an index, but in x[mask] = v and x[mask] *= v with one value v for all, and in "
+            "x[mask] = f(x[mask]) with elementwise functions f. Write fad.numpy.where(mask, x, y), or "
+            "fad.numpy.nonzero(mask, size=n) for a known count"
         ) from error
     if concrete.ndim == 0:
         return _Flag(bool(concrete))

@@ -11,20 +11,23 @@ derivatives are those of the selected elements alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core.avals import aval_of, struct_of
+from fad.core.elementwise import is_elementwise
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, HostValueError, describe
 from fad.tape.recorder import as_tensor
 
-__all__ = ["MASKED_UPDATES", "MaskedPart", "masked_part"]
+__all__ = ["MASKED_UPDATES", "MaskedPart", "masked_part", "without_parts"]
 
 
 def _filled(mask: Any, x: Any) -> Any:
@@ -58,7 +61,16 @@ class MaskedPart:
         return f"MaskedPart({describe(self.values)}, mask={describe(self.mask)})"
 
     def __getattr__(self, name: str) -> Any:
-        self._refuse()
+        """A method of Tensors, which comes down to a function that is elementwise, or raises."""
+        method = None if name.startswith("_") or name.endswith("_") else getattr(Tensor, name, None)
+        if type(method) is not types.FunctionType:
+            self._refuse()
+        return functools.partial(method, self)
+
+    @property
+    def dtype(self) -> Any:
+        """That of the elements."""
+        return self.values.dtype
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self.error
@@ -87,6 +99,10 @@ class MaskedPart:
             raise self.error
         return v
 
+    def like(self, values: Any) -> MaskedPart:
+        """The part of the same mask with other values."""
+        return MaskedPart(self.mask, self.selected, values, self.trailing, self.error)
+
     __array__ = __bool__ = __float__ = __int__ = __iter__ = __jax_array__ = __len__ = _refuse
     __getitem__ = __setitem__ = _refuse
 
@@ -104,8 +120,7 @@ def _operator(name: str) -> Callable[..., Any]:
         values = getattr(own, name)(*[self.operand(v) for v in others])
         if values is NotImplemented:
             return values
-        found = own if is_in_place else values
-        return MaskedPart(self.mask, self.selected, found, self.trailing, self.error)
+        return self.like(own if is_in_place else values)
 
     method.__name__ = name
     return method
@@ -118,6 +133,33 @@ for _name in [
     *["__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "maximum", "minimum"],
 ]:
     setattr(MaskedPart, _name, _operator(_name))
+
+
+def without_parts(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], Callable[[Primitive, Sequence[Any]], Any]] | None:
+    """The arguments of a call with Tensors for the parts among them, and what then stands in for `bind`.
+
+    That makes a part of each output, and raises if the function is not elementwise. None: there are no parts.
+    """
+    parts = [v for v in (*args, *kwargs.values()) if type(v) is MaskedPart]
+    if not parts:
+        return None
+    first, own = parts[0], {id(v): parts[0].operand(v) for v in parts}
+    filled = set(map(id, own.values()))
+
+    def binder(primitive: Primitive, leaves: Sequence[Any]) -> Any:
+        operands = [x if id(x) in filled else first.operand(x) for x in leaves]
+        if not is_elementwise(primitive.flat, tuple([struct_of(aval_of(x)) for x in operands])):
+            raise first.error
+        out = bind(primitive, operands)
+        return tuple(map(first.like, out)) if type(out) is tuple else first.like(out)
+
+    return (
+        tuple([own.get(id(v), v) for v in args]),
+        {name: own.get(id(v), v) for name, v in kwargs.items()},
+        binder,
+    )
 
 
 # Method of `x.at[mask]` -> operator of the part; None where its values do not matter.

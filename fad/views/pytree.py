@@ -11,6 +11,7 @@ the Tensor itself, and plain JAX functions refuse it.
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,16 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT
 
-__all__ = ["TrackedTensor"]
+__all__ = ["TrackedTensor", "flattening"]
+
+
+class _Thread(threading.local):
+    """``check``: called where JAX flattens views, and other Tensors that are more than an array."""
+
+    check: Callable[[Tensor], None] | None = None
+
+
+flattening = _Thread()
 
 
 def _of_origin(name: str, convert: Callable[[Tensor], Any] | None = None) -> Any:
@@ -66,6 +76,8 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
         if type(value) is array_type:  # most of them
             flush()  # the caller may donate the array
             return (value,), None
+    if flattening.check is not None:
+        flattening.check(t)
     bare = not t.requires_grad or ROOT.id <= state.watermark
     if t.level is ROOT and bare and not captured_by_jit(t):
         value = t.value

@@ -224,6 +224,13 @@ def _custom_root(m: Any, x: Any) -> Any:
     )
 
 
+def _root_of_a_number(m: Any, x: Any) -> Any:
+    def solve(f: Any, guess: Any) -> Any:
+        return m.lax.fori_loop(0, 20, lambda _, y: y - f(y) / (2 * y), guess)
+
+    return m.lax.custom_root(lambda y: y * y - x[0], x[0], solve, lambda g, y: y / g(1.0))
+
+
 BODIES = [
     Body("apply_along_axis", lambda m, x: m.numpy.apply_along_axis(lambda r: r * r[0], 0, x)),
     Body("apply_over_axes", lambda m, x: m.numpy.apply_over_axes(lambda a, i: a + i, x, (0,))),
@@ -255,6 +262,7 @@ BODIES = [
     Body("reduce", lambda m, x: m.lax.reduce(x, 0.0, m.lax.add, (0,))),
     Body("reduce_window", lambda m, x: m.lax.reduce_window(x, 0.0, m.lax.add, (2,))),
     Body("custom_root", _custom_root),
+    Body("custom_root_number", _root_of_a_number),
     Body(
         "custom_linear_solve",
         lambda m, x: m.lax.custom_linear_solve(

@@ -35,8 +35,8 @@ def ways(monkeypatch):
     found = []
     original = fast_calls.call
 
-    def call(cls, args):
-        out = original(cls, args)
+    def call(*args):
+        out = original(*args)
         found.append("fast" if type(out) is fad.Tensor else "not begun" if out is None else "left")
         return out
 

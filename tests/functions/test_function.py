@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -15,6 +16,7 @@ from scaled_functions import SCALE, JvpOnly, OneMethod, Product, VjpOnly, cube, 
 
 import fad
 from fad.errors import RuleError
+from fad.functions.definitions import RULES, SETTINGS
 from tests.fuzzing.comparison import assert_same_program
 from tests.fuzzing.stacks import TRANSFORMS
 
@@ -251,10 +253,16 @@ def results(F):
 
 
 @pytest.mark.parametrize("jax_rules", [False, True])
-@pytest.mark.parametrize("inherited", [False, True])
+@pytest.mark.parametrize("inherited", [False, True, "mixed in"])
 def test_rules_added_to_a_class_after_it_was_made_are_used(inherited, jax_rules):
-    F = twice(jax_rules=jax_rules)
-    G = type("G", (F,), {}) if inherited else F
+    F = G = twice(jax_rules=jax_rules)
+    if inherited == "mixed in":  # of a class that is no Function
+        F = type(
+            "Rules", (), {name: v for name, v in vars(F).items() if name in (*RULES, *SETTINGS)}
+        )
+        G = types.new_class("Twice", (F, fad.Function))
+    elif inherited:
+        G = type("G", (F,), {})
     assert results(G) == [6, 7, 7, 7, 7, 7, 6]
     F.backward = lambda ctx, g: g * 8
     assert results(G) == [6, 8, 8, 8, 8, 8, 6]

@@ -230,3 +230,22 @@ def test_views_of_a_leaf_keep_their_history(torch: Any, replay_mode: None) -> No
         return before, row.requires_grad, leaf.grad.tolist()
 
     assert run(fad) == run(torch)
+
+
+@pytest.mark.parametrize("parts", ["view_as_real", "real"])
+def test_a_write_to_parts_of_complex_numbers_whose_shape_was_changed(torch, parts):
+    """Where fad differs from PyTorch, whose gradient is right for the same program out of place."""
+
+    def gradient(m, in_place):
+        a = m.tensor([[1.0 + 2.0j, 3.0], [0.5j, -1.0]], requires_grad=True)
+        b = a * 1.0
+        v = m.view_as_real(b) if parts == "view_as_real" else b.real
+        v = v.transpose_(0, 1) if in_place else v.swapaxes(0, 1)
+        v.mul_(m.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        ((b * b).real.sum() + (v * v).sum()).backward()
+        return np.asarray(a.grad)
+
+    right = gradient(torch, False)
+    assert not np.allclose(gradient(torch, True), right)
+    for in_place in (False, True):
+        assert_close(gradient(fad, in_place), right)

@@ -24,8 +24,8 @@ PACKAGE = ROOT / "fad"
 ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
     "core": """keys blocks dtypes devices caches collector observation pace private_names jaxapi
-        unrecorded avals jaxprs exact_programs borrowed masked series dependence residuals tensor trees level
-        rules primitive residual_plans casts replay_protocol""",
+        unrecorded avals jaxprs elementwise exact_programs borrowed masked series dependence residuals tensor
+        trees level rules primitive residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly packing saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch randomness body_numbers staged",
@@ -35,14 +35,16 @@ ROOMS = {
     "arrays": """arguments lists special_cases call_notes keywords numpy_keywords
         numpy_functions plans results operations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
-        aliasing smooth smooth_ratios smooth_functions smooth_special derive namespaces""",
+        aliasing smooth smooth_ratios smooth_functions smooth_gamma smooth_special
+        smooth_matrices smooth_orders derive namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "*",
     "random": "",
     "scipy": "*",
     "functions": """templates context marks rules derived_rules closures native nodes calls
-        once_differentiable definitions check_results user_rules compiled_rules fast_calls function""",
+        once_differentiable definitions check_results rule_arguments user_rules compiled_rules
+        fast_calls function""",
     "transforms": "backward *",
     "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings

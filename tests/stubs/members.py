@@ -84,14 +84,14 @@ def _operator(name: str) -> str:
     if bare in _UNARY:
         return f"def {name}(self) -> Tensor: ..."
     if bare in OPERATORS:
-        return f"def {name}(self, other: Value) -> Self: ..."
+        return f"def {name}(self, other: ListedValue) -> Self: ..."
     if bare.removeprefix("r") == "divmod":
-        return f"def {name}(self, other: Value) -> tuple[Tensor, Tensor]: ..."
+        return f"def {name}(self, other: ListedValue) -> tuple[Tensor, Tensor]: ..."
     if bare in _COMPARE:
         ignored = "  # type: ignore[override]" if bare in ("eq", "ne") else ""
-        return f"def {name}(self, other: Value) -> Tensor: ...{ignored}"
+        return f"def {name}(self, other: ListedValue) -> Tensor: ...{ignored}"
     if bare in _BINARY or (bare[:1] == "r" and bare[1:] in _BINARY):
-        return f"def {name}(self, other: Value) -> Tensor: ..."
+        return f"def {name}(self, other: ListedValue) -> Tensor: ..."
     return ""
 
 

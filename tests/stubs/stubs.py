@@ -1,8 +1,8 @@
 """Writes the stubs of the derived modules, such as fad/numpy/__init__.pyi, from JAX's signatures.
 
 A function that follows its arguments has an overload for JAX arrays and numbers, which gives JAX arrays, and
-one for each argument that may be a Tensor or a NumPy array, which gives Tensors. One that makes arrays gives
-Tensors. What this cannot say is in ``by_hand``.
+one for each argument that may be a Tensor or a NumPy array, which gives Tensors; in `fad.numpy` one for
+lists, which gives Tensors too. One that makes arrays gives Tensors. What this cannot say is in ``by_hand``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fad.arrays.arguments import role_of
 from fad.arrays.keywords import aliases_of
 from fad.arrays.torch_operations import FORMS
 from tests.stubs.signatures import Kind, Parameter, Signature, annotation_of, signatures_of
-from tests.stubs.translation import EITHER, JAX, TENSOR, names_arrays, result, translated
+from tests.stubs.translation import EITHER, JAX, LISTED, TENSOR, names_arrays, result, translated
 
 __all__ = [
     "IMPORTS",
@@ -126,7 +126,7 @@ import jax
 import numpy as np
 
 from fad.arrays.annotations import BinaryUfunc, DTypeLike, HasDType, IndexExpression, Indexer
-from fad.arrays.annotations import JaxValue, NumpyArray, PrecisionArgument, ScalarType
+from fad.arrays.annotations import JaxValue, ListedValue, NumpyArray, PrecisionArgument, ScalarType
 from fad.arrays.annotations import TensorInitializer, TensorValue, UnaryUfunc, Value
 from fad.core.tensor import Tensor
 """
@@ -268,7 +268,8 @@ def overloads_of(
                 first = f"{required[0].name}: {translated(required[0].annotation, kind)}"
                 of_torch.append(f"({first}, {rest}) -> {result(outcome, kind, records)}")
         of_torch.append(f"({rest}) -> {'Any' if otherwise else usual}")
-    either = {p.name: EITHER for p in takes}
+    lists = bool(takes) and module.startswith("jax.numpy") and not of_a_tensor
+    either = {p.name: LISTED if lists else EITHER for p in takes}
     same = result(outcome, JAX, records) == result(outcome, TENSOR, records)
     if not follows or same:
         return [text(either, TENSOR), *of_torch]
@@ -277,7 +278,7 @@ def overloads_of(
     # Those for Tensors stand first: of a function that is passed to `fad.vmap`, mypy takes the first.
     found = [text({**either, p.name: TENSOR}, TENSOR) for p in single]
     found.append(text({p.name: JAX for p in takes}, JAX))
-    if len(single) != len(takes) or several:
+    if len(single) != len(takes) or several or lists:
         found.append(text(either, TENSOR))
     return found + of_torch
 

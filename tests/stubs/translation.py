@@ -7,16 +7,21 @@ from collections.abc import Iterable, Mapping
 
 import jax
 
-__all__ = ["ARRAYS", "EITHER", "JAX", "TENSOR", "names_arrays", "result", "translated"]
+__all__ = ["ARRAYS", "EITHER", "JAX", "LISTED", "TENSOR", "names_arrays", "result", "translated"]
 
 # What stands for the arrays of an argument.
-JAX, TENSOR, EITHER = "jax", "tensor", "either"
+JAX, TENSOR, EITHER, LISTED = "jax", "tensor", "either", "listed"
 ARRAYS = frozenset(
     "Array ArrayLike BooleanNumeric DuckTypedArray IntegerArray RealArray RealNumeric".split()
 )
-_VALUE = {JAX: "JaxValue", TENSOR: "TensorValue", EITHER: "Value"}
-_ARRAY = {JAX: "jax.Array", TENSOR: "Tensor", EITHER: "Tensor | jax.Array"}
-_NUMPY = {JAX: "", TENSOR: "NumpyArray", EITHER: "NumpyArray"}
+_VALUE = {JAX: "JaxValue", TENSOR: "TensorValue", EITHER: "Value", LISTED: "ListedValue"}
+_ARRAY = {
+    JAX: "jax.Array",
+    TENSOR: "Tensor",
+    EITHER: "Tensor | jax.Array",
+    LISTED: "ListedValue",
+}
+_NUMPY = {JAX: "", TENSOR: "NumpyArray", EITHER: "NumpyArray", LISTED: "NumpyArray"}
 
 _OTHERS = {
     "Any": "Any",
@@ -91,7 +96,7 @@ def _joined(members: Iterable[str]) -> str:
         return UNKNOWN
     if {"JaxValue", "TensorValue"} <= {*flat}:
         flat = ["Value", *flat]
-    for kind in ("Value", "JaxValue"):
+    for kind in ("ListedValue", "Value", "JaxValue"):
         if kind in flat:
             flat = [kind, *[m for m in flat if m not in _WITHIN[kind]]]
     if "TensorValue" in flat:
@@ -108,6 +113,7 @@ _WITHIN = {
     "JaxValue": {"JaxValue", *_NUMBERS},
     "Value": {"Value", "JaxValue", "TensorValue", "Tensor", "NumpyArray", *_NUMBERS},
 }
+_WITHIN["ListedValue"] = {"ListedValue", *_WITHIN["Value"]}
 
 
 def _split(text: str) -> list[str]:

@@ -113,6 +113,35 @@ def test_enable_grad_inside_a_transform_under_no_grad() -> None:
 # Grad modes
 
 
+def _scanned(f: Any) -> Any:
+    return lambda x: fad.lax.scan(lambda c, _: (f(c), None), x, None, length=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("called", "records"),
+    [
+        (lambda f: f, True),
+        (fad.functionalize, True),
+        (lambda f: lambda x: fad.vmap(f)(x), True),
+        (lambda f: lambda x: fad.jvp(f, (x,), (x,))[0], True),
+        (fad.jit, False),
+        (fad.checkpoint, False),
+        (_scanned, False),
+        (lambda f: lambda x: fad.lax.cond(True, f, f, x), False),
+    ],
+)
+def test_enable_grad_in_a_function_that_is_called_under_no_grad(called: Any, records: bool) -> None:
+    def f(x: Any) -> Any:
+        with fad.enable_grad():
+            return fnp.sin(x)
+
+    x = leaf([1.0, 2.0])
+    with fad.no_grad():
+        assert called(f)(x).requires_grad is records
+        with fad.enable_grad():
+            assert called(f)(x).requires_grad
+
+
 def test_no_grad_and_enable_grad() -> None:
     x = leaf(1.0)
     with fad.no_grad():

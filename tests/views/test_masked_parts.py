@@ -22,7 +22,8 @@ Y = np.array([[0.5, 1.5, 2.0], [0.7, -1.5, 0.0]], np.float32)
 def change(x: Any, y: Any, update: str) -> Any:
     """``x`` after an update; ``m`` is where it is positive, ``r`` the same of its first row."""
     x = x * 1.0
-    names = {"x": x, "y": y * 1.0, "m": x > 0, "r": x[0] > 0}
+    library = np if isinstance(x, np.ndarray) else fnp
+    names = {"x": x, "y": y * 1.0, "m": x > 0, "r": x[0] > 0, "np": library}
     exec(update, names)
     return names["x"]
 
@@ -48,6 +49,18 @@ UPDATES = [
     "x[None][0, m] *= 2.0",
     "k = x < -99; x[k] /= 0.0",  # selects nothing
     "x.reshape(-1)[m.reshape(-1)] *= 5.0",
+    "x[m] = np.sin(x[m])",
+    "x[m] = np.log(x[m]) * np.exp(-y[m])",  # the logarithm of numbers below 0 where the mask is false
+    "x[m] = np.where(y[m] > 1, x[m], -x[m])",
+    "x[m] = np.maximum(x[m], y[m] + 1.0)",
+    "x[m] = np.hypot(np.arctan2(y[m], x[m]), 2.0)",
+    "x[m] = x[m].clip(0.5, 2.0)",
+    "x[m] = x[m].round(0).astype(np.int32)",
+    "x[m] = np.square(x[m].astype(np.float32) + np.float32(1))",
+    "x[m], y[m] = np.divmod(x[m], 2.0)",
+    "x[:, r] = np.cbrt(x[:, r])",
+    "k = r[:2]; x[k] = np.add(x[k], y[0])",
+    "x[m] = np.clip(np.power(x[m], 2), None, 4.0)",
 ]
 
 
@@ -61,7 +74,16 @@ def test_an_update_is_numpys_under_vmap_and_jit(update: str) -> None:
     assert_close(both[1], change(-X, Y, update))
 
 
-@pytest.mark.parametrize("update", ["x[m] /= y[m]", "x[m] = x[m] ** y[m]", "x[:, r] *= y[:, r]"])
+@pytest.mark.parametrize(
+    "update",
+    [
+        "x[m] /= y[m]",
+        "x[m] = x[m] ** y[m]",
+        "x[:, r] *= y[:, r]",
+        "x[m] = np.log(x[m]) * np.sin(y[m])",
+        "x[m] = x[m].sqrt() if hasattr(x, 'sqrt') else x[m] ** 0.5",
+    ],
+)
 def test_derivatives_are_those_of_the_selected_elements(update: str) -> None:
     def loss(x: Any, y: Any) -> Any:
         return (change(x, y, update) ** 2).sum()
@@ -96,6 +118,16 @@ USES: list[Callable[[Any, Any], Any]] = [
     lambda x, m: x[m][0],
     lambda x, m: x.at[m].set(jnp.ones(3)),
     lambda x, m: fnp.concatenate([x[m], x[0]]),
+    lambda x, m: fnp.cumsum(x[m]),
+    lambda x, m: fnp.sort(x[m]),
+    lambda x, m: x[m] - fnp.mean(x[m]),
+    lambda x, m: fnp.add(x[m], x),
+    lambda x, m: fnp.linalg.norm(x[m]),
+    lambda x, m: fnp.tril(x[m]),
+    lambda x, m: fnp.transpose(x[m]),
+    lambda x, m: x[m].reshape(-1),
+    lambda x, m: x[m].mul_(2.0),
+    lambda x, m: fnp.broadcast_to(x[m], (4, *x.shape)),
 ]
 
 

@@ -76,6 +76,10 @@ reveal_type(fnp.stack([w, w]))  # Tensor
 reveal_type(fnp.stack([w, w], dim=0))  # Tensor
 reveal_type(fnp.stack([a, a]))  # Array
 reveal_type(fnp.concatenate([w, w], axis=0))  # Tensor
+reveal_type(fnp.concatenate([w, [1.0, 2.0]]))  # Tensor
+reveal_type(fnp.add(w, [1.0, 2.0]) + [1, 2])  # Tensor
+reveal_type(fnp.sum([[1.0, 2.0], [w.sum(), 4]]))  # Tensor
+reveal_type(fnp.linalg.norm(range(3)))  # Tensor
 reveal_type(fnp.split(w, 2))  # list[Tensor]
 reveal_type(fnp.einsum("i,i->", w, w))  # Tensor
 reveal_type(fnp.unique(w))  # Tensor
