@@ -25,9 +25,10 @@ from typing import Any
 
 from fad.core.level import bind
 from fad.core.tensor import Meta, Storage, Tensor, lazy_tensor
+from fad.replay.entries import origin_of
 from fad.replay.inputs import Input, version_at, with_own_handles
 from fad.replay.states import End
-from fad.replay.stretch import Stretch, origin_of
+from fad.replay.stretch import Stretch
 from fad.replay.writes import parts_below
 from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, current_edge

@@ -10,8 +10,6 @@ same as to record it once.
 
 from __future__ import annotations
 
-import bisect
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,15 +17,15 @@ from fad.core.level import bind, state, with_default_state
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, take_over
 from fad.errors import LevelError
+from fad.replay.entries import Entry
 from fad.replay.inputs import FOREIGN, Input, as_captured, is_in_trace
 from fad.replay.log import note
-from fad.replay.program import Known, Program
+from fad.replay.program import Program
 from fad.replay.settings import in_context
 from fad.replay.states import TIMES, State
 from fad.replay.untracked import execute
 from fad.replay.writes import (
     at_versions_then,
-    entry_of,
     handle_of,
     note_written,
     owner_of,
@@ -36,15 +34,7 @@ from fad.replay.writes import (
 from fad.tape.engine import pull_back
 from fad.tape.recorder import ROOT, PrimitiveNode
 
-__all__ = [
-    "Entry",
-    "Stretch",
-    "known_of",
-    "origin_of",
-]
-
-# The state after an operation; its output, or a list of outputs; how many inputs there are by then.
-Entry = tuple[State, Any, int]
+__all__ = ["Stretch"]
 
 
 class Failed:
@@ -273,24 +263,6 @@ class Stretch:
                 ]
                 node.tensors = [owner_of(t) for t in node.tensors]
         return tuple(outs)
-
-
-def origin_of(path: Sequence[State], place: int) -> tuple[State, int]:
-    """The state that an output belongs to, and its number there."""
-    step = path[bisect.bisect_right(path, place, key=_size)]
-    return step, place - step.first
-
-
-_size = operator.attrgetter("size")
-
-
-def known_of(entries: Sequence[Entry], inputs: Sequence[Input], ref: int) -> Known:
-    """What is known of an argument: of output ``ref``, or of input ``~ref``."""
-    if ref < 0:
-        given = inputs[~ref]
-        return given.layout, given.aval
-    step = entries[entry_of(entries, ref)][0]
-    return step.layouts[ref - step.first], step.avals[ref - step.first]
 
 
 def check_dtype(value: Any, aval: Any) -> None:

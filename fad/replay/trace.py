@@ -1,198 +1,66 @@
-"""Traces: what a transform or a step of the eager tape does, recorded with lazy outputs.
+"""Traces: what a transform or a step of the eager tape does, run as programs where it repeats.
 
 NOTE [traces]
 
+    gradient = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
+    for _ in range(4):
+        gradient(x)     # 3 operations forward and 3 backward: soon, one call of XLA
+
 Eager code makes a node, or a derived operation, for each operation at each level of nesting. But a function
-that is called again mostly does the same again. So its operations are first only appended to a trace: an
-output has its shape, dtype and level, and no value and no node yet. If the trace then ends as an earlier one,
-all of it is one program (`fad.replay.program`), bound one level down:
+that is called again mostly does the same again. So its operations are first only appended to a buffer: an
+output has its shape, dtype and level, and no value and no node yet. Then the buffer is *flushed*: if the same
+operations have been flushed before, they run as one program (`fad.replay.program`), bound one level down,
+and its outputs have one node, where the level records (NOTE [nodes of programs]). If not, they are recorded
+one by one, as they would have been at once, and the rest of the function is not deferred. A buffer is flushed
 
-* a reverse transform ends with its backward pass, `Trace.finish`;
-* at a level that records nothing (jvp, vmap, jet, a dual level), it ends when a value is read, or at the
-  exit of the level;
-* a step of the eager tape ends with `backward`, or `fad.autograd.grad` of all of its leaves.
+* where a backward pass begins: `Trace.finish` computes forward and backward pass in one program, if all of
+  the function is in the buffer;
+* where a value or a node is read; and where it has become long (NOTE [segments]). The trace goes on then;
+* at the exit of the level, as far as its outputs are still referenced;
+* before a mode or the state of a Tensor changes, a Function or a hook is called, or another thread reads: it
+  is recorded one by one then.
 
-Otherwise the trace is *materialized*: its operations are recorded as they would have been at once, in their
-order, and the rest of the function is recorded as usual. So
+An operation is appended only if its outputs are known from abstract evaluation (`fad.replay.outcomes`): its
+errors are raised where it is called. It is a pure Primitive, of small arrays. Inputs are used as they were at
+capture, in the grad mode of that time.
 
-* an operation is appended only if its outputs are known from abstract evaluation (`fad.replay.outcomes`): its
-  errors are raised where it is called. It is a pure Primitive, of small arrays;
-* reading a node, hooks, Functions, anomaly mode, hooks for saved values, `no_grad`, settings of JAX, another
-  thread: each materializes the trace first. A write in place is appended: NOTE [deferred writes];
-* reading a value at a level that records ends a segment (NOTE [segments]), if what is before it repeats: it
-  runs as a program, and the trace goes on. If not, it materializes the trace;
-* an output that the function stores outside of itself (in a list, its aux) gets its value as a result of the
-  program. Its node is made when it is read: the operations are recorded then, and what the backward pass went
-  through is freed, as it would have been;
-* inputs are used as they were at capture, in the grad mode of that time.
-
-Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and layout. A
-trace is a path in a tree of all traces so far (`fad.replay.states`), and each state has an inline cache with
-its predicted next state.
+Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and layout. What
+was appended is a path in a tree of all paths so far (`fad.replay.states`), and each state has an inline cache
+with its predicted next state.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fad.core import jaxapi
-from fad.core.jaxapi import array_type, checks_numbers, trace_context
-from fad.core.level import bodies, state
+from fad.core.jaxapi import array_type, trace_context
+from fad.core.level import state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
-from fad.core.tensor import Lazy, Tensor, lazy_tensor, take_over
+from fad.core.tensor import Tensor, take_over
 from fad.replay import untracked
+from fad.replay.entries import Entry, origin_of, outputs_of
 from fad.replay.inputs import is_untouched
 from fad.replay.log import note_trace
 from fad.replay.modes import is_unobserved, referenced
-from fad.replay.next_states import next_state
 from fad.replay.program import Program
 from fad.replay.program_node import ProgramNode
 from fad.replay.segments import program_of, run_program
-from fad.replay.states import RUNS, SHORT, End, Root, State, root_of, tree
-from fad.replay.stretch import Entry, Stretch, origin_of
-from fad.replay.writes import Writes, outputs_of
-from fad.tape.anomaly import mode as anomaly
+from fad.replay.states import RUNS, SHORT, End, root_of, tree
+from fad.replay.stretch import Stretch
+from fad.replay.writes import Writes
 from fad.tape.recorder import ROOT
 
 __all__ = ["Trace"]
 
 
 class Trace(Writes):
-    """The operations of a transform's function, or of a step of the eager tape, since the last flush.
+    """A buffer with what empties it: reads, flushes, the end of its level or step."""
 
-    ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the inputs of the
-    transform, leaves of the tape, or outputs of earlier programs. ``recording`` has the grad mode and the
-    hooks for saved values with which it is made, ``tangents_off`` the mode of that name, ``modes`` are all
-    modes of the thread that makes it. ``done``: nothing more is appended. ``is_new``: it is of the first call
-    of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own, outermost
-    first. ``policy`` is the root of what comes before the first flush, ``root`` that of now, ``ended`` counts
-    the last states of what was flushed, ``is_compiled`` says whether all programs of it were.
-    ``has_untracked``: there are untracked operations; ``on_values``: no level below records what the programs
-    compute, and neither does the tape: see NOTE [untracked operations] in `fad.replay.untracked`. ``lock`` is
-    for other threads that read an output.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "around",
-        "busy",
-        "context",
-        "done",
-        "ended",
-        "entries",
-        "has_untracked",
-        "is_compiled",
-        "is_new",
-        "key",
-        "lock",
-        "maker",
-        "modes",
-        "on_values",
-        "policy",
-        "recording",
-        "root",
-        "tangents_off",
-    )
-
-    def __init__(self, level: Any, root: Root, context: Any, settings: int) -> None:
-        super().__init__(level)
-        self.lock: Any = threading.RLock()
-        self.maker: Callable[[], Any] = level.maker()
-        self.key = (settings, level.key())
-        self.modes = state.__dict__
-        self.context = context
-        self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
-        self.tangents_off = state.tangents_off
-        self.policy = self.root = root
-        self.entries: list[Entry] = [root.bare]
-        self.ended: dict[State, int] = {}
-        self.busy = False
-        self.done = False
-        self.is_new = False
-        self.is_compiled = True
-        self.has_untracked = False
-        self.on_values = True
-        self.around: Sequence[Any] = ()
-
-    # Appending
-
-    def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
-        """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
-
-        Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`.
-        """
-        if self.busy and self.modes is state.__dict__:
-            return None  # of a finalizer
-        goes_on = not self.busy and self._goes_on()
-        if not tracked and not (goes_on and self.on_values and self.policy.defers_untracked):
-            return None
-        if not goes_on:
-            self.why = self.why or f"a mode or a setting changed before {op.name}"
-            self.materialize()
-            return None
-        self.busy = True
-        entries = self.entries
-        before, _, count = entries[-1]
-        if before.cuts:
-            self.busy = False
-            if not tracked:
-                return None
-            if not self.is_new and self.flush(too_long=True):
-                return self.append(op, args)
-            self.materialize()
-            return None
-        step = before.predicted_next
-        if step is None or step.op is not op or not self.is_predicted(step, args, count):
-            step = next_state(self, entries, op, args)
-            if step is None:
-                self.busy = False
-                if not tracked:
-                    return None
-                self.why = self.why or f"{op.name}: {self.refusal(op, args)}"
-                self.materialize()
-                return None
-        level, place = ROOT if step.untracked else self.level, step.first
-        if step.single:
-            out: Any = lazy_tensor(level, Lazy(step.avals[0], self, place), step.tracked[0], 0)
-            entry = out
-        else:
-            pairs = enumerate(zip(step.avals, step.tracked))
-            entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
-            out = tuple(entry)  # not `entry`: what the caller's tuple refers to is referenced
-        if step.untracked:
-            self.has_untracked = True
-            for t in (out,) if step.single else out:
-                t._aux = t._node = None
-        if self.done:  # a finalizer has changed a mode
-            return None
-        entries.append((step, entry, len(self.inputs)))
-        self.busy = False
-        if self.done:
-            self.materialize()
-            if (out if step.single else out[0])._lazy is not None:
-                return None  # it was materialized without this entry
-        return out
-
-    def _goes_on(self) -> bool:
-        """Whether its thread can still append to it, in the modes and settings at its beginning."""
-        modes = state.__dict__
-        if self.done or modes is not self.modes:
-            return False
-        get = modes.get  # a name that is not there has its default
-        return (
-            self.recording
-            == (get("watermark", -1), get("base_watermark", -1), get("saved_hooks", ()))
-            and get("inference") is None
-            and get("replaying", True)
-            and not anomaly.watch
-            and not bodies.traced
-            and self.context == trace_context()
-            and not checks_numbers()
-        )
+    __slots__ = ("__weakref__",)
 
     def leaves(self) -> list[Tensor]:
         """The inputs that require grad at the level of the trace."""

@@ -35,7 +35,8 @@ from fad.core.tensor import (
     storage_of,
     take_over,
 )
-from fad.replay.arguments import Arguments
+from fad.replay.buffer import Buffer
+from fad.replay.entries import entry_of, outputs_of
 from fad.replay.inputs import FOREIGN, Input, version_at
 from fad.replay.states import State
 from fad.tape.recorded_node import RecordedNode
@@ -187,33 +188,17 @@ def _has_no_hooks(meta: Meta) -> bool:
     return not (meta.retains_grad or meta.hooks or meta.post_hooks or meta.inference)
 
 
-class Writes(Arguments):
-    """What was written to in a trace.
+class Writes(Buffer):
+    """A buffer with what is written to in it.
 
-    ``writes`` has the entries that are writes, with the number of arguments that are written to.
     ``stood_in`` are Tensors that are out of date, each with the handle in its place.
     """
 
-    __slots__ = ("stood_in", "why", "writes")
+    __slots__ = ("stood_in",)
 
-    entries: list[Any]
-    recording: tuple[int, int, tuple[Any, ...]]
-    busy: bool
-    done: bool
-    has_untracked: bool
-    policy: Any
-
-    def __init__(self, level: Any) -> None:
-        super().__init__(level)
-        self.writes: dict[int, int] = {}
+    def __init__(self, level: Any, root: Any, context: Any, settings: int) -> None:
+        super().__init__(level, root, context, settings)
         self.stood_in: list[tuple[Tensor, Tensor]] = []
-        self.why = ""  # why it was materialized
-
-    def append(self, op: Any, args: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
-    def materialize(self) -> None:
-        raise NotImplementedError
 
     def write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
         """See `fad.core.replay_protocol.Trace`."""
@@ -371,26 +356,3 @@ class Writes(Arguments):
             if out_of_date(t) is not None or (type(t) is Tensor and is_past(t)):
                 return True
         return False
-
-
-def outputs_of(entries: Sequence[Any]) -> list[Tensor]:
-    """All outputs, by their numbers."""
-    found: list[Tensor] = []
-    for step, out, _ in entries[1:]:
-        if step.single:
-            found.append(out)
-        else:
-            found += out
-    return found
-
-
-def entry_of(entries: Sequence[Any], place: int) -> int:
-    """The number of the entry that an output belongs to."""
-    low, high = 1, len(entries) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle][0].size > place:
-            high = middle
-        else:
-            low = middle + 1
-    return low

@@ -14,9 +14,9 @@ from fad.core.borrowed import as_array
 from fad.core.level import bind, outlived
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, GradientError, describe
-from fad.tape.edges import Edge, GradientEdge
+from fad.tape.edges import Edge, GradientEdge, edge_to_operation
 from fad.tape.engine import ONES_LIKE
-from fad.tape.graph import Node, edge_to_operation, gradient_edge
+from fad.tape.graph import Node, gradient_edge
 from fad.tape.node_step import level_of
 
 __all__ = ["as_list", "edges_of", "inputs_outside", "roots_of"]

@@ -18,11 +18,10 @@ from fad.errors import GradientError
 from fad.tape.accumulate import ADD, accumulate
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import watched_node
+from fad.tape.edges import edge_to_operation, edges_of_operations
 from fad.tape.graph import (
     AccumulateGrad,
     Node,
-    edge_to_operation,
-    edges_of_operations,
     gradient_edge,
 )
 from fad.tape.hooks import call_tensor_hooks

@@ -14,7 +14,7 @@ import jax
 from fad.core.level import outlived, state
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
 from fad.errors import GradientError, describe
-from fad.tape.edges import Edge, InputMetadata, pair
+from fad.tape.edges import Edge, InputMetadata, edges_of_operations, pair
 from fad.tape.handles import RemovableHandle, host_for
 from fad.tape.running import running
 
@@ -23,8 +23,6 @@ __all__ = [
     "Node",
     "accumulator_of",
     "alias",
-    "edge_to_operation",
-    "edges_of_operations",
     "gradient_edge",
 ]
 
@@ -168,11 +166,9 @@ class Node:
         """Called before `release_variables` in a pass that keeps nothing."""
 
     is_traceable = False
-    is_program = False  # it stands for the nodes of several operations: `fad.tape.program_node`
+    is_program = False  # see NOTE [nodes of programs] in `fad.replay.program_node`
     passes_state_transparently = False
     requires_grad = True
-
-    # Edges
 
     @property
     def next_edges(self) -> list[Edge]:
@@ -395,29 +391,6 @@ def _indices(node: Node, index: Any) -> list[int]:
                 f"{node.name()}: Index out of range: {i}, of {len(node.edges)} next edges"
             )
     return result
-
-
-def edges_of_operations(node: Node, opened_only: bool = False) -> Sequence[tuple[Node, int] | None]:
-    """The edges of ``node``, none of which leads to the node of a program from now on.
-
-    ``opened_only``: but for programs whose operations have no nodes yet.
-    """
-    edges = node.edges
-    if any([e is not None and e[0].is_program for e in edges]):
-        node.edges = edges = [e and edge_to_operation(e, opened_only) for e in edges]
-    return edges
-
-
-def edge_to_operation(edge: tuple[Node, int], opened_only: bool = False) -> tuple[Node, int]:
-    """``edge``; if that leads to the node of a program, the edge to the node of its operation.
-
-    ``opened_only``: if there is such a node already.
-    """
-    node: Any = edge[0]
-    if node.is_program and (node.is_opened or not opened_only):
-        edge = node.edge_of_output(edge[1])
-        edge[0].has_parent = True
-    return edge
 
 
 # Re-entrant, and nothing is made under it: a finalizer that comes with a new object may need it too.

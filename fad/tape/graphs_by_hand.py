@@ -13,8 +13,8 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tape.edges import Edge, GradientEdge
-from fad.tape.graph import Node, edge_to_operation, gradient_edge
+from fad.tape.edges import Edge, GradientEdge, edge_to_operation
+from fad.tape.graph import Node, gradient_edge
 from fad.tape.running import running
 
 __all__ = [

@@ -17,12 +17,10 @@ from fad.core.level import Level, outlived
 from fad.core.tensor import Tensor, bottom
 from fad.errors import ArgumentError, describe
 from fad.functions.nodes import FunctionNode
-from fad.tape.edges import Edge, GradientEdge
+from fad.tape.edges import Edge, GradientEdge, edge_to_operation, edges_of_operations
 from fad.tape.graph import (
     AccumulateGrad,
     Node,
-    edge_to_operation,
-    edges_of_operations,
     gradient_edge,
 )
 from fad.tape.recorder import PrimitiveNode

@@ -8,10 +8,10 @@ import numpy as np
 
 import fad
 import fad.numpy as fnp
-from fad.replay import opening, program_node, states, stretch
+from fad.replay import buffer, opening, program_node, states, stretch
 from fad.replay import trace as traces
 
-ENGINE = {m.__file__ for m in (opening, program_node, stretch, traces)}
+ENGINE = {m.__file__ for m in (buffer, opening, program_node, stretch, traces)}
 
 TIMES = 6
 

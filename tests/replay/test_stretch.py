@@ -11,9 +11,9 @@ from helpers import assert_close
 
 import fad
 from fad.core.primitive import Primitive
+from fad.replay.entries import origin_of, outputs_of
 from fad.replay.inputs import FOREIGN, look
-from fad.replay.stretch import Stretch, origin_of
-from fad.replay.writes import outputs_of
+from fad.replay.stretch import Stretch
 from fad.tape.recorder import GradLevel
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])

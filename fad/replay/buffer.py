@@ -1,0 +1,262 @@
+"""Buffers: operations are appended to them, with lazy outputs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fad.core.avals import SCALARS, constant
+from fad.core.borrowed import copied, is_borrowed
+from fad.core.jaxapi import checks_numbers, trace_context
+from fad.core.level import bodies, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import Lazy, Tensor, lazy_tensor
+from fad.replay.entries import Entry
+from fad.replay.inputs import Input, is_value, look
+from fad.replay.next_states import next_state
+from fad.replay.program import Program
+from fad.replay.settings import is_small
+from fad.replay.states import Root, State
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.recorder import ROOT
+
+__all__ = ["Buffer"]
+
+
+class Buffer:
+    """The operations of a transform's function, or of a step of the eager tape, since the last flush.
+
+    ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the inputs of the
+    transform, leaves of the tape, or outputs of earlier programs. ``recording`` has the grad mode and the
+    hooks for saved values with which it is made, ``tangents_off`` the mode of that name, ``modes`` are all
+    modes of the thread that makes it. ``done``: nothing more is appended. ``is_new``: it is of the first call
+    of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own, outermost
+    first. ``policy`` is the root of what comes before the first flush, ``root`` that of now, ``ended`` counts
+    the last states of what was flushed, ``is_compiled`` says whether all programs of it were.
+    ``has_untracked``: there are untracked operations; ``on_values``: no level below records what the programs
+    compute, and neither does the tape: see NOTE [untracked operations] in `fad.replay.untracked`. ``lock`` is
+    for other threads that read an output.
+
+    The place of its output k is ``k``, that of its input k is ``~k``; ``places`` finds inputs by their
+    `id`. ``scalars`` are kept so that their ids stay their own. ``writes`` has the entries that are writes,
+    with the number of arguments that are written to.
+    """
+
+    __slots__ = (
+        "around",
+        "busy",
+        "context",
+        "done",
+        "ended",
+        "entries",
+        "has_untracked",
+        "inputs",
+        "is_compiled",
+        "is_new",
+        "key",
+        "level",
+        "lock",
+        "maker",
+        "modes",
+        "on_values",
+        "places",
+        "policy",
+        "recording",
+        "root",
+        "scalars",
+        "tangents_off",
+        "why",
+        "writes",
+    )
+
+    def __init__(self, level: Any, root: Root, context: Any, settings: int) -> None:
+        self.level = level
+        self.forget_inputs()
+        self.lock: Any = threading.RLock()
+        self.maker: Callable[[], Any] = level.maker()
+        self.key = (settings, level.key())
+        self.modes = state.__dict__
+        self.context = context
+        self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
+        self.tangents_off = state.tangents_off
+        self.policy = self.root = root
+        self.entries: list[Entry] = [root.bare]
+        self.ended: dict[State, int] = {}
+        self.busy = False
+        self.done = False
+        self.is_new = False
+        self.is_compiled = True
+        self.has_untracked = False
+        self.on_values = True
+        self.around: Sequence[Any] = ()
+        self.writes: dict[int, int] = {}
+        self.why = ""  # why it was materialized
+
+    def forget_inputs(self) -> None:
+        """Drop all inputs."""
+        self.inputs: list[Input] = []
+        self.places: dict[int, int] = {}
+        self.scalars: list[Any] = []
+
+    def is_predicted(self, step: State, args: Sequence[Any], count: int) -> bool:
+        """Whether these are the arguments of the predicted next operation."""
+        refs = step.refs
+        if len(args) != len(refs):
+            return False
+        places = self.places
+        for a, ref, code in zip(args, refs, step.codes):
+            if type(a) is Tensor:
+                lazy = a._lazy
+                if lazy is not None and lazy.trace is self:
+                    if lazy.place != ref:
+                        return False
+                    continue
+            place = places.get(id(a))
+            if place is None:
+                if not code:
+                    return False
+                given = self.look(a)
+                if given is None or given.code != code:
+                    return False
+                place = self.add(given)
+            elif code and ~place < count:
+                return False
+            if place != ref:
+                return False
+        return True
+
+    def look(self, a: Any) -> Input | None:
+        if type(a) in SCALARS:
+            return look(a, self.level)
+        value = a
+        if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
+            value = a if a._requires_grad else a._value
+        if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
+            a = copied(value)  # the memory may be written to before it is used again
+        return look(a, self.level)
+
+    def add(self, given: Input) -> int:
+        """The place of an input that is new."""
+        place = ~len(self.inputs)
+        self.inputs.append(given)
+        self.places[id(given.argument)] = place
+        for p in given.parts:
+            if type(p) is Tensor and not is_value(p):
+                self.on_values = False
+                if self.has_untracked:
+                    self.policy.defers_untracked = False
+        return place
+
+    def place(self, a: Any) -> int | None:
+        """The place of an argument; None if it cannot be an input."""
+        if type(a) is Tensor:
+            lazy = a._lazy
+            if lazy is not None and lazy.trace is self:
+                return int(lazy.place)
+        place = self.places.get(id(a))
+        if place is not None:
+            return place
+        if type(a) in SCALARS:
+            place = self.places.get(id(constant(a)))
+            if place is not None:
+                self.scalars.append(a)
+                self.places[id(a)] = place
+                return place
+        given = self.look(a)
+        return None if given is None else self.add(given)
+
+    def refusal(self, op: Any, args: Sequence[Any]) -> str:
+        """Why an operation was not appended."""
+        if type(op) is not Primitive and type(op) is not Program:
+            return "it runs rules in Python"
+        if type(op) is Primitive and (not op.lazy or op.collective):
+            return "it is not a pure operation that can be deferred"
+        for k, a in enumerate(args):
+            if self.place(a) is None:
+                return f"argument {k} is large, traced by JAX, on other devices, or in the middle of a graph"
+        return "its outputs are not known from abstract evaluation"
+
+    # Appending
+
+    def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
+        """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
+
+        Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`.
+        """
+        if self.busy and self.modes is state.__dict__:
+            return None  # of a finalizer
+        goes_on = not self.busy and self._goes_on()
+        if not tracked and not (goes_on and self.on_values and self.policy.defers_untracked):
+            return None
+        if not goes_on:
+            self.why = self.why or f"a mode or a setting changed before {op.name}"
+            self.materialize()
+            return None
+        self.busy = True
+        entries = self.entries
+        before, _, count = entries[-1]
+        if before.cuts:
+            self.busy = False
+            if not tracked:
+                return None
+            if not self.is_new and self.flush(too_long=True):
+                return self.append(op, args)
+            self.materialize()
+            return None
+        step = before.predicted_next
+        if step is None or step.op is not op or not self.is_predicted(step, args, count):
+            step = next_state(self, entries, op, args)
+            if step is None:
+                self.busy = False
+                if not tracked:
+                    return None
+                self.why = self.why or f"{op.name}: {self.refusal(op, args)}"
+                self.materialize()
+                return None
+        level, place = ROOT if step.untracked else self.level, step.first
+        if step.single:
+            out: Any = lazy_tensor(level, Lazy(step.avals[0], self, place), step.tracked[0], 0)
+            entry = out
+        else:
+            pairs = enumerate(zip(step.avals, step.tracked))
+            entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
+            out = tuple(entry)  # not `entry`: what the caller's tuple refers to is referenced
+        if step.untracked:
+            self.has_untracked = True
+            for t in (out,) if step.single else out:
+                t._aux = t._node = None
+        if self.done:  # a finalizer has changed a mode
+            return None
+        entries.append((step, entry, len(self.inputs)))
+        self.busy = False
+        if self.done:
+            self.materialize()
+            if (out if step.single else out[0])._lazy is not None:
+                return None  # it was materialized without this entry
+        return out
+
+    def _goes_on(self) -> bool:
+        """Whether its thread can still append to it, in the modes and settings at its beginning."""
+        modes = state.__dict__
+        if self.done or modes is not self.modes:
+            return False
+        get = modes.get  # a name that is not there has its default
+        return (
+            self.recording
+            == (get("watermark", -1), get("base_watermark", -1), get("saved_hooks", ()))
+            and get("inference") is None
+            and get("replaying", True)
+            and not anomaly.watch
+            and not bodies.traced
+            and self.context == trace_context()
+            and not checks_numbers()
+        )
+
+    def flush(self, too_long: bool) -> bool:
+        raise NotImplementedError
+
+    def materialize(self) -> None:
+        raise NotImplementedError
