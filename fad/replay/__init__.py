@@ -13,9 +13,9 @@ from fad.core.primitive import forget_shapes
 from fad.core.replay_protocol import seam
 from fad.replay import compiled_backward, states
 from fad.replay.log import explain
-from fad.replay.modes import at_once
 from fad.replay.opening import open_step, open_trace
 from fad.replay.outcomes import forget_outcomes
+from fad.replay.policy import at_once, forget_steps
 from fad.replay.program import worker
 
 __all__ = ["Engine", "install"]
@@ -36,7 +36,7 @@ class Engine:
         return compiled_backward.backward(roots, captures, keep_graph)
 
     def cache_info(self) -> dict[str, int]:
-        programs = [end.program for end in states.ends() if end.program is not None]
+        programs = [e.program for e in states.endings() if e.program is not None]
         programs += [
             s.program for s in compiled_backward.structures.values() if s.program is not None
         ]
@@ -54,6 +54,7 @@ class Engine:
         compiled_backward.structures.clear()
         compiled_backward.thread.back_off.reset()
         forget_outcomes()
+        forget_steps()
         forget_shapes()
 
     def compile_at_once(self, on: bool) -> None:

@@ -17,6 +17,7 @@ from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.replay.entries import Entry
 from fad.replay.inputs import Input, is_value, look
 from fad.replay.next_states import next_state
+from fad.replay.policy import Policy
 from fad.replay.program import Program
 from fad.replay.settings import is_small
 from fad.replay.states import Root, State
@@ -34,8 +35,8 @@ class Buffer:
     hooks for saved values with which it is made, ``tangents_off`` the mode of that name, ``modes`` are all
     modes of the thread that makes it. ``done``: nothing more is appended. ``is_new``: it is of the first call
     of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own, outermost
-    first. ``policy`` is the root of what comes before the first flush, ``root`` that of now, ``ended`` counts
-    the last states of what was flushed, ``is_compiled`` says whether all programs of it were.
+    first. ``root`` is that of what comes after the last flush, ``ended`` counts the last states of what
+    was flushed.
     ``has_untracked``: there are untracked operations; ``on_values``: no level below records what the programs
     compute, and neither does the tape: see NOTE [untracked operations] in `fad.replay.untracked`. ``lock`` is
     for other threads that read an output.
@@ -54,7 +55,6 @@ class Buffer:
         "entries",
         "has_untracked",
         "inputs",
-        "is_compiled",
         "is_new",
         "key",
         "level",
@@ -67,6 +67,7 @@ class Buffer:
         "recording",
         "root",
         "scalars",
+        "slow",
         "tangents_off",
         "why",
         "writes",
@@ -82,18 +83,19 @@ class Buffer:
         self.context = context
         self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
         self.tangents_off = state.tangents_off
-        self.policy = self.root = root
+        self.root = root
+        self.policy: Policy = root.policy
         self.entries: list[Entry] = [root.bare]
         self.ended: dict[State, int] = {}
         self.busy = False
         self.done = False
         self.is_new = False
-        self.is_compiled = True
         self.has_untracked = False
         self.on_values = True
         self.around: Sequence[Any] = ()
         self.writes: dict[int, int] = {}
-        self.why = ""  # why it was materialized
+        self.why = ""  # why it is recorded one by one
+        self.slow = ""  # why the last stretch was that was
 
     def forget_inputs(self) -> None:
         """Drop all inputs."""

@@ -28,10 +28,9 @@ from fad.core.level import bind, state
 from fad.replay.donation import Large, large_gradients, may_donate, run_donating
 from fad.replay.inputs import is_traced
 from fad.replay.layouts import Layout, layout_of
-from fad.replay.modes import BackOff, at_once
+from fad.replay.policy import BackOff, repeats_of_pass
 from fad.replay.program import Program
 from fad.replay.settings import is_default_placement, is_small, settings_number
-from fad.replay.states import RUNS, SHORT
 from fad.tape.accumulate import ADD
 from fad.tape.graph import Node
 from fad.tape.recorded_node import spread
@@ -39,10 +38,6 @@ from fad.tape.recorder import PrimitiveNode
 from fad.tape.saved import SavedView
 
 __all__ = ["Structures", "backward", "structures"]
-
-# Passes of one structure before a program is made of it; traces are replayed from the third call on. Long
-# passes of small arrays take `2 * RUNS`, see NOTE [long programs] in `fad.replay.states`.
-REPEATS = 4
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -130,9 +125,8 @@ def backward(
     if not fresh or entry.count == 1 or entry.refused:
         thread.back_off.note(-1 if fresh else thread.back_off.limit)
     if fresh:
-        long = len(layout.order) > SHORT and _are_small(operands)
-        repeats = 2 * RUNS if long else REPEATS
-        if entry.refused or not (entry.count >= repeats or at_once.count):
+        repeats = repeats_of_pass(len(layout.order), _are_small(operands))
+        if entry.refused or entry.count < repeats:
             return None
         _build(entry, layout, starts, operands)
         if entry.program is None:
@@ -155,11 +149,8 @@ def _run(entry: Structure, layout: Layout, operands: list[Any], frees: bool) -> 
     plain = all([type(x) is array_type for x in operands])
     if plain and not all([is_default_placement(x.sharding) for x in operands]):
         return None
-    if layout.parts or not program.small:
-        if layout.parts and not plain:
-            return None
-        if plain and not program.is_ready(operands):
-            return None
+    if (layout.parts and not plain) or (plain and not program.is_ready(operands)):
+        return None
     try:
         frees = frees and layout.whole
         if frees and entry.large and program.call is not None and may_donate(operands):

@@ -97,11 +97,8 @@ def _is_view(t: Tensor) -> bool:
 
 
 def _is_place_to_begin(t: Tensor) -> bool:
-    """Whether a trace may begin at ``t``, which requires grad: a leaf, or an output of a program."""
-    node = t._node
-    if node is None:
-        return not _is_view(t)
-    return node.is_program and (t.meta is None or t.meta.link is None or not _is_out_of_date(t))
+    """Whether ``t``, which requires grad, can be an input: it has a node, or is a leaf that is no view."""
+    return not (_is_view(t) if t._node is None else _is_out_of_date(t))
 
 
 def _is_out_of_date(t: Tensor) -> bool:

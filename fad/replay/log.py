@@ -31,13 +31,13 @@ def note(name: str, count: int, what: str) -> None:
 
 def note_trace(trace: Any, what: str) -> None:
     """Log how a trace, all of its segments included, ended."""
-    root, ended = trace.policy, trace.ended
+    policy, ended = trace.policy, trace.ended
     count = sum([s.work * n for s, n in list(ended.items())], len(trace.entries) - 1)
     segments = sum(ended.values()) + (len(trace.entries) > 1)
     if segments > 1 and what == "replayed":
         what += f", in {segments} segments"
-    if root.due > root.begun:
-        what += f"; long, compiled from call {root.due} on"
+    if policy.due > policy.begun:
+        what += f"; long, compiled from call {policy.due} on"
     note(trace.root.name, count, what)
 
 

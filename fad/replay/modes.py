@@ -1,8 +1,7 @@
-"""When replay compiles at once, which values are referenced, and when replay backs off."""
+"""Which values are referenced, and whether single operations are observed."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
@@ -12,59 +11,7 @@ from fad.core.level import state
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.saved import UNCHANGED
 
-__all__ = ["BackOff", "at_once", "is_unobserved", "referenced"]
-
-
-class _AtOnce:
-    """Whether everything is compiled as soon as its structure is known, in all threads (``count`` > 0)."""
-
-    __slots__ = ("count", "lock")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.lock = threading.RLock()
-
-
-at_once = _AtOnce()
-
-
-class BackOff:
-    """Back-off for work that pays only for structures that repeat.
-
-    Each try is noted with its gain, below zero for a loss. Once the sum has fallen to ``-limit``, the next
-    ``length`` calls are skipped. Then there are tries again; if they lose ``grace``, more calls are skipped.
-    """
-
-    __slots__ = ("grace", "length", "limit", "losses", "pause", "sum")
-
-    def __init__(self, limit: int, length: int, grace: int) -> None:
-        self.limit = limit
-        self.length = length
-        self.grace = grace
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all gains and losses."""
-        self.sum = 0
-        self.losses = 0
-        self.pause = 0
-
-    def is_on(self) -> bool:
-        """Whether to skip this call."""
-        if self.pause <= 0 or at_once.count:
-            return False
-        self.pause -= 1
-        return True
-
-    def note(self, gain: int) -> None:
-        """Add the gain of one try."""
-        self.sum = min(self.sum + gain, self.limit)
-        if self.sum <= -self.limit:
-            self.sum = self.grace - self.limit
-            self.pause = self.length << min(self.losses, 4)
-            self.losses += 1
-        elif self.sum > -self.limit // 2:
-            self.losses = 0
+__all__ = ["is_unobserved", "referenced"]
 
 
 def referenced(values: Sequence[Any], containers: int = 1) -> list[int]:

@@ -10,8 +10,9 @@ from fad.core.primitive import Primitive
 from fad.replay import states
 from fad.replay.entries import Entry, known_of
 from fad.replay.outcomes import outcome_of, use_of
+from fad.replay.policy import SHORT, ends_segment, fresh_in, repays_whole
 from fad.replay.program import Program
-from fad.replay.states import SHORT, State, ends_segment, fresh_in, repays_whole
+from fad.replay.states import State
 
 __all__ = ["next_state"]
 

@@ -11,9 +11,9 @@ from fad.core.jaxapi import trace_context
 from fad.core.level import state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.replay import states
 from fad.replay.inputs import look
-from fad.replay.modes import at_once, is_unobserved
+from fad.replay.modes import is_unobserved
+from fad.replay.policy import at_once, is_step_due
 from fad.replay.settings import settings_number
 from fad.replay.states import root_of
 from fad.replay.trace import Trace
@@ -37,11 +37,11 @@ def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
     around = tuple([own.key() for own in state.levels if own is not level])
     key = (settings, *map(id, codes), around, level.key(), *[given.code for given in found])
     root = root_of(key, codes, getattr(function, "__name__", "a function"))
-    if root.backs_off():
+    if root.policy.backs_off():
         return
     trace = Trace(level, root, context, settings)
     trace.around = around
-    trace.is_new = root.begun == 1 and not at_once.count
+    trace.is_new = root.policy.begun == 1 and not at_once.count
     for given in found:
         trace.add(given)
     level.trace = trace
@@ -60,10 +60,6 @@ def _codes(function: Any) -> list[Any]:
     return found
 
 
-SEEN = 2  # times that an operation has begun a graph before steps that begin with it are traced
-_begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by its id
-
-
 def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
 
@@ -76,17 +72,13 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
             if not a._node.is_program:
                 return None
             after = True
-    count = _begun.get(plan.id, 0)
-    if count < SEEN and not after and not at_once.count:
-        if len(_begun) >= states.CAPACITY:
-            _begun.clear()
-        _begun[plan.id] = count + 1
+    if not after and not is_step_due(plan.id):
         return None
     context, settings = _surroundings()
     if not settings:
         return None
     root = root_of((settings, plan.id), None, "a step of the eager tape")
-    if root.backs_off():
+    if root.policy.backs_off():
         return None
     trace = state.trace = Trace(ROOT, root, context, settings)
     return trace.append(op, args)

@@ -14,9 +14,9 @@ from fad.core.collector import without_collector
 from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
 from fad.replay.inputs import FOREIGN
+from fad.replay.policy import Use
 from fad.replay.program import Known, Outcome, Program
 from fad.replay.settings import LARGE
-from fad.replay.states import Use
 from fad.tape.recorder import ROOT, PrimitiveNode
 
 __all__ = ["forget_outcomes", "outcome_of", "use_of"]

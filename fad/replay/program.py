@@ -33,7 +33,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import state, with_default_state
 from fad.core.observation import observable
 from fad.core.pace import pace
-from fad.replay.modes import at_once
+from fad.replay.policy import at_once
 
 __all__ = ["Known", "Outcome", "Program", "worker"]
 
@@ -80,7 +80,7 @@ class Program:
             (`exact_programs.jit_of_small`).
         donated: the arguments whose memory is given to results, of a program that is not small.
 
-    ``compiles``: it has repeated often enough; ``in_foreground``: the calling thread compiles it. ``fresh``
+    ``in_foreground``: the calling thread compiles it. ``fresh``
     counts its operations that were new, see NOTE [first calls] in `fad.replay.states`. ``call`` is what is
     compiled, None until then; ``refused`` says why it cannot be. ``structure`` is that of the result.
     """
@@ -88,7 +88,6 @@ class Program:
     __slots__ = (
         "__weakref__",
         "call",
-        "compiles",
         "donated",
         "fresh",
         "in_foreground",
@@ -117,7 +116,6 @@ class Program:
         self.small = small
         self.donated = donated
         self.call: Any = None
-        self.compiles = True
         self.in_foreground = False
         self.queued = False
         self.refused = ""
@@ -163,25 +161,17 @@ class Program:
             if jaxapi.at_top_level():
                 out = call(*values)
                 return waited(out, values) if borrowed else out
-        elif self._may_compile(values) and self.is_ready(values):
-            return waited(self.call(*values), values)
         return self.flat(*values)
 
     def run_donating(self, values: list[Any]) -> Any:
         """Run what is compiled on arrays, of which some are donated."""
         return waited(self.call(*values), values)
 
-    def _may_compile(self, values: Sequence[Any]) -> bool:
-        """Whether it runs on arrays, under no transform of JAX."""
-        if self.refused or not self.compiles:
-            return False
+    def runs_compiled(self, values: Sequence[Any]) -> bool:
+        """Whether these are arrays, under no transform of JAX; else its operations are bound."""
         if not jaxapi.at_top_level() or jaxapi.checks_numbers():
             return False
         return all([type(v) is array_type for v in values])
-
-    def is_compiling(self, values: Sequence[Any]) -> bool:
-        """Whether it is pending; if need be, have it compiled for arrays like these."""
-        return self._may_compile(values) and not self.is_ready(values) and self.is_pending
 
     def is_ready(self, values: Sequence[Any]) -> bool:
         """Whether it is compiled; if not, have it compiled for arrays like these."""

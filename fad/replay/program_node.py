@@ -27,7 +27,6 @@ from fad.core.level import bind
 from fad.core.tensor import Meta, Storage, Tensor, lazy_tensor
 from fad.replay.entries import origin_of
 from fad.replay.inputs import Input, version_at, with_own_handles
-from fad.replay.states import End
 from fad.replay.stretch import Stretch
 from fad.replay.writes import parts_below
 from fad.tape.edges import InputMetadata
@@ -56,7 +55,7 @@ class ProgramNode(RecordedNode):
         "on_values",
         "outputs",
         "places",
-        "root",
+        "policy",
         "stretch",
         "written",
     )
@@ -76,7 +75,7 @@ class ProgramNode(RecordedNode):
         self.places = list(places)
         self.outputs = [weakref.ref(t) for t in outputs]
         self.on_values: bool = trace.on_values
-        self.root = trace.policy
+        self.policy = trace.policy
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
         self._operations: list[tuple[Node, int]] | None = None
@@ -172,7 +171,7 @@ class ProgramNode(RecordedNode):
         if stretch is None:
             return False
         ends = sorted([self.places[nr] for nr in outputs])
-        passed, saved = _passed(stretch, ends, stretch.variables)
+        passed, saved = stretch.passed(ends, stretch.variables)
         if not passed.isdisjoint(self.freed):
             return False
         if stretch.recording[2]:  # `allow_mutation_on_saved_tensors`
@@ -205,18 +204,17 @@ class ProgramNode(RecordedNode):
         variables = stretch.variables
         wanted = [k for k, n in zip(variables, need, strict=True) if n]
         begun = [k for k, a in zip(variables, arrived, strict=True) if a is not None]
-        end = stretch.path[-1].end(("backward", tuple(ends), tuple(begun), tuple(wanted)))
-        program = end.always(
-            lambda: stretch.backward_program(ends, begun, wanted), self.root.is_due
-        )
+        ending = stretch.path[-1].ending(("backward", tuple(ends), tuple(begun), tuple(wanted)))
+        if ending.program is None:
+            ending.program = stretch.backward_program(ends, begun, wanted)
+        program = ending.program
         values = [
             *parts_of(stretch.inputs, self.on_values),
             *[c for c in cotangents if c is not None],
             *[a for a in arrived if a is not None],
         ]
+        self.policy.is_ready(program, values)  # if not, its operations run one by one
         found = iter(program.unflatten(bind(program, values)))
-        if program.is_pending:
-            self.root.pending = program
         return [next(found) if n else None for n in need]
 
     def release(self, stretch: Stretch, cotangents: Sequence[Any], need: Sequence[bool]) -> None:
@@ -227,7 +225,7 @@ class ProgramNode(RecordedNode):
 
     def free(self, stretch: Stretch, ends: Sequence[int], wanted: Sequence[int]) -> None:
         """Note that a pass has freed what it went through; drop the inputs if that was all of it."""
-        self.freed |= _passed(stretch, ends, wanted)[0]
+        self.freed |= stretch.passed(ends, wanted)[0]
         if self.freed.issuperset(self.places):
             stretch.inputs = [
                 given._replace(argument=given.argument if given.layout is True else None, parts=())
@@ -247,15 +245,6 @@ def parts_of(inputs: Sequence[Input], on_values: bool) -> list[Any]:
     """The parts of all inputs; ``on_values``: no level below records what is computed from them."""
     parts = [given.parts if on_values else parts_below(given) for given in inputs]
     return list(itertools.chain.from_iterable(parts))
-
-
-def _passed(
-    stretch: Stretch, ends: Sequence[int], wanted: Sequence[int]
-) -> tuple[frozenset[int], frozenset[int]]:
-    """`End.passed` of a pass through it."""
-    key = "passed", tuple(ends), tuple(wanted), *stretch.writes.items()
-    end: End = stretch.path[-1].end(key)
-    return end.passed(stretch.path, ends, wanted, stretch.writes)
 
 
 def _release(nodes: set[Any], outside: set[Any]) -> None:

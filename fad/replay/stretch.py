@@ -20,9 +20,10 @@ from fad.errors import LevelError
 from fad.replay.entries import Entry
 from fad.replay.inputs import FOREIGN, Input, as_captured, is_in_trace
 from fad.replay.log import note
+from fad.replay.policy import TIMES
 from fad.replay.program import Program
 from fad.replay.settings import in_context
-from fad.replay.states import TIMES, State
+from fad.replay.states import State, grow
 from fad.replay.untracked import execute
 from fad.replay.writes import (
     at_versions_then,
@@ -102,6 +103,23 @@ class Stretch:
     def variables(self) -> list[int]:
         """The numbers of the inputs that require grad at the level."""
         return [k for k, given in enumerate(self.inputs) if given.layout is True]
+
+    def passed(
+        self, ends: Sequence[int] | None, wanted: Sequence[int]
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """What a backward pass goes through from outputs ``ends`` (None: all) to the inputs ``wanted``.
+
+        All outputs of these operations; and the places of what their nodes save. The first arguments of a
+        write are left out, since its node saves handles of its own.
+        """
+        last = self.path[-1]
+        key = ends if ends is None else tuple(ends), tuple(wanted), tuple(self.writes.items())
+        found = last.passes.get(key)
+        if found is None:
+            grow()
+            starts = range(last.size) if ends is None else ends
+            found = last.passes[key] = _passed(self.path, starts, wanted, self.writes)
+        return found
 
     def _computation(self) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
         """A function of a level and the parts of inputs that binds all operations: inputs, and outputs."""
@@ -263,6 +281,32 @@ class Stretch:
                 ]
                 node.tensors = [owner_of(t) for t in node.tensors]
         return tuple(outs)
+
+
+def _passed(
+    path: Sequence[State], ends: Sequence[int], wanted: Sequence[int], writes: dict[int, int]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """`Stretch.passed`."""
+    led = {~k for k in wanted}
+    for step in path:
+        if any([m and r in led for r, m in zip(step.refs, step.routed, strict=False)]):
+            led.update(range(step.first, step.size))
+    passed = {k for k in ends if k in led}
+    saved: set[int] = set()
+    for at in range(len(path), 0, -1):
+        step = path[at - 1]
+        own = range(step.first, step.size)
+        if passed.isdisjoint(own):
+            continue
+        passed.update(own)
+        routes = zip(step.refs, step.routed, strict=False)
+        passed.update([r for r, m in routes if m and r >= 0 and r in led])
+        for k in step.kept:
+            if k >= writes.get(at, 0):
+                saved.add(step.refs[k])
+            elif k < 0:
+                saved.update(own)
+    return frozenset(passed), frozenset(saved)
 
 
 def check_dtype(value: Any, aval: Any) -> None:

@@ -37,19 +37,19 @@ from typing import Any
 
 from fad.core import jaxapi
 from fad.core.jaxapi import array_type, trace_context
-from fad.core.level import state
+from fad.core.level import bind, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Tensor, take_over
 from fad.replay import untracked
 from fad.replay.entries import Entry, origin_of, outputs_of
-from fad.replay.inputs import is_untouched
+from fad.replay.inputs import is_in_trace, is_untouched
 from fad.replay.log import note_trace
 from fad.replay.modes import is_unobserved, referenced
+from fad.replay.policy import Ending
 from fad.replay.program import Program
-from fad.replay.program_node import ProgramNode
-from fad.replay.segments import program_of, run_program
-from fad.replay.states import RUNS, SHORT, End, root_of, tree
+from fad.replay.program_node import ProgramNode, parts_of
+from fad.replay.states import root_of, tree
 from fad.replay.stretch import Stretch
 from fad.replay.writes import Writes
 from fad.tape.recorder import ROOT
@@ -78,9 +78,7 @@ class Trace(Writes):
             if t._level.id != self.level.id and name == "_value":
                 return untracked.read(self, t)
             if self._can_flush() and self.flush(too_long=False):
-                if (
-                    self.level is ROOT and name == "_node"
-                ):  # where a backward pass begins, a step ends
+                if self.level is ROOT and name == "_node":  # a backward pass begins: a step ends
                     self.close()
             else:
                 self.materialize()
@@ -107,44 +105,84 @@ class Trace(Writes):
     # Running as one program
 
     def flush(self, too_long: bool) -> bool:
-        """Run what was appended as one program, with one node, and go on; False if there is none.
+        """Give all outputs that are referenced their values, and go on; False if nothing more is appended.
 
         ``too_long``: because of its length, not because something is read.
         """
         with self.lock:
+            if self.busy or self.done or not self._is_as_it_was():
+                return False
+            if len(self.entries) == 1:  # a finalizer has read it
+                return True
             self.busy = True
             try:
-                return self._flush(too_long)
+                self.detach_stale(())
+                if too_long and not self.root.is_cut:
+                    self.root.cut()  # the next one, from its beginning
+                entries = self.entries
+                last = entries[-1][0]
+                if not self._replay("segment"):
+                    if not self.level.wraps:
+                        return False
+                    Stretch(self, entries).record(outputs_of(entries))
+                    self.slow, self.why = self.why, ""
+                self.ended[last] = self.ended.get(last, 0) + 1
+                self.root = root_of((*self.key[:1], "a segment", self.key[1]), None, self.root.name)
+                self.root.is_cut = True
+                self._empty(self.root.bare)
+                return not self.done
             finally:
                 self.busy = False
 
-    def _flush(self, too_long: bool) -> bool:
-        level = self.level
-        self.detach_stale(())
-        if self.done or not self._is_as_it_was():
-            return False
-        if too_long and not self.root.is_cut:
-            self.root.cut()  # the next one, from its beginning
+    def _replay(self, *how: str) -> bool:
+        """Give the outputs that are referenced their values by one program; False if there is none."""
         entries = self.entries
-        if len(entries) == 1:  # a finalizer has read it
-            return True
-        stretch = Stretch(self, entries)
-        outputs = outputs_of(entries)
-        if (level.wraps and not self._has_fresh_variables(stretch)) or self.saves_stale(stretch):
+        stretch, outputs = Stretch(self, entries), outputs_of(entries)
+        path = stretch.path
+        if len(path) == 1 and type(path[0].op) is Primitive:
+            return False  # one operation is one program in any case
+        if self.level.wraps and not self._has_fresh_variables(stretch):
+            return False
+        if self.saves_stale(stretch):
             return False
         kept = untracked.kept_by(self, outputs)
         self.detach_stale([outputs[k] for k in kept])
-        last = stretch.path[-1]
-        ran = self._run(stretch, last.end(("segment", *kept)), True, kept)
+        del outputs
+        ran = self._run(stretch, path[-1].ending((*how, *kept)), kept)
         if ran is None:
             return False
         self._fill(stretch, kept, ran[1])
-        self.ended[last] = self.ended.get(last, 0) + 1
-        tree.hits += 1
-        self.root = root_of((*self.key[:1], "a segment", self.key[1]), None, self.root.name)
-        self.root.is_cut = True
-        self._empty(self.root.bare)
         return True
+
+    def _run(
+        self, stretch: Stretch, ending: Ending, kept: Sequence[int], *pulled: Any
+    ) -> tuple[Program, Any] | None:
+        """Run operations as one program, one level down: it, and its results; None if there is none.
+
+        ``kept`` and ``pulled`` are those of `Stretch.program`.
+        """
+        policy = self.policy
+        program = policy.program(
+            ending,
+            stretch.path,
+            functools.partial(stretch.program, kept, *pulled),
+            is_in_trace(stretch.inputs),
+            self.level is not ROOT,
+        )
+        if program is None:
+            self.why = f"it failed: {ending.refused}" if ending.refused else "it is new"
+            return None
+        values = parts_of(stretch.inputs, self.on_values)
+        if not policy.is_ready(program, values):
+            self.why = "its program is being compiled"
+            return None
+        try:
+            found = bind(program, values)
+        except Exception as error:  # of any kind: recording raises it again, or succeeds
+            ending.fail(error)
+            return None
+        tree.hits += 1
+        return program, found
 
     def _has_fresh_variables(self, stretch: Stretch) -> bool:
         variables = [stretch.inputs[k].argument for k in stretch.variables]
@@ -180,26 +218,6 @@ class Trace(Writes):
         self.writes = {}
         self.forget_inputs()
 
-    def _run(
-        self, stretch: Stretch, end: End, long: bool, kept: Sequence[int], *pulled: Any
-    ) -> tuple[Program, Any] | None:
-        """Run operations as one program, one level down: it, and its results; None if there is none.
-
-        Arguments:
-            long: they are a segment, or what comes after one.
-            kept, pulled: of `Stretch.program`.
-        """
-        make = functools.partial(stretch.program, kept, *pulled)
-        program = program_of(self, stretch, end, long, make)
-        if program is None:
-            self.why = end.reason
-            return None
-        found = run_program(self, end, program, stretch.inputs, not pulled)
-        self.is_compiled = self.is_compiled and program.call is not None
-        if found is None and program.is_pending:
-            self.why = "its program is being compiled"
-        return None if found is None else (program, found)
-
     # The end
 
     def materialize(self) -> None:
@@ -217,54 +235,29 @@ class Trace(Writes):
         """Nothing more is appended."""
         self.done = True
         if not self.is_new:  # else it may have ended in the middle of the function
-            self.policy.decide(self._runs())
+            self.policy.decide(self.entries[-1][0], self.ended)
         if self.level is ROOT:
             if self.modes.get("trace") is self:
                 self.modes["trace"] = None
         elif self.level.trace is self:
             self.level.trace = None
 
-    def _runs(self) -> int:
-        """After how many runs programs are compiled; see NOTE [long programs]."""
-        last = self.entries[-1][0]
-        work = last.work + sum([s.work * times for s, times in list(self.ended.items())])
-        if work <= SHORT:
-            return 0
-        return RUNS * (len(self.ended) + 1) // (sum(self.ended.values()) + 1)
-
     def _materialize(self) -> None:
         entries = self.entries
         self.detach_stale(outputs_of(entries) if self.writes else ())
-        if self.level.wraps or self.busy or self.is_to_record() or not self._replay():
+        stretch = Stretch(self, entries)
+        alone = self.level.wraps or self.busy or self.is_to_record()
+        if alone or not stretch.in_its_modes(self._replay):
             note_trace(self, f"recorded: {self.why}")
-            Stretch(self, entries).record(outputs_of(entries))
+            stretch.record(outputs_of(entries))
+        else:
+            self._succeeded()
         if not self.busy:  # else a call of `append` still uses them
             self._empty(entries[0])
 
-    def _replay(self) -> bool:
-        """Give the outputs that are referenced their values by one program; False if there is none."""
-        entries = self.entries
-        stretch, outputs = Stretch(self, entries), outputs_of(entries)
-        path = stretch.path
-        if not path or (len(path) == 1 and type(path[0].op) is Primitive):
-            return False  # one operation is one program in any case
-        kept = untracked.kept_by(self, outputs)
-        del outputs
-        end = path[-1].end(tuple(kept))
-        ran = stretch.in_its_modes(lambda: self._run(stretch, end, False, kept))
-        if ran is None:
-            return False
-        self._fill(stretch, kept, ran[1])
-        self._succeeded()
-        return True
-
     def _succeeded(self) -> None:
-        root = self.policy
-        root.failures = 0
-        tree.hits += 1
-        note_trace(
-            self, "replayed" if self.is_compiled else "run one by one: it is not compiled yet"
-        )
+        self.policy.failures = 0
+        note_trace(self, f"recorded: {self.slow}" if self.slow else "replayed")
 
     def close(self) -> None:
         """Append nothing more: what is referenced gets its value, all else is dropped.
@@ -348,8 +341,8 @@ class Trace(Writes):
         if values:
             kept = sorted({*kept, *ends})
         self.detach_stale([cells[k] for k in kept])
-        end = stretch.path[-1].end((tuple(kept), tuple(ends), tuple(variables), *static))
-        ran = self._run(stretch, end, False, kept, ends, variables, pull)
+        ending = stretch.path[-1].ending((tuple(kept), tuple(ends), tuple(variables), *static))
+        ran = self._run(stretch, ending, kept, ends, variables, pull)
         if ran is None:
             return None
         del cells

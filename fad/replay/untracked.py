@@ -34,8 +34,9 @@ from typing import Any
 from fad.core.tensor import Tensor, has_value, new_tensor
 from fad.replay.entries import entry_of, outputs_of
 from fad.replay.modes import referenced
+from fad.replay.policy import TIMES
 from fad.replay.settings import in_context
-from fad.replay.states import TIMES, State
+from fad.replay.states import State
 from fad.tape.recorder import ROOT
 
 __all__ = ["execute", "kept_by", "read"]

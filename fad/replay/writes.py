@@ -38,7 +38,6 @@ from fad.core.tensor import (
 from fad.replay.buffer import Buffer
 from fad.replay.entries import entry_of, outputs_of
 from fad.replay.inputs import FOREIGN, Input, version_at
-from fad.replay.states import State
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.views.aliases import Link, link_of
@@ -155,28 +154,6 @@ def note_written(t: Tensor) -> None:
     """Tell the node of which ``t`` is an output that this was written to."""
     if isinstance(t, Tensor) and isinstance(t._node, RecordedNode):
         t._node.output_written(t._output_nr, version_then(t, 0) + 1)
-
-
-def saved_by(path: Sequence[State], writes: dict[int, int]) -> frozenset[int]:
-    """The places of all inputs and outputs that nodes of these operations save.
-
-    ``writes`` has the operations that are writes, with the number of their first arguments that are
-    written to: these are left out, since the node of a write saves handles of its own.
-    """
-    key = tuple(writes.items())
-    last = path[-1]
-    known = last.saves.get(key)
-    if known is None:
-        places: set[int] = set()
-        for at, step in enumerate(path, 1):
-            own = writes.get(at, 0)
-            for k in step.kept:
-                if k >= own:
-                    places.add(step.refs[k])
-                elif k < 0:
-                    places.update(range(step.first, step.size))
-        known = last.saves[key] = frozenset(places)
-    return known
 
 
 def is_of_program(t: Tensor) -> bool:
@@ -351,7 +328,7 @@ class Writes(Buffer):
         if not self.writes or self.recording[2]:  # `allow_mutation_on_saved_tensors`
             return False
         outputs = outputs_of(self.entries)
-        for k in saved_by(stretch.path, self.writes):
+        for k in stretch.passed(None, stretch.variables)[1]:
             t = outputs[k] if k >= 0 else stretch.inputs[~k].argument
             if out_of_date(t) is not None or (type(t) is Tensor and is_past(t)):
                 return True

@@ -56,8 +56,8 @@ ROOMS = {
     "func": "*",
     "testing": "*",
     "viz": "nodes folding text layout drawing bitmap matrices patterns graphs",
-    "replay": """settings log modes inputs program states entries outcomes next_states buffer writes
-        untracked stretch program_node segments trace opening donation layouts compiled_backward""",
+    "replay": """settings log modes policy inputs program states entries outcomes next_states buffer writes
+        untracked stretch program_node trace opening donation layouts compiled_backward""",
 }
 IN_FRONT = {
     "errors",

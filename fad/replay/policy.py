@@ -1,0 +1,311 @@
+"""The policy of replay: when something is deferred, when it is compiled, and whether that pays.
+
+All decisions are here, and nothing else is:
+
+| what | when |
+| --- | --- |
+| the function of a transform is traced | in each call, but for `Policy.backs_off` |
+| a step of the tape is traced | its first operation has begun ``SEEN`` others, but for `Policy.backs_off` |
+| a stretch is compiled in the calling thread | most of its operations are new: NOTE [first calls] |
+| a stretch is compiled in the background | it has repeated ``REPEATS`` times, or as NOTE [long programs] says |
+| a stretch ends | something needs a value or a node, or it is long: NOTE [segments] |
+| a backward pass of single nodes is compiled | it has repeated: `repeats_of_pass` |
+| anything is compiled at once | in ``fad.autograd.compiled(wait=True)``: `at_once` |
+| a program is given up | it has failed ``FAILURES`` times |
+
+Numbers are counts: no clock decides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fad.replay.program import Program
+    from fad.replay.states import State
+
+__all__ = [
+    "SHORT",
+    "BackOff",
+    "Ending",
+    "Policy",
+    "Use",
+    "at_once",
+    "ends_segment",
+    "forget_steps",
+    "fresh_in",
+    "is_step_due",
+    "repays_whole",
+    "repeats_of_pass",
+]
+
+CAPACITY = 1 << 14  # first operations of steps that are remembered
+FAILURES = 4  # after which a program is given up
+REPEATS = 2  # times that a stretch ends in the same way before a program is made of it
+PASSES = 4  # times that a backward pass of single nodes repeats before a program is made of it
+SEEN = 2  # times that an operation has begun a graph before steps that begin with it are traced
+SHORT = 64  # operations; programs of more are compiled later
+RUNS = 128  # of a long program that would take about as long as compiling it
+WHOLE = 10  # operations of a new program for each one among them that is new
+TIMES = 2  # programs that are compiled at once before an operation in them counts as known
+LONGEST = 512  # operations in a stretch
+# From so many operations on, a segment ends after one whose hash is the least of so many last ones.
+CUTS = ((480, 4), (448, 16), (384, 64))
+
+
+class _AtOnce:
+    """Whether everything is compiled as soon as its structure is known, in all threads (``count`` > 0)."""
+
+    __slots__ = ("count", "lock")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lock = threading.RLock()
+
+
+at_once = _AtOnce()
+
+
+class BackOff:
+    """Back-off for work that pays only for structures that repeat.
+
+    Each try is noted with its gain, below zero for a loss. Once the sum has fallen to ``-limit``, the next
+    ``length`` calls are skipped. Then there are tries again; if they lose ``grace``, more calls are skipped.
+    """
+
+    __slots__ = ("grace", "length", "limit", "losses", "pause", "sum")
+
+    def __init__(self, limit: int, length: int, grace: int) -> None:
+        self.limit = limit
+        self.length = length
+        self.grace = grace
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all gains and losses."""
+        self.sum = 0
+        self.losses = 0
+        self.pause = 0
+
+    def is_on(self) -> bool:
+        """Whether to skip this call."""
+        if self.pause <= 0 or at_once.count:
+            return False
+        self.pause -= 1
+        return True
+
+    def note(self, gain: int) -> None:
+        """Add the gain of one try."""
+        self.sum = min(self.sum + gain, self.limit)
+        if self.sum <= -self.limit:
+            self.sum = self.grace - self.limit
+            self.pause = self.length << min(self.losses, 4)
+            self.losses += 1
+        elif self.sum > -self.limit // 2:
+            self.losses = 0
+
+
+def repays_whole(work: int, fresh: int) -> bool:
+    """Whether a new program of so many operations, ``fresh`` of which are new, is compiled at once.
+
+    NOTE [first calls]
+
+    XLA takes some 50 ms to compile a program, even of one operation, and some milliseconds for each further
+    operation in it. A new operation is several programs: its own, its derivative, both for batches. So where
+    a function is called for the first time, and most of its operations are new too, its trace is compiled as
+    one program in the calling thread, and nothing is compiled for single operations. Where operations repeat,
+    as in a loop, or are known from other functions, they are run one by one.
+
+    New is what has not run one by one: another path through the function (``training=False``) shares
+    operations with the first one, and none of them is compiled for itself. But where functions and paths are
+    new all the time, their operations come to be known. So an operation that is in ``TIMES`` programs
+    is not new any more. All this is noted for each way in which transforms are nested (`Use`): the batched
+    form of an operation is another program than the operation.
+    """
+    return work <= WHOLE * fresh
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Use:
+    """How many programs that were compiled at once contain an operation; ``TIMES`` after it ran alone."""
+
+    times: int = 0
+
+
+def fresh_in(path: Sequence[State]) -> int:
+    """How many operations of a path are new; see NOTE [first calls]."""
+    new = {s.use: s.op for s in path if s.use.times < TIMES}
+    return sum([getattr(op, "fresh", 1) for op in new.values()])  # of a program: those in it
+
+
+def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
+    """Whether a segment ends after the operations of ``path`` and one more, of which ``content`` is a hash.
+
+    ``is_cut``: an earlier trace was too long. The first one ends its first segment at ``LONGEST``.
+
+    NOTE [segments]
+
+    A trace is cut into segments, each a program, where a value is read, and where it has more than
+    ``LONGEST`` operations, so that no program grows without bound. Where a long trace is cut depends on
+    what the last operations are, and not on how many there were: a segment ends where the hash of an
+    operation is the least in a window. So the iterations of a loop give the same segment again, wherever the
+    loop begins, and it is compiled once. The longer a segment is, the smaller is the window.
+    """
+    depth = len(path) + 1
+    if depth >= LONGEST:
+        return True
+    for least, window in CUTS if is_cut else ():
+        if depth >= least:
+            return content <= min([s.content for s in path[1 - window :]])
+    return False
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Ending:
+    """A way in which stretches have ended: how often, and the program made of them, or why there is none."""
+
+    count: int = 0
+    failures: int = 0
+    program: Program | None = None
+    refused: str = ""
+
+    def fail(self, error: Exception) -> None:
+        """Note that the program has raised; after `FAILURES` times it is not run any more."""
+        self.failures += 1
+        if self.failures >= FAILURES:
+            self.program, self.refused = None, f"{type(error).__name__}: {error}"
+
+
+class Policy:
+    """For the traces of one function, or of steps that begin with the same operation.
+
+    ``begun`` counts its calls, ``failures`` those in a row that were not replayed. ``pending`` is the last of
+    its programs that is queued for compiling: until it is compiled nothing is traced, unless the function
+    ``has_whole``, a program that was compiled at once, whose operations were not. ``defers_untracked``: see
+    NOTE [untracked operations] in `fad.replay.untracked`.
+
+    NOTE [long programs]
+
+    XLA takes some milliseconds for each operation that it compiles, and slows down what computes meanwhile.
+    A program of few operations is compiled when it repeats. One of many takes seconds, about as long as it
+    takes to run its operations one by one ``RUNS`` times. It is compiled once it has repeated as often as
+    that, from call ``due`` on (0: not known yet); where a long trace has one segment several times, it is due
+    earlier. Nothing is traced before.
+    """
+
+    __slots__ = ("begun", "defers_untracked", "due", "failures", "has_whole", "pending")
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.due = 0
+        self.failures = 0
+        self.pending: Program | None = None
+        self.has_whole = False
+        self.defers_untracked = True
+
+    @property
+    def is_due(self) -> bool:
+        """Whether programs of its traces are compiled when they repeat."""
+        return at_once.count > 0 or 0 < self.due <= self.begun
+
+    def backs_off(self) -> bool:
+        """Whether nothing is traced this time: after failures it is one call in 2, 4, 8, ..."""
+        if self.pending is not None and not self.has_whole:
+            if self.pending.is_pending:
+                return True
+            self.pending = None
+        self.begun += 1
+        if at_once.count:
+            return False
+        if self.begun < self.due:
+            return True
+        if self.begun & ((1 << min(self.failures >> 2, 8)) - 1):
+            return True
+        self.failures += 1  # set to 0 when it is replayed
+        return False
+
+    def decide(self, last: Any, ended: dict[Any, int]) -> None:
+        """Decide when its programs are compiled: a trace has ended after the state ``last``.
+
+        ``ended`` has the states at which its segments before ended, and how often.
+        """
+        work = last.work + sum([s.work * times for s, times in list(ended.items())])
+        runs = 0
+        if work > SHORT:
+            runs = RUNS * (len(ended) + 1) // (sum(ended.values()) + 1)
+        self.decide_after(runs)
+
+    def decide_after(self, runs: int) -> None:
+        """Compile its programs after so many runs; now, if all is compiled at once."""
+        if at_once.count:
+            self.due = self.begun
+        elif not self.due:
+            self.due = self.begun + runs
+
+    def program(
+        self, ending: Ending, path: Sequence[Any], make: Callable[[], Program], now: bool, new: bool
+    ) -> Program | None:
+        """The program of a stretch that has ended like this; None if its operations run one by one.
+
+        Arguments:
+            path: its states.
+            now: it is part of a program of an outer level, and not compiled for itself.
+            new: it may be compiled in the calling thread, see NOTE [first calls].
+        """
+        ending.count += 1
+        if ending.program is not None or ending.refused:
+            return ending.program
+        fresh = fresh_in(path) if new else 0
+        whole = new and repays_whole(path[-1].work, fresh)
+        repeated = ending.count >= (REPEATS if self.is_due else RUNS)
+        if not (repeated or whole or now or at_once.count):
+            return None
+        program = ending.program = make()
+        if new:
+            program.in_foreground, program.fresh = whole, fresh
+            for use in {s.use for s in path}:
+                use.times += 1
+        if whole:
+            self.decide_after(0)
+            self.has_whole = True
+        return program
+
+    def is_ready(self, program: Program, values: Sequence[Any]) -> bool:
+        """Whether a program can run on these values now; if need be, it is compiled, or queued for that."""
+        if not program.runs_compiled(values) or program.is_ready(values):
+            return True
+        if program.is_pending:
+            self.pending, self.failures = program, 0
+        return False
+
+
+_begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by its id
+
+
+def is_step_due(plan_id: int) -> bool:
+    """Whether a step that begins with an operation of this plan is traced."""
+    count = _begun.get(plan_id, 0)
+    if count >= SEEN or at_once.count:
+        return True
+    if len(_begun) >= CAPACITY:
+        _begun.clear()
+    _begun[plan_id] = count + 1
+    return False
+
+
+def forget_steps() -> None:
+    """Forget which operations have begun graphs."""
+    _begun.clear()
+
+
+def repeats_of_pass(length: int, small: bool) -> int:
+    """How often a backward pass of so many nodes has to repeat before it is compiled.
+
+    Traces are replayed from the third call on; long passes of small arrays are as long as two programs.
+    """
+    if at_once.count:
+        return 1
+    return 2 * RUNS if small and length > SHORT else PASSES
