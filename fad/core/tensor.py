@@ -226,14 +226,19 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             meta.link.sync_history(self)
         if self._lazy is not None and self._requires_grad:
             self._lazy.trace.materialize()
-        node = self._node
-        if node is not None and node.is_program:  # who looks at the graph finds single operations
-            self._node, self._output_nr = node.edge_of_output(self._output_nr)
-        return self._node
+        return self._node_of_operation()
 
     @node.setter
     def node(self, node: Node | None) -> None:
         self._node = node
+
+    def _node_of_operation(self) -> Node | None:
+        """The node: who looks at the graph finds none of a program, see `fad.replay.program_node`."""
+        node = self._node
+        if node is not None and node.is_program:
+            place = node.edge_of_output(self._output_nr)  # type: ignore[attr-defined]
+            self._node, self._output_nr = place
+        return self._node
 
     @property
     def output_nr(self) -> int:
@@ -241,9 +246,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
-        node = self._node if self._requires_grad and self._lazy is None else None
-        if node is not None and node.is_program:
-            self._node, self._output_nr = node.edge_of_output(self._output_nr)
+        if self._requires_grad and self._lazy is None:
+            self._node_of_operation()
         return self._output_nr
 
     @output_nr.setter

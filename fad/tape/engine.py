@@ -309,63 +309,6 @@ def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> 
         slots[nr] = value if slots[nr] is None else bind(ADD, (slots[nr], value))
 
 
-def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> None:
-    """Add ``value`` to what has arrived at input ``nr`` of ``node``."""
-    slots = buffers.get(node)
-    if slots is None:
-        slots = buffers[node] = [None] * max(node.num_inputs, nr + 1)
-    elif nr >= len(slots):
-        slots.extend([None] * (nr + 1 - len(slots)))
-    if value is not None:
-        slots[nr] = value if slots[nr] is None else bind(ADD, (slots[nr], value))
-
-
-def _open(
-    programs: dict[Node, Any], counts: dict[Node, int], roots: Sequence[Any], create_graph: bool
-) -> bool:
-    """Put nodes of single operations in the place of those ``programs`` that this pass cannot run whole.
-
-    Returns whether there are any.
-    """
-    outputs: dict[Node, set[int]] = {p: set() for p in programs}
-    edges = [e for e, _ in roots]
-    for node in counts:
-        edges += programs[node][0] if node in programs else node.edges
-    for edge in edges:
-        if edge is not None and edge[0] in outputs:
-            outputs[edge[0]].add(edge[1])
-    single = create_graph or anomaly.nodes
-    todo = [p for p in programs if single or not p.is_runnable(outputs[p])]  # type: ignore[attr-defined]
-    for p in todo:
-        p.edges_of_outputs()  # type: ignore[attr-defined]
-    return bool(todo)
-
-
-def _run_program(
-    node: Any,
-    known: tuple[Any, Any],
-    cotangents: Sequence[Any],
-    need: Sequence[bool],
-    buffers: dict[Node, list[Any]],
-) -> Sequence[Any]:
-    """The gradients that the node of a program gives, added to those that have arrived where they go.
-
-    NOTE [sums in order]
-
-    The operations of a program are the latest before what has arrived. Single nodes would add their gradients
-    to that one after the other, and sums of floating-point numbers depend on the order: so the program is
-    given what has arrived, and what it gives takes the place of that.
-    """
-    arrived: list[Any] = [None] * len(need)
-    edges, stretch = known
-    for k, (edge, n) in enumerate(zip(edges, need, strict=True)):
-        if n and edge[0] in buffers and edge[1] < len(buffers[edge[0]]):
-            arrived[k] = buffers[edge[0]][edge[1]]
-            buffers[edge[0]][edge[1]] = None
-    found: Sequence[Any] = node.run_adding(stretch, cotangents, need, arrived)
-    return found
-
-
 @dataclasses.dataclass(slots=True)
 class _Graph:
     """What a pass goes through, as it is when the pass begins: another thread may change edges later.

@@ -14,6 +14,7 @@ from fad.core.tensor import Tensor, current_node, new_tensor
 from fad.errors import GradientError
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import alias, extra_of
+from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
 from fad.views.creation import Creation, forbidden
@@ -29,6 +30,7 @@ __all__ = [
     "set_state",
     "set_value",
     "snapshot",
+    "tell_nodes",
 ]
 
 
@@ -263,6 +265,14 @@ def set_value(t: Tensor, new: Tensor) -> None:
     t._level = level
     t._aux = aux
     t._lazy = None
+
+
+def tell_nodes(t: Tensor, storage: Any, version: int) -> None:
+    """Tell the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
+    for own in (t, *[p() for p in storage.peers]):
+        node = None if own is None else current_node(own)
+        if isinstance(node, RecordedNode):
+            node.output_written(own._output_nr, version)  # type: ignore[union-attr]
 
 
 def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:

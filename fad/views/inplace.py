@@ -34,7 +34,6 @@ from fad.core.tensor import Tensor, current_node, new_tensor, storage_of
 from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
-from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import (
     Link,
@@ -45,6 +44,7 @@ from fad.views.aliases import (
     set_state,
     set_value,
     snapshot,
+    tell_nodes,
 )
 from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
 from fad.views.creation import DEFAULT, check_creation
@@ -438,10 +438,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
             fresh = bind(copy_write(form_of(chain)), [data, *numbers_of(chain), fresh])
         data = fresh
     version = storage.version + 1
-    for t in (root, *[p() for p in storage.peers]):
-        node = None if t is None else current_node(t)
-        if isinstance(node, RecordedNode):
-            node.output_written(t.output_nr, version)  # type: ignore[union-attr]
+    tell_nodes(root, storage, version)
     if new.level is root.level and new.level.id <= state.watermark:
         set_value(root, new if new.level is ROOT else with_history(new, root))
     else:

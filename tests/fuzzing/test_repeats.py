@@ -60,11 +60,11 @@ def test_what_goes_wrong_only_later_is_found(mode: str, monkeypatch: pytest.Monk
     """What runs as one operation is wrong, a call alone is right; and a failure is code that fails."""
     made = stretch.Stretch.program
 
-    def wrong(self, name, maker, kept, ends=(), variables=(), pull=None):
+    def wrong(self, kept, ends=(), variables=(), pull=None):
         def larger(*values):
             return [None if g is None else 1.1 * g for g in pull(*values)]
 
-        return made(self, name, maker, kept, ends, variables, pull and larger)
+        return made(self, kept, ends, variables, pull and larger)
 
     monkeypatch.setattr(stretch.Stretch, "program", wrong)
     fad.autograd.compiled.clear_cache()
