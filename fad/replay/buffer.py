@@ -22,6 +22,7 @@ from fad.replay.program import Program
 from fad.replay.settings import is_small
 from fad.replay.states import Root, State
 from fad.tape.anomaly import mode as anomaly
+from fad.tape.edges import edge_to_operation
 from fad.tape.recorder import ROOT
 
 __all__ = ["Buffer"]
@@ -41,9 +42,9 @@ class Buffer:
     compute, and neither does the tape: see NOTE [untracked operations] in `fad.replay.untracked`. ``lock`` is
     for other threads that read an output.
 
-    The place of its output k is ``k``, that of its input k is ``~k``; ``places`` finds inputs by their
-    `id`. ``scalars`` are kept so that their ids stay their own. ``writes`` has the entries that are writes,
-    with the number of arguments that are written to.
+    The place of its output k is ``k``, that of its input k is ``~k``. ``places`` finds inputs by their `id`,
+    ``edges`` those with a node by their place in the graph. ``scalars`` are kept so that their ids stay their
+    own. ``writes`` has the entries that are writes, with the number of arguments that are written to.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Buffer:
         "busy",
         "context",
         "done",
+        "edges",
         "ended",
         "entries",
         "has_untracked",
@@ -100,6 +102,7 @@ class Buffer:
     def forget_inputs(self) -> None:
         """Drop all inputs."""
         self.inputs: list[Input] = []
+        self.edges: dict[Any, int] = {}
         self.places: dict[int, int] = {}
         self.scalars: list[Any] = []
 
@@ -140,9 +143,19 @@ class Buffer:
             a = copied(value)  # the memory may be written to before it is used again
         return look(a, self.level)
 
-    def add(self, given: Input) -> int:
-        """The place of an input that is new."""
+    def add(self, given: Input) -> int | None:
+        """The place of an input that is new; None if it cannot be one.
+
+        Several Tensors may have one place in the graph, as a Tensor and what a node has saved of it. They are
+        one input: its gradient is added up in the order of the operations, whichever of them these take.
+        """
         place = ~len(self.inputs)
+        edge = _edge_of(given)
+        if edge is not None:
+            known = self.edges.setdefault(edge, place)
+            if known != place:
+                same = self.inputs[~known].parts[0] is given.parts[0]
+                return known if same else None
         self.inputs.append(given)
         self.places[id(given.argument)] = place
         for p in given.parts:
@@ -262,3 +275,15 @@ class Buffer:
 
     def materialize(self) -> None:
         raise NotImplementedError
+
+
+def _edge_of(given: Input) -> Any:
+    """The place in the graph of an input, where another one can have the same."""
+    a = given.argument
+    if given.layout is not True or type(a) is not Tensor:
+        return None
+    node = a._node
+    if node is None:  # a leaf: another Tensor can only have its place if there is this node
+        known = None if a.meta is None else a.meta.accumulator
+        node = None if known is None else known()
+    return None if node is None else edge_to_operation((node, a._output_nr), opened_only=True)

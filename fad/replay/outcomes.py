@@ -102,6 +102,7 @@ observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
 
 def _routed(outs: Sequence[Any], count: int) -> tuple[tuple[bool, ...], tuple[int, ...]]:
     """Which arguments the edges of the outputs' node belong to, and which it keeps (-1: an output)."""
+    routed: tuple[bool, ...] = (False,) * count
     kept: tuple[int, ...] = ()
     for o in outs:
         node = o._node
@@ -109,6 +110,6 @@ def _routed(outs: Sequence[Any], count: int) -> tuple[tuple[bool, ...], tuple[in
             plan = node.plan
             kept = (*plan.kept_inputs, *([-1] if plan.kept_outputs else []))
             return tuple([e is not None for e in node.edges]), kept
-        if node is not None:
-            kept = (-1, *range(count))
-    return (False,) * count, kept
+        if node is not None:  # of several operations: any of them may do so
+            routed, kept = (True,) * count, (-1, *range(count))
+    return routed, kept

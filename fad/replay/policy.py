@@ -7,7 +7,7 @@ All decisions are here, and nothing else is:
 | the function of a transform is traced | in each call, but for `Policy.backs_off` |
 | a step of the tape is traced | its first operation has begun ``SEEN`` others, but for `Policy.backs_off` |
 | a stretch is compiled in the calling thread | most of its operations are new: NOTE [first calls] |
-| a stretch is compiled in the background | it has repeated ``REPEATS`` times, or as NOTE [long programs] says |
+| a stretch is compiled in the background | it has repeated: ``REPEATS``, NOTE [long programs] |
 | a stretch ends | something needs a value or a node, or it is long: NOTE [segments] |
 | a backward pass of single nodes is compiled | it has repeated: `repeats_of_pass` |
 | anything is compiled at once | in ``fad.autograd.compiled(wait=True)``: `at_once` |
@@ -246,7 +246,14 @@ class Policy:
             self.due = self.begun + runs
 
     def program(
-        self, ending: Ending, path: Sequence[Any], make: Callable[[], Program], now: bool, new: bool
+        self,
+        ending: Ending,
+        path: Sequence[Any],
+        make: Callable[[], Program],
+        *,
+        now: bool,
+        new: bool,
+        long: bool,
     ) -> Program | None:
         """The program of a stretch that has ended like this; None if its operations run one by one.
 
@@ -254,13 +261,14 @@ class Policy:
             path: its states.
             now: it is part of a program of an outer level, and not compiled for itself.
             new: it may be compiled in the calling thread, see NOTE [first calls].
+            long: it is one of several segments, see NOTE [long programs].
         """
         ending.count += 1
         if ending.program is not None or ending.refused:
             return ending.program
         fresh = fresh_in(path) if new else 0
         whole = new and repays_whole(path[-1].work, fresh)
-        repeated = ending.count >= (REPEATS if self.is_due else RUNS)
+        repeated = ending.count >= (REPEATS if self.is_due or not long else RUNS)
         if not (repeated or whole or now or at_once.count):
             return None
         program = ending.program = make()

@@ -26,7 +26,8 @@ class State:
     ``size`` that of all outputs so far, ``work`` that of the operations, those of programs among them
     included. ``content`` is a hash of the operation and of the relative places of its arguments.
     ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``predicted_next`` is the inline
-    cache: the state that came after this one the last time. ``passes`` has what `Stretch.passed` finds. ``bare`` is its entry without an output.
+    cache: the state that came after this one the last time. ``passes`` has what `Stretch.passed` finds.
+    ``bare`` is its entry without an output.
     """
 
     op: Any

@@ -201,18 +201,31 @@ class Stretch:
         """``f()`` in the modes in which the operations were called; nothing of the level is deferred."""
         level = self.level
         before, level.trace = level.trace, None
-        replaying = state.replaying and level is not ROOT
+        modes, inside = state.__dict__, level is not ROOT
+        tape = state.trace if inside else None
+        replaying = state.replaying and inside
         try:
-            return in_context(self.context, lambda: self._in_its_modes(f, replaying))
+            found, tape = in_context(
+                self.context, lambda: self._in_its_modes(f, modes, replaying, tape)
+            )
         finally:
             level.trace = before
+        if inside:
+            modes["trace"] = tape
+        return found
 
     @with_default_state("levels")
-    def _in_its_modes(self, f: Callable[[], Any], replaying: bool) -> Any:
+    def _in_its_modes(
+        self, f: Callable[[], Any], modes: Any, replaying: bool, tape: Any
+    ) -> tuple[Any, Any]:
+        """What ``f()`` gives; and the trace of the tape, which goes on in it if the thread is the same."""
         state.watermark, state.base_watermark, state.saved_hooks = self.recording
         state.tangents_off = self.tangents_off
         state.replaying = replaying
-        return f()
+        if modes is not state.__dict__:
+            return f(), tape
+        state.trace = tape
+        return f(), state.trace
 
     def _record(self, outputs: Sequence[Tensor | None], again: bool) -> list[Any]:
         inputs = list(map(as_captured, self.inputs))

@@ -110,21 +110,21 @@ class Trace(Writes):
         ``too_long``: because of its length, not because something is read.
         """
         with self.lock:
-            if self.busy or self.done or not self._is_as_it_was():
+            if self.busy or self.done:
                 return False
             if len(self.entries) == 1:  # a finalizer has read it
                 return True
             self.busy = True
             try:
                 self.detach_stale(())
+                if not self._is_as_it_was():
+                    return False
                 if too_long and not self.root.is_cut:
                     self.root.cut()  # the next one, from its beginning
                 entries = self.entries
                 last = entries[-1][0]
                 if not self._replay("segment"):
-                    if not self.level.wraps:
-                        return False
-                    Stretch(self, entries).record(outputs_of(entries))
+                    self._record()
                     self.slow, self.why = self.why, ""
                 self.ended[last] = self.ended.get(last, 0) + 1
                 self.root = root_of((*self.key[:1], "a segment", self.key[1]), None, self.root.name)
@@ -139,7 +139,7 @@ class Trace(Writes):
         entries = self.entries
         stretch, outputs = Stretch(self, entries), outputs_of(entries)
         path = stretch.path
-        if len(path) == 1 and type(path[0].op) is Primitive:
+        if not how and len(path) == 1 and type(path[0].op) is Primitive:
             return False  # one operation is one program in any case
         if self.level.wraps and not self._has_fresh_variables(stretch):
             return False
@@ -148,26 +148,33 @@ class Trace(Writes):
         kept = untracked.kept_by(self, outputs)
         self.detach_stale([outputs[k] for k in kept])
         del outputs
-        ran = self._run(stretch, path[-1].ending((*how, *kept)), kept)
+        ran = self._run(stretch, path[-1].ending((*how, *kept)), kept, long=bool(how))
         if ran is None:
             return False
         self._fill(stretch, kept, ran[1])
         return True
 
     def _run(
-        self, stretch: Stretch, ending: Ending, kept: Sequence[int], *pulled: Any
+        self,
+        stretch: Stretch,
+        ending: Ending,
+        kept: Sequence[int],
+        *pulled: Any,
+        long: bool = False,
     ) -> tuple[Program, Any] | None:
         """Run operations as one program, one level down: it, and its results; None if there is none.
 
-        ``kept`` and ``pulled`` are those of `Stretch.program`.
+        ``kept`` and ``pulled`` are those of `Stretch.program`. ``long``: it is one of several segments.
         """
         policy = self.policy
+        make = functools.partial(stretch.program, kept, *pulled)
         program = policy.program(
             ending,
             stretch.path,
-            functools.partial(stretch.program, kept, *pulled),
-            is_in_trace(stretch.inputs),
-            self.level is not ROOT,
+            make,
+            now=is_in_trace(stretch.inputs),
+            new=self.level is not ROOT,
+            long=long,
         )
         if program is None:
             self.why = f"it failed: {ending.refused}" if ending.refused else "it is new"
@@ -244,16 +251,19 @@ class Trace(Writes):
 
     def _materialize(self) -> None:
         entries = self.entries
-        self.detach_stale(outputs_of(entries) if self.writes else ())
-        stretch = Stretch(self, entries)
         alone = self.level.wraps or self.busy or self.is_to_record()
-        if alone or not stretch.in_its_modes(self._replay):
+        if alone or not Stretch(self, entries).in_its_modes(self._replay):
             note_trace(self, f"recorded: {self.why}")
-            stretch.record(outputs_of(entries))
+            self._record()
         else:
             self._succeeded()
         if not self.busy:  # else a call of `append` still uses them
             self._empty(entries[0])
+
+    def _record(self) -> None:
+        """Record every operation, one by one."""
+        self.detach_stale(outputs_of(self.entries) if self.writes else ())
+        Stretch(self, self.entries).record(outputs_of(self.entries))
 
     def _succeeded(self) -> None:
         self.policy.failures = 0
@@ -329,7 +339,7 @@ class Trace(Writes):
         arguments = [stretch.inputs[k].argument for k in variables]
         if leaves is not None and [*map(id, leaves)] != [*map(id, arguments)]:
             return None
-        if any([a._node is not None for a in arguments]) or not all(map(is_untouched, arguments)):
+        if not all(map(is_untouched, arguments)):
             return None
         if self.saves_stale(stretch):
             return None

@@ -17,7 +17,7 @@ from fad.tape.accumulate import accumulate
 from fad.tape.edges import GradientEdge
 from fad.tape.endpoints import as_list, edges_of, inputs_outside, roots_of
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
-from fad.tape.graph import accumulator_of
+from fad.tape.graph import accumulator_of, gradient_edge
 from fad.tape.hooks import retain_grad
 from fad.tape.node_step import level_of
 from fad.tape.running import running
@@ -63,9 +63,12 @@ def backward(
     if not keep and not create_graph and grad_tensors is None and inputs is None:
         found = _of_trace(tensors)
         if found is not None:
-            for t, g in zip(*found, strict=True):
-                if g is not None:
+            pairs = [(t, g) for t, g in zip(*found, strict=True) if g is not None]
+            if all([t._node is None for t, _ in pairs]):
+                for t, g in pairs:
                     accumulate(accumulator_of(t), g)
+            else:  # what the step began with has a history: the pass goes on there
+                run([(gradient_edge(t), g) for t, g in pairs], None)
             return
     cts = None if grad_tensors is None else as_list(grad_tensors)
     roots = roots_of(tensors, cts, create_graph, "backward()")
@@ -88,9 +91,9 @@ def backward(
 def _of_trace(
     tensors: Sequence[Any], inputs: Sequence[Any] | None = None
 ) -> tuple[list[Any], list[Any]] | None:
-    """The leaves of a step that is deferred, and their gradients, if its trace gives them.
+    """What a deferred step begins with, and the gradients of that, if its trace gives them.
 
-    None if the step has to be recorded first, or if ``inputs`` are given and are not exactly its leaves.
+    None if the step has to be recorded first, or if ``inputs`` are given and are not these, all leaves.
     """
     trace = state.trace
     if trace is None or not tensors:
@@ -105,7 +108,9 @@ def _of_trace(
             return None
     with trace.lock:
         leaves = trace.leaves()
-        if inputs is not None and {*map(id, inputs)} != {*map(id, leaves)}:
+        if inputs is not None and (
+            {*map(id, inputs)} != {*map(id, leaves)} or any([t._node for t in leaves])
+        ):
             return None
         found = trace.finish(list(tensors), _of_leaves, leaves=leaves, values=True)
     return None if found is None else (leaves, found)

@@ -105,7 +105,7 @@ def reverse_jacobian(
             rows = None
             trace = level.trace  # None if it has been materialized
             if trace is not None:
-                rows = trace.finish(outs, rows_of, chunk_size, frees=False)
+                rows = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
             if rows is None:
                 rows = rows_of(level, outs, variables, values)
         width = len(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,13 @@ def cleared_caches() -> Iterator[None]:
 
 @pytest.fixture
 def fresh_traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Functions are traced while their program is being compiled, as they are where the queue is full."""
-    monkeypatch.setattr(Program, "is_pending", False)
+    """Programs are compiled when they are queued, in the thread that does that."""
+
+    def submit(program: Program, avals: Any) -> bool:
+        program.compile(avals)
+        return True
+
+    monkeypatch.setattr(worker, "submit", submit)
     flush()
     fad.autograd.compiled.clear_cache()
     yield

@@ -34,4 +34,4 @@ def test_explain_names_what_ended_a_trace():
     with fad.autograd.compiled(True):
         for _ in range(2):
             fad.grad(reads)(X)
-    assert last() == "reads (3 operations): run one by one: it is not compiled yet"
+    assert last() == "reads (3 operations): recorded: it is new"

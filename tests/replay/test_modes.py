@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("fresh_traces")
 @pytest.mark.parametrize(
     "transform", [fad.vmap, fad.grad, fad.jacfwd], ids=["vmap", "grad", "jacfwd"]
 )
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("place", [0, 2, 3])
 def test_outputs_that_only_the_tuple_of_the_caller_refers_to(monkeypatch, place, transform):
     """A segment ends between the two uses of the pair that an operation gives."""
     monkeypatch.setattr(next_states, "ends_segment", lambda path, *_: (len(path) + 1) % 4 == place)

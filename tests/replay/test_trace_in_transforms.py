@@ -27,7 +27,7 @@ X = jnp.array([0.3, -0.7, 1.1])
 TIMES = 5  # enough for a function to repeat
 
 
-pytestmark = pytest.mark.usefixtures("replay_mode")
+pytestmark = pytest.mark.usefixtures("replay_mode", "fresh_traces")
 
 
 def same(a, b):

@@ -15,7 +15,7 @@ import fad.numpy as fnp
 from fad.autograd import forward_ad
 from fad.core import exact_programs
 from fad.core.level import active_levels
-from fad.replay import states
+from fad.replay import policy
 from fad.replay.program import Program, worker
 
 X = jnp.array([0.5, -1.0, 2.0])
@@ -109,7 +109,7 @@ def test_operations_that_are_known_run_one_by_one(compilations: list[str]) -> No
     functions = [net, lambda x: net(x), lambda x: net(x)]
     for f in functions:
         fad.grad(f)(X)
-    assert len(compilations) == states.TIMES == 2
+    assert len(compilations) == policy.TIMES == 2
     assert fad.autograd.compiled.explain().splitlines()[-1].endswith("it is new")
     fad.grad(repeated)(X)
     fad.grad(lambda x: fnp.sum(fnp.sin(x) * 0.9))(X)
@@ -244,9 +244,9 @@ def test_a_compilation_that_fails(
 
 
 def test_whether_one_program_repays() -> None:
-    assert states.repays_whole(work=10, fresh=1)
-    assert not states.repays_whole(work=11, fresh=1)
-    assert not states.repays_whole(work=1, fresh=0)
+    assert policy.repays_whole(work=10, fresh=1)
+    assert not policy.repays_whole(work=11, fresh=1)
+    assert not policy.repays_whole(work=1, fresh=0)
 
 
 def test_tangents_that_are_off_stay_off_in_later_calls() -> None:

@@ -16,7 +16,7 @@ import fad
 import fad.numpy as fnp
 from fad.core.level import state
 from fad.errors import GradientError
-from fad.replay import states
+from fad.replay import policy
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 
@@ -285,7 +285,7 @@ def test_steps_that_are_given_up_do_no_harm():
         loss.backward()
         same(w.grad, 2.0 * jnp.cos(X))
         w.grad = None
-    for _ in range(2 * states.LONGEST):
+    for _ in range(2 * policy.LONGEST):
         y = fnp.sin(w)
     same(y.detach(), jnp.sin(X))
 

@@ -29,7 +29,7 @@ X = np.array([0.3, -0.7, 1.1], np.float32)
 TIMES = 8  # enough for a step to repeat
 
 
-pytestmark = pytest.mark.usefixtures("replay_mode")
+pytestmark = pytest.mark.usefixtures("replay_mode", "fresh_traces")
 
 
 def same(a, b):
