@@ -11,11 +11,10 @@ slower. The core uses replay through this protocol alone. The call sites are:
   `RootLevel.process`, for what nothing tracks inside of a level that has one;
 * `Trace.write`, `Trace.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level that
   has a trace, and for their views; `Trace.before_write`: `views.inplace`, for writes to values;
-* `Trace.read`: an empty value of a lazy Tensor (`Tensor.__getattr__`);
-* `Trace.materialize`: another empty slot of a lazy Tensor, and `core.level.flush`,
-  which is called before the state of a Tensor or a mode changes (views.aliases, methods.history,
-  tape.anomaly, grad modes) and before an array is returned that the caller may donate
-  (methods.values, views.pytree, bridge.compilation);
+* `Trace.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
+* `Trace.materialize`: `Tensor.node`, and `core.level.flush`, which is called before the state of a Tensor or
+  a mode changes (views.aliases, methods.history, tape.anomaly, grad modes) and before an array is returned
+  that the caller may donate (methods.values, views.pytree, bridge.compilation);
 * `Trace.finish`: `transforms.reverse`, `jacobians` and `backward`, where gradients are computed;
 * `Trace.close`: `RecordingLevel.__exit__`;
 * `backward`: `tape.engine`, for the backward pass of a recorded graph;
@@ -61,19 +60,15 @@ class Trace(Protocol):
         Returns whether it was; if not, the caller reads the state of ``new``, and sets it.
         """
 
-    def read(self, t: Any) -> bool:
-        """Run what was deferred as one program, so that its output ``t`` has its value, and go on after it.
+    def get(self, t: Any, name: str) -> Any:
+        """The value, or what its level keeps beside it, or the node of ``t``, an output of the trace.
 
-        Returns whether it has; if not, nothing that users see has changed, and the caller materializes it.
+        What was deferred is run as one program, or one by one. Raises the error of an operation that has
+        failed.
         """
 
     def materialize(self) -> None:
         """Run the deferred operations one by one: give every output its value and its node."""
-
-    def claim(self, t: Any) -> None:
-        """Give ``t`` the value and the node of its output, where `materialize` has not found it: weak
-        references to what is being finalized are cleared. Raises the error of an operation that has failed.
-        """
 
     def finish(
         self,
@@ -93,7 +88,8 @@ class Trace(Protocol):
             pull: computes the results, one level down, from ``outs``, the inputs ``variables`` that
                 require grad, and the ``values`` of these one level down.
             static: what ``pull`` depends on, besides its arguments; part of the key of the program.
-            leaves: the Tensors that the caller takes as the inputs.
+            leaves: the Tensors that the caller takes as the inputs that require grad; None if they are not
+                exactly these.
             values: whether the values of ``outs`` are needed too.
             frees: whether the backward pass frees the graph.
         """

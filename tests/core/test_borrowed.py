@@ -715,6 +715,7 @@ def test_an_array_that_is_given_up_inside_of_a_transform(how: str, mode: str) ->
     ]
     gives_up = lambda x: f(x, GIVE_UP[how])
     keeps = lambda x: f(x, lambda a: None)
+    was_right = False
     for call in calls:
         with off():
             expected = bits(call(gives_up))
@@ -725,8 +726,9 @@ def test_an_array_that_is_given_up_inside_of_a_transform(how: str, mode: str) ->
                 assert_idle()
                 assert bits(call(keeps)) == expected
             right = [r for r in results if r is not None]
-            assert right or mode == "at once"  # the first call has no trace yet
+            was_right = was_right or bool(right)
             assert all([bits(r) == expected for r in right])
+    assert was_right or mode == "at once"  # a call whose program is being compiled is not traced
 
 
 @pytest.mark.parametrize("mode", MODES)
