@@ -226,6 +226,10 @@ class ProgramNode(RecordedNode):
     def free(self, stretch: Stretch, ends: Sequence[int], wanted: Sequence[int]) -> None:
         """Note that a pass has freed what it went through; drop the inputs if that was all of it."""
         self.freed |= stretch.passed(ends, wanted)[0]
+        if self._operations is not None:  # it was opened in the middle of the pass
+            nodes = {self._operations[self.places.index(k)][0] for k in ends if k in self.places}
+            leaves = [stretch.inputs[k].argument for k in stretch.variables]
+            _release(nodes, {current_edge(t)[0] for t in leaves})
         if self.freed.issuperset(self.places):
             stretch.inputs = [
                 given._replace(argument=given.argument if given.layout is True else None, parts=())

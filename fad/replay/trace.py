@@ -353,7 +353,7 @@ class Trace(Writes):
         self.detach_stale([cells[k] for k in kept])
         ending = stretch.path[-1].ending((tuple(kept), tuple(ends), tuple(variables), *static))
         ran = self._run(stretch, ending, kept, ends, variables, pull)
-        if ran is None:
+        if ran is None or self.done:  # a finalizer has looked at a node: the graph is there
             return None
         del cells
         grads, rest = ran[0].unflatten(ran[1])
