@@ -157,7 +157,7 @@ def length(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def low_recursion_limit() -> Any:
-    """Whatever recurses over a chain fails; compiling the operations of one takes many frames, and comes first."""
+    """Whatever recurses over a chain fails; compiling its operations takes many frames, and comes first."""
     (leaf(1.0) + 1.0).backward()
     before = sys.getrecursionlimit()
     depth, frame = 0, sys._getframe()
