@@ -114,7 +114,8 @@ def run(
     Nodes run in the order of their ``sequence_nr``, latest first, once all gradients that flow into
     them have arrived and been added up.
     """
-    if state.replaying and not create_graph and not anomaly.watch:
+    single = not any([e[0].is_program for e, _ in roots])  # else a pass of few nodes
+    if single and state.replaying and not create_graph and not anomaly.watch:
         ends = captures if targets is None else [(n, 0) for n in dict.fromkeys(targets)]
         found = seam.replay.backward(roots, ends, keep_graph)
         if found is not None:
