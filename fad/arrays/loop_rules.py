@@ -284,12 +284,14 @@ def _pullback_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carr
 
 
 def _curvature_jvp(primals: Any, tangents: Any, **options: Any) -> Any:
-    moving = tuple([not _is_zero(t) for t in tangents])
+    differentiated = tuple([not _is_zero(t) for t in tangents])
 
-    def of_moving(*some: Any) -> list[Any]:
-        return curve(*spread(moving, some, primals), **options)
+    def of_differentiated(*some: Any) -> list[Any]:
+        return curve(*spread(differentiated, some, primals), **options)
 
-    return jax.jvp(of_moving, select(moving, primals), select(moving, tangents))
+    return jax.jvp(
+        of_differentiated, select(differentiated, primals), select(differentiated, tangents)
+    )
 
 
 def _transposed(
@@ -352,8 +354,10 @@ def _batch_rule(
     """The other three: what is differentiated is batched, so that each lane has its own derivative."""
     n, size = loop.operand_count, axis_data.size
     values, have = _to_front(values, dims)
-    moving = [*[False] * loop.cond_count, *consts, *carries]
-    made = batched_loop(loop, axis_data, [a or b for a, b in zip(have[:n], moving, strict=True)])
+    differentiated = [*[False] * loop.cond_count, *consts, *carries]
+    made = batched_loop(
+        loop, axis_data, [a or b for a, b in zip(have[:n], differentiated, strict=True)]
+    )
     cond_consts, body_consts, carry = made.operands(loop, values[:n], have[:n], size)
     rest, rest_have = values[n:], have[n:]
     stored: list[Any] = []

@@ -132,8 +132,8 @@ class JetRules(_DerivativeRules):
         known = n + len(self.outputs)
         inputs, outs, terms = values[:n], values[n:known], iter(values[known:])
         if given is None:
-            moving = tuple(map(bool, self.counts))
-            saved = self.base.setup(inputs, outs, self.out_template, moving)
+            differentiated = tuple(map(bool, self.counts))
+            saved = self.base.setup(inputs, outs, self.out_template, differentiated)
         else:
             saved = given.at(inputs, outs, given.extras)
         series = [

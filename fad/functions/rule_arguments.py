@@ -15,13 +15,13 @@ from fad.tape.recorder import ROOT
 __all__ = ["highest", "lifted", "placed"]
 
 
-def highest(saved: Saved, moving: Sequence[Any] = ()) -> Any:
+def highest(saved: Saved, directions: Sequence[Any] = ()) -> Any:
     """The highest level of what a rule reads.
 
     It gets all as Tensors of that level, so that it can differentiate in each what it computes from all.
     """
     highest: Any = ROOT
-    for x in (*saved.values, *saved.outs, *saved.extras, *moving):
+    for x in (*saved.values, *saved.outs, *saved.extras, *directions):
         if isinstance(x, Tensor):
             x = outlived(x)
             if isinstance(x, Tensor) and x._level.id > highest.id:

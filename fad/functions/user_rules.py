@@ -301,19 +301,19 @@ class UserRules(Rules):
         return None if x is None else self.wrap(lifted(level, x))
 
     def _call_rule(
-        self, rule: str, ctx: Context, args: Sequence[Any], moving: Sequence[Any]
+        self, rule: str, ctx: Context, args: Sequence[Any], directions: Sequence[Any]
     ) -> Any:
-        """Run a rule of the user's; ``moving`` are the tangents or cotangents among ``args``.
+        """Run a rule of the user's; ``directions`` are the tangents or cotangents among ``args``.
 
         Where these require grad, backward passes in the rule are recorded: what they give depends on the
         tangents or cotangents.
         """
         before = running.records
-        running.records = any([isinstance(x, Tensor) and x.requires_grad for x in moving])
+        running.records = any([isinstance(x, Tensor) and x.requires_grad for x in directions])
         try:
             return getattr(self.cls, rule)(ctx, *args)
         except HOST_ERRORS as error:
-            raise self.host_error(rule, error, [*moving, *ctx.saved_tensors]) from error
+            raise self.host_error(rule, error, [*directions, *ctx.saved_tensors]) from error
         finally:
             running.records = before
 
@@ -392,8 +392,8 @@ class UserRules(Rules):
             materialize = ctx._record.materialize and is_inexact(a.dtype)
             terms = s or ([None] * order if materialize else None)
             given.append(terms and [self._given(level, t, a, materialize) for t in terms])
-        moving = [t for s in given for t in s or ()]
-        returned = self._call_rule("jet", ctx, self.inputs.join_only(given), moving)
+        directions = [t for s in given for t in s or ()]
+        returned = self._call_rule("jet", ctx, self.inputs.join_only(given), directions)
         return series_of(f"{self.name}.jet", returned, saved.template, saved.out_avals, order)
 
     # Batching

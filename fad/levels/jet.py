@@ -141,11 +141,11 @@ def _derive(op: Primitive, order: int, counts: tuple[int, ...]) -> Primitive:
 
     def jet(*values: Any) -> dict[str, Any]:
         given = iter(values[n:])
-        moving = [
+        series = [
             [next(given) for _ in range(count)] + [None] * (order - count) if count else None
             for count in counts
         ]
-        outs, single = series_of(op.to_jvp, order, values[:n], moving)
+        outs, single = series_of(op.to_jvp, order, values[:n], series)
         found = {"series": list(map(_filled, outs))}
         return {**found, "single": ()} if single else found
 

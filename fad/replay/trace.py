@@ -220,7 +220,7 @@ class Trace(Writes):
 
     def _empty(self, bare: Entry) -> None:
         """Forget what has run."""
-        self.settle()
+        self.update_stale()
         self.entries = [bare]
         self.writes = {}
         self.forget_inputs()

@@ -192,7 +192,7 @@ class Writes(Buffer):
         storage = storage_of(root)
         if root._lazy is None:
             note_written(root)
-        self._become(root, source, storage.version)
+        self._put_in_place_of(root, source, storage.version)
         storage.version += 1
         if storage.data is not None:  # a finalizer has detached the Tensor
             link = link_of(root)
@@ -241,10 +241,10 @@ class Writes(Buffer):
             return False
         if t._lazy is None and t._requires_grad and not is_of_program(t):
             return False
-        self._become(t, new, meta.link.seen)
+        self._put_in_place_of(t, new, meta.link.seen)
         return True
 
-    def _become(self, t: Tensor, source: Tensor, version: int) -> None:
+    def _put_in_place_of(self, t: Tensor, source: Tensor, version: int) -> None:
         """Put ``t``, whose state is of ``version``, in the place of ``source``, an output of the trace."""
         self.busy = True
         try:
@@ -305,7 +305,7 @@ class Writes(Buffer):
             if seen is not None:
                 self.stood_in.append((t, self._stand_in(t, seen)))
 
-    def settle(self) -> None:
+    def update_stale(self) -> None:
         """Give Tensors that are out of date the state that the handles in their places have by now."""
         pairs, self.stood_in = self.stood_in, []
         for t, handle in pairs:
