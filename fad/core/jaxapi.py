@@ -417,6 +417,17 @@ def has_rule_made_anew(eqn: Any) -> bool:
     )
 
 
+def defined_rule(eqn: Any) -> Any:
+    """What the calls of a custom_jvp share that come of one call of it; None for other calls, and where
+    JAX makes the rule for each call.
+
+    JAX wraps the rule anew each time that a program is evaluated, but passes the names of its arguments on.
+    """
+    if eqn.primitive.name != "custom_jvp_call" or has_rule_made_anew(eqn):
+        return None
+    return eqn.params["jvp_jaxpr_fun"].debug_info.arg_names
+
+
 class ScanParts(NamedTuple):
     """A ``scan``: its body on constants, carry and elements, how many of the first two, and options."""
 

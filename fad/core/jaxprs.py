@@ -18,6 +18,7 @@ from fad.core.jaxapi import (
     called,
     convert_constvars_jaxpr,
     current_program,
+    defined_rule,
     evaluate_equation,
     has_rule_made_anew,
     is_inexact,
@@ -167,7 +168,7 @@ def parameters_key(eqn: Any, known: dict[int, Any]) -> Hashable:
     """
     found: Hashable = known.get(id(eqn.params))
     if found is None:
-        if has_rule_made_anew(eqn):
+        if has_rule_made_anew(eqn) or (_derived.depth and defined_rule(eqn) is not None):
             found = _key_with_rule(eqn)
         else:
             found = tuple([(name, _parameter_key(p)) for name, p in sorted(eqn.params.items())])
@@ -175,7 +176,13 @@ def parameters_key(eqn: Any, known: dict[int, Any]) -> Hashable:
     return found
 
 
-_keyed = threading.local()
+class _Derived(threading.local):
+    """How deep in derivatives of derivatives the key is that is being made."""
+
+    depth = 0
+
+
+_derived = _Derived()
 
 
 class _Alive:
@@ -192,11 +199,19 @@ class _Alive:
 
 
 def _key_with_rule(eqn: Any) -> Hashable:
-    """What a call computes, and the program of its derivative, in which the call itself comes again."""
+    """What a call computes, and the program of its derivative, in which the call itself comes again.
+
+    The program of a derivative is made anew, and so are the calls in it: a custom_jvp there is known by the
+    rule that it was defined with. Calls in the derivatives of those count by what they compute.
+    """
     inner = list(programs(eqn))
-    key = (*map(_parameter_key, inner), _Alive(*inner))
-    if getattr(_keyed, "inside", False):
+    key: tuple[Any, ...] = (*map(_parameter_key, inner), _Alive(*inner))
+    depth = _derived.depth
+    rule = defined_rule(eqn)
+    if depth == 2 or (depth and rule is None):
         return key
+    if depth:
+        key += (id(rule), _Alive(rule))
     inexact = [is_inexact(v.aval.dtype) for v in eqn.invars]
 
     def run(values: list[Any], tangents: list[Any]) -> Any:
@@ -209,12 +224,12 @@ def _key_with_rule(eqn: Any) -> Hashable:
         return jax.jvp(call, primals, tangents)
 
     avals = [struct_of(v.aval) for v in eqn.invars]
-    _keyed.inside = True
+    _derived.depth = depth + 1
     try:
-        rule = jax.make_jaxpr(run)(avals, [a for a, i in zip(avals, inexact, strict=True) if i])
-        return (*key, _parameter_key(rule), _Alive(rule))
+        made = jax.make_jaxpr(run)(avals, [a for a, i in zip(avals, inexact, strict=True) if i])
+        return (*key, _parameter_key(made), _Alive(made))
     finally:
-        _keyed.inside = False
+        _derived.depth = depth
 
 
 def _parameter_key(p: Any) -> Any:

@@ -120,6 +120,7 @@ ATTRIBUTES: dict[str, tuple[str, str]] = {
     "manual_axis_type": ("along which axes of `shard_map` a value varies", "none before JAX 0.11"),
     "to_lojax": ("the program that a hijax primitive stands for", "none: `expand` takes pytrees"),
     "ctx.manager": ("the settings under which an equation was traced", "`jax.core.eval_jaxpr`"),
+    "debug_info.arg_names": ("which calls of a custom_jvp come of one call of it", "none"),
     "debug_info.func_name": ("whether a rule is the one that JAX makes for `custom_root`", "none"),
     "get_global": ("the value of a setting outside of all blocks", "as for its holder"),
     "get_bind_params": ("an equation of a program, evaluated as JAX does", "`jax.core.eval_jaxpr`"),

@@ -41,6 +41,30 @@ def _root(m: Any, k: Any) -> Any:
     return _grad(m, root)(2.0)
 
 
+def _root_with_rules(m: Any, k: Any) -> Any:
+    """Of a function with a division, an elementwise function and a function with a rule of its own."""
+    root = lambda a: m.lax.custom_root(
+        lambda x: _with_a_rule(m)(m.np.exp(x) / 2.0) + m.nn.relu(x) - a * k,
+        jnp.float32(1.0),
+        lambda f, x: m.lax.fori_loop(0, 6, lambda i, x: x - f(x) / (m.np.exp(x) / 2.0 + 1.0), x),
+        lambda g, y: y / g(1.0),
+    )
+    return _grad(m, _grad(m, root))(2.0)
+
+
+@jax.custom_jvp
+def _tripled(x: Any) -> Any:
+    return x * 1.0
+
+
+_tripled.defjvp(lambda primals, tangents: (_tripled(*primals), tangents[0] * 3.0 * primals[0]))
+_TRIPLED = fad.from_jax(_tripled)
+
+
+def _with_a_rule(m: Any) -> Any:
+    return _TRIPLED if m is IN_FAD else _tripled
+
+
 def _checkpoint(m: Any, k: Any) -> Any:
     f, policy = (lambda x: m.np.sin(x * k)), jax.checkpoint_policies.nothing_saveable
     made = fad.checkpoint(f, policy=policy) if m is IN_FAD else jax.checkpoint(f, policy=policy)
@@ -69,6 +93,7 @@ MADE: dict[str, Callable[[Any, Any], Any]] = {
     )(1.0),
     "checkpoint": _checkpoint,
     "custom_root": _root,
+    "custom_root of functions with rules": _root_with_rules,
 }
 NUMBERS = (0.5, 0.25, 0.75, 0.625, 0.875, 1.125)
 
@@ -180,3 +205,43 @@ def test_a_body_notes_what_changes() -> None:
     assert body.numbers == {1}
     body.note_numbers([float("nan"), -0.0])
     assert body.numbers == {0, 1}
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_roots_of_equal_programs_with_other_rules(order: int) -> None:
+    """What the functions compute is the same, and the rules differ, in the derivative of this order first."""
+
+    def root(rule: Any) -> Any:
+        def f(k: Any) -> Any:
+            return fad.lax.custom_root(
+                lambda x: rule(x * 0.5) - k, 1.0, lambda g, _: 2.0 * k, lambda g, y: y / g(1.0)
+            )
+
+        return f
+
+    def made(slopes: tuple[float, ...]) -> Any:
+        """The identity, whose first derivative is said to be ``slopes[0]``, that of it ``slopes[1]``, ..."""
+
+        @jax.custom_jvp
+        def rule(x: Any) -> Any:
+            return x * 1.0
+
+        @rule.defjvp
+        def _(primals: Any, tangents: Any) -> Any:
+            (x,), (t,) = primals, tangents
+            slope = 1.0 + (made(slopes[1:])(x) - x) if slopes[1:] else slopes[0]
+            return rule(x), t * slope
+
+        return rule
+
+    for c in (1.0, 2.0, 1.0, 3.0):
+        slopes = (*[1.0] * (order - 1), c)
+        in_fad, in_jax = root(fad.from_jax(made(slopes))), made(slopes)
+        f: Any = in_fad
+        expected: Any = lambda k: jax.lax.custom_root(
+            lambda x: in_jax(x * 0.5) - k, 1.0, lambda g, _: 2.0 * k, lambda g, y: y / g(1.0)
+        )
+        for _ in range(order):
+            f, expected = fad.grad(f), jax.grad(expected)
+        for _ in range(4):
+            assert_close(f(2.0), expected(2.0))
