@@ -33,12 +33,12 @@ import jax.numpy as jnp
 
 from fad.arrays.loops import Loop, Mask, parts_of, pull, rows_of, run, select, spread
 from fad.core.collector import make_jit
+from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     Zero,
     batch_jaxpr,
     define_primitive,
     instantiate_zeros,
-    is_inexact,
     is_undefined_primal,
     jvp_jaxpr,
     new_primitive,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fad.arrays.smooth import computed_as, with_rule
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 
 __all__ = ["IN_LINALG"]
 

@@ -22,7 +22,7 @@ from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
 from fad.bridge.signatures import positions
 from fad.core import trees
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.masked import conjugate
 from fad.core.tensor import Tensor
 from fad.errors import RuleError, describe

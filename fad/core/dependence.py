@@ -24,15 +24,8 @@ import jax
 
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
-from fad.core.jaxapi import (
-    Literal,
-    branches,
-    called,
-    is_inexact,
-    programs,
-    scan_parts,
-    while_parts,
-)
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import Literal, branches, called, programs, scan_parts, while_parts
 
 __all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 

@@ -5,6 +5,8 @@ Where 64 bits are off (``jax_enable_x64``), JAX warns and makes 32 of them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -26,6 +28,7 @@ __all__ = [
     "int32",
     "int64",
     "int_",
+    "is_inexact",
     "long",
     "short",
     "uint8",
@@ -49,3 +52,14 @@ uint16 = np.dtype(np.uint16)
 uint32 = np.dtype(np.uint32)
 uint64 = np.dtype(np.uint64)
 bool_ = np.dtype(np.bool_)
+
+
+_inexact: dict[Any, bool] = {}
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Whether values of this dtype have derivatives: floating or complex."""
+    known = _inexact.get(dtype)
+    if known is None:
+        known = _inexact[dtype] = bool(jnp.issubdtype(dtype, np.inexact))
+    return known

@@ -29,13 +29,13 @@ import numpy as np
 from jax.experimental.layout import Layout, with_layout_constraint
 
 from fad.core.collector import make_jit, without_collector
+from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     Literal,
     barrier_op,
     called,
     current_program,
     define_primitive,
-    is_inexact,
     new_primitive,
     programs,
     write_equations,

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax.experimental import io_callback
 from jax.experimental.compilation_cache import compilation_cache
 
@@ -42,7 +41,6 @@ __all__ = [
     "instantiate_zeros",
     "io_callback",
     "is_committed",
-    "is_inexact",
     "is_tracing",
     "is_undefined_primal",
     "jvp_jaxpr",
@@ -495,14 +493,3 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 def parameters(eqn: Any) -> tuple[Any, ...]:
     """The parameters of an equation that fad reads, in the order of ``_PARAMETERS``."""
     return tuple([eqn.params[name] for name in _PARAMETERS[eqn.primitive.name]])
-
-
-_inexact: dict[Any, bool] = {}
-
-
-def is_inexact(dtype: Any) -> bool:
-    """Whether values of this dtype have derivatives: floating or complex."""
-    known = _inexact.get(dtype)
-    if known is None:
-        known = _inexact[dtype] = bool(jax.numpy.issubdtype(dtype, np.inexact))
-    return known

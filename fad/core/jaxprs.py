@@ -11,6 +11,7 @@ import numpy as np
 
 from fad.core.avals import SCALARS, aval_of, struct_of
 from fad.core.collector import without_collector
+from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     ClosedJaxpr,
     Jaxpr,
@@ -21,7 +22,6 @@ from fad.core.jaxapi import (
     defined_rule,
     evaluate_equation,
     has_rule_made_anew,
-    is_inexact,
     is_tracing,
     programs,
     trace_context,

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import jaxapi
-from fad.core.jaxapi import is_inexact, shaped_array
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import shaped_array
 
 __all__ = ["conjugate", "jvp_in", "run_pullback", "vjp_in"]
 

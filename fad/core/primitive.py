@@ -16,8 +16,9 @@ from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
 from fad.core.dependence import READ, DependenceRows
+from fad.core.dtypes import is_inexact
 from fad.core.exact_programs import barrier
-from fad.core.jaxapi import array_type, is_inexact
+from fad.core.jaxapi import array_type
 from fad.core.jaxprs import inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in

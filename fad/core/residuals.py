@@ -30,7 +30,8 @@ import jax
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
-from fad.core.jaxapi import Literal, called, is_inexact
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import Literal, called
 from fad.core.jaxprs import inner_jaxprs, map_equations
 from fad.core.masked import vjp_in
 

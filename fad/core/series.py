@@ -27,12 +27,12 @@ from jax import lax
 
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
+from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     Literal,
     branches,
     called,
     evaluate_equation,
-    is_inexact,
     parameters,
     programs,
     run_jaxpr,

@@ -18,11 +18,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     Zero,
     define_primitive,
     instantiate_zeros,
-    is_inexact,
     is_undefined_primal,
     new_primitive,
 )

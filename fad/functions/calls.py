@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fad.core.borrowed import as_array
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, bodies, constants, state
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.errors import RuleError, describe

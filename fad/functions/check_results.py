@@ -13,7 +13,8 @@ from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.casts import cast_to
-from fad.core.jaxapi import array_type, is_inexact, varying_axes
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import array_type, varying_axes
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor

@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import aval_of
-from fad.core.jaxapi import is_inexact, x64_enabled
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import x64_enabled
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor

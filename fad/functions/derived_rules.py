@@ -9,7 +9,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from fad.core.avals import aval_of
-from fad.core.jaxapi import is_inexact, zeros
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import zeros
 from fad.core.level import bind, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor

@@ -15,7 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from fad.core.jaxapi import array_type, is_inexact
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import array_type
 from fad.core.level import bodies, state
 from fad.core.observation import observable
 from fad.core.tensor import Tensor, new_tensor

@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 
 from fad.core.avals import aval_of, struct_of
+from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     Zero,
     define_primitive,
     instantiate_zeros,
-    is_inexact,
     is_undefined_primal,
     new_primitive,
     varying_axes,

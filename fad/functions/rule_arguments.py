@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import outlived
 from fad.core.tensor import Tensor, new_tensor
 from fad.functions.rules import Saved

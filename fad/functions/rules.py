@@ -32,7 +32,8 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-from fad.core.jaxapi import is_inexact, zeros
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import zeros
 from fad.core.level import restores_modes, state
 from fad.core.tensor import Tensor
 from fad.errors import GradientError

@@ -10,7 +10,8 @@ import jax
 
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
-from fad.core.jaxapi import array_type, is_inexact, zeros
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import array_type, zeros
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, HostValueError, RuleError
 from fad.functions.check_results import (

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, captured_by_jit, flush, state
 from fad.core.tensor import Tensor, current_node, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe

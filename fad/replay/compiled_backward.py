@@ -2,9 +2,13 @@
 
 NOTE [compiled backward]
 
+    y = fnp.sum(fnp.sin(x) * x)         # new: its operations are recorded one by one
+    for _ in range(8):
+        y.backward(retain_graph=True)   # soon one call of XLA, as is a pass through calls of Functions
+
 Where a backward pass is not observed (no hooks, no anomaly mode, no rules in Python but those that
-are marked as traceable, no packed values, not itself being recorded), its nodes are numbered,
-latest first, and the plans and edges of all of them make a key. The first passes with a key run
+are marked as traceable, no packed values, not itself being recorded) and all arrays are small, its nodes are
+numbered, latest first, and the plans and edges of all of them make a key. The first passes with a key run
 node by node. When the key repeats, the pass is made a program of (saved values, cotangents), bound one
 level below the graph like any other call. In it, a call of a Function has the rules that it has in
 any code that JAX traces (`fad.functions.native`).
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -25,35 +29,33 @@ from fad.core.caches import Cache
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, state
-from fad.replay.donation import Large, large_gradients, may_donate, run_donating
+from fad.core.replay_protocol import Part
 from fad.replay.inputs import is_traced
-from fad.replay.layouts import Layout, layout_of
 from fad.replay.policy import BackOff, repeats_of_pass
 from fad.replay.program import Program
-from fad.replay.settings import is_default_placement, is_small, settings_number
+from fad.replay.settings import is_small, settings_number
 from fad.tape.accumulate import ADD
-from fad.tape.graph import Node
-from fad.tape.recorded_node import spread
+from fad.tape.graph import AccumulateGrad, Node
+from fad.tape.recorded_node import RecordedNode, spread
 from fad.tape.recorder import PrimitiveNode
-from fad.tape.saved import SavedView
+from fad.tape.saved import SavedView, versions_of
 
-__all__ = ["Structures", "backward", "structures"]
+__all__ = ["backward", "structures"]
+
+LARGEST = 1500  # nodes in one compiled pass
+
+Edges = Sequence[tuple[Node, int]]
+Pull = Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Structure:
-    """The structure of a backward pass: how often it was run, and the program made of it, or why
-    there is none.
-
-    ``wanted`` says which result is the gradient of each capture. ``large`` are the shapes and
-    dtypes of its large results, and ``donating`` the programs to which operands are donated for them.
+    """The structure of a backward pass: how often it was run, and the program made of it, or why there is
+    none.
     """
 
     count: int = 0
     program: Program | None = None
-    wanted: tuple[int | None, ...] = ()
-    large: tuple[Large, ...] = ()
-    donating: list[Any] = dataclasses.field(default_factory=list)
     refused: str = ""
 
 
@@ -92,9 +94,7 @@ thread = _Thread()
 
 
 def backward(
-    roots: Sequence[tuple[tuple[Node, int], Any]],
-    captures: Sequence[tuple[Node, int]] | None,
-    keep_graph: bool,
+    roots: Sequence[tuple[tuple[Node, int], Any]], captures: Edges | None, keep_graph: bool
 ) -> list[tuple[tuple[Node, int], Any]] | None:
     """The pass from ``roots`` to ``captures`` (None: to all leaves): each with its gradient.
 
@@ -107,73 +107,171 @@ def backward(
     if thread.back_off.is_on():
         return None  # the last structures were all new
     starts = [e for e, _ in roots]
-    layout = layout_of(starts, captures)
-    if layout is None:
+    parts: dict[Node, Part] = {}
+    order = _in_order([n for n, _ in starts], () if captures is None else dict(captures), parts)
+    if order is None:
         return None
-    operands: list[Any] = []
-    for node in layout.order:
+    ends = captures
+    if ends is None:
+        ends = [(node, 0) for node in order if type(node) is AccumulateGrad]
+    index = {node: i for i, node in enumerate(order)}
+    key = _key(order, index, parts, starts, ends)
+    if key is None:
+        return None
+    saved: list[Any] = []
+    for node in order:
         if type(node) is PrimitiveNode:
             values = node.values
             if values is None:  # another thread has just run the pass and freed the graph
                 return None
-            operands += _operands(values) if node.has_views else values
-        elif node in layout.parts:
-            operands += layout.parts[node].operands
-    operands = with_constants([*operands, *[ct for _, ct in roots]])
-    entry = structures.seen(layout.key)
+            saved += _operands(values) if node.has_views else values
+        elif node in parts:
+            saved += parts[node].operands
+    operands = with_constants([*saved, *[ct for _, ct in roots]])
+    plain = all([type(x) is array_type for x in operands])
+    if (parts and not plain) or not all(
+        [type(x) is not array_type or is_small(x) for x in operands]
+    ):
+        return None
+    entry = structures.seen(key)
     fresh = entry.program is None
     if not fresh or entry.count == 1 or entry.refused:
         thread.back_off.note(-1 if fresh else thread.back_off.limit)
     if fresh:
-        repeats = repeats_of_pass(len(layout.order), _are_small(operands))
-        if entry.refused or entry.count < repeats:
+        if entry.refused or entry.count < repeats_of_pass(len(order)):
             return None
-        _build(entry, layout, starts, operands)
-        if entry.program is None:
+        run = _pass(order, index, parts, starts, ends)
+        if run is None or (parts and not _is_traceable(entry, run, parts, operands)):
             return None
-    grads = _run(entry, layout, operands, not keep_graph)
-    if grads is None:
-        return None
-    if not keep_graph:
-        _release(layout)
-    return list(zip(layout.captures, grads, strict=True))
+        work = sum([type(node) is not AccumulateGrad for node in order])
+        entry.program = Program("a backward pass", run, work)
+    grads = _run(entry, operands, plain)
+    if grads is not None and not keep_graph:
+        running = set(order) if captures is None else _leading(order, captures)
+        for node in running:
+            node.release_variables()
+    return None if grads is None else list(zip(ends, grads, strict=True))
 
 
-def _run(entry: Structure, layout: Layout, operands: list[Any], frees: bool) -> list[Any] | None:
-    """Gradients for the captures; None if the pass has to run node by node.
-
-    ``frees``: its nodes drop their saved values when it has run.
-    """
+def _run(entry: Structure, operands: Sequence[Any], plain: bool) -> Any:
+    """The gradients; None if the pass has to run node by node. ``plain``: of arrays alone."""
     program = entry.program
     assert program is not None
-    plain = all([type(x) is array_type for x in operands])
-    if plain and not all([is_default_placement(x.sharding) for x in operands]):
-        return None
-    if (layout.parts and not plain) or (plain and not program.is_ready(operands)):
+    if plain and not program.is_ready(operands):
         return None
     try:
-        frees = frees and layout.whole
-        if frees and entry.large and program.call is not None and may_donate(operands):
-            out = run_donating(entry, lambda: _release(layout), operands)
-        else:
-            out = bind(program, operands)
+        found = program.unflatten(bind(program, operands))
     except Exception as error:
         if program.call is not None:
             raise
         entry.program, entry.refused = None, f"{type(error).__name__}: {error}"
         return None
     structures.hits += 1
-    return [None if k is None else out[k] for k in entry.wanted]
+    return found
 
 
-def _are_small(operands: Sequence[Any]) -> bool:
-    return all([type(x) is not array_type or is_small(x) for x in operands])
+# The graph of a pass
 
 
-def _release(layout: Layout) -> None:
-    """Free what has run."""
-    for node in layout.running():
-        node.release_variables()
+def _in_order(
+    roots: Sequence[Node], leaves: Container[Node], parts: dict[Node, Part]
+) -> list[Node] | None:
+    """The nodes of a pass, latest first, with their parts; None if it cannot be compiled.
+
+    It may be observed (hooks, ...), or what it needs was freed.
+    """
+    seen = dict.fromkeys(roots)  # in order: ties in sequence numbers must fall the same each time
+    stack = list(seen)
+    while stack:
+        node = stack.pop()
+        if not _is_plain(node):
+            part = node.part() if isinstance(node, RecordedNode) and node not in leaves else None
+            if part is None:
+                return None
+            parts[node] = part
+        elif type(node) is PrimitiveNode and (node.plan.from_inputs or node in leaves):
+            return None
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen[edge[0]] = None
+                stack.append(edge[0])
+        if len(seen) > LARGEST:
+            return None
+    order = sorted(seen, key=_sequence_nr)
+    order.reverse()
+    # Accumulators have the highest number of all, and belong at the end.
+    first = 0
+    while first < len(order) and type(order[first]) is AccumulateGrad:
+        first += 1
+    return order[first:] + order[:first]
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a node has what it needs, unchanged, and has no hooks or metadata."""
+    if node.extra is not None:
+        return False
+    if type(node) is PrimitiveNode:
+        if node.values is None or node.packed or node.written:
+            return False
+        return not node.tensors or versions_of(node.tensors) == node.versions
+    if type(node) is AccumulateGrad:
+        meta = node.variable.meta
+        return meta is None or not (meta.hooks or meta.post_hooks)
+    return False
+
+
+def _sequence_nr(node: Node) -> int:
+    return node.sequence_nr
+
+
+def _key(
+    order: Sequence[Node],
+    index: dict[Node, int],
+    parts: dict[Node, Part],
+    roots: Edges,
+    captures: Edges,
+) -> tuple[Any, ...] | None:
+    """A key: equal ones mean the same pass. None if the numbers of the nodes are not an order."""
+    key: list[Any] = []
+    for node, nr in roots:
+        key += (index[node], nr)
+    key.append(-7)
+    for node, nr in captures:
+        key += (index.get(node, -1), nr)
+    key.append(-7)
+    for i, node in enumerate(order):
+        if type(node) is PrimitiveNode:
+            key.append(node.plan.id)
+            if node.has_views:
+                key += [v.operation if type(v) is SavedView else 0 for v in node.values or ()]
+        elif node in parts:
+            key.append(parts[node].key)
+        else:
+            key.append(-3)
+            continue
+        for edge in node.edges:
+            if edge is None:
+                key.append(-1)
+                continue
+            after = index[edge[0]]
+            if after <= i:
+                return None  # numbers from several threads, or set by hand
+            key.append(after)
+            key.append(edge[1])
+    return tuple(key)
+
+
+def _leading(order: Sequence[Node], captures: Edges) -> set[Node]:
+    """The nodes that lead to ``captures``."""
+    found = {node for node, _ in captures}
+    ends = found.copy()
+    for node in reversed(order):
+        if any([e is not None and e[0] in found for e in node.edges]):
+            found.add(node)
+    return found - ends
+
+
+# The pass as a program
 
 
 def _operands(values: Sequence[Any]) -> list[Any]:
@@ -200,7 +298,7 @@ def _opening(values: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
     return opening
 
 
-def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> Pull:
     """What a node that has saved ``values`` does in a pass, in the form of `Part.pull`."""
     plan = node.plan
     opening = _opening(values) if node.has_views else list
@@ -218,96 +316,68 @@ def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> Callable[..., Sequen
     return pull
 
 
-def _build(
-    entry: Structure, layout: Layout, roots: Sequence[tuple[Node, int]], operands: Sequence[Any]
-) -> None:
-    """Write the pass as a function of saved values and cotangents; plain data, no nodes kept."""
-    order, captures, index = layout.order, layout.captures, layout.index()
-    steps: list[tuple[int, Any, int, tuple[tuple[int, int] | None, ...]]] = []
+def _pass(
+    order: Sequence[Node],
+    index: dict[Node, int],
+    parts: dict[Node, Part],
+    roots: Edges,
+    captures: Edges,
+) -> Callable[..., list[Any]] | None:
+    """The pass as a function of saved values and cotangents, which keeps no nodes.
+
+    It returns the gradients, None where none arrives. None if another thread has freed the graph.
+    """
+    steps: list[tuple[int, Pull, int, list[tuple[int, int] | None], list[bool]]] = []
+    leading = _leading(order, captures) | {n for n, _ in captures}
     for i, node in enumerate(order):
         if type(node) is PrimitiveNode:
             values = node.values
-            if values is None:  # another thread has just run the pass, and freed it
-                return
+            if values is None:
+                return None
             pull, count = _pull_of(node, values), len(_operands(values))
-        elif node in layout.parts:
-            part = layout.parts[node]
-            pull, count = part.pull, len(part.operands)
+        elif node in parts:
+            pull, count = parts[node].pull, len(parts[node].operands)
         else:
             continue
-        edges = tuple([None if e is None else (index[e[0]], e[1]) for e in node.edges])
-        steps.append((i, pull, count, edges))
+        edges = [None if e is None else (index[e[0]], e[1]) for e in node.edges]
+        need = [e is not None and e[0] in leading for e in node.edges]
+        steps.append((i, pull, count, edges, need))
     widths = [node.num_inputs for node in order]
     starts = [(index[n], nr) for n, nr in roots]
     ends = [(index.get(n), nr) for n, nr in captures]
-    saved = sum(s[2] for s in steps)
-    leads = [False] * len(order)  # to a capture
-    for j, _ in ends:
-        if j is not None:
-            leads[j] = True
-    for i, _, _, edges in reversed(steps):
-        leads[i] = leads[i] or any([e is not None and leads[e[0]] for e in edges])
+    saved = sum([s[2] for s in steps])
 
     def run(*operands: Any) -> list[Any]:
         slots: list[list[Any]] = [[None] * w for w in widths]
+
+        def arrive(j: int, nr: int, g: Any) -> None:
+            slots[j][nr] = g if slots[j][nr] is None else bind(ADD, (slots[j][nr], g))
+
         for (i, nr), ct in zip(starts, operands[saved:], strict=True):
-            slots[i][nr] = ct if slots[i][nr] is None else bind(ADD, (slots[i][nr], ct))
+            arrive(i, nr, ct)
         at = 0
-        for i, pull, count, edges in steps:
+        for i, pull, count, edges, need in steps:
             values = operands[at : at + count]
             at += count
-            cts = slots[i]
-            need = [e is not None and leads[e[0]] for e in edges]
-            if all([c is None for c in cts]) or not any(need):
-                continue
-            grads = pull(values, cts, need)
-            for edge, g in zip(edges, grads, strict=True):
-                if edge is not None and g is not None:
-                    j, nr = edge
-                    slots[j][nr] = g if slots[j][nr] is None else bind(ADD, (slots[j][nr], g))
+            if any(need) and not all([c is None for c in slots[i]]):
+                for edge, g in zip(edges, pull(values, slots[i], need), strict=True):
+                    if edge is not None and g is not None:
+                        arrive(*edge, g)
         return [None if j is None else slots[j][nr] for j, nr in ends]
 
-    def backward(*operands: Any) -> tuple[Any, ...]:
-        return tuple([x for x in run(*operands) if x is not None])
+    return run
 
-    reached = [[False] * w for w in widths]
-    for i, nr in starts:
-        reached[i][nr] = True
-    for i, _, _, edges in steps:
-        if any(reached[i]):
-            sends: Sequence[bool] = [e is not None for e in edges]
-            node = order[i]
-            if type(node) is PrimitiveNode and node.plan.rows is not None:
-                sends = node.plan.sends([r or None for r in reached[i]], sends)
-            for edge, s in zip(edges, sends, strict=True):
-                if edge is not None and s:
-                    reached[edge[0]][edge[1]] = True
-    hits = [j is not None and reached[j][nr] for j, nr in ends]
-    if layout.parts:  # rules of users may return None; else it follows from the structure alone
-        found: list[Any] = []
 
-        def traced(*operands: Any) -> list[Any]:
-            found[:] = run(*operands)
-            return [x for x in found if x is not None]
-
-        try:
-            trace = without_collector(jax.make_jaxpr(traced))
-            closed = trace(*[struct_of(aval_of(x)) for x in operands])
-        except Exception:  # node by node, the error names its place
-            entry.refused = "a rule cannot be traced"
-            return
-        if not all([part.allows(closed.jaxpr) for part in layout.parts.values()]):
-            entry.refused = "a rule draws random numbers"
-            return
-        hits = [x is not None for x in found]
-    count = 0
-    wanted: list[int | None] = []
-    for hit in hits:
-        wanted.append(count if hit else None)
-        count += hit
-    entry.wanted = tuple(wanted)
-    entry.large = large_gradients(captures, wanted)
-    if count == 0:
-        entry.refused = "no gradient arrives"
-        return
-    entry.program = Program("a backward pass", backward, len(steps), _are_small(operands))
+def _is_traceable(
+    entry: Structure, run: Callable[..., Any], parts: dict[Node, Part], operands: Sequence[Any]
+) -> bool:
+    """Whether rules in Python can be part of a program; else the structure is refused."""
+    try:
+        trace = without_collector(jax.make_jaxpr(run))
+        closed = trace(*[struct_of(aval_of(x)) for x in operands])
+    except Exception:  # node by node, the error names its place
+        entry.refused = "a rule cannot be traced"
+        return False
+    if not all([part.allows(closed.jaxpr) for part in parts.values()]):
+        entry.refused = "a rule draws random numbers"
+    return not entry.refused

@@ -309,11 +309,11 @@ def forget_steps() -> None:
     _begun.clear()
 
 
-def repeats_of_pass(length: int, small: bool) -> int:
+def repeats_of_pass(length: int) -> int:
     """How often a backward pass of so many nodes has to repeat before it is compiled.
 
-    Traces are replayed from the third call on; long passes of small arrays are as long as two programs.
+    Traces are replayed from the third call on; long passes are as long as two programs.
     """
     if at_once.count:
         return 1
-    return 2 * RUNS if small and length > SHORT else PASSES
+    return 2 * RUNS if length > SHORT else PASSES

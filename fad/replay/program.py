@@ -28,7 +28,7 @@ import numpy as np
 from fad.core import exact_programs, jaxapi, trees
 from fad.core.avals import struct_of
 from fad.core.borrowed import borrowed, waited
-from fad.core.collector import make_jit, without_collector
+from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import state, with_default_state
 from fad.core.observation import observable
@@ -76,9 +76,6 @@ class Program:
         name: what it is called in messages.
         run: the function.
         work: how many operations it binds.
-        small: all its arrays are small: it gives the bits that single operations give
-            (`exact_programs.jit_of_small`).
-        donated: the arguments whose memory is given to results, of a program that is not small.
 
     ``in_foreground``: the calling thread compiles it. ``fresh``
     counts its operations that were new, see NOTE [first calls] in `fad.replay.states`. ``call`` is what is
@@ -88,33 +85,22 @@ class Program:
     __slots__ = (
         "__weakref__",
         "call",
-        "donated",
         "fresh",
         "in_foreground",
         "name",
         "queued",
         "refused",
         "run",
-        "small",
         "structure",
         "work",
     )
 
     expands = True
 
-    def __init__(
-        self,
-        name: str,
-        run: Callable[..., Any],
-        work: int,
-        small: bool = True,
-        donated: tuple[int, ...] = (),
-    ) -> None:
+    def __init__(self, name: str, run: Callable[..., Any], work: int) -> None:
         self.name = name
         self.run = run
         self.work = work
-        self.small = small
-        self.donated = donated
         self.call: Any = None
         self.in_foreground = False
         self.queued = False
@@ -163,10 +149,6 @@ class Program:
                 return waited(out, values) if borrowed else out
         return self.flat(*values)
 
-    def run_donating(self, values: list[Any]) -> Any:
-        """Run what is compiled on arrays, of which some are donated."""
-        return waited(self.call(*values), values)
-
     def runs_compiled(self, values: Sequence[Any]) -> bool:
         """Whether these are arrays, under no transform of JAX; else its operations are bound."""
         if not jaxapi.at_top_level() or jaxapi.checks_numbers():
@@ -189,20 +171,16 @@ class Program:
 
     def compile(self, avals: Sequence[Any]) -> None:
         """Compile it for arrays on the default device."""
-        before, state.exact = state.exact, self.small
+        before, state.exact = state.exact, True
         try:
-            if self.small:
-                structs = list(map(struct_of, avals))
-                call = without_collector(exact_programs.jit_exact)(self._exact, structs)
-                # Fills the cache of `jax.jit`. Zeros of NumPy need no program of their own.
-                zeros = [
-                    jaxapi.zeros(a) if a.weak_type else jax.device_put(np.zeros(a.shape, a.dtype))
-                    for a in avals
-                ]
-                jax.block_until_ready(call(*zeros))
-            else:
-                jitted = make_jit(self.flat, donate_argnums=self.donated)
-                call = without_collector(jitted.lower)(*map(struct_of, avals)).compile()
+            structs = list(map(struct_of, avals))
+            call = without_collector(exact_programs.jit_exact)(self._exact, structs)
+            # Fills the cache of `jax.jit`. Zeros of NumPy need no program of their own.
+            zeros = [
+                jaxapi.zeros(a) if a.weak_type else jax.device_put(np.zeros(a.shape, a.dtype))
+                for a in avals
+            ]
+            jax.block_until_ready(call(*zeros))
         except Exception as error:  # its operations, one by one, raise it again, or succeed
             self.refused = f"{type(error).__name__}: {error}"
         else:
@@ -212,7 +190,6 @@ class Program:
 
 
 observable(Program, "execute", "program")
-observable(Program, "run_donating", "program")
 observable(Program, "compile", "compilation")
 
 

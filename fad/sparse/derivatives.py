@@ -17,7 +17,7 @@ from fad.bridge.program_keys import key_of
 from fad.bridge.signatures import Arguments
 from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Cache
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.blocks import BlockType
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor

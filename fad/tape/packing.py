@@ -11,7 +11,7 @@ import numpy as np
 
 from fad.core.avals import aval_of
 from fad.core.casts import cast_to
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, state
 from fad.core.tensor import Tensor, meta_of, new_tensor
 from fad.errors import GradientError, describe

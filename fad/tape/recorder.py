@@ -14,7 +14,8 @@ import numpy as np
 
 from fad.core.avals import SCALARS, VALUES, aval_of
 from fad.core.borrowed import as_array, copied
-from fad.core.jaxapi import is_inexact, x64_enabled
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import x64_enabled
 from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import seam

@@ -15,7 +15,7 @@ import numpy as np
 from jax import tree_util
 
 from fad.core import trees
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import outlived
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, HostValueError, RuleError, describe

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from fad.core import trees
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.tensor import Tensor
 
 __all__ = ["assert_close", "bare", "difference"]

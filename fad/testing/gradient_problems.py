@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fad.core import trees
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.tensor import Tensor
 from fad.errors import FadError, describe
 from fad.methods.install import tensor

@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.methods.install import tensor
 from fad.sparse.derivatives import sparsity
 from fad.tape.grad_mode import no_grad

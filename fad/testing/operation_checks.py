@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.errors import FadError
 from fad.extend import operation
 from fad.testing.comparison import bare, difference

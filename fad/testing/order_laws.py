@@ -12,7 +12,7 @@ import numpy as np
 
 from fad.bridge.compilation import jit
 from fad.core import trees
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor

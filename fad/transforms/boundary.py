@@ -11,7 +11,8 @@ import numpy as np
 from fad.core import trees
 from fad.core.avals import SCALARS
 from fad.core.borrowed import as_array
-from fad.core.jaxapi import array_type, is_inexact
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import array_type
 from fad.core.level import captured_by_jit, outlived
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import ArgumentError, LevelError, StructureError, describe

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fad.core.blocks import BlockType
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import Level, flush, last_level_id, outlived, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor

@@ -13,7 +13,7 @@ import numpy as np
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor

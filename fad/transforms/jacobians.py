@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import jaxapi, trees
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam

@@ -12,7 +12,7 @@ import numpy as np
 
 from fad.core import trees
 from fad.core.borrowed import as_array
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.level import restores_modes, state
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import struct_of
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.primitive import Primitive, VjpPlan, as_derivative
 from fad.core.residual_plans import derived_plan
 from fad.errors import ArgumentError

@@ -19,7 +19,7 @@ import fad.numpy
 import fad.scipy
 from fad.bridge.compilation import jit
 from fad.core import trees
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from fad.core.tensor import Tensor
 from fad.methods.install import asarray
 from fad.transforms.backward import grad as tape_grad

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
-from fad.core.jaxapi import is_inexact
+from fad.core.dtypes import is_inexact
 from tests.fuzzing.programs import OPS, Program, Spec, Step, result_of
 from tests.fuzzing.stacks import TRANSFORMS
 from tests.fuzzing.steps import Op

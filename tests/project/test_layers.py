@@ -57,7 +57,7 @@ ROOMS = {
     "testing": "*",
     "viz": "nodes folding text layout drawing bitmap matrices patterns graphs",
     "replay": """settings log modes policy inputs program states entries outcomes next_states buffer writes
-        untracked stretch program_node trace opening donation layouts compiled_backward""",
+        untracked stretch program_node trace opening compiled_backward""",
 }
 IN_FRONT = {
     "errors",
