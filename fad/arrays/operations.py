@@ -298,10 +298,9 @@ class Op:
         new = primitive is None
         if primitive is None:
             fn = self._function(keys, len(args), tuple(kwargs), route)
-            lazy = not self.collective
             jit = kwargs.get("device") is None  # compiled code runs where its arguments are
             primitive = Primitive(
-                self.name, fn, jit=jit, collective=self.collective, lazy=lazy and jit
+                self.name, fn, jit=jit, collective=self.collective, deferrable=True
             )
             if self.results != FOLLOWS:  # what is made of shapes alone requires no grad
                 primitive.paths = COMPUTED

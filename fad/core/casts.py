@@ -23,4 +23,4 @@ def cast_to(dtype: Any) -> Primitive:
             x = x.real
         return x.astype(dtype)
 
-    return Primitive("astype", cast, lazy=True)
+    return Primitive("astype", cast, deferrable=True)

@@ -54,7 +54,8 @@ class Primitive:
         jit: False for a function that needs concrete values, whose output shape depends on data.
         collective: the function uses a named vmap axis, so it cannot be traced outside of that vmap.
         planner: makes the `VjpPlan`, in place of the derived one.
-        lazy: the function is pure and cheap to trace, so replay may defer it.
+        deferrable: the function is pure and cheap to trace, so replay may defer it, where ``jit`` holds and
+            ``collective`` does not.
         positions: some arguments are positions in an array. Eagerly they are arguments of the compiled
             function; in traced code, positions that are Python numbers become constants.
         rules: hand-written rules.
@@ -85,11 +86,11 @@ class Primitive:
         "calls_host",
         "collective",
         "compiled",
+        "deferrable",
         "dependence",
         "flat",
         "fn",
         "jit",
-        "lazy",
         "name",
         "paths",
         "planner",
@@ -114,12 +115,12 @@ class Primitive:
         collective: bool = False,
         planner: Callable[..., VjpPlan] | None = None,
         positions: bool = False,
-        lazy: bool = False,
+        deferrable: bool = False,
         rules: Rules | None = None,
     ) -> None:
         self.name = name
         self.fn = fn
-        self.lazy = lazy and jit
+        self.deferrable = deferrable and jit and not collective
         self.planner = planner
         self.positions = positions
         self.jit = jit
@@ -204,7 +205,7 @@ class Primitive:
             "jit": self.jit,
             "collective": self.collective,
             "positions": self.positions,
-            "lazy": self.lazy,
+            "deferrable": self.deferrable,
         }
 
     # Forward mode

@@ -5,7 +5,7 @@ NOTE [the seam]
 Replay runs a repeated trace as one operation (`fad.replay`); the core is complete without it, only
 slower. The core uses replay through this protocol alone. The call sites are:
 
-* `open`: the transforms, when their level begins;
+* `begin_trace`: the transforms, when their level begins;
 * `open_step`: `tape.recorder.record`, for an operation on leaves of the eager tape;
 * `Trace.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
   `RootLevel.process`, for what nothing tracks inside of a level that has one;
@@ -27,7 +27,7 @@ import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["NoReplay", "Part", "Replay", "Seam", "Trace", "seam"]
+__all__ = ["NoReplay", "Part", "Replay", "Seam", "Trace", "begin_trace", "seam"]
 
 Pull = Callable[[Any, Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 
@@ -169,6 +169,11 @@ class Seam:
 
 
 seam = Seam(NoReplay())
+
+
+def begin_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
+    """Have the operations of ``function`` deferred at ``level``, which begins with ``inputs``, if it pays."""
+    seam.replay.open(level, inputs, function)
 
 
 @dataclasses.dataclass(slots=True)

@@ -43,7 +43,9 @@ class ResidualPlan(VjpPlan):
             pullback = found.pullback(values[:count])
             return run_pullback(pullback, out, values[count:], given, need, found.sparse)
 
-        return as_derivative(Primitive(f"{self.primitive.name}_vjp", vjp, lazy=self.primitive.lazy))
+        return as_derivative(
+            Primitive(f"{self.primitive.name}_vjp", vjp, deferrable=self.primitive.deferrable)
+        )
 
 
 def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> VjpPlan:
@@ -66,7 +68,7 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         leaves = run(*values)
         return (*leaves[:count], *[leaves[i] for i in found.extras])
 
-    saving = Primitive(f"{primitive.name}_saving", forward, lazy=primitive.lazy)
+    saving = Primitive(f"{primitive.name}_saving", forward, deferrable=primitive.deferrable)
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
     saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)

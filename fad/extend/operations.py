@@ -148,7 +148,7 @@ class _Rules:
 
         given = (self.jvp, self.vjp, self.batch)
         rules = None if given == (None, None, None) else self._flat(fn, structure, static)
-        return Primitive(self.name, fn, lazy=True, rules=rules)
+        return Primitive(self.name, fn, deferrable=True, rules=rules)
 
     def _flat(self, fn: Callable[..., Any], structure: Any, static: dict[str, Any]) -> Rules:
         """The rules as functions of leaves; ``fn`` is the function as one."""

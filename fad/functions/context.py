@@ -45,7 +45,7 @@ class _Record:
     forward: tuple[Any, ...] | None = None
     dirty: tuple[Any, ...] = ()
     non_differentiable: tuple[Any, ...] = ()
-    materialize: bool = True
+    zeros_for_none: bool = True
 
 
 class Context(Generic[Saved]):
@@ -116,7 +116,7 @@ class Context(Generic[Saved]):
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether zero cotangents and tangents reach the rules as zeros (default) or as None."""
-        self._record.materialize = bool(value)
+        self._record.zeros_for_none = bool(value)
 
 
 def _check_saved(method: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -157,7 +157,7 @@ class Notes:
     forward: tuple[Any, ...] | None
     saved_data: dict[Any, Any]
     attributes: dict[str, Any]
-    materialize: bool
+    zeros_for_none: bool
 
     @staticmethod
     def take(
@@ -201,7 +201,7 @@ class Notes:
             None if record.forward is None else note_saved(record.forward),
             _map(note, ctx.saved_data) if ctx.saved_data else {},
             _map(note, attributes) if attributes else {},
-            record.materialize,
+            record.zeros_for_none,
         )
         return notes, extras, closed
 
@@ -230,7 +230,7 @@ class Notes:
         ctx = Context(needs_input_grad)
         saved = self.forward if forward and self.forward is not None else self.backward
         ctx._record.backward = tuple([wrap(lookup(x) if isinstance(x, Ref) else x) for x in saved])
-        ctx._record.materialize = self.materialize
+        ctx._record.zeros_for_none = self.zeros_for_none
         if self.saved_data:
             ctx.saved_data = _map(restore, self.saved_data)
         if self.attributes:

@@ -141,7 +141,7 @@ def _places(
     record = ctx._record
     if record.forward is not None or record.dirty or record.non_differentiable:
         return None
-    if not record.materialize or ctx.saved_data or ctx.__dict__:
+    if not record.zeros_for_none or ctx.saved_data or ctx.__dict__:
         return None
     places: list[int] = []
     for x in record.backward:

@@ -247,7 +247,7 @@ class UserRules(Rules):
         if not all([x is None or type(x) is Ref for x in kept]):
             return None
         avals = (*saved.in_avals, *saved.out_avals)
-        return notes.backward, notes.forward, notes.materialize, saved.template, avals
+        return notes.backward, notes.forward, notes.zeros_for_none, saved.template, avals
 
     def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
         notes: Notes | None = saved.notes
@@ -295,9 +295,13 @@ class UserRules(Rules):
 
         return notes.context(lookup, self.wrap, needs, forward)
 
-    def _given(self, level: Any, x: Any, aval: Any, materialize: bool) -> Any:
+    def _given(self, level: Any, x: Any, aval: Any, zeros_for_none: bool) -> Any:
         """A tangent or cotangent, as a rule that runs at ``level`` receives it."""
-        if x is None and materialize and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+        if (
+            x is None
+            and zeros_for_none
+            and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
+        ):
             x = zeros(aval)
         return None if x is None else self.wrap(lifted(level, x))
 
@@ -325,9 +329,9 @@ class UserRules(Rules):
         who = f"{self.name}.{rule}"
         level = highest(saved, cotangents)
         ctx = self._restore(saved, self.inputs.any_of(need), False, level)
-        materialize = ctx._record.materialize
+        zeros_for_none = ctx._record.zeros_for_none
         pairs = zip(cotangents, saved.out_avals, strict=True)
-        given = [self._given(level, c, a, materialize) for c, a in pairs]
+        given = [self._given(level, c, a, zeros_for_none) for c, a in pairs]
         g = saved.template.join_only(given)
         args = tuple(g) if type(g) in (tuple, list) else (g,)
         least, most = self.signature.vjp_arity
@@ -364,9 +368,9 @@ class UserRules(Rules):
         flags = [t is not None for t in tangents]
         level = highest(saved, tangents)
         ctx = self._restore(saved, self.inputs.any_of(flags), True, level)
-        materialize = ctx._record.materialize
+        zeros_for_none = ctx._record.zeros_for_none
         given = [
-            self._given(level, t, a, materialize and is_inexact(a.dtype))
+            self._given(level, t, a, zeros_for_none and is_inexact(a.dtype))
             for t, a in zip(tangents, saved.in_avals, strict=True)
         ]
         out_t = self._call_rule("jvp", ctx, self.inputs.join_only(given), given)
@@ -390,9 +394,9 @@ class UserRules(Rules):
         ctx = self._restore(saved, self.inputs.any_of([s is not None for s in series]), True, level)
         given: list[Any] = []
         for s, a in zip(series, saved.in_avals, strict=True):
-            materialize = ctx._record.materialize and is_inexact(a.dtype)
-            terms = s or ([None] * order if materialize else None)
-            given.append(terms and [self._given(level, t, a, materialize) for t in terms])
+            zeros_for_none = ctx._record.zeros_for_none and is_inexact(a.dtype)
+            terms = s or ([None] * order if zeros_for_none else None)
+            given.append(terms and [self._given(level, t, a, zeros_for_none) for t in terms])
         directions = [t for s in given for t in s or ()]
         returned = self._call_rule("jet", ctx, self.inputs.join_only(given), directions)
         return series_of(f"{self.name}.jet", returned, saved.template, saved.out_avals, order)

@@ -162,7 +162,7 @@ def _with_dim(aval: Any, dim: int, size: int) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _move_axis(source: int, target: int) -> Primitive:
-    return Primitive("moveaxis", lambda x: jnp.moveaxis(x, source, target), lazy=True)
+    return Primitive("moveaxis", lambda x: jnp.moveaxis(x, source, target), deferrable=True)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -172,7 +172,7 @@ def _broadcast(size: int, dim: int) -> Primitive:
         at = dim % x.ndim
         return jnp.broadcast_to(x, (*x.shape[:at], size, *x.shape[at + 1 :]))
 
-    return Primitive("broadcast", spread, lazy=True)
+    return Primitive("broadcast", spread, deferrable=True)
 
 
 def move_axis(x: Any, source: int, target: int) -> Any:

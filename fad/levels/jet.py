@@ -160,7 +160,7 @@ def _filled(x: Series) -> Series:
 
 @functools.lru_cache(maxsize=256)
 def _scale(factor: float) -> Primitive:
-    return Primitive("multiply", lambda x: x * factor, lazy=True)
+    return Primitive("multiply", lambda x: x * factor, deferrable=True)
 
 
 def scaled(x: Any, factor: float) -> Any:

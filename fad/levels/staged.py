@@ -59,7 +59,7 @@ from fad.tape.recorder import ROOT, RecordingLevel
 __all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
 
 
-STOP_GRADIENT = Primitive("stop_gradient", jax.lax.stop_gradient, lazy=True)
+STOP_GRADIENT = Primitive("stop_gradient", jax.lax.stop_gradient, deferrable=True)
 
 
 class StagedLevel(RecordingLevel):

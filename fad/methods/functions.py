@@ -454,7 +454,7 @@ def _whole(parts: Any) -> Any:
 
 
 def _view(name: str, view: Any, put: Any) -> ViewOp:
-    primitive = Primitive(name, view, lazy=True)
+    primitive = Primitive(name, view, deferrable=True)
     return ViewOp(primitive, Write.FUNCTION, lambda _, v: put(v), selects=False, whole=False)
 
 

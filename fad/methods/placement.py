@@ -110,7 +110,7 @@ def _to_one(self: Tensor, target: Any) -> Any:
         return self
     op = _PUT.get(target)
     if op is None:
-        op = _PUT[target] = Primitive("to", lambda x: jnp.astype(x, target), lazy=True)
+        op = _PUT[target] = Primitive("to", lambda x: jnp.astype(x, target), deferrable=True)
     return bind(op, (self,))
 
 

@@ -190,7 +190,7 @@ def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Any:
     op = _VIEWS.get(dtype)
     if op is None:
         op = _VIEWS[dtype] = ViewOp(
-            Primitive("view", lambda x: x.view(dtype), lazy=True),
+            Primitive("view", lambda x: x.view(dtype), deferrable=True),
             Write.FUNCTION,
             lambda x, part: part.view(x.dtype),
             selects=False,

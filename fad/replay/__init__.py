@@ -6,9 +6,6 @@ NOTE [traces] in `fad.replay.trace`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from fad.core.primitive import forget_shapes
 from fad.core.replay_protocol import seam
 from fad.replay import compiled_backward, states
@@ -26,14 +23,10 @@ class Engine:
 
     __slots__ = ()
 
-    def open(self, level: Any, inputs: Sequence[Any], function: Any) -> None:
-        open_trace(level, inputs, function)
-
-    def open_step(self, op: Any, args: Sequence[Any], plan: Any) -> Any:
-        return open_step(op, args, plan)
-
-    def backward(self, roots: Any, captures: Any, keep_graph: bool) -> Any:
-        return compiled_backward.backward(roots, captures, keep_graph)
+    open = staticmethod(open_trace)
+    open_step = staticmethod(open_step)
+    backward = staticmethod(compiled_backward.backward)
+    explain = staticmethod(explain)
 
     def cache_info(self) -> dict[str, int]:
         programs = [e.program for e in states.endings() if e.program is not None]
@@ -60,9 +53,6 @@ class Engine:
     def compile_at_once(self, on: bool) -> None:
         with at_once.lock:
             at_once.count += 1 if on else -1
-
-    def explain(self) -> str:
-        return explain()
 
 
 def install() -> None:

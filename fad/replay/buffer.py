@@ -187,7 +187,7 @@ class Buffer:
         """Why an operation was not appended."""
         if type(op) is not Primitive and type(op) is not Program:
             return "it runs rules in Python"
-        if type(op) is Primitive and (not op.lazy or op.collective):
+        if type(op) is Primitive and not op.deferrable:
             return "it is not a pure operation that can be deferred"
         for k, a in enumerate(args):
             if self.place(a) is None:

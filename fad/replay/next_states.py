@@ -20,10 +20,7 @@ __all__ = ["next_state"]
 def next_state(trace: Any, entries: Sequence[Entry], op: Any, args: Sequence[Any]) -> State | None:
     """The state after an operation; None if it cannot be deferred."""
     before, count = entries[-1][0], entries[-1][2]
-    if type(op) is Primitive:
-        if not op.lazy or op.collective:
-            return None
-    elif type(op) is not Program:
+    if type(op) is not Program and not (type(op) is Primitive and op.deferrable):
         return None
     if (
         trace.is_new

@@ -17,7 +17,7 @@ from fad.tape.handles import call_observer, host_for, name_of
 
 __all__ = ["ADD", "accumulate", "add_to_grad"]
 
-ADD = Primitive("add", jnp.add, lazy=True)
+ADD = Primitive("add", jnp.add, deferrable=True)
 _adding = threading.RLock()
 
 

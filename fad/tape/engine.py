@@ -44,7 +44,7 @@ def _filled(name: str, number: int) -> Primitive:
         full = jax.lax.full_like(x, number)
         return jax.lax.select(x == x, full, full)
 
-    return Primitive(name, fill, lazy=True)
+    return Primitive(name, fill, deferrable=True)
 
 
 ZEROS_LIKE = _filled("zeros_like", 0)

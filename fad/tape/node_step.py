@@ -207,7 +207,7 @@ def sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
         axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
         return jnp.sum(x, axis=axes, keepdims=True)
 
-    return Primitive("sum_to", sum_to, lazy=True)
+    return Primitive("sum_to", sum_to, deferrable=True)
 
 
 @functools.lru_cache(maxsize=64)

@@ -239,7 +239,7 @@ def _grad(
     keep: bool,
     create_graph: bool,
     allow_unused: bool,
-    materialize: bool,
+    zeros_for_unused: bool,
 ) -> list[Any]:
     """`grad` of lists, once all options are decided."""
     found = None
@@ -257,7 +257,7 @@ def _grad(
         else:
             grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
     return [
-        _finish(k, x, g, create_graph, allow_unused, materialize)
+        _finish(k, x, g, create_graph, allow_unused, zeros_for_unused)
         for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
     ]
 
@@ -297,13 +297,13 @@ def _level(x: Any) -> Any:
 
 
 def _finish(
-    k: int, x: Any, g: Any, create_graph: bool, allow_unused: bool, materialize: bool
+    k: int, x: Any, g: Any, create_graph: bool, allow_unused: bool, zeros_for_unused: bool
 ) -> Any:
     """What `grad` returns for input ``k``, which got the value ``g`` of its level, None if nothing."""
     level = _level(x)
     if g is not None:
         return level.lift(g)
-    if materialize:
+    if zeros_for_unused:
         if isinstance(x, Tensor):
             zeros = level.lift(bind(ZEROS_LIKE, (level.detach(x),)))
         else:
@@ -326,7 +326,7 @@ def _batched_grad(
     keep: bool,
     create_graph: bool,
     allow_unused: bool,
-    materialize: bool,
+    zeros_for_unused: bool,
 ) -> tuple[Any, ...]:
     """`grad` for cotangents with a leading batch dimension, by a vmap over the backward pass."""
     cotangents = [c if c is None or isinstance(c, Tensor) else as_array(c) for c in cotangents]
@@ -348,7 +348,7 @@ def _batched_grad(
             )
     with BatchLevel(sizes.pop()[0], randomness="same") as level:
         cts = [None if c is None else new_tensor(c, level, 0) for c in cotangents]
-        out = _grad(outputs, inputs, cts, keep, create_graph, allow_unused, materialize)
+        out = _grad(outputs, inputs, cts, keep, create_graph, allow_unused, zeros_for_unused)
         return tuple(
             [
                 None if g is None else _level(x).lift(level.unwrap(g, 0))

@@ -14,7 +14,7 @@ from fad.core import trees
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
-from fad.core.replay_protocol import seam
+from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor, version_of
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.levels.batch import BatchLevel
@@ -136,7 +136,7 @@ def vmap(
                 for x, place in zip(inside, own_places, strict=True):
                     stand_at(x, place)
                 if state.replaying:
-                    seam.replay.open(level, mapped, f)
+                    begin_trace(level, mapped, f)
                 called = trees.unflatten(structure, inside, given)
                 if kwargs:
                     out = f(*called[0], **called[1])

@@ -13,7 +13,7 @@ import numpy as np
 from fad.core.blocks import BlockType
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, flush, last_level_id, outlived, state
-from fad.core.replay_protocol import seam
+from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, LevelError, describe
 from fad.levels.jvp import JvpLevel, switch
@@ -82,7 +82,7 @@ class dual_level(contextlib.ContextDecorator, metaclass=BlockType):
         level.__enter__()
         try:
             if state.replaying:
-                seam.replay.open(level, (), None)
+                begin_trace(level, (), None)
         except BaseException:  # an interrupt: `__exit__` would not be called
             self.__exit__()
             raise

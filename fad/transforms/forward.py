@@ -15,7 +15,7 @@ from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes, state
-from fad.core.replay_protocol import seam
+from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.jvp import JvpLevel
@@ -105,7 +105,7 @@ def push_forward(
         if tensors:
             stand_for(duals, primals)
         if state.replaying:
-            seam.replay.open(level, duals, f)
+            begin_trace(level, duals, f)
         out, aux = with_aux(f(*trees.unflatten(structure, duals, primals)), has_aux, who)
         outs, out_structure = trees.flatten(out)
         check_arrays(outs, who)

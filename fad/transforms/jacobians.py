@@ -16,7 +16,7 @@ from fad.core import jaxapi, trees
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
-from fad.core.replay_protocol import seam
+from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
@@ -40,8 +40,8 @@ from fad.transforms.reverse import gradient_function
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev"]
 
-CONJUGATE = Primitive("conj", jnp.conj, lazy=True)
-_OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, lazy=True)
+CONJUGATE = Primitive("conj", jnp.conj, deferrable=True)
+_OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, deferrable=True)
 
 
 def jacrev(
@@ -93,7 +93,7 @@ def reverse_jacobian(
             if tensors:
                 stand_for(variables, like)
             if state.replaying:
-                seam.replay.open(level, variables, f)
+                begin_trace(level, variables, f)
             inside = trees.unflatten(structure, variables, like)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, who)
@@ -194,7 +194,7 @@ def forward_jacobian(
                 if tensors:
                     stand_for(duals, like)
                 if state.replaying:
-                    seam.replay.open(level, duals, f)
+                    begin_trace(level, duals, f)
                 inside = trees.unflatten(structure, duals, like)
                 out = f(*substitute(args, nums, inside), **enter(kwargs))
                 out, found["aux"] = with_aux(out, has_aux, who)
@@ -367,7 +367,7 @@ def _over_basis(
         with BatchLevel(pieces[0].shape[0], randomness="same") as level:
             rows = [new_tensor(b, level, 0) for b in pieces]
             if state.replaying:
-                seam.replay.open(level, rows, run)
+                begin_trace(level, rows, run)
             outs = run(rows)
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
     if len(parts) == 1:
@@ -377,12 +377,12 @@ def _over_basis(
 
 @functools.lru_cache(maxsize=64)
 def _stack(axis: int) -> Primitive:
-    return Primitive("stack", lambda *xs: jnp.stack(xs, axis=axis), lazy=True)
+    return Primitive("stack", lambda *xs: jnp.stack(xs, axis=axis), deferrable=True)
 
 
 @functools.lru_cache(maxsize=4096)
 def _slicer(start: int, stop: int) -> Primitive:
-    return Primitive("slice", lambda x: x[..., start:stop], lazy=True)
+    return Primitive("slice", lambda x: x[..., start:stop], deferrable=True)
 
 
 def _columns(x: Any, start: int, stop: int) -> Any:
@@ -391,12 +391,12 @@ def _columns(x: Any, start: int, stop: int) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _join(axis: int) -> Primitive:
-    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=axis), lazy=True)
+    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=axis), deferrable=True)
 
 
 @functools.lru_cache(maxsize=4096)
 def _reshaper(shape: tuple[int, ...]) -> Primitive:
-    return Primitive("reshape", lambda x: jnp.reshape(x, shape), lazy=True)
+    return Primitive("reshape", lambda x: jnp.reshape(x, shape), deferrable=True)
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:

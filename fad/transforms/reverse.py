@@ -14,7 +14,7 @@ from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes, state
-from fad.core.replay_protocol import seam
+from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, StructureError, describe
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
@@ -100,7 +100,7 @@ def gradient_function(
             if tensors:
                 stand_for(variables, like)
             if variables and state.replaying:
-                seam.replay.open(level, variables, f)
+                begin_trace(level, variables, f)
             inside = trees.unflatten(structure, variables, like)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             aux = None

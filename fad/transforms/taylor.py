@@ -13,7 +13,7 @@ import numpy as np
 from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.level import restores_modes, state
-from fad.core.replay_protocol import seam
+from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, StructureError, describe
 from fad.levels.jet import JetLevel, scaled
@@ -78,7 +78,7 @@ def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[An
         if tensors:
             stand_for(inside, tuple(primals))
         if state.replaying:
-            seam.replay.open(level, inside, f)
+            begin_trace(level, inside, f)
         out = f(*trees.unflatten(structure, inside, like=tuple(primals)))
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]

@@ -120,7 +120,7 @@ class Link:
         numbers = numbers_of(self.chain)
         if not all([type(n) is int for n in numbers]):
             return None
-        if not all([step.op.primitive.lazy and step.op.pieces <= FEW for step in self.chain]):
+        if not all([step.op.primitive.deferrable and step.op.pieces <= FEW for step in self.chain]):
             return None
         return chain_primitive(form_of(self.chain)), numbers
 

@@ -118,13 +118,13 @@ def _batched_op(
 
     repeats = dim is None or any([op.write is Write.BROADCAST for op in ops])
     name = "broadcast" if dim is None else ops[-1].primitive.name
-    lazy = all([op.primitive.lazy for op in ops])
+    deferrable = all([op.primitive.deferrable for op in ops])
     return ViewOp(
         Primitive(
             name,
             jax.vmap(view, (dim, *axes), target, axis_size=size),
             positions=True,
-            lazy=lazy,
+            deferrable=deferrable,
         ),
         Write.BROADCAST if repeats else Write.FUNCTION,
         None if repeats else jax.vmap(put, (dim, target, *axes), dim, axis_size=size),

@@ -94,7 +94,7 @@ def view_op(primitive: Primitive, write: Write, pieces: int = 1) -> ViewOp:
     return ViewOp(primitive, write, pieces=pieces)
 
 
-IDENTITY = ViewOp(Primitive("alias", lambda x: x, lazy=True), Write.RESHAPE)
+IDENTITY = ViewOp(Primitive("alias", lambda x: x, deferrable=True), Write.RESHAPE)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -156,8 +156,8 @@ def chain_primitive(form: Form) -> Primitive:
     def view(x: Any, *numbers: Any) -> Any:
         return chain_forward(ops, x, split_numbers(form, numbers))
 
-    lazy = all([op.primitive.lazy for op in ops])
-    return Primitive(ops[-1].primitive.name, view, positions=True, lazy=lazy)
+    deferrable = all([op.primitive.deferrable for op in ops])
+    return Primitive(ops[-1].primitive.name, view, positions=True, deferrable=deferrable)
 
 
 def chain_forward(ops: Sequence[ViewOp], x: Any, numbers: Sequence[Sequence[Any]]) -> Any:

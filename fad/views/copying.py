@@ -27,7 +27,7 @@ from fad.views.make_view import bind_view, detach
 __all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
 
 
-CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), lazy=True)
+CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), deferrable=True)
 
 
 def shallow_copy(t: Tensor) -> Tensor:

@@ -186,7 +186,7 @@ def _entry(e: Any, x: Any) -> Any:
 
 def _from_sequence(e: Sequence[Any]) -> Any:
     if any(isinstance(v, Tensor) for v in e):
-        stack = Primitive("stack", lambda *vs: jnp.stack(vs), lazy=True)
+        stack = Primitive("stack", lambda *vs: jnp.stack(vs), deferrable=True)
         return bind(stack, [as_tensor(v) for v in e])
     array = np.asarray(e)
     return array.astype(np.int32) if array.size == 0 else array

@@ -152,7 +152,7 @@ def getter(form: tuple[Any, ...]) -> Primitive:
         x = _cut(x, starts, sizes)
         return _reshaped(x, rest) if basic else x[rest]
 
-    return Primitive("getitem", getitem, positions=True, lazy=True)
+    return Primitive("getitem", getitem, positions=True, deferrable=True)
 
 
 def get_item(x: Any, index: Any) -> Any:
@@ -262,7 +262,7 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
         new = combine_at(method, _cut(x, starts, sizes), rest, v, **dict(options))
         return _paste(x, new, starts)
 
-    return Primitive(f"at_{method}", update, positions=True, lazy=True)
+    return Primitive(f"at_{method}", update, positions=True, deferrable=True)
 
 
 def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -> Any:
@@ -319,7 +319,7 @@ def view_of(form: tuple[Any, ...]) -> ViewOp:
     return ViewOp(getter(form), Write.FUNCTION, put, add)
 
 
-_COPY = Primitive("copy", lambda x: x, lazy=True)
+_COPY = Primitive("copy", lambda x: x, deferrable=True)
 
 
 class At:

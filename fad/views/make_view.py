@@ -114,7 +114,7 @@ def view_binder(
 def _output(primitive: Primitive, k: int) -> Primitive:
     """One output of a Primitive that has several."""
     return Primitive(
-        primitive.name, lambda *values: primitive.flat(*values)[k], lazy=primitive.lazy
+        primitive.name, lambda *values: primitive.flat(*values)[k], deferrable=primitive.deferrable
     )
 
 

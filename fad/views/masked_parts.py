@@ -34,7 +34,7 @@ def _filled(mask: Any, x: Any) -> Any:
     return jnp.where(mask, x, jnp.ones((), jnp.result_type(x)))
 
 
-_FILL = Primitive("masked", _filled, lazy=True)
+_FILL = Primitive("masked", _filled, deferrable=True)
 
 
 class MaskedPart:
@@ -178,7 +178,7 @@ MASKED_UPDATES: dict[str, str | None] = {
 @functools.lru_cache(maxsize=64)
 def _aligned(trailing: int) -> Primitive:
     """A mask with ``trailing`` more dimensions."""
-    return Primitive("reshape", lambda m: m.reshape((*m.shape, *[1] * trailing)), lazy=True)
+    return Primitive("reshape", lambda m: m.reshape((*m.shape, *[1] * trailing)), deferrable=True)
 
 
 def masked_part(x: Tensor, index: Any, error: HostValueError) -> tuple[Tensor, MaskedPart]:

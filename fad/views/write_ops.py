@@ -38,7 +38,7 @@ def whole_write(primitive: Primitive) -> Primitive:
     def changed(x: Any, *rest: Any) -> Any:
         return _fitted(primitive.flat(x, *rest), x, name)
 
-    return Primitive(name, changed, lazy=primitive.lazy)
+    return Primitive(name, changed, deferrable=primitive.deferrable)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -52,8 +52,8 @@ def copy_write(form: Form) -> Primitive:
         view = jax.eval_shape(view_shape, base, *numbers)
         return chain_put(ops, base, _copied(view, v), split_numbers(form, numbers))
 
-    lazy = all([op.primitive.lazy for op in ops])
-    return Primitive("CopySlices", changed, positions=True, lazy=lazy)
+    deferrable = all([op.primitive.deferrable for op in ops])
+    return Primitive("CopySlices", changed, positions=True, deferrable=deferrable)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -78,8 +78,8 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
     planner: Any = functools.partial(copy_slices_plan, inner, form)
     selects = all([op.selects for op in ops])
     chosen = planner if selects else None
-    lazy = primitive.lazy and all([op.primitive.lazy for op in ops])
-    return Primitive("CopySlices", changed, planner=chosen, positions=True, lazy=lazy)
+    deferrable = primitive.deferrable and all([op.primitive.deferrable for op in ops])
+    return Primitive("CopySlices", changed, planner=chosen, positions=True, deferrable=deferrable)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -211,7 +211,9 @@ class CopySlicesPlan(VjpPlan):
                 grads[0] = g if additive else chain_put(ops, g, new, numbers)
             return tuple(grads)
 
-        derived = Primitive("CopySlices_vjp", vjp, positions=True, lazy=self.primitive.lazy)
+        derived = Primitive(
+            "CopySlices_vjp", vjp, positions=True, deferrable=self.primitive.deferrable
+        )
         return as_derivative(derived)
 
 
@@ -223,7 +225,7 @@ def index_put(form: tuple[Any, ...]) -> Primitive:
     def changed(x: Any, v: Any, *values: Any) -> Any:
         return update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
 
-    return Primitive("index_put", changed, positions=True, lazy=True)
+    return Primitive("index_put", changed, positions=True, deferrable=True)
 
 
 # What is written, made to fit
@@ -295,6 +297,6 @@ def _masked_put(x: Any, mask: Any, v: Any) -> Any:
     return jnp.where(mask, _copied(x, v), x)
 
 
-COPY = Primitive("copy", _copied, lazy=True)
-MASKED_PUT = Primitive("masked_fill", _masked_put, lazy=True)
-MASKED_FILL = Primitive("masked_fill", _masked_fill, lazy=True)
+COPY = Primitive("copy", _copied, deferrable=True)
+MASKED_PUT = Primitive("masked_fill", _masked_put, deferrable=True)
+MASKED_FILL = Primitive("masked_fill", _masked_fill, deferrable=True)
