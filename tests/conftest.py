@@ -70,7 +70,7 @@ import pytest
 from jax._src.interpreters import mlir
 
 import fad
-from fad.core.level import State
+from fad.core.level import ThreadState
 
 # For each program that it lowers JAX makes an MLIR context: a megabyte, and a fifth of the time of these
 # tests. Newer ones use each context of a thread ten times, as is done here for older ones.
@@ -123,7 +123,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
     replay = config.getoption("--replay")
     if replay == "off":
-        State.replaying = False  # what a thread begins with
+        ThreadState.replaying = False  # what a thread begins with
     elif replay == "wait":
         fad.autograd.compiled(wait=True)
 

@@ -221,7 +221,7 @@ def _sequence_of_leaves(cls: Any, count: int) -> Any:
     return ("sequence", cls, *[LEAF] * count)
 
 
-class _Leaf:
+class _ArrayPlace:
     """Stands in a key where the argument had an array."""
 
     __slots__ = ()
@@ -230,7 +230,7 @@ class _Leaf:
         return "LEAF"
 
 
-LEAF = _Leaf()
+LEAF = _ArrayPlace()
 
 
 class Unhashable(Exception):

@@ -91,7 +91,7 @@ def joined(loop: Loop, consts: Mask, operands: Any, tangents: Sequence[Any]) -> 
     return [*cond_consts, *body_consts, *tangents[:k], *carry, *tangents[k:]]
 
 
-class Batched(NamedTuple):
+class BatchedLoop(NamedTuple):
     """A batched loop, which of its operands are batched, and whether lanes may end at different steps."""
 
     loop: Loop
@@ -110,7 +110,7 @@ class Batched(NamedTuple):
         return found
 
 
-def batched_loop(loop: Loop, axis_data: Any, wanted: Sequence[bool]) -> Batched:
+def batched_loop(loop: Loop, axis_data: Any, wanted: Sequence[bool]) -> BatchedLoop:
     """The loop with operands batched, at least those that are ``wanted``."""
     in_cond, in_body, carries = (tuple(p) for p in loop.split(wanted))
     lanes = False
@@ -125,7 +125,7 @@ def batched_loop(loop: Loop, axis_data: Any, wanted: Sequence[bool]) -> Batched:
         carries = after
     masks = (in_cond, in_body, carries)
     other = loop._replace(cond=cond, body=body)
-    return Batched(_until_all(other, masks) if lanes else other, masks, lanes)
+    return BatchedLoop(_until_all(other, masks) if lanes else other, masks, lanes)
 
 
 def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:

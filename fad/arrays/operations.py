@@ -48,7 +48,7 @@ from fad.arrays.call_notes import note_call
 from fad.arrays.keywords import Form
 from fad.arrays.lists import Role, is_list, with_arrays
 from fad.arrays.numpy_keywords import adapted, is_elementwise, masked
-from fad.arrays.plans import Entry, Plan
+from fad.arrays.plans import Entry, Parameters
 from fad.arrays.results import (
     FOLLOWS,
     TENSORS,
@@ -97,7 +97,7 @@ def _holds_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-class _Flag:
+class _StaticResult:
     """A bool or string in a result: part of its structure. It unflattens to the bare value."""
 
     __slots__ = ("value",)
@@ -106,7 +106,7 @@ class _Flag:
         self.value = value
 
 
-jax.tree_util.register_pytree_node(_Flag, lambda f: ((), f.value), lambda value, _: value)
+jax.tree_util.register_pytree_node(_StaticResult, lambda f: ((), f.value), lambda value, _: value)
 
 
 def _keep_flags(out: Any) -> Any:
@@ -116,7 +116,7 @@ def _keep_flags(out: Any) -> Any:
     leaves, structure = jax.tree_util.tree_flatten(out)
     if not any(type(leaf) in (bool, str) for leaf in leaves):
         return out
-    flagged = [_Flag(leaf) if type(leaf) in (bool, str) else leaf for leaf in leaves]
+    flagged = [_StaticResult(leaf) if type(leaf) in (bool, str) else leaf for leaf in leaves]
     return jax.tree_util.tree_unflatten(structure, flagged)
 
 
@@ -242,7 +242,7 @@ class Op:
         self.form: Form | None = None
         self.primitives: dict[Any, Primitive] = {}
         self.routes: dict[Any, Any] = {}
-        self._plan: Plan | None = None
+        self._plan: Parameters | None = None
         function = fast_function(self, binder)
         if results == TENSORS:
             function = making_tensors(function)
@@ -253,10 +253,10 @@ class Op:
         return f"Op({self.where}.{self.name})"
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Parameters:
         """The parameters, read off the JAX function's signature at the first call."""
         if self._plan is None:
-            self._plan = Plan(self.jax_function, self.roles)
+            self._plan = Parameters(self.jax_function, self.roles)
         return self._plan
 
     def call(

@@ -11,12 +11,12 @@ from fad.arrays.keywords import aliases_of
 from fad.arrays.lists import Role, lists_in
 from fad.core.devices import device_of
 
-__all__ = ["Entry", "Plan"]
+__all__ = ["Entry", "Parameters"]
 
 Entry = tuple[Any, int, int]
 
 
-class Plan:
+class Parameters:
     """The parameters of a JAX function: order, name and role of each."""
 
     __slots__ = (

@@ -96,7 +96,7 @@ class NestedIOFunction(Function):
             raise RuleError(
                 f"{cls.__name__} has no forward_extended: write forward_extended(self, *inputs)"
             )
-        return super().apply(_Settings(cls, vars(self)), *inputs)
+        return super().apply(_InstanceAttributes(cls, vars(self)), *inputs)
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -178,7 +178,7 @@ class NestedIOFunction(Function):
             attributes.pop("_ctx", None)
 
 
-class _Settings:
+class _InstanceAttributes:
     """What ``__init__`` set on an instance, as an argument of forward; equal by value."""
 
     __slots__ = ("attributes", "cls")
@@ -192,13 +192,13 @@ class _Settings:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, _Settings)
+            isinstance(other, _InstanceAttributes)
             and self.cls is other.cls
             and self.attributes == other.attributes
         )
 
 
-def _forward(ctx: Context, settings: _Settings, *inputs: Any) -> Any:
+def _forward(ctx: Context, settings: _InstanceAttributes, *inputs: Any) -> Any:
     vars(ctx).update(settings.attributes)
     vars(ctx)["_input_structure"] = _flatten(inputs)[1]
     method: Any = settings.cls

@@ -6,8 +6,8 @@ In the body of ``jit(f, hooks=True)`` a backward pass that comes to a hook write
 program: one equation, whose function is the hook. It is an ordered effect, so hooks run at each execution,
 in the order in which the pass came to them, and none is dropped.
 
-A transform of such a call is a call of the transformed function: `_Batched` runs ``fad.vmap`` of the hook
-on the host, so that the hook is called once, with a batched Tensor, as it is eagerly; `_Jvp` and
+A transform of such a call is a call of the transformed function: `_BatchedHostFunction` runs ``fad.vmap`` of
+the hook on the host, so that the hook is called once, with a batched Tensor, as it is eagerly; `_Jvp` and
 `_Transposed` run ``fad.jvp`` and ``fad.vjp``. These derivatives call the hook again, on the same
 gradients. So a hook that returns another gradient then has no derivative, which is an error.
 """
@@ -46,7 +46,7 @@ Avals = tuple[tuple[tuple[int, ...], Any], ...]
 
 
 @dataclass(frozen=True)
-class _Function:
+class _HostFunction:
     """A function of Tensors that is called on the host; equal to itself alone."""
 
     name: str
@@ -57,7 +57,7 @@ class _Function:
 
 
 @dataclass(frozen=True)
-class _Batched:
+class _BatchedHostFunction:
     """``vmap`` of ``base`` over ``dims``."""
 
     base: Any
@@ -251,7 +251,7 @@ def _batch(
     if all([d is None for d in dims]):
         results = primitive.bind(*values, fn=fn, outs=outs, **params)
         return results, [None] * len(outs)
-    batched = _Batched(fn, tuple(dims), axis_data.size)
+    batched = _BatchedHostFunction(fn, tuple(dims), axis_data.size)
     wide = tuple([((axis_data.size, *shape), dtype) for shape, dtype in outs])
     results = primitive.bind(*values, fn=batched, outs=wide, **params)
     return results, [0] * len(results)
@@ -296,7 +296,7 @@ class _Host:
         """Write a call of ``f(*values)`` into the program, whose results are like the first ``count``
         values.
         """
-        fn = _Function(name, f)
+        fn = _HostFunction(name, f)
 
         def flat(*arrays: Any) -> tuple[Any, ...]:
             arrays = tuple([jnp.asarray(a) for a in arrays])

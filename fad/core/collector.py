@@ -38,7 +38,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Call:
+class _RunningCall:
     """A running call of a function made by `without_collector`, and the thread that it runs on."""
 
     __slots__ = ("thread",)
@@ -48,7 +48,7 @@ class _Call:
 
 
 _lock = threading.RLock()
-_running: set[_Call] = set()
+_running: set[_RunningCall] = set()
 # Not empty: the collector was enabled before the first call in `_running`.
 _enabled: set[bool] = set()
 
@@ -63,7 +63,7 @@ def without_collector(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        token = _Call()
+        token = _RunningCall()
         try:
             _suspend({token})
             return f(*args, **kwargs)
@@ -76,7 +76,7 @@ def without_collector(f: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def _suspend(calls: set[_Call]) -> None:
+def _suspend(calls: set[_RunningCall]) -> None:
     with _lock:
         _running.update(calls)
         if gc.isenabled():
@@ -84,7 +84,7 @@ def _suspend(calls: set[_Call]) -> None:
             gc.disable()
 
 
-def _resume(calls: set[_Call]) -> None:
+def _resume(calls: set[_RunningCall]) -> None:
     _running.difference_update(calls)
     with _lock:
         if _enabled and not _running:

@@ -32,7 +32,7 @@ from fad.errors.advice import advise
 __all__ = [
     "Level",
     "Operation",
-    "State",
+    "ThreadState",
     "active_levels",
     "bind",
     "bodies",
@@ -81,7 +81,7 @@ class Operation(Protocol):
         """Outputs batched along dimension 0, by binding one level down."""
 
 
-class State(threading.local):
+class ThreadState(threading.local):
     """The modes of a thread. The values below are those of a new thread.
 
     Grad modes, see NOTE [grad mode] in `fad.tape.grad_mode`:
@@ -94,7 +94,7 @@ class State(threading.local):
     Levels and traces:
 
     ``levels``: the levels that this thread has entered, outermost first.
-    ``trace``: the `fad.core.replay_protocol.Trace` of operations that the eager tape has deferred, or
+    ``trace``: the `fad.core.replay_protocol.Deferred` of operations that the eager tape has deferred, or
     None.
     ``replaying``: whether repeated traces are replayed.
     ``body``: the level of the innermost body of `jit` being traced; see NOTE [what compiled code captures].
@@ -134,9 +134,9 @@ class State(threading.local):
     batching: bool = False
 
 
-state = State()
+state = ThreadState()
 # From the name of each mode to its value in a new thread.
-MODES = {n: mode for n, mode in vars(State).items() if not n.startswith("_")}
+MODES = {n: mode for n, mode in vars(ThreadState).items() if not n.startswith("_")}
 _ids = itertools.count()
 
 

@@ -7,16 +7,16 @@ slower. The core uses replay through this protocol alone. The call sites are:
 
 * `begin_trace`: the transforms, when their level begins;
 * `open_step`: `tape.recorder.record`, for an operation on leaves of the eager tape;
-* `Trace.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
+* `Deferred.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
   `RootLevel.process`, for what nothing tracks inside of a level that has one;
-* `Trace.write`, `Trace.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level that
-  has a trace, and for their views; `Trace.before_write`: `views.inplace`, for writes to values;
-* `Trace.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
-* `Trace.materialize`: `Tensor.node`, and `core.level.flush`, which is called before the state of a Tensor or
-  a mode changes (views.aliases, methods.history, tape.anomaly, grad modes) and before an array is returned
+* `Deferred.write`, `Deferred.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level
+  that has a trace, and for their views; `Deferred.before_write`: `views.inplace`, for writes to values;
+* `Deferred.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
+* `Deferred.materialize`: `Tensor.node`, and `core.level.flush`, which is called before the state of a Tensor
+  or a mode changes (views.aliases, methods.history, tape.anomaly, grad modes) and before an array is returned
   that the caller may donate (methods.values, views.pytree, bridge.compilation);
-* `Trace.finish`: `transforms.reverse`, `jacobians` and `backward`, where gradients are computed;
-* `Trace.close`: `RecordingLevel.__exit__`;
+* `Deferred.finish`: `transforms.reverse`, `jacobians` and `backward`, where gradients are computed;
+* `Deferred.close`: `RecordingLevel.__exit__`;
 * `backward`: `tape.engine`, for the backward pass of a recorded graph;
 * `fad.autograd.compiled`, for `cache_info`, `clear_cache` and `explain`.
 """
@@ -27,12 +27,12 @@ import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["NoReplay", "Part", "Replay", "Seam", "Trace", "begin_trace", "seam"]
+__all__ = ["Deferred", "NoReplay", "Part", "Replay", "Seam", "begin_trace", "seam"]
 
 Pull = Callable[[Any, Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 
 
-class Trace(Protocol):
+class Deferred(Protocol):
     """The deferred operations of a level, or of the eager tape, in order; their outputs are lazy
     Tensors.
     """

@@ -94,7 +94,7 @@ def operation(
     if not callable(f):
         raise TypeError(f"operation: the first argument must be a function, got {describe(f)}")
     called = str(name or getattr(f, "__name__", type(f).__name__))
-    written = _Rules(called, jvp, vjp, batch)
+    written = _WrittenRules(called, jvp, vjp, batch)
     primitives = Cache()
 
     @functools.wraps(f, updated=())
@@ -121,7 +121,7 @@ def operation(
     return run
 
 
-class _Rules:
+class _WrittenRules:
     """The rules of an operation, as users write them."""
 
     __slots__ = ("batch", "jvp", "name", "vjp")

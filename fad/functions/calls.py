@@ -1,4 +1,4 @@
-"""A call of Rules as an operation that `bind` can run.
+"""A call of `CallRules` as an operation that `bind` can run.
 
 NOTE [one run of the body]
 
@@ -30,7 +30,7 @@ from fad.functions import native
 from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
 from fad.functions.derived_rules import BatchedRules, JetRules, LinearRules
 from fad.functions.nodes import FunctionNode
-from fad.functions.rules import Rules, Saved
+from fad.functions.rules import CallRules, Saved
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel
 from fad.tape.anomaly import mode as anomaly
@@ -56,7 +56,7 @@ class FunctionOp:
     expands = False
     template: Template
 
-    def __init__(self, rules: Rules, given: Saved | None = None) -> None:
+    def __init__(self, rules: CallRules, given: Saved | None = None) -> None:
         self.rules = rules
         self.given = given
         self.known: Sequence[Any] | None = None
@@ -220,7 +220,7 @@ def _version(x: Any) -> int:
     return version_of(x) if isinstance(x, Tensor) else 0
 
 
-def check_unchanged(rules: Rules, args: Sequence[Any], versions: Sequence[int]) -> None:
+def check_unchanged(rules: CallRules, args: Sequence[Any], versions: Sequence[int]) -> None:
     """Refuse a body that has changed an argument of its call itself, not the handle that it was given.
 
     Raises:

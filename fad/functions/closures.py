@@ -12,7 +12,7 @@ from fad.core import trees
 from fad.core.level import outlived
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import RuleError, describe
-from fad.functions.rules import Rules
+from fad.functions.rules import CallRules
 from fad.tape.graph import AccumulateGrad, gradient_edge
 from fad.tape.recorder import ROOT
 from fad.tape.running import running
@@ -61,7 +61,7 @@ def without_leaves(x: Any, leaves: Sequence[Tensor]) -> Any:
     return new_tensor(x.value, ROOT)
 
 
-def checked_arrays(rules: Rules, outs: Sequence[Any]) -> list[Any]:
+def checked_arrays(rules: CallRules, outs: Sequence[Any]) -> list[Any]:
     """Outputs of a body that ran on bare arrays, as bare arrays, or as deferred values.
 
     Raises:
@@ -92,7 +92,7 @@ def is_tracer(x: Any) -> bool:
     return isinstance(bottom(x), jax.core.Tracer)
 
 
-def closure_error(rules: Rules, reached: Any, blamed: Callable[[Any], bool]) -> RuleError:
+def closure_error(rules: CallRules, reached: Any, blamed: Callable[[Any], bool]) -> RuleError:
     """The error for a body that closes over a value which a transform tracks.
 
     Arguments:

@@ -2,9 +2,9 @@
 
 NOTE [compiled bodies]
 
-The first call with inputs of some shapes and dtypes traces forward and setup_context and draws up a
-`_Plan`: which inputs, outputs and other arrays the rules read, and what is static on ctx. Where other
-arrays (extras) were saved, forward returns them besides its outputs, as JAX returns residuals. vjp,
+The first call with inputs of some shapes and dtypes traces forward and setup_context and draws up
+`_CompiledBodies`: which inputs, outputs and other arrays the rules read, and what is static on ctx. Where
+other arrays (extras) were saved, forward returns them besides its outputs, as JAX returns residuals. vjp,
 jvp and vmap become Primitives of what they read. So each body is compiled once, and the Python in it
 does not run again.
 """
@@ -27,7 +27,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.functions.closures import closure_error
 from fad.functions.context import INERT, INPUT, OUTPUT, Notes, Ref, VmapInfo
-from fad.functions.rules import Needs, Rules, Saved, Values
+from fad.functions.rules import CallRules, Needs, Saved, Values
 from fad.functions.templates import Template
 from fad.functions.user_rules import UserRules
 
@@ -70,11 +70,11 @@ class JaxRules(UserRules):
         return plan.saved(values, outs, extras)
 
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
-        plan: _Plan = saved.notes
+        plan: _CompiledBodies = saved.notes
         if not saved.closed:  # the body may have to run again
             return saved.at(values, outs, saved.extras)
         if not self.signature.vjp and not self.has_forward_rule:
-            return Rules.for_pullback(self, saved, values, outs)
+            return CallRules.for_pullback(self, saved, values, outs)
         inputs, outputs = plan.reads["vjp" if self.signature.vjp else "jvp"]
         return saved.at(
             [v if i in inputs else None for i, v in enumerate(values)],
@@ -83,7 +83,7 @@ class JaxRules(UserRules):
         )
 
     def context(self, saved: Saved, need: Sequence[bool]) -> Any:
-        plan: _Plan = saved.notes
+        plan: _CompiledBodies = saved.notes
         inner = saved.at(saved.values, saved.outs, saved.extras)
         inner.notes = plan.notes
         return UserRules.context(self, inner, need)
@@ -93,13 +93,13 @@ class JaxRules(UserRules):
         return notes.backward if notes is not None and self.signature.vjp else None
 
     def notes_key(self, saved: Saved) -> Hashable | None:
-        plan: _Plan = saved.notes  # by identity
+        plan: _CompiledBodies = saved.notes  # by identity
         return plan
 
     def _user_pullback(
         self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
     ) -> list[Any]:
-        plan: _Plan = saved.notes
+        plan: _CompiledBodies = saved.notes
         given = tuple([c is not None for c in cotangents])
         need = tuple([bool(n) for n in need])
 
@@ -112,7 +112,7 @@ class JaxRules(UserRules):
         return plan.call("vjp", (given, need), vjp, saved, cotangents)
 
     def _user_pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        plan: _Plan = saved.notes
+        plan: _CompiledBodies = saved.notes
         mask = tuple([t is not None for t in tangents])
 
         def jvp(saved: Saved, rest: Sequence[Any]) -> list[Any]:
@@ -123,7 +123,7 @@ class JaxRules(UserRules):
         return plan.call("jvp", mask, jvp, saved, tangents)
 
     def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
-        plan: _Plan = saved.notes
+        plan: _CompiledBodies = saved.notes
         masks = tuple([s and tuple([t is not None for t in s]) for s in series])
 
         def jet(saved: Saved, rest: Sequence[Any]) -> list[Any]:
@@ -166,7 +166,7 @@ class JaxRules(UserRules):
         return list(values)
 
 
-class _Plan:
+class _CompiledBodies:
     """How the rules run for inputs of certain shapes and dtypes: see NOTE [compiled bodies].
 
     ``count`` is the number of outputs, ``extras`` that of further arrays kept; ``reads`` says which
@@ -301,12 +301,12 @@ _PLANS = 1024
 _lock = threading.RLock()
 
 
-def _plan_for(rules: JaxRules, values: Values, needs: Needs) -> _Plan:
+def _plan_for(rules: JaxRules, values: Values, needs: Needs) -> _CompiledBodies:
     flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
     key = (rules, _avals(values), tuple(flags))
-    plan: _Plan | None = rules.cls._plans.get(key)
+    plan: _CompiledBodies | None = rules.cls._plans.get(key)
     if plan is None:
-        plan = _Plan(rules, list(map(aval_of, values)), tuple(flags))
+        plan = _CompiledBodies(rules, list(map(aval_of, values)), tuple(flags))
         plan = _remember(rules.cls._plans, key, plan)
     return plan
 

@@ -15,7 +15,7 @@ from fad.core.level import bind, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.functions.context import VmapInfo
-from fad.functions.rules import Needs, Rules, Saved, Values, pull_through, push_through
+from fad.functions.rules import CallRules, Needs, Saved, Values, pull_through, push_through
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel
 
@@ -23,10 +23,10 @@ __all__ = ["BatchedRules", "JetRules", "LinearRules"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _DerivativeRules(Rules):
+class _DerivativeRules(CallRules):
     """What derivatives of a call of ``base`` share: their one body is `forward`, and they save all values."""
 
-    base: Rules
+    base: CallRules
 
     @property
     def direct(self) -> Callable[[Values], tuple[list[Any], Template]]:
@@ -163,10 +163,10 @@ class _BatchedNotes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class BatchedRules(Rules):
+class BatchedRules(CallRules):
     """A call under vmap; outputs have the batch along dimension 0."""
 
-    base: Rules
+    base: CallRules
     dims: tuple[int | None, ...]
     batch_size: int
     axis_name: Any = None

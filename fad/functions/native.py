@@ -42,7 +42,7 @@ from fad.functions.closures import (
     without_leaves,
 )
 from fad.functions.derived_rules import BatchedRules, LinearRules
-from fad.functions.rules import Rules
+from fad.functions.rules import CallRules
 from fad.functions.templates import Template, flat_template
 from fad.levels.randomness import CALLS, draws, note_call
 
@@ -57,7 +57,7 @@ def is_traced(values: Sequence[Any]) -> bool:
     return any([isinstance(v, jax.core.Tracer) for v in values])
 
 
-def call(rules: Rules, values: Sequence[Any]) -> tuple[list[Any], Template]:
+def call(rules: CallRules, values: Sequence[Any]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     values = _vary([jnp.asarray(v) for v in values])
     _, template, body = _abstract(rules, tuple([aval_of(v) for v in values]))
@@ -79,7 +79,7 @@ def _vary(values: list[Any]) -> list[Any]:
     ]
 
 
-def _primitive_for(rules: Rules) -> Any:
+def _primitive_for(rules: CallRules) -> Any:
     """Which of the pair binds a call of ``rules``."""
     base = rules
     while isinstance(base, BatchedRules):
@@ -87,7 +87,7 @@ def _primitive_for(rules: Rules) -> Any:
     return linear_call_p if isinstance(base, LinearRules) else call_p
 
 
-def _run(*values: Any, rules: Rules) -> list[Any]:
+def _run(*values: Any, rules: CallRules) -> list[Any]:
     with traced_by_jax(), noting_leaves() as leaves:
         outs, _ = rules.forward(values)
     outs = [jnp.asarray(o) for o in _checked(rules, outs, leaves)]
@@ -96,13 +96,13 @@ def _run(*values: Any, rules: Rules) -> list[Any]:
     return outs
 
 
-def _checked(rules: Rules, outs: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+def _checked(rules: CallRules, outs: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
     """Outputs of a body as bare arrays; ``leaves`` are those that it made itself."""
     return checked_arrays(rules, [without_leaves(o, leaves) for o in outs])
 
 
 @functools.lru_cache(maxsize=4096)
-def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template, Any]:
+def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> tuple[list[Any], Template, Any]:
     """Avals and structure of the outputs, and the body's jaxpr if it draws random numbers, else None."""
     if isinstance(rules, LinearRules):
         operands = avals[len(rules.mask) : rules.known]
@@ -125,11 +125,11 @@ def _abstract(rules: Rules, avals: tuple[Any, ...]) -> tuple[list[Any], Template
     return list(closed.out_avals), template[0], drawing
 
 
-def _abstract_eval(*avals: Any, rules: Rules) -> list[Any]:
+def _abstract_eval(*avals: Any, rules: CallRules) -> list[Any]:
     return _abstract(rules, avals)[0]
 
 
-def _jvp(primals: Any, tangents: Any, *, rules: Rules, primitive: Any) -> tuple[Any, Any]:
+def _jvp(primals: Any, tangents: Any, *, rules: CallRules, primitive: Any) -> tuple[Any, Any]:
     _, template, _ = _abstract(rules, tuple([aval_of(p) for p in primals]))
     outs = primitive.bind(*primals, rules=rules)
     mask = tuple([not isinstance(t, Zero) for t in tangents])
@@ -145,7 +145,7 @@ def _jvp(primals: Any, tangents: Any, *, rules: Rules, primitive: Any) -> tuple[
     return outs, [next(out_t) if x else z for x, z in zip(differentiable, zeros, strict=True)]
 
 
-def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
+def _transpose(cotangents: Any, *operands: Any, rules: CallRules) -> list[Any]:
     need = [is_undefined_primal(v) for v in operands]
     values = [None if n else v for v, n in zip(operands, need, strict=True)]
     cts = [None if isinstance(c, Zero) else conjugate(c) for c in cotangents]
@@ -171,7 +171,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
     return result
 
 
-def _transpose_call(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
+def _transpose_call(cotangents: Any, *operands: Any, rules: CallRules) -> list[Any]:
     """Of a call that is linear in some operands: of its body, as for JAX's ``custom_jvp``."""
     need = [is_undefined_primal(v) for v in operands]
 
@@ -186,7 +186,7 @@ def _transpose_call(cotangents: Any, *operands: Any, rules: Rules) -> list[Any]:
 
 
 def _batch(
-    axis_data: Any, values: Any, dims: Any, *, rules: Rules, primitive: Any
+    axis_data: Any, values: Any, dims: Any, *, rules: CallRules, primitive: Any
 ) -> tuple[Any, Any]:
     if all([d is None for d in dims]):
         outs = primitive.bind(*values, rules=rules)

@@ -15,7 +15,7 @@ from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor
 from fad.functions.closures import checked_arrays, noting_leaves, without_leaves
 from fad.functions.context import EXTRA, INPUT, OUTPUT, Ref, ref
-from fad.functions.rules import Rules, Saved
+from fad.functions.rules import CallRules, Saved
 from fad.levels.randomness import draws
 from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, alias, gradient_edge
@@ -60,7 +60,7 @@ class FunctionNode(RecordedNode):
     )
 
     def __init__(
-        self, level: Level, rules: Rules, args: Sequence[Any], mask: list[bool], saved: Saved
+        self, level: Level, rules: CallRules, args: Sequence[Any], mask: list[bool], saved: Saved
     ) -> None:
         edges: list[tuple[Node, int] | None] = []
         kept: list[Any] = []
@@ -308,7 +308,7 @@ def _draws_nothing(jaxpr: Any) -> bool:
     return not draws(jaxpr)
 
 
-def _array(rules: Rules, x: Any) -> Any:
+def _array(rules: CallRules, x: Any) -> Any:
     return as_array(checked_arrays(rules, [x])[0])
 
 

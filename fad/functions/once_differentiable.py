@@ -18,7 +18,7 @@ from fad.errors import GradientError
 from fad.functions.calls import FunctionOp
 from fad.functions.closures import is_plain
 from fad.functions.context import Context, Notes
-from fad.functions.rules import Needs, Rules, Saved, Values
+from fad.functions.rules import CallRules, Needs, Saved, Values
 from fad.functions.templates import Template, flat_template
 from fad.tape.grad_mode import no_grad
 from fad.views.make_view import stop_gradient
@@ -75,7 +75,7 @@ _ARRAYS = (Tensor, jax.Array)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Once(Rules):
+class _Once(CallRules):
     """The identity on the first ``count`` operands, and an error to differentiate in any operand."""
 
     count: int

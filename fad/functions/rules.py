@@ -44,8 +44,8 @@ from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel
 
 __all__ = [
+    "CallRules",
     "Needs",
-    "Rules",
     "Saved",
     "Values",
     "pull_through",
@@ -65,7 +65,7 @@ class Saved:
 
     ``values`` and ``outs`` are its inputs and outputs, at the level where a rule is to run; None
     where no rule reads them. ``extras`` are other arrays that setup kept, and ``notes`` is the rest
-    of what it kept, in a form that is private to the Rules.
+    of what it kept, in a form that is private to the rules.
     ``closed``: nothing was kept but inputs, outputs and what has no derivative, so that the same
     notes are valid at any level of the call.
     ``args``: on the tape, the Tensors that ``values`` are the values of, for their places in the graph.
@@ -95,7 +95,7 @@ class Saved:
         )
 
 
-class Rules:
+class CallRules:
     """How one call is evaluated and differentiated; see NOTE [rules are closed].
 
     ``values`` are the call's array inputs. Tangents and cotangents of None are zero.
@@ -226,7 +226,7 @@ class TransposingLevel(DerivingGradLevel):
 
     def pull(
         self,
-        rules: Rules,
+        rules: CallRules,
         results: Values,
         given: Values,
         variables: Values,
@@ -299,7 +299,7 @@ def push_through(
 
 @restores_modes
 def transpose_pushforward(
-    rules: Rules, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
+    rules: CallRules, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
 ) -> list[Any]:
     """The pullback, from the pushforward: transpose it at any tangent (zero)."""
     level = TransposingLevel()
@@ -317,7 +317,7 @@ def transpose_pushforward(
 
 
 @restores_modes
-def transpose_pullback(rules: Rules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+def transpose_pullback(rules: CallRules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
     """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
     level = TransposingLevel()
     with level:

@@ -29,8 +29,8 @@ from fad.functions.definitions import RULES, Signature, defines
 from fad.functions.marks import marked
 from fad.functions.rule_arguments import highest, lifted, placed
 from fad.functions.rules import (
+    CallRules,
     Needs,
-    Rules,
     Saved,
     Values,
     pull_through,
@@ -56,7 +56,7 @@ HOST_ERRORS = (
 
 
 @dataclasses.dataclass(unsafe_hash=True, slots=True)  # never changed; making a frozen one is slow
-class UserRules(Rules):
+class UserRules(CallRules):
     """The rules of a Function class, for one structure of arguments.
 
     ``signature`` is what the class says about its calls: another one once its rules have changed.
@@ -278,7 +278,7 @@ class UserRules(Rules):
 
     def context(self, saved: Saved, need: Sequence[bool]) -> Any:
         if saved.notes is None:
-            return Rules.context(self, saved, need)
+            return CallRules.context(self, saved, need)
         return self._restore(saved, self.inputs.any_of(need), False, highest(saved))
 
     def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool, level: Any) -> Context:

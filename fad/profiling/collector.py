@@ -33,7 +33,7 @@ __all__ = ["Collector", "close_target", "collector", "open_target"]
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
-class _Thread(threading.local):
+class _ThreadEvents(threading.local):
     """Of each thread: the events that it is in the middle of; how often XLA has compiled in it;
     ``muted``: a program is being traced, whose operations are no events.
     """
@@ -67,7 +67,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.targets: tuple[Target, ...] = ()
-        self.thread = _Thread()
+        self.thread = _ThreadEvents()
         self.numbers = itertools.count()
         self.arrays: dict[int, _Array] = {}
         self.nodes: dict[int, _Saving] = {}

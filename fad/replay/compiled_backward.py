@@ -83,14 +83,14 @@ class Structures(Cache):
 structures = Structures()
 
 
-class _Thread(threading.local):
+class _ThreadBackOff(threading.local):
     """Back-off from looking for the structure of passes, in each thread."""
 
     def __init__(self) -> None:
         self.back_off = BackOff(limit=32, length=8, grace=4)
 
 
-thread = _Thread()
+thread = _ThreadBackOff()
 
 
 def backward(

@@ -53,7 +53,7 @@ def in_context(context: Any, f: Callable[[], Any]) -> Any:
     return on_new_thread(f) if checks or context != jaxapi.trace_context() else f()
 
 
-class _Settings:
+class _JaxSettings:
     """JAX's settings as they are outside of all blocks that change them, numbered."""
 
     __slots__ = ("everywhere", "lock", "number", "unusual", "usual")
@@ -87,7 +87,7 @@ class _Settings:
             return 0
 
 
-_settings = _Settings()
+_settings = _JaxSettings()
 
 
 def settings_number(context: Any) -> int:

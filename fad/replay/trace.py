@@ -69,7 +69,7 @@ class Trace(Writes):
     # Reading
 
     def get(self, t: Tensor, name: str) -> Any:
-        """See `fad.core.replay_protocol.Trace`."""
+        """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:
             if t._lazy is None:  # another thread has read it
                 return object.__getattribute__(t, name)
@@ -297,7 +297,7 @@ class Trace(Writes):
         values: bool = False,
         frees: bool = True,
     ) -> list[Any] | None:
-        """See `fad.core.replay_protocol.Trace`."""
+        """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:
             self.detach_stale(())
             if self.busy:

@@ -178,7 +178,7 @@ class Writes(Buffer):
         self.stood_in: list[tuple[Tensor, Tensor]] = []
 
     def write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
-        """See `fad.core.replay_protocol.Trace`."""
+        """See `fad.core.replay_protocol.Deferred`."""
         root, at = own[0], len(self.entries)
         if not self._can_write(root):
             return False
@@ -202,7 +202,7 @@ class Writes(Buffer):
         return True
 
     def before_write(self) -> None:
-        """See `fad.core.replay_protocol.Trace`, and NOTE [untracked operations]."""
+        """See `fad.core.replay_protocol.Deferred`, and NOTE [untracked operations]."""
         self.policy.defers_untracked = False
         if self.has_untracked:
             self.why = self.why or "a value that nothing tracks was written to"
@@ -233,7 +233,7 @@ class Writes(Buffer):
         return t._lazy is None or t._lazy.trace is self
 
     def share(self, t: Tensor, new: Tensor) -> bool:
-        """See `fad.core.replay_protocol.Trace`."""
+        """See `fad.core.replay_protocol.Deferred`."""
         meta = t.meta
         if self.done or self.busy or meta is None or not _has_no_hooks(meta):
             return False

@@ -11,7 +11,7 @@ import numpy as np
 
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import BatchedRules, LinearRules
-from fad.functions.rules import Rules
+from fad.functions.rules import CallRules
 from fad.functions.templates import HOLE
 from fad.functions.user_rules import UserRules
 
@@ -21,7 +21,7 @@ Pairs = tuple[np.ndarray, np.ndarray]  # of elements of the output and of an inp
 NOTHING: Pairs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def declared(rules: Rules, avals: Sequence[Any], out: Any) -> list[Pairs | None] | None:
+def declared(rules: CallRules, avals: Sequence[Any], out: Any) -> list[Pairs | None] | None:
     """On which elements of each operand the output of a call depends.
 
     Arguments:

@@ -137,7 +137,7 @@ def _values(f: Callable[..., Any], argnums: int, who: str) -> Callable[..., Any]
     return matrix
 
 
-class _Plan:
+class _Prepared:
     """What is the same for all calls with arguments of the same shapes."""
 
     rows: np.ndarray
@@ -179,12 +179,12 @@ class _Derivative:
         self.arguments = Arguments(f, who)
         self.plans = Cache()
 
-    def plan(self, args: Any, kwargs: Any) -> _Plan:
+    def plan(self, args: Any, kwargs: Any) -> _Prepared:
         """The plan for a call."""
         (num,) = self._picked(args)
         leaves, rest, join = self.arguments.split(args, kwargs)
         key = key_of(leaves, rest)
-        plan: _Plan | None = self.plans.get(key)
+        plan: _Prepared | None = self.plans.get(key)
         if plan is None or any([x.version != version for x, version in plan.live]):
             plan, kept = self._new_plan(num, args, leaves, join)
             if kept:
@@ -202,7 +202,7 @@ class _Derivative:
 
     def _new_plan(
         self, num: int, args: Any, leaves: list[Any], join: Callable[..., Any]
-    ) -> tuple[_Plan, bool]:
+    ) -> tuple[_Prepared, bool]:
         """The plan, and whether later calls may use it."""
         values, _ = differentiable_leaves(args, (num,), self.who)
         if len(values) != 1 or has_tree(args[num]):
@@ -238,7 +238,7 @@ class _Derivative:
             raise GradientError(
                 f"{self.who}: the output has dtype {out.dtype}, which has no derivatives: convert it"
             )
-        plan = _Plan(out.shape, x, out.dtype)
+        plan = _Prepared(out.shape, x, out.dtype)
         captures = bound[: len(bound) - len(operands)]
         tensors = [c for c in captures if isinstance(c, Tensor) and _is_fixed(c)]
         plan.live = [(c, c.version) for c in tensors]
@@ -265,7 +265,7 @@ class _Derivative:
     def _push(self, of: Callable[[Any], Any], x: Any, t: Any) -> Any:
         return push_forward(of, (x,), (t,), False, self.who)[1]
 
-    def _values_of(self, plan: _Plan, num: int) -> Callable[..., Any]:
+    def _values_of(self, plan: _Prepared, num: int) -> Callable[..., Any]:
         """The function that computes the entries from the arguments."""
         coloring, forward = _colored(plan, self.who == HESSIAN)
         size = coloring.count
@@ -294,13 +294,13 @@ class _Derivative:
         return values
 
 
-def _colored(plan: _Plan, symmetric: bool) -> tuple[Coloring, bool]:
+def _colored(plan: _Prepared, symmetric: bool) -> tuple[Coloring, bool]:
     """The colouring that takes the fewest products, and whether they go forward."""
     height, width = (math.prod(shape) for shape in plan.heights)
     return best_coloring(plan.rows, plan.cols, height, width, symmetric)
 
 
-def _reader(plan: _Plan, coloring: Coloring, conjugate: bool) -> Primitive:
+def _reader(plan: _Prepared, coloring: Coloring, conjugate: bool) -> Primitive:
     """Reads the entries off the products."""
     products: np.ndarray = coloring.products.astype(np.int32)
     places: np.ndarray = coloring.rows.astype(np.int32)

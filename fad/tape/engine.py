@@ -311,7 +311,7 @@ def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> 
 
 
 @dataclasses.dataclass(slots=True)
-class _Graph:
+class _PassGraph:
     """What a pass goes through, as it is when the pass begins: another thread may change edges later.
 
     ``counts``: how many edges of the pass lead to each of its nodes. ``needed``: which nodes run (None: all).
@@ -326,7 +326,7 @@ class _Graph:
 
 def _graph_of(
     roots: Sequence[Node], wanted: Container[Node], targets: Sequence[Node] | None
-) -> _Graph:
+) -> _PassGraph:
     """The graph behind ``roots``.
 
     A pass with ``wanted`` nodes consists of these and of what leads to them, which runs. With
@@ -357,7 +357,7 @@ def _graph_of(
                 counts[n] = 1
                 stack.append(n)
     if not stray or (targets is None and not wanted):
-        return _Graph(known, counts, None, programs)
+        return _PassGraph(known, counts, None, programs)
     # Reverse reachability: from the ends up, along edges turned round.
     parents: dict[Node, list[Node]] = {}
     for node, edges in known.items():
@@ -373,10 +373,10 @@ def _graph_of(
                 stack.append(p)
     # What leads to a node of the pass is itself needed, so all of the counted edges will be used.
     counts = {n: c for n, c in counts.items() if n in needed or n in ends}
-    return _Graph(known, counts, needed, programs)
+    return _PassGraph(known, counts, needed, programs)
 
 
-def _open(graph: _Graph, roots: Sequence[Any], create_graph: bool) -> bool:
+def _open(graph: _PassGraph, roots: Sequence[Any], create_graph: bool) -> bool:
     """Put the nodes of operations in the place of programs that this pass cannot run whole.
 
     Returns whether there are any.
@@ -401,7 +401,7 @@ def _open(graph: _Graph, roots: Sequence[Any], create_graph: bool) -> bool:
 
 def _run_program(
     node: Any,
-    graph: _Graph,
+    graph: _PassGraph,
     cotangents: Sequence[Any],
     need: Sequence[bool],
     buffers: dict[Node, list[Any]],

@@ -335,11 +335,11 @@ def register_multi_grad_hook(
     handles = [register_hook(t, all_hook(i)) for i, t in enumerate(tensors)]
     # A leaf is identified by its Tensor: its accumulator may be another one in a later graph.
     for t in tensors:
-        nodes.append(weakref.ref(t.node) if t.node is not None else _Leaf(t))
+        nodes.append(weakref.ref(t.node) if t.node is not None else _AccumulatorOf(t))
     return _MultiHandle(handles)
 
 
-class _Leaf:
+class _AccumulatorOf:
     """Finds the accumulator that a leaf has at the moment, without keeping the leaf."""
 
     __slots__ = ("leaf",)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["running"]
 
 
-class _Thread(threading.local):
+class _Running(threading.local):
     """What a thread keeps of graphs.
 
     ``sequence``, ``id``: the numbers of the nodes that it records, and its own.
@@ -39,4 +39,4 @@ class _Thread(threading.local):
 
 
 _thread_ids = itertools.count(1)
-running = _Thread()
+running = _Running()

@@ -29,9 +29,9 @@ from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
 __all__ = [
-    "Call",
     "Case",
     "NotChecked",
+    "RuleCall",
     "Subject",
     "Violation",
     "like",
@@ -374,7 +374,7 @@ def like(shapes: Sequence[Any], found: list[Any]) -> list[Any]:
 
 
 @dataclasses.dataclass
-class Call:
+class RuleCall:
     """One run of a body: its name, what it was given, what it returned, and how things were before."""
 
     rule: str
@@ -398,9 +398,9 @@ class Call:
         ]
 
 
-def watched(cls: Any) -> tuple[Any, list[Call]]:
+def watched(cls: Any) -> tuple[Any, list[RuleCall]]:
     """A subclass of a Function whose bodies note how they are called, and the list of notes."""
-    log: list[Call] = []
+    log: list[RuleCall] = []
     signature = cls._signature
     rules = ["forward"]
     rules += ["setup_context"] if signature.has_setup else []
@@ -413,7 +413,9 @@ def watched(cls: Any) -> tuple[Any, list[Call]]:
 
         @functools.wraps(body)
         def run(*args: Any, **kwargs: Any) -> Any:
-            note = Call(rule, args, kwargs, _tensors(args, kwargs, rule), containers(args, kwargs))
+            note = RuleCall(
+                rule, args, kwargs, _tensors(args, kwargs, rule), containers(args, kwargs)
+            )
             log.append(note)
             note.returned = body(*args, **kwargs)
             return note.returned
@@ -426,7 +428,7 @@ def watched(cls: Any) -> tuple[Any, list[Call]]:
     return type(cls.__name__, (cls,), members), log
 
 
-def watched_calls(case: Case, rules: bool = True) -> list[Call]:
+def watched_calls(case: Case, rules: bool = True) -> list[RuleCall]:
     """One call of every body: forward and, with ``rules``, vjp and jvp."""
     s = case.subject
     if s.cls is None:
@@ -444,7 +446,7 @@ def watched_calls(case: Case, rules: bool = True) -> list[Call]:
     return log
 
 
-def returned(call: Call) -> list[Any]:
+def returned(call: RuleCall) -> list[Any]:
     """The arrays of floating or complex dtype that a body returned."""
     leaves = map(outlived, trees.flatten(call.returned)[0])
     return [x for x in leaves if hasattr(x, "dtype") and is_inexact(x.dtype)]

@@ -19,9 +19,9 @@ from fad.methods.install import tensor
 from fad.sparse.derivatives import sparsity
 from fad.tape.grad_mode import no_grad
 from fad.testing.cases import (
-    Call,
     Case,
     NotChecked,
+    RuleCall,
     Violation,
     containers,
     returned,
@@ -115,7 +115,7 @@ def no_mutation(case: Case) -> Violations:
     yield from found or _mutations(case, watched_calls(case))
 
 
-def _mutations(case: Case, calls: Sequence[Call]) -> Violations:
+def _mutations(case: Case, calls: Sequence[RuleCall]) -> Violations:
     s = case.subject
     names = list(s.cls._signature.names)
     for k, call in enumerate(calls):
@@ -141,7 +141,7 @@ def _mutations(case: Case, calls: Sequence[Call]) -> Violations:
                 yield violation(case, "no mutation", call.rule, "", what, "", "")
 
 
-def _marked_dirty(call: Call, later: Sequence[Call]) -> set[int]:
+def _marked_dirty(call: RuleCall, later: Sequence[RuleCall]) -> set[int]:
     """The ids of the handles that a forward, or the setup_context after it, marked."""
     marks = later[0] if later and later[0].rule == "setup_context" else call
     record = getattr(marks.ctx, "_record", None)
@@ -203,7 +203,9 @@ def dtype(case: Case) -> Violations:
         yield violation(case, "dtype", "forward", "", what, inside, weak)
 
 
-def _drift(case: Case, call: Call, primals: Sequence[np.ndarray], names: list[str]) -> Violations:
+def _drift(
+    case: Case, call: RuleCall, primals: Sequence[np.ndarray], names: list[str]
+) -> Violations:
     found = returned(call)
     if len(found) != len(primals):  # some are None: which is which is not known here
         if len({p.dtype for p in primals}) != 1:

@@ -18,9 +18,9 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import HostValueError
 from fad.testing.cases import (
-    Call,
     Case,
     NotChecked,
+    RuleCall,
     Violation,
     like,
     returned,
@@ -181,7 +181,7 @@ def _lost(case: Case) -> tuple[str, str] | None:
     return None
 
 
-def _kept(call: Call) -> dict[str, tuple[bool, Any]]:
+def _kept(call: RuleCall) -> dict[str, tuple[bool, Any]]:
     """What is on a context besides inputs and outputs: if a derivative flows through it, and its value."""
     found: dict[str, tuple[bool, Any]] = {}
     ctx, given = call.ctx, trees.flatten((call.args[1:], call.kwargs, call.returned))[0]

@@ -43,7 +43,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import ArgumentError, GradientError, LevelError, StructureError, describe
 from fad.functions.calls import FunctionOp
-from fad.functions.rules import Rules, Saved, pull_through, push_through
+from fad.functions.rules import CallRules, Saved, pull_through, push_through
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel, batch_levels
 from fad.levels.jvp import JvpLevel
@@ -166,7 +166,7 @@ def alive_again(levels: Sequence[BatchLevel]) -> Iterator[None]:
                     level.alive = False
 
 
-class CheckpointRules(Rules):
+class CheckpointRules(CallRules):
     """The rules of a checkpointed call on (captures, operands).
 
     Arguments:

@@ -40,7 +40,7 @@ FLAGS = (TRUE, FALSE)
 WHOLE = (SLICE, None, None, None)  # a dimension that the index does not name
 
 
-class _Flag:
+class _BoolEntry:
     """One bool as an entry of an index."""
 
     __slots__ = ("value",)
@@ -97,12 +97,12 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
     form: list[Any] = []
     values: list[Any] = []
     dim = 0
-    flagged = any([isinstance(e, _Flag) for e in expanded])
+    flagged = any([isinstance(e, _BoolEntry) for e in expanded])
     for e in expanded:
         if e is None:
             form.append(NEW)
             continue
-        if isinstance(e, _Flag):
+        if isinstance(e, _BoolEntry):
             form.append(TRUE if e.value else FALSE)
             continue
         size = x.shape[dim]
@@ -147,7 +147,7 @@ def _check_masks(entries: Sequence[Any], unnamed: int, x: Any) -> None:
 
 
 def _consumes(entry: Any) -> int:
-    return 0 if entry is None or entry is Ellipsis or isinstance(entry, _Flag) else 1
+    return 0 if entry is None or entry is Ellipsis or isinstance(entry, _BoolEntry) else 1
 
 
 def _bound(value: Any) -> int | None:
@@ -165,7 +165,7 @@ def _entry(e: Any, x: Any) -> Any:
     if isinstance(e, slice):
         return slice(_bound(e.start), _bound(e.stop), _bound(e.step))
     if isinstance(e, (bool, np.bool_)):
-        return _Flag(bool(e))
+        return _BoolEntry(bool(e))
     if isinstance(e, (int, np.integer)):
         return int(e)
     if isinstance(e, (list, tuple)):
@@ -192,7 +192,7 @@ def _from_sequence(e: Sequence[Any]) -> Any:
     return array.astype(np.int32) if array.size == 0 else array
 
 
-def _mask_indices(mask: Any) -> _Mask | _Flag:
+def _mask_indices(mask: Any) -> _Mask | _BoolEntry:
     """The integer indices that a bool mask selects; it must have concrete values."""
     try:
         concrete = np.asarray(mask.__array__() if isinstance(mask, Tensor) else mask)
@@ -204,7 +204,7 @@ def _mask_indices(mask: Any) -> _Mask | _Flag:
             "fad.numpy.nonzero(mask, size=n) for a known count"
         ) from error
     if concrete.ndim == 0:
-        return _Flag(bool(concrete))
+        return _BoolEntry(bool(concrete))
     return _Mask(concrete.shape, [jnp.asarray(i) for i in concrete.nonzero()])
 
 

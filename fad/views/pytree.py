@@ -29,13 +29,13 @@ from fad.tape.recorder import ROOT
 __all__ = ["TrackedTensor", "flattening"]
 
 
-class _Thread(threading.local):
+class _Flattening(threading.local):
     """``check``: called where JAX flattens views, and other Tensors that are more than an array."""
 
     check: Callable[[Tensor], None] | None = None
 
 
-flattening = _Thread()
+flattening = _Flattening()
 
 
 def _of_origin(name: str, convert: Callable[[Tensor], Any] | None = None) -> Any:

@@ -469,3 +469,13 @@ def test_fad_alone_imports_nothing_for_tests() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_name_of_a_class_is_taken_once() -> None:
+    """A reader who meets the name of a class knows which one it is."""
+    taken: dict[str, list[str]] = {}
+    for path in (ROOT / "fad").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                taken.setdefault(node.name.strip("_"), []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in taken.items() if len(paths) > 1} == {}
