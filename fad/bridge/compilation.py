@@ -27,7 +27,7 @@ from fad.bridge.program_keys import differences, in_words, key_of, lanes, made_b
 from fad.bridge.shardings import checked, placed, placing
 from fad.bridge.signatures import Arguments, is_dynamic
 from fad.core import jaxapi, trees
-from fad.core.caches import Cache
+from fad.core.caches import Cache, Table
 from fad.core.collector import make_jit
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, has_trace, state
@@ -98,7 +98,7 @@ class Compiled:
         self._name = getattr(f, "__name__", "jit")
         self._arguments = arguments
         self._entries = Cache()
-        self._tables: dict[Any, Any] | None = {}  # of `jaxapi.call_table`; None if none would do
+        self._tables: Table | None = Table(_TABLES)  # of `jaxapi.call_table`; None if none would do
         self._has_static = arguments.has_static
         self._refused = 0  # calls that were
         self._keeps = not arguments.donates
@@ -178,7 +178,7 @@ class Compiled:
         # Where nothing is recorded, it is given the arrays of what a graph has, too.
         return self._keeps or not key & _NO_GRAD
 
-    def _new_table(self, tables: dict[Any, Any], key: int, static: tuple[Any, ...]) -> Any:
+    def _new_table(self, tables: Table, key: int, static: tuple[Any, ...]) -> Any:
         owner = weakref.ref(self)  # a function that is dropped is freed at once
 
         def find(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -191,11 +191,8 @@ class Compiled:
             assert compiled is not None
             compiled._tables = None
 
-        if len(tables) >= _TABLES:
-            tables.clear()
         table = jaxapi.call_table(self._name, find, _refuse, forgotten)
-        tables[(key, static) if static else key] = table
-        return table
+        return tables.put((key, static) if static else key, table)
 
     def _find(
         self, key: int, static: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
@@ -388,7 +385,7 @@ class Compiled:
     def clear_cache(self) -> None:
         """Forget every compiled program."""
         self._entries.clear()
-        self._tables = {}
+        self._tables = Table(_TABLES)
         self._refused = 0
 
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from fad.core import jaxapi
+from fad.core.caches import Table
 from fad.core.jaxapi import shaped_array
 
 __all__ = [
@@ -61,8 +62,7 @@ SCALARS: dict[type, Any] = {
 # The types of most values that are no Tensors: `isinstance` takes longer to tell.
 VALUES = frozenset([jaxapi.array_type, *SCALARS])
 
-_constants: dict[Any, Any] = {}
-_CONSTANTS = 4096  # kept
+_constants = Table(4096)
 
 
 def with_constants(values: Sequence[Any]) -> list[Any]:
@@ -98,9 +98,7 @@ def constant(x: Any) -> Any:
             return x
         with np.errstate(over="ignore"):  # a number that is too large for 32 bits is infinite
             found = jax.device_put(x)
-        if len(_constants) >= _CONSTANTS:
-            _constants.clear()
-        _constants[key] = found
+        found = _constants.put(key, found)
     return found
 
 

@@ -1,4 +1,4 @@
-"""A bounded table that forgets what was not used for longest."""
+"""Bounded tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import collections
 import threading
 from typing import Any
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "Table"]
 
 CAPACITY = 256
 
@@ -45,3 +45,19 @@ class Cache:
         """Forget all entries."""
         with self._lock:
             self._entries.clear()
+
+
+class Table(dict[Any, Any]):
+    """A dict for look-ups on fast paths, which is emptied when it has ``capacity`` entries."""
+
+    __slots__ = ("capacity",)
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+
+    def put(self, key: Any, value: Any) -> Any:
+        """Keep ``value``, and return it; of several threads, what the first has put."""
+        if len(self) >= self.capacity and key not in self:
+            self.clear()
+        return self.setdefault(key, value)

@@ -11,7 +11,6 @@ does not run again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
@@ -154,7 +153,7 @@ class JaxRules(UserRules):
                 return self.bare(batched[0])
 
             jax.eval_shape(run, *map(aval_of, values))
-            found = _remember(plans, key, (Primitive(f"{self.name}_vmap", run), template[0]))
+            found = plans.put(key, (Primitive(f"{self.name}_vmap", run), template[0]))
         primitive, out_template = found
         return _listed(bind(primitive, values)), out_template
 
@@ -297,30 +296,18 @@ def _positions(notes: Notes) -> tuple[Sequence[int], Sequence[int]]:
     )
 
 
-_PLANS = 1024
-_lock = threading.RLock()
-
-
 def _plan_for(rules: JaxRules, values: Values, needs: Needs) -> _CompiledBodies:
     flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
     key = (rules, _avals(values), tuple(flags))
     plan: _CompiledBodies | None = rules.cls._plans.get(key)
     if plan is None:
         plan = _CompiledBodies(rules, list(map(aval_of, values)), tuple(flags))
-        plan = _remember(rules.cls._plans, key, plan)
+        plan = rules.cls._plans.put(key, plan)
     return plan
 
 
 def _avals(values: Values) -> tuple[Any, ...]:
     return (x64_enabled(), *[aval_of(v) for v in values])
-
-
-def _remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
-    """Put a value in a table that belongs to a class; the first of two threads wins."""
-    with _lock:
-        if len(table) >= _PLANS:
-            table.clear()
-        return table.setdefault(key, value)
 
 
 def _listed(out: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fad.core.borrowed import as_array
+from fad.core.caches import Table
 from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.errors import RuleError
@@ -144,7 +145,7 @@ class Function(metaclass=_FunctionType):
     _is_root = True
     _known_signature: Signature  # once it was read
     _mixed_signature: tuple[Any, Signature | None]  # in its place, where a base is no Function
-    _plans: dict[Any, Any]
+    _plans: Table
     _backward_cls: type[FunctionNode]  # of the nodes that record its calls
     _plain_forward = False  # with ``jax_rules``: forward differs where no input needs a gradient
 
@@ -283,7 +284,7 @@ def _check_class(cls: Any) -> Signature | None:
             f"{name}.forward has self: it is a static method, without self: "
             f"forward({', '.join(first[1:])})"
         )
-    cls._plans = {}
+    cls._plans = Table(1024)
     if "_backward_cls" not in own:
         members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
         cls._backward_cls = type(f"{name}Backward", (FunctionNode,), members)

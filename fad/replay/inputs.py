@@ -11,6 +11,7 @@ import jax
 from fad.core import jaxapi
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import is_borrowed
+from fad.core.caches import Table
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor, new_tensor
 from fad.replay.settings import aval_id, is_small
@@ -172,8 +173,7 @@ def look(a: Any, own: Any) -> Input | None:
     return _foreign_input(a, value, version)
 
 
-_SCALARS = 4096  # kept
-_scalars: dict[int, Input] = {}  # inputs of Python numbers, by the `id` of their constants
+_scalars = Table(4096)  # inputs of Python numbers, by the `id` of their constants
 
 
 def _scalar_input(a: Any) -> Input | None:
@@ -184,9 +184,7 @@ def _scalar_input(a: Any) -> Input | None:
         return _new(Input, (a, *known[1:5], GUARD_CODES + 4096 * aval_id(known.aval)))
     given = _foreign_input(a, value, 0)
     if given is not None:
-        if len(_scalars) >= _SCALARS:
-            _scalars.clear()
-        _scalars[id(value)] = given  # which keeps the constant, and so its `id`
+        _scalars.put(id(value), given)  # which keeps the constant, and so its `id`
     return given
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from fad.core.avals import aval_of, struct_of
+from fad.core.caches import Table
 from fad.core.collector import without_collector
 from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
@@ -22,8 +23,8 @@ from fad.tape.recorder import ROOT, PrimitiveNode
 __all__ = ["forget_outcomes", "outcome_of", "use_of"]
 
 _MOST = 256  # outcomes remembered for each operation
-_outcomes: weakref.WeakKeyDictionary[Any, dict[Any, Outcome | None]] = weakref.WeakKeyDictionary()
-_uses: weakref.WeakKeyDictionary[Any, dict[Any, Use]] = weakref.WeakKeyDictionary()
+_outcomes: weakref.WeakKeyDictionary[Any, Table] = weakref.WeakKeyDictionary()
+_uses: weakref.WeakKeyDictionary[Any, Table] = weakref.WeakKeyDictionary()
 
 
 def forget_outcomes() -> None:
@@ -32,13 +33,17 @@ def forget_outcomes() -> None:
     _uses.clear()
 
 
+def _table_of(tables: weakref.WeakKeyDictionary[Any, Table], op: Any) -> Table:
+    found = tables.get(op)
+    return tables.setdefault(op, Table(_MOST)) if found is None else found
+
+
 def use_of(op: Any, args: Sequence[Known], key: Any) -> Use:
     """How ``op`` has been used with these arguments, where ``key`` has the levels around as well."""
-    table = _uses.setdefault(op, {})
+    table = _table_of(_uses, op)
     place = (key, *args)
-    if place not in table and len(table) >= _MOST:
-        table.clear()
-    return table.setdefault(place, Use())
+    found: Use = table.get(place) or table.put(place, Use())
+    return found
 
 
 def outcome_of(
@@ -48,12 +53,11 @@ def outcome_of(
 
     It is evaluated on abstract values, once; errors are raised by the evaluation proper.
     """
-    table = _outcomes.get(op)
-    if table is None:
-        table = _outcomes.setdefault(op, {})
+    table = _table_of(_outcomes, op)
     place = (key, *args)
     if place in table:
-        return table[place]
+        known: Outcome | None = table[place]
+        return known
     found: list[Outcome] = []
 
     @with_default_state()
@@ -90,9 +94,7 @@ def outcome_of(
     except Exception:  # of any kind: the evaluation proper raises it where the operation is called
         return None
     outcome = found[0] if all([a.size <= LARGE for a in found[0].avals]) else None
-    if len(table) >= _MOST:
-        table.clear()
-    table[place] = outcome
+    table.put(place, outcome)
     return outcome
 
 

@@ -23,6 +23,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fad.core.caches import Table
+
 if TYPE_CHECKING:
     from fad.replay.program import Program
     from fad.replay.states import State
@@ -42,7 +44,6 @@ __all__ = [
     "repeats_of_pass",
 ]
 
-CAPACITY = 1 << 14  # first operations of steps that are remembered
 FAILURES = 4  # after which a program is given up
 REPEATS = 2  # times that a stretch ends in the same way before a program is made of it
 PASSES = 4  # times that a backward pass of single nodes repeats before a program is made of it
@@ -290,17 +291,14 @@ class Policy:
         return False
 
 
-_begun: dict[int, int] = {}  # how often graphs may have begun with a plan, by its id
+_begun = Table(1 << 14)  # how often graphs may have begun with a plan, by its id
 
 
 def is_step_due(plan_id: int) -> bool:
     """Whether a step that begins with an operation of this plan is traced."""
-    count = _begun.get(plan_id, 0)
-    if count >= SEEN or at_once.count:
+    if at_once.count or _begun.put(plan_id, 0) >= SEEN:
         return True
-    if len(_begun) >= CAPACITY:
-        _begun.clear()
-    _begun[plan_id] = count + 1
+    _begun[plan_id] += 1
     return False
 
 

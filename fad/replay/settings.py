@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from fad.core import jaxapi
+from fad.core.caches import Table
 from fad.core.jaxapi import array_type, is_committed
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
 
 LARGE = 1 << 14  # elements: an array of so many is no part of a trace
 _KNOWN = 4096  # entries of each table here
-_UNUSUAL = 64  # settings of blocks that are remembered
 
 
 def on_new_thread(f: Callable[[], Any]) -> Any:
@@ -62,7 +62,7 @@ class _JaxSettings:
         self.lock = threading.RLock()
         self.number = 0
         self.usual: Any = None
-        self.unusual: set[Any] = set()
+        self.unusual = Table(64)
         self.everywhere: dict[
             str, Any
         ] = {}  # outside of all blocks, when the table of unusual ones began
@@ -81,9 +81,7 @@ class _JaxSettings:
                 self.usual, self.number = context, self.number + 1
                 self.unusual.clear()
                 return self.number
-            if len(self.unusual) >= _UNUSUAL:
-                self.unusual.clear()
-            self.unusual.add(context)
+            self.unusual.put(context, True)
             return 0
 
 
@@ -96,9 +94,9 @@ def settings_number(context: Any) -> int:
 
 
 _default: set[Any] = set()
-_placed: dict[int, Any] = {}  # shardings equal to those, by `id`: they compare slowly
-_ids_by_object: dict[int, tuple[Any, int]] = {}  # avals and their interned ids, by `id` too
-_ids: dict[Any, int] = {}
+_placed = Table(_KNOWN)  # shardings equal to those, by `id`: they compare slowly
+_ids_by_object = Table(_KNOWN)  # avals and their interned ids, by `id` too
+_ids = Table(_KNOWN)
 _next_id = itertools.count(1)
 
 
@@ -110,9 +108,7 @@ def is_default_placement(sharding: Any) -> bool:
         if jaxapi.is_tracing() or sharding != jax.device_put(np.float32(0)).sharding:
             return False
         _default.add(sharding)
-    if len(_placed) >= _KNOWN:
-        _placed.clear()
-    _placed[id(sharding)] = sharding
+    _placed.put(id(sharding), sharding)
     return True
 
 
@@ -122,16 +118,13 @@ def aval_id(aval: Any) -> int:
     Equal avals have the same id, until the tables are full and cleared; no id is used twice.
     """
     known = _ids_by_object.get(id(aval))
-    return _new_id(aval) if known is None else known[1]
+    return _new_id(aval) if known is None else int(known[1])
 
 
 def _new_id(aval: Any) -> int:
-    for table in (_ids_by_object, _ids):
-        if len(table) >= _KNOWN:
-            table.clear()
     sign = 1 if aval.size <= LARGE else -1
-    number = _ids.setdefault(aval, sign * next(_next_id))
-    _ids_by_object[id(aval)] = (aval, number)
+    number: int = _ids.put(aval, sign * next(_next_id))
+    _ids_by_object.put(id(aval), (aval, number))
     return number
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from fad.core.avals import with_constants
 from fad.core.borrowed import as_array
+from fad.core.caches import Table
 from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
@@ -205,8 +206,7 @@ CHUNK = 50  # items that one call takes apart; a program takes longer to compile
 UNSTACK = Primitive("unstack", jnp.unstack)
 
 
-_STEPS = 4096  # kept
-_steps: dict[Any, Step] = {}
+_steps = Table(4096)
 _BOUNDS = frozenset([int, type(None)])
 
 
@@ -220,7 +220,7 @@ def step_of(x: Tensor, index: Any) -> Step | tuple[tuple[Any, ...], list[Any]]:
     """
     key = _key_of(index)
     at = None if key is None else (x.aval.shape, key)
-    found = _steps.get(at)
+    found: Step | None = _steps.get(at)
     if found is not None:
         return found
     form, values = parse_index(x, index)
@@ -228,9 +228,7 @@ def step_of(x: Tensor, index: Any) -> Step | tuple[tuple[Any, ...], list[Any]]:
         return form, values
     step = Step(view_of(form), tuple(values), tuple(with_constants(values)))
     if at is not None:
-        if len(_steps) >= _STEPS:
-            _steps.clear()
-        _steps[at] = step
+        _steps.put(at, step)
     return step
 
 

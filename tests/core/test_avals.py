@@ -15,6 +15,7 @@ import fad
 import fad.numpy as fnp
 from fad.core import avals
 from fad.core.avals import aval_key, aval_of, constant, struct_of
+from fad.core.caches import Table
 
 
 @pytest.mark.parametrize("x64", [False, True])
@@ -61,8 +62,7 @@ def test_a_number_is_an_array_once() -> None:
 
 
 def test_the_cache_of_numbers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avals, "_constants", {})
-    monkeypatch.setattr(avals, "_CONSTANTS", 3)
+    monkeypatch.setattr(avals, "_constants", Table(3))
     for k in range(10):
         assert constant(k).item() == k
         assert len(avals._constants) <= 3
@@ -70,7 +70,7 @@ def test_the_cache_of_numbers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_number_that_is_new_under_a_trace_stays_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """No tracer gets into the cache."""
-    monkeypatch.setattr(avals, "_constants", {})
+    monkeypatch.setattr(avals, "_constants", Table(3))
     assert jax.jit(lambda x: x * constant(2.5))(2.0) == 5.0
     assert not avals._constants
 

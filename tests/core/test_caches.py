@@ -23,3 +23,9 @@ def test_the_first_value_of_a_key_is_kept() -> None:
     cache = caches.Cache()
     assert cache.put("a", 1) == 1
     assert cache.put("a", 2) == 1 == cache.get("a")
+
+
+def test_a_table_that_is_full_is_emptied() -> None:
+    table = caches.Table(2)
+    assert [table.put(k, k) for k in "ab"] == ["a", "b"] and table.put("a", 1) == "a"
+    assert table.put("c", 2) == 2 and table == {"c": 2}
