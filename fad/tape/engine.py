@@ -51,15 +51,13 @@ ZEROS_LIKE = _filled("zeros_like", 0)
 ONES_LIKE = _filled("ones_like", 1)
 
 
+@dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
 class _Task:
-    """One backward pass: how deep it is nested in others, and what to call when it is done."""
+    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
 
-    __slots__ = ("__weakref__", "callbacks", "depth", "nodes")
-
-    def __init__(self, depth: int) -> None:
-        self.depth = depth
-        self.callbacks: list[Callable[[], Any]] = []
-        self.nodes: Any = ()
+    depth: int
+    callbacks: list[Callable[[], Any]] = dataclasses.field(default_factory=list)
+    nodes: Container[Node] = ()
 
     def will_run(self, node: Node | None) -> bool:
         """Whether this pass reaches ``node``."""
@@ -191,7 +189,12 @@ def _run_task(
     create_graph: bool,
     keep_graph: bool,
 ) -> list[Any]:
-    """`run`, node by node."""
+    """`run`, node by node.
+
+    The loop takes the latest node of which all gradients have arrived, runs it, and sends on what it gives.
+    What looks at a pass is beside the loop: hooks and captures where it ends (`_end`), and all else that can
+    be attached to a node (`_attended`).
+    """
     wanted: dict[Node, list[int]] = {}
     results: list[Any] = []
     if captures is not None:
@@ -230,55 +233,31 @@ def _run_task(
             cotangents = buffers.pop(node)
             running.current = node
             runs = needed is None or node in needed
-            is_leaf = type(node) is AccumulateGrad
             if node in wanted or (not runs and len(roots) == 1):
-                # Hooks of Tensors run where the pass ends. Also, as in PyTorch, those of a root that
-                # leads nowhere, if it is the only one.
-                if is_leaf:
-                    assert isinstance(node, AccumulateGrad)
-                    meta = node.variable.meta
-                    hooked = meta is not None and bool(meta.hooks)
-                else:
-                    hooked = not runs and node.extra is not None
-                if hooked:
-                    cotangents = call_tensor_hooks(node, cotangents, create_graph)
+                cotangents = _end(node, cotangents, runs, create_graph)
                 for k in wanted.get(node, ()):
                     assert captures is not None
                     results[k] = cotangents[captures[k][1]]
-            if is_leaf:
-                assert isinstance(node, AccumulateGrad)
-                if runs and captures is None:
-                    if anomaly.nodes:
-                        watched_node(reach_leaf, node, cotangents, create_graph)
-                    else:
-                        reach_leaf(node, cotangents, create_graph)
-                continue
-            if not runs:
+            if not runs or (type(node) is AccumulateGrad and captures is not None):
                 continue
             edges = graph.edges[node]
-            if needed is None:
-                need = tuple([e is not None for e in edges])
-            else:
-                need = tuple([e is not None and e[0] in dependencies for e in edges])
+            need = tuple(
+                [e is not None and (needed is None or e[0] in dependencies) for e in edges]
+            )
             running.need = need
-            if anomaly.nodes and not node.is_program:
-                grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
-            elif node.is_program:
-                grads = _run_program(node, graph, cotangents, need, buffers)
-                if not keep_graph:
-                    node.release(graph.programs[node], cotangents, need)  # type: ignore[attr-defined]
-            elif type(node) is PrimitiveNode and node.extra is None and any(need):
-                # What `step` does where nothing is attached to the node.
+            if (
+                type(node) is PrimitiveNode
+                and node.extra is None
+                and not anomaly.nodes
+                and any(need)
+            ):
                 grads = node.run(cotangents, need, create_graph)
                 if len(grads) != len(need):
                     grads = spread(grads, need)
-            else:
-                grads = step(node, cotangents, need, create_graph, keep_graph)
-            if not keep_graph:
-                if isinstance(node, RecordedNode):
+                if not keep_graph:
                     node.release_variables()
-                else:
-                    release_by_hand(node)
+            else:
+                grads = _attended(node, graph, cotangents, need, buffers, create_graph, keep_graph)
             for edge, g in zip(edges, grads, strict=True):
                 if edge is None:
                     continue
@@ -297,6 +276,52 @@ def _run_task(
     finally:
         state.watermark, running.task, running.current, running.need = before
     return results
+
+
+def _end(node: Node, cotangents: list[Any], runs: bool, create_graph: bool) -> Any:
+    """What has arrived where a pass ends, after the hooks of Tensors, which run there.
+
+    Also, as in PyTorch, those of a root that leads nowhere, if it is the only one.
+    """
+    if type(node) is AccumulateGrad:
+        meta = node.variable.meta
+        hooked = meta is not None and bool(meta.hooks)
+    else:
+        hooked = not runs and node.extra is not None
+    return call_tensor_hooks(node, cotangents, create_graph) if hooked else cotangents
+
+
+def _attended(
+    node: Any,
+    graph: _PassGraph,
+    cotangents: list[Any],
+    need: tuple[bool, ...],
+    buffers: dict[Node, list[Any]],
+    create_graph: bool,
+    keep_graph: bool,
+) -> Sequence[Any]:
+    """What any node gives for its edges: it may be watched, or a leaf or a program, or have hooks."""
+    if type(node) is AccumulateGrad:
+        if anomaly.nodes:
+            watched_node(reach_leaf, node, cotangents, create_graph)
+        else:
+            reach_leaf(node, cotangents, create_graph)
+        return ()
+    grads: Sequence[Any]
+    if node.is_program:
+        grads = _run_program(node, graph, cotangents, need, buffers)
+        if not keep_graph:
+            node.release(graph.programs[node], cotangents, need)
+    elif anomaly.nodes:
+        grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
+    else:
+        grads = step(node, cotangents, need, create_graph, keep_graph)
+    if not keep_graph:
+        if isinstance(node, RecordedNode):
+            node.release_variables()
+        else:
+            release_by_hand(node)
+    return grads
 
 
 def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> None:

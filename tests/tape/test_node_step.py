@@ -15,6 +15,7 @@ import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.autograd import GradientEdge, Node
+from fad.core.caches import Table
 from fad.errors import GradientError
 from fad.replay import settings
 
@@ -130,7 +131,7 @@ def test_deferred_gradients_are_checked_where_the_default_device_has_changed(
 ) -> None:
     """There are deferred values on two devices, so that either may be where a gradient is."""
     monkeypatch.setattr(settings, "_default", set())
-    monkeypatch.setattr(settings, "_placed", {})
+    monkeypatch.setattr(settings, "_placed", Table(4))
 
     class Constant(fad.Function):
         @staticmethod
