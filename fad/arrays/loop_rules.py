@@ -35,6 +35,7 @@ from fad.arrays.loops import Loop, Mask, parts_of, pull, rows_of, run, select, s
 from fad.core.collector import make_jit
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
+    WhileParts,
     Zero,
     batch_jaxpr,
     define_primitive,
@@ -186,10 +187,11 @@ def curve(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
 
 # The four primitives
 
-loop_p = new_primitive("fad_while_loop")
-linear_p = new_primitive("fad_while_linear")
-pullback_p = new_primitive("fad_while_pullback")
-curvature_p = new_primitive("fad_while_curvature")
+loop_p = new_primitive("fad_while_loop", expensive=True)
+linear_p = new_primitive("fad_while_linear", expensive=True)
+pullback_p = new_primitive("fad_while_pullback", expensive=True)
+curvature_p = new_primitive("fad_while_curvature", expensive=True)
+loop_p.loop = lambda eqn: WhileParts(*eqn.params["loop"][:4])
 
 
 def _loop_avals(*avals: Any, loop: Loop, stored: bool) -> list[Any]:

@@ -25,7 +25,7 @@ import jax
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, branches, called, programs, scan_parts, while_parts
+from fad.core.jaxapi import Literal, branches, called, loop_parts, programs, scan_parts
 
 __all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 
@@ -84,12 +84,8 @@ def _equation(eqn: Any, given: list[int], paths: str) -> list[int]:
     if name == "scan":
         scan = scan_parts(eqn)
         return _loop(_opened(scan.body), given, paths, scan.constants, scan.carried)
-    loop: Any = None
-    if name == "fad_while_loop" and not eqn.params["stored"]:
-        loop = eqn.params["loop"]
-    elif name == "while":
-        loop = while_parts(eqn)
-    if loop is not None:
+    loop = loop_parts(eqn)
+    if loop is not None and len(eqn.outvars) == len(given) - loop.cond_count - loop.body_count:
         return _loop(_opened(loop.body), given[loop.cond_count :], paths, loop.body_count)
     return [_union(given)] * len(eqn.outvars)
 

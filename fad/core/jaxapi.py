@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,12 +17,13 @@ import jax
 from jax.experimental import io_callback
 from jax.experimental.compilation_cache import compilation_cache
 
-from fad.core.private_names import BELOW_JAX, MINIMUM_JAX, private, supported
+from fad.core.private_names import check_version, private
 
 __all__ = [
     "ClosedJaxpr",
     "Jaxpr",
     "Literal",
+    "WhileParts",
     "Zero",
     "array_type",
     "at_top_level",
@@ -36,6 +36,7 @@ __all__ = [
     "current_trace",
     "define_primitive",
     "evaluate_equation",
+    "flag_of",
     "float0",
     "has_rule_made_anew",
     "instantiate_zeros",
@@ -45,11 +46,13 @@ __all__ = [
     "is_undefined_primal",
     "jvp_jaxpr",
     "keep_compiled",
+    "loop_parts",
     "mapped_aval",
     "new_primitive",
     "outside_trace",
     "parameters",
     "programs",
+    "rules_of",
     "run_jaxpr",
     "scan_parts",
     "set_current_trace",
@@ -62,36 +65,11 @@ __all__ = [
 ]
 
 
-def check_version(version: str) -> None:
-    """Refuse a version of JAX that is too old for fad, and warn of one that fad is not tested with.
-
-    Raises:
-        ImportError: it is too old.
-    """
-    digits = ["".join(c for c in part if c.isdigit()) for part in version.split(".")]
-    number = tuple([int(d or 0) for d in digits[:3]])
-    if number < MINIMUM_JAX:
-        raise ImportError(
-            f"fad works with {supported()}, found jax {version}: pip install '{supported()}'"
-        )
-    if number >= BELOW_JAX:
-        warnings.warn(
-            f"fad is tested with {supported()}, found jax {version}, which has all names that fad uses",
-            stacklevel=2,
-        )
-
-
-def _classes_of_programs() -> tuple[Any, Any, Any, Any]:
-    """JAX's classes of programs: closed and open ones, literals and primitives."""
-    closed = jax.make_jaxpr(lambda: 0)()
-    return type(closed), type(closed.jaxpr), type(closed.jaxpr.outvars[0]), type(jax.lax.add_p)
-
-
-ClosedJaxpr: Any  # from JAX 0.11 on the same as `Jaxpr`
-Jaxpr: Any
-Literal: Any
-_Primitive: Any
-ClosedJaxpr, Jaxpr, Literal, _Primitive = _classes_of_programs()
+_closed: Any = jax.make_jaxpr(lambda: 0)()
+ClosedJaxpr: Any = type(_closed)  # from JAX 0.11 on the same as `Jaxpr`
+Jaxpr: Any = type(_closed.jaxpr)
+Literal: Any = type(_closed.jaxpr.outvars[0])
+_Primitive: Any = type(jax.lax.add_p)
 array_type: type[jax.Array] = private("jax._src.array.ArrayImpl")
 barrier_op = private("jax._src.lib.mlir.dialects.hlo.OptimizationBarrierOp")
 float0 = jax.dtypes.float0
@@ -136,11 +114,30 @@ _lower_fun = private("jax.interpreters.mlir.lower_fun")
 _register_lowering = private("jax.interpreters.mlir.register_lowering")
 
 
-def new_primitive(name: str) -> Any:
+class _OwnPrimitive(_Primitive):  # type: ignore[misc]
+    """A JAX primitive of fad's own, with what its analyses of programs ask.
+
+    ``expensive``: results are kept for a backward pass rather than computed again. ``drawing``: from an
+    equation to the program of what it calls, if that draws random numbers. ``loop``: from an equation to
+    the `WhileParts` of the loop that it is.
+    """
+
+    multiple_results = True
+    expensive = False
+    drawing: Callable[[Any], Any] | None = None
+    loop: Callable[[Any], WhileParts] | None = None
+
+
+def new_primitive(name: str, expensive: bool = False) -> Any:
     """A JAX primitive with several results; `define_primitive` gives it its rules."""
-    p = _Primitive(name)
-    p.multiple_results = True
+    p = _OwnPrimitive(name)
+    p.expensive = expensive
     return p
+
+
+def flag_of(eqn: Any, name: str) -> Any:
+    """What the primitive of an equation says of itself (see `_OwnPrimitive`); None of JAX's own."""
+    return getattr(eqn.primitive, name, None)
 
 
 def define_primitive(
@@ -311,11 +308,6 @@ def zeros(aval: Any) -> Any:
     return jax.numpy.zeros(aval.shape, aval.dtype)
 
 
-def no_cotangent(aval: Any) -> Any:
-    """JAX's symbolic zero, as the cotangent of an output that was not used; no array is made."""
-    return Zero(aval.to_ct_aval())
-
-
 _dce_jaxpr = private("jax._src.interpreters.partial_eval.dce_jaxpr")
 
 
@@ -330,6 +322,7 @@ private("jax._src.interpreters.partial_eval.DynamicJaxprTrace.new_arg")
 private("jax._src.interpreters.partial_eval.DynamicJaxprTrace.to_jaxpr_tracer")
 _canonicalize = private("jax._src.dtypes.canonicalize_value")
 _inline = private("jax._src.interpreters.partial_eval.inline_jaxpr_into_trace")
+check_version(jax.__version__)  # it has all these names
 
 
 def stand_in(aval: Any) -> Any:
@@ -463,6 +456,14 @@ def while_parts(eqn: Any) -> WhileParts:
     return WhileParts(p["cond_jaxpr"], p["body_jaxpr"], p["cond_nconsts"], p["body_nconsts"])
 
 
+def loop_parts(eqn: Any) -> WhileParts | None:
+    """What an equation says that is a ``while``, or one of fad's that is such a loop; None for others."""
+    own: Callable[[Any], WhileParts] | None = flag_of(eqn, "loop")
+    if own is not None:
+        return own(eqn)
+    return while_parts(eqn) if eqn.primitive.name == "while" else None
+
+
 def branches(eqn: Any) -> Sequence[Any]:
     """The branches of a ``cond``, on all operands but the first, which chooses one."""
     found: Sequence[Any] = eqn.params["branches"]
@@ -488,6 +489,11 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("scatter scatter-add scatter-max scatter-min".split(), _SCATTER),
     **dict.fromkeys("scatter-mul scatter_add".split(), _SCATTER),
 }
+
+
+def rules_of(eqn: Any) -> Any:
+    """The rules of a call of a Function; None for other equations."""
+    return eqn.params.get("rules")
 
 
 def parameters(eqn: Any) -> tuple[Any, ...]:

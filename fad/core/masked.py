@@ -90,7 +90,7 @@ def run_pullback(
             ct = np.zeros(o.shape, jaxapi.float0)
         elif ct is None:
             aval = o if isinstance(o, shaped_array) else jax.typeof(o)
-            ct = jaxapi.no_cotangent(aval) if sparse else jaxapi.zeros(aval)
+            ct = jaxapi.Zero(aval.to_ct_aval()) if sparse else jaxapi.zeros(aval)
         else:
             ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
         cts.append(ct)

@@ -7,11 +7,12 @@ of JAX. `docs/private-names.md` shows the table.
 from __future__ import annotations
 
 import pkgutil
+import warnings
 from typing import Any
 
 import jax
 
-__all__ = ["ATTRIBUTES", "BELOW_JAX", "MINIMUM_JAX", "PRIVATE_NAMES", "private"]
+__all__ = ["ATTRIBUTES", "BELOW_JAX", "MINIMUM_JAX", "PRIVATE_NAMES", "check_version", "private"]
 
 MINIMUM_JAX = (0, 10, 2)
 BELOW_JAX = (0, 13)  # what is tested
@@ -125,6 +126,25 @@ ATTRIBUTES: dict[str, tuple[str, str]] = {
     "get_global": ("the value of a setting outside of all blocks", "as for its holder"),
     "get_bind_params": ("an equation of a program, evaluated as JAX does", "`jax.core.eval_jaxpr`"),
 }
+
+
+def check_version(version: str) -> None:
+    """Refuse a version of JAX that is too old for fad, and warn of one that fad is not tested with.
+
+    Raises:
+        ImportError: it is too old.
+    """
+    digits = ["".join(c for c in part if c.isdigit()) for part in version.split(".")]
+    number = tuple([int(d or 0) for d in digits[:3]])
+    if number < MINIMUM_JAX:
+        raise ImportError(
+            f"fad works with {supported()}, found jax {version}: pip install '{supported()}'"
+        )
+    if number >= BELOW_JAX:
+        warnings.warn(
+            f"fad is tested with {supported()}, found jax {version}, which has all names that fad uses",
+            stacklevel=2,
+        )
 
 
 def private(name: str) -> Any:

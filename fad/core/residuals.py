@@ -31,7 +31,7 @@ from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, called
+from fad.core.jaxapi import Literal, called, flag_of
 from fad.core.jaxprs import inner_jaxprs, map_equations
 from fad.core.masked import vjp_in
 
@@ -45,12 +45,11 @@ __all__ = [
 
 EXPENSIVE = frozenset(
     """approx_top_k cholesky cond conv_general_dilated custom_linear_solve custom_root
-    cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fad_call fad_linear_call
-    fad_while_curvature fad_while_linear fad_while_loop fad_while_pullback fft
-    geqrf hessenberg householder_product igamma igamma_grad_a io_callback linear_solve lu ormqr
-    pure_callback qr ragged_dot random_bits random_gamma_grad reduce_window scan schur
-    select_and_scatter select_and_scatter_add sort svd symmetric_product threefry2x32 top_k
-    triangular_solve tridiagonal tridiagonal_solve while""".split()
+    cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fft geqrf hessenberg
+    householder_product igamma igamma_grad_a io_callback linear_solve lu ormqr pure_callback qr
+    ragged_dot random_bits random_gamma_grad reduce_window scan schur select_and_scatter
+    select_and_scatter_add sort svd symmetric_product threefry2x32 top_k triangular_solve
+    tridiagonal tridiagonal_solve while""".split()
 )
 
 Dependence = Callable[[tuple[bool, ...]], tuple[bool, ...]]
@@ -227,7 +226,7 @@ class _Slicer:
 
 
 def _is_expensive(eqn: Any) -> bool:
-    if eqn.primitive.name in EXPENSIVE:
+    if eqn.primitive.name in EXPENSIVE or flag_of(eqn, "expensive"):
         return True
     return any(_is_expensive(inner) for j in inner_jaxprs(eqn) for inner in j.eqns)
 

@@ -44,12 +44,12 @@ from fad.functions.closures import (
 from fad.functions.derived_rules import BatchedRules, LinearRules
 from fad.functions.rules import CallRules
 from fad.functions.templates import Template, flat_template
-from fad.levels.randomness import CALLS, draws, note_call
+from fad.levels.randomness import draws, note_call
 
 __all__ = ["call", "is_traced"]
 
-call_p = new_primitive("fad_call")
-linear_call_p = new_primitive("fad_linear_call")
+call_p = new_primitive("fad_call", expensive=True)
+linear_call_p = new_primitive("fad_linear_call", expensive=True)
 
 
 def is_traced(values: Sequence[Any]) -> bool:
@@ -211,4 +211,4 @@ for _p in (call_p, linear_call_p):
         transpose=_transpose if _p is linear_call_p else _transpose_call,
         batch=functools.partial(_batch, primitive=_p),
     )
-    CALLS[_p] = _drawing
+    _p.drawing = _drawing

@@ -15,7 +15,7 @@ available there (`note_call`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -24,9 +24,10 @@ from fad.core.jaxapi import (
     Literal,
     branches,
     define_primitive,
+    flag_of,
+    loop_parts,
     new_primitive,
     scan_parts,
-    while_parts,
 )
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.level import Level, bind, state
@@ -36,7 +37,6 @@ from fad.errors import LevelError
 from fad.levels.batch import BatchLevel, batch_levels, lanes_of
 
 __all__ = [
-    "CALLS",
     "bind_random",
     "check_draws",
     "differs",
@@ -164,10 +164,6 @@ def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
             _refuse(refused[0])
 
 
-# Primitives with bodies that are not among their parameters: what gives the jaxpr of one that draws, or None.
-CALLS: dict[Any, Callable[[Any], Any]] = {}
-
-
 def draws(jaxpr: Any) -> bool:
     """Whether there is a mark in a program."""
     return any(map(_marked, jaxpr.eqns))
@@ -176,7 +172,8 @@ def draws(jaxpr: Any) -> bool:
 def _marked(eqn: Any) -> bool:
     if eqn.primitive is draw_p or any(map(draws, inner_jaxprs(eqn))):
         return True
-    return eqn.primitive in CALLS and CALLS[eqn.primitive](eqn) is not None
+    drawing = flag_of(eqn, "drawing")
+    return drawing is not None and drawing(eqn) is not None
 
 
 def _propagate(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
@@ -199,20 +196,20 @@ def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
         if refused is not None and not ins[0]:
             refused.append(f"fad.random.{eqn.params['name']}")
         return ins
-    if eqn.primitive in CALLS:
-        body = CALLS[eqn.primitive](eqn)
+    drawing = flag_of(eqn, "drawing")
+    if drawing is not None:
+        body = drawing(eqn)
         if body is None:
             return [any(ins)] * len(eqn.outvars)
         return _propagate(body, [*[False] * len(body.constvars), *ins], refused)
     if eqn.primitive.name == "scan":
         return _scan(scan_parts(eqn), ins, refused)
-    if eqn.primitive.name == "while":
-        return _while(while_parts(eqn), ins, refused)
+    loop = loop_parts(eqn)
+    if loop is not None:
+        outs = _while(loop, ins, refused)
+        return [*outs, *[any(ins)] * (len(eqn.outvars) - len(outs))]  # and the checkpoints
     if eqn.primitive.name == "cond":
         return _cond(branches(eqn), ins, refused)
-    if eqn.primitive.name == "fad_while_loop":  # see `fad.arrays.loop_rules`
-        outs = _while(eqn.params["loop"], ins, refused)
-        return [*outs, *[any(ins)] * (len(eqn.outvars) - len(outs))]  # and the checkpoints
     inner = list(inner_jaxprs(eqn))
     if len(inner) == 1 and len(inner[0].invars) == len(ins) and not inner[0].constvars:
         outs = _propagate(inner[0], ins, refused)

@@ -22,7 +22,9 @@ from fad.core.jaxapi import (
     Literal,
     branches,
     evaluate_equation,
+    flag_of,
     programs,
+    rules_of,
     scan_parts,
     while_parts,
 )
@@ -90,7 +92,9 @@ def _equation(eqn: Any, operands: list[Value], width: int) -> list[Value]:
     through = THROUGH.get(eqn.primitive.name)
     if through is not None:
         return through(eqn, operands, width)
-    if eqn.primitive.name.startswith("fad_"):  # a call of a Function: what it declares, or computes
+    if (
+        flag_of(eqn, "expensive") is not None
+    ):  # of fad; a call of a Function: what it declares, or computes
         stated = _stated(eqn, sets, width)
         if stated is not None:
             return stated
@@ -108,9 +112,10 @@ def _equation(eqn: Any, operands: list[Value], width: int) -> list[Value]:
 
 def _stated(eqn: Any, sets: Sequence[Entries | None], width: int) -> list[Value] | None:
     """What the Function's ``sparsity`` rule says; None if it has none, or it does not say enough."""
-    if len(eqn.outvars) != 1:
+    rules = rules_of(eqn)
+    if len(eqn.outvars) != 1 or rules is None:
         return None
-    pairs = declared(eqn.params["rules"], [v.aval for v in eqn.invars], eqn.outvars[0].aval)
+    pairs = declared(rules, [v.aval for v in eqn.invars], eqn.outvars[0].aval)
     if pairs is None or any(
         [p is None and s is not None for p, s in zip(pairs, sets, strict=True)]
     ):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -11,13 +13,13 @@ import pytest
 from helpers import ROOT
 
 from fad.core import jaxapi
-from fad.core.private_names import BELOW_JAX, MINIMUM_JAX
+from fad.core.private_names import BELOW_JAX, MINIMUM_JAX, check_version
 
 
 @pytest.mark.parametrize("version", ["0.10.1", "0.9.2", "0.4.38"])
 def test_versions_of_jax_that_are_too_old_are_refused(version: str) -> None:
     with pytest.raises(ImportError, match=rf"jax>=0\.10\.2,<0\.13, found jax {version}: pip inst"):
-        jaxapi.check_version(version)
+        check_version(version)
 
 
 @pytest.mark.parametrize(
@@ -26,13 +28,21 @@ def test_versions_of_jax_that_are_too_old_are_refused(version: str) -> None:
 def test_versions_of_jax_in_the_range_are_accepted(version: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        jaxapi.check_version(version)
+        check_version(version)
 
 
 @pytest.mark.parametrize("version", ["0.13.0", "1.0"])
 def test_newer_versions_of_jax_that_have_all_names_are_warned_of(version: str) -> None:
     with pytest.warns(UserWarning, match=rf"tested with jax>=0\.10\.2,<0\.13, found jax {version}"):
-        jaxapi.check_version(version)
+        check_version(version)
+
+
+@pytest.mark.parametrize("version, found", [("0.10.1", "ImportError"), ("0.13.0", "UserWarning")])
+def test_the_version_is_looked_at_on_import(version: str, found: str) -> None:
+    program = f"import jax; jax.__version__ = {version!r}; import fad"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert f"{found}: fad " in run.stderr and f"found jax {version}" in run.stderr, run.stderr
+    assert run.returncode == (found == "ImportError")
 
 
 def test_the_range_of_jax_is_the_packages() -> None:

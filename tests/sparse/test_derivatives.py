@@ -266,3 +266,18 @@ def test_bad_calls(name: str) -> None:
     call, error, message = BAD[name]
     with pytest.raises(error, match=message):
         call()
+
+
+def test_loops_that_are_differentiated_in_reverse() -> None:
+    """They are primitives of fad's own, as calls of Functions are, and have no ``sparsity`` rule."""
+
+    def f(x: Any) -> Any:
+        turned = fad.lax.while_loop(
+            lambda s: s.sum() < 50.0, lambda s: s[::-1] * 2.0, x, max_steps=9
+        )
+        return turned * x
+
+    x = jnp.arange(1.0, 5.0)
+    found = fad.sparse_jacobian(f)(x).todense()
+    np.testing.assert_array_equal(found, np.asarray(fad.jacrev(f)(x)))
+    assert fad.sparsity(f)(x).nse == 8
