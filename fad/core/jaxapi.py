@@ -117,9 +117,8 @@ _register_lowering = private("jax.interpreters.mlir.register_lowering")
 class _OwnPrimitive(_Primitive):  # type: ignore[misc]
     """A JAX primitive of fad's own, with what its analyses of programs ask.
 
-    ``expensive``: results are kept for a backward pass rather than computed again. ``drawing``: from an
-    equation to the program of what it calls, if that draws random numbers. ``loop``: from an equation to
-    the `WhileParts` of the loop that it is.
+    ``expensive``: its results are kept for backward passes. ``drawing``: from an equation to the program
+    that it calls, if that draws random numbers. ``loop``: to the `WhileParts` of the loop that it is.
     """
 
     multiple_results = True
