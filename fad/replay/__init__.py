@@ -45,7 +45,7 @@ class Engine:
         worker.clear()
         states.clear_cache()
         compiled_backward.structures.clear()
-        compiled_backward.thread.back_off.reset()
+        compiled_backward.back_off.reset()
         forget_outcomes()
         forget_steps()
         forget_shapes()

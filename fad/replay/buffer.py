@@ -12,13 +12,11 @@ from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
 from fad.core.level import bodies, state
-from fad.core.primitive import Primitive
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.replay.entries import Entry
 from fad.replay.inputs import Input, is_value, look
 from fad.replay.next_states import next_state
 from fad.replay.policy import Policy
-from fad.replay.program import Program
 from fad.replay.settings import is_small
 from fad.replay.states import Root, State
 from fad.tape.anomaly import mode as anomaly
@@ -33,11 +31,11 @@ class Buffer:
 
     ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the inputs of the
     transform, leaves of the tape, or outputs of earlier programs. ``recording`` has the grad mode and the
-    hooks for saved values with which it is made, ``tangents_off`` the mode of that name, ``modes`` are all
-    modes of the thread that makes it. ``done``: nothing more is appended. ``is_new``: it is of the first call
-    of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own, outermost
-    first. ``root`` is that of what comes after the last flush, ``ended`` counts the last states of what
-    was flushed.
+    hooks for saved values with which it is made, ``tangents_off`` the mode of that name, ``thread_state``
+    has all modes of the thread that makes it. ``done``: nothing more is appended. ``is_new``: it is of the
+    first call of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own,
+    outermost first. ``root`` is that of what comes after the last flush, ``ended`` counts the last states of
+    what was flushed.
     ``has_untracked``: there are untracked operations; ``on_values``: no level below records what the programs
     compute, and neither does the tape: see NOTE [untracked operations] in `fad.replay.untracked`. ``lock`` is
     for other threads that read an output.
@@ -62,7 +60,7 @@ class Buffer:
         "level",
         "lock",
         "maker",
-        "modes",
+        "name",
         "on_values",
         "places",
         "policy",
@@ -71,6 +69,7 @@ class Buffer:
         "scalars",
         "slow",
         "tangents_off",
+        "thread_state",
         "why",
         "writes",
     )
@@ -81,13 +80,14 @@ class Buffer:
         self.lock: Any = threading.RLock()
         self.maker: Callable[[], Any] = level.maker()
         self.key = (settings, level.key())
-        self.modes = state.__dict__
+        self.name: str = root.name
+        self.thread_state = state.__dict__  # compared by identity: that of its thread
         self.context = context
         self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
         self.tangents_off = state.tangents_off
         self.root = root
         self.policy: Policy = root.policy
-        self.entries: list[Entry] = [root.bare]
+        self.entries: list[Entry] = [(root, None, 0)]
         self.ended: dict[State, int] = {}
         self.busy = False
         self.done = False
@@ -106,32 +106,11 @@ class Buffer:
         self.places: dict[int, int] = {}
         self.scalars: list[Any] = []
 
-    def is_predicted(self, step: State, args: Sequence[Any], count: int) -> bool:
-        """Whether these are the arguments of the predicted next operation."""
-        refs = step.refs
-        if len(args) != len(refs):
-            return False
-        places = self.places
-        for a, ref, code in zip(args, refs, step.codes):
-            if type(a) is Tensor:
-                lazy = a._lazy
-                if lazy is not None and lazy.trace is self:
-                    if lazy.place != ref:
-                        return False
-                    continue
-            place = places.get(id(a))
-            if place is None:
-                if not code:
-                    return False
-                given = self.look(a)
-                if given is None or given.code != code:
-                    return False
-                place = self.add(given)
-            elif code and ~place < count:
-                return False
-            if place != ref:
-                return False
-        return True
+    def _forget_from(self, count: int) -> None:
+        """Drop all inputs but for so many."""
+        del self.inputs[count:]
+        self.places = {i: place for i, place in self.places.items() if ~place < count}
+        self.edges = {e: place for e, place in self.edges.items() if ~place < count}
 
     def look(self, a: Any) -> Input | None:
         if type(a) in SCALARS:
@@ -183,17 +162,6 @@ class Buffer:
         given = self.look(a)
         return None if given is None else self.add(given)
 
-    def refusal(self, op: Any, args: Sequence[Any]) -> str:
-        """Why an operation was not appended."""
-        if type(op) is not Primitive and type(op) is not Program:
-            return "it runs rules in Python"
-        if type(op) is Primitive and not op.deferrable:
-            return "it is not a pure operation that can be deferred"
-        for k, a in enumerate(args):
-            if self.place(a) is None:
-                return f"argument {k} is large, traced by JAX, on other devices, or in the middle of a graph"
-        return "its outputs are not known from abstract evaluation"
-
     # Appending
 
     def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
@@ -201,7 +169,7 @@ class Buffer:
 
         Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`.
         """
-        if self.busy and self.modes is state.__dict__:
+        if self.busy and self.thread_state is state.__dict__:
             return None  # of a finalizer
         goes_on = not self.busy and self._goes_on()
         if not tracked and not (goes_on and self.on_values and self.policy.defers_untracked):
@@ -210,53 +178,61 @@ class Buffer:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
-        self.busy = True
-        entries = self.entries
-        before, _, count = entries[-1]
-        if before.cuts:
-            self.busy = False
+        if self.entries[-1][0].cuts:
             if not tracked:
                 return None
-            if not self.is_new and self.flush(too_long=True):
-                return self.append(op, args)
-            self.materialize()
-            return None
-        step = before.predicted_next
-        if step is None or step.op is not op or not self.is_predicted(step, args, count):
-            step = next_state(self, entries, op, args)
-            if step is None:
-                self.busy = False
-                if not tracked:
-                    return None
-                self.why = self.why or f"{op.name}: {self.refusal(op, args)}"
+            if self.is_new or not self.flush(too_long=True):
                 self.materialize()
                 return None
+        held = len(self.inputs)
+        out = None
+        self.busy = True
+        try:
+            out = self._appended(op, args)
+        finally:
+            self.busy = False
+            if out is None or type(out) is str:  # what is new among its arguments is no input
+                self._forget_from(held)
+        if type(out) is str:
+            if tracked:
+                self.why = self.why or f"{op.name}: {out}"
+                self.materialize()
+            return None
+        if self.done:  # a finalizer has changed a mode
+            self.materialize()
+            if out is None or (out if type(out) is Tensor else out[0])._lazy is not None:
+                return None  # it was materialized without this entry
+        return out
+
+    def _appended(self, op: Any, args: Sequence[Any]) -> Any:
+        """The lazy outputs of an operation; or why it cannot be deferred; None if nothing is any more."""
+        entries = self.entries
+        step = next_state(self, entries, op, args)
+        if isinstance(step, str):
+            return step
         level, place = ROOT if step.untracked else self.level, step.first
         if step.single:
-            out: Any = lazy_tensor(level, Lazy(step.avals[0], self, place), step.tracked[0], 0)
+            out: Any = lazy_tensor(
+                level, Lazy(step.avals[0], self, place), step.requires_grad[0], 0
+            )
             entry = out
         else:
-            pairs = enumerate(zip(step.avals, step.tracked))
+            pairs = enumerate(zip(step.avals, step.requires_grad))
             entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
             out = tuple(entry)  # not `entry`: what the caller's tuple refers to is referenced
         if step.untracked:
             self.has_untracked = True
             for t in (out,) if step.single else out:
                 t._aux = t._node = None
-        if self.done:  # a finalizer has changed a mode
+        if self.done:
             return None
         entries.append((step, entry, len(self.inputs)))
-        self.busy = False
-        if self.done:
-            self.materialize()
-            if (out if step.single else out[0])._lazy is not None:
-                return None  # it was materialized without this entry
         return out
 
     def _goes_on(self) -> bool:
         """Whether its thread can still append to it, in the modes and settings at its beginning."""
         modes = state.__dict__
-        if self.done or modes is not self.modes:
+        if self.done or modes is not self.thread_state:
             return False
         get = modes.get  # a name that is not there has its default
         return (

@@ -16,9 +16,8 @@ any code that JAX traces (`fad.functions.native`).
 
 from __future__ import annotations
 
-import dataclasses
-import threading
-from collections.abc import Callable, Container, Hashable, Sequence
+import operator
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import jax
@@ -28,10 +27,10 @@ from fad.core.avals import aval_of, struct_of, with_constants
 from fad.core.caches import Cache
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, state
+from fad.core.level import bind
 from fad.core.replay_protocol import Part
 from fad.replay.inputs import is_traced
-from fad.replay.policy import BackOff, repeats_of_pass
+from fad.replay.policy import GAIN, BackOff, Ending, repeats_of_pass
 from fad.replay.program import Program
 from fad.replay.settings import is_small, settings_number
 from fad.tape.accumulate import ADD
@@ -45,18 +44,7 @@ __all__ = ["backward", "structures"]
 LARGEST = 1500  # nodes in one compiled pass
 
 Edges = Sequence[tuple[Node, int]]
-Pull = Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Structure:
-    """The structure of a backward pass: how often it was run, and the program made of it, or why there is
-    none.
-    """
-
-    count: int = 0
-    program: Program | None = None
-    refused: str = ""
+PullOfNode = Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
 
 
 class Structures(Cache):
@@ -68,12 +56,6 @@ class Structures(Cache):
         super().__init__()
         self.hits = 0
 
-    def seen(self, key: Hashable) -> Structure:
-        """The structure of ``key``, counted once more."""
-        found: Structure = self.get(key) or self.put(key, Structure())
-        found.count += 1
-        return found
-
     def clear(self) -> None:
         """Forget all structures, and what was compiled for them."""
         super().clear()
@@ -81,16 +63,7 @@ class Structures(Cache):
 
 
 structures = Structures()
-
-
-class _ThreadBackOff(threading.local):
-    """Back-off from looking for the structure of passes, in each thread."""
-
-    def __init__(self) -> None:
-        self.back_off = BackOff(limit=32, length=8, grace=4)
-
-
-thread = _ThreadBackOff()
+back_off = BackOff()
 
 
 def backward(
@@ -100,11 +73,11 @@ def backward(
 
     None if it has to run node by node.
     """
-    if not state.replaying or any([is_traced(ct) for _, ct in roots]):
+    if any([is_traced(ct) for _, ct in roots]):
         return None  # what is traced is compiled whole anyway
     if jaxapi.checks_numbers() or not settings_number(jaxapi.trace_context()):
         return None
-    if thread.back_off.is_on():
+    if back_off.is_on():
         return None  # the last structures were all new
     starts = [e for e, _ in roots]
     parts: dict[Node, Part] = {}
@@ -133,11 +106,13 @@ def backward(
         [type(x) is not array_type or is_small(x) for x in operands]
     ):
         return None
-    entry = structures.seen(key)
-    fresh = entry.program is None
-    if not fresh or entry.count == 1 or entry.refused:
-        thread.back_off.note(-1 if fresh else thread.back_off.limit)
-    if fresh:
+    entry: Ending = structures.get(key) or structures.put(key, Ending())
+    entry.count += 1
+    if entry.program is not None:
+        back_off.note(GAIN)
+    else:
+        if entry.count == 1 or entry.refused:
+            back_off.note(-1)
         if entry.refused or entry.count < repeats_of_pass(len(order)):
             return None
         run = _pass(order, index, parts, starts, ends)
@@ -147,17 +122,18 @@ def backward(
         entry.program = Program("a backward pass", run, work)
     grads = _run(entry, operands, plain)
     if grads is not None and not keep_graph:
-        running = set(order) if captures is None else _leading(order, captures)
-        for node in running:
+        for node in (
+            order if captures is None else _leading(order, captures) - {n for n, _ in captures}
+        ):
             node.release_variables()
     return None if grads is None else list(zip(ends, grads, strict=True))
 
 
-def _run(entry: Structure, operands: Sequence[Any], plain: bool) -> Any:
+def _run(entry: Ending, operands: Sequence[Any], plain: bool) -> Any:
     """The gradients; None if the pass has to run node by node. ``plain``: of arrays alone."""
     program = entry.program
     assert program is not None
-    if plain and not program.is_ready(operands):
+    if plain and not program.have_compiled(operands):
         return None
     try:
         found = program.unflatten(bind(program, operands))
@@ -197,7 +173,7 @@ def _in_order(
                 stack.append(edge[0])
         if len(seen) > LARGEST:
             return None
-    order = sorted(seen, key=_sequence_nr)
+    order = sorted(seen, key=operator.attrgetter("sequence_nr"))
     order.reverse()
     # Accumulators have the highest number of all, and belong at the end.
     first = 0
@@ -218,10 +194,6 @@ def _is_plain(node: Node) -> bool:
         meta = node.variable.meta
         return meta is None or not (meta.hooks or meta.post_hooks)
     return False
-
-
-def _sequence_nr(node: Node) -> int:
-    return node.sequence_nr
 
 
 def _key(
@@ -262,13 +234,12 @@ def _key(
 
 
 def _leading(order: Sequence[Node], captures: Edges) -> set[Node]:
-    """The nodes that lead to ``captures``."""
+    """The nodes of ``captures``, and those that lead to them."""
     found = {node for node, _ in captures}
-    ends = found.copy()
     for node in reversed(order):
         if any([e is not None and e[0] in found for e in node.edges]):
             found.add(node)
-    return found - ends
+    return found
 
 
 # The pass as a program
@@ -298,7 +269,7 @@ def _opening(values: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
     return opening
 
 
-def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> Pull:
+def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> PullOfNode:
     """What a node that has saved ``values`` does in a pass, in the form of `Part.pull`."""
     plan = node.plan
     opening = _opening(values) if node.has_views else list
@@ -327,8 +298,8 @@ def _pass(
 
     It returns the gradients, None where none arrives. None if another thread has freed the graph.
     """
-    steps: list[tuple[int, Pull, int, list[tuple[int, int] | None], list[bool]]] = []
-    leading = _leading(order, captures) | {n for n, _ in captures}
+    steps: list[tuple[int, PullOfNode, int, list[tuple[int, int] | None], list[bool]]] = []
+    leading = _leading(order, captures)
     for i, node in enumerate(order):
         if type(node) is PrimitiveNode:
             values = node.values
@@ -369,7 +340,7 @@ def _pass(
 
 
 def _is_traceable(
-    entry: Structure, run: Callable[..., Any], parts: dict[Node, Part], operands: Sequence[Any]
+    entry: Ending, run: Callable[..., Any], parts: dict[Node, Part], operands: Sequence[Any]
 ) -> bool:
     """Whether rules in Python can be part of a program; else the structure is refused."""
     try:

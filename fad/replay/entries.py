@@ -5,14 +5,13 @@ from __future__ import annotations
 import bisect
 import operator
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any
 
 from fad.core.tensor import Tensor
-from fad.replay.inputs import Input
-from fad.replay.program import Known
 from fad.replay.states import State
 
-__all__ = ["Entry", "entry_of", "known_of", "origin_of", "outputs_of"]
+__all__ = ["Entry", "entry_of", "origin_of", "outputs_of", "referenced"]
 
 # The state after an operation; its output, or a list of outputs; how many inputs there are by then.
 Entry = tuple[State, Any, int]
@@ -31,14 +30,7 @@ def outputs_of(entries: Sequence[Any]) -> list[Tensor]:
 
 def entry_of(entries: Sequence[Any], place: int) -> int:
     """The number of the entry that an output belongs to."""
-    low, high = 1, len(entries) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if entries[middle][0].size > place:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return bisect.bisect_right(entries, place, 1, key=lambda entry: entry[0].size)
 
 
 def origin_of(path: Sequence[State], place: int) -> tuple[State, int]:
@@ -50,10 +42,13 @@ def origin_of(path: Sequence[State], place: int) -> tuple[State, int]:
 _size = operator.attrgetter("size")
 
 
-def known_of(entries: Sequence[Entry], inputs: Sequence[Input], ref: int) -> Known:
-    """What is known of an argument: of output ``ref``, or of input ``~ref``."""
-    if ref < 0:
-        given = inputs[~ref]
-        return given.layout, given.aval
-    step = entries[entry_of(entries, ref)][0]
-    return step.layouts[ref - step.first], step.avals[ref - step.first]
+def referenced(values: list[Any]) -> list[int]:
+    """The places of the values that something refers to, besides this list and their entries."""
+    return [k for k, count in enumerate(_references(values)) if count > _ALONE + 1]
+
+
+def _references(values: Sequence[Any]) -> list[int]:
+    return [getrefcount(v) for v in values]
+
+
+_ALONE = _references([object()])[0]

@@ -38,7 +38,7 @@ def note_trace(trace: Any, what: str) -> None:
         what += f", in {segments} segments"
     if policy.due > policy.begun:
         what += f"; long, compiled from call {policy.due} on"
-    note(trace.root.name, count, what)
+    note(trace.name, count, what)
 
 
 def explain() -> str:

@@ -12,12 +12,13 @@ from fad.core.level import state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.replay.inputs import look
-from fad.replay.modes import is_unobserved
 from fad.replay.policy import at_once, is_step_due
 from fad.replay.settings import settings_number
 from fad.replay.states import root_of
 from fad.replay.trace import Trace
+from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
+from fad.tape.saved import UNCHANGED
 
 __all__ = ["open_step", "open_trace"]
 
@@ -86,7 +87,17 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
 
 def _surroundings() -> tuple[Any, int]:
     """The context of JAX and the number of its settings; the number is 0 where nothing is traced."""
-    if not state.replaying or not is_unobserved() or jaxapi.is_tracing():
+    if not state.replaying or not _is_unobserved() or jaxapi.is_tracing():
         return None, 0
     context = trace_context()
     return context, settings_number(context)
+
+
+def _is_unobserved() -> bool:
+    """Whether no mode is on that observes single operations."""
+    return not (
+        anomaly.watch
+        or state.inference is not None
+        or jaxapi.checks_numbers()
+        or any([hooks is not UNCHANGED for hooks in state.saved_hooks])
+    )

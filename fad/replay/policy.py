@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fad.replay.states import State
 
 __all__ = [
+    "GAIN",
     "SHORT",
     "BackOff",
     "Ending",
@@ -53,6 +54,7 @@ RUNS = 128  # of a long program that would take about as long as compiling it
 WHOLE = 10  # operations of a new program for each one among them that is new
 TIMES = 2  # programs that are compiled at once before an operation in them counts as known
 LONGEST = 512  # operations in a stretch
+GAIN, SKIPPED, GRACE = 32, 8, 4  # of `BackOff`
 # From so many operations on, a segment ends after one whose hash is the least of so many last ones.
 CUTS = ((480, 4), (448, 16), (384, 64))
 
@@ -70,19 +72,14 @@ class _AtOnce:
 at_once = _AtOnce()
 
 
-class BackOff:
-    """Back-off for work that pays only for structures that repeat.
+class BackOff(threading.local):
+    """Back-off from looking for the structure of passes, in each thread: it pays only for those that repeat.
 
-    Each try is noted with its gain, below zero for a loss. Once the sum has fallen to ``-limit``, the next
-    ``length`` calls are skipped. Then there are tries again; if they lose ``grace``, more calls are skipped.
+    Each try is noted with its gain, below zero for a loss. Once the sum has fallen to ``-GAIN``, the next
+    ``SKIPPED`` calls are skipped. Then there are tries again; if they lose ``GRACE``, more calls are skipped.
     """
 
-    __slots__ = ("grace", "length", "limit", "losses", "pause", "sum")
-
-    def __init__(self, limit: int, length: int, grace: int) -> None:
-        self.limit = limit
-        self.length = length
-        self.grace = grace
+    def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -100,12 +97,12 @@ class BackOff:
 
     def note(self, gain: int) -> None:
         """Add the gain of one try."""
-        self.sum = min(self.sum + gain, self.limit)
-        if self.sum <= -self.limit:
-            self.sum = self.grace - self.limit
-            self.pause = self.length << min(self.losses, 4)
+        self.sum = min(self.sum + gain, GAIN)
+        if self.sum <= -GAIN:
+            self.sum = GRACE - GAIN
+            self.pause = SKIPPED << min(self.losses, 4)
             self.losses += 1
-        elif self.sum > -self.limit // 2:
+        elif self.sum > -GAIN // 2:
             self.losses = 0
 
 
@@ -282,9 +279,9 @@ class Policy:
             self.has_whole = True
         return program
 
-    def is_ready(self, program: Program, values: Sequence[Any]) -> bool:
+    def have_ready(self, program: Program, values: Sequence[Any]) -> bool:
         """Whether a program can run on these values now; if need be, it is compiled, or queued for that."""
-        if not program.runs_compiled(values) or program.is_ready(values):
+        if not program.runs_compiled(values) or program.have_compiled(values):
             return True
         if program.is_pending:
             self.pending, self.failures = program, 0

@@ -78,7 +78,7 @@ class Program:
         work: how many operations it binds.
 
     ``in_foreground``: the calling thread compiles it. ``fresh``
-    counts its operations that were new, see NOTE [first calls] in `fad.replay.states`. ``call`` is what is
+    counts its operations that were new, see NOTE [first calls] in `fad.replay.policy`. ``call`` is what is
     compiled, None until then; ``refused`` says why it cannot be. ``structure`` is that of the result.
     """
 
@@ -120,15 +120,13 @@ class Program:
     def flat(self, *values: Any) -> Any:
         """The leaves of the result, from operations that are run one by one, or traced."""
         state.replaying = False
-        leaves, self.structure = trees.flatten(self.run(*values))
-        return tuple(leaves)
+        return self.expand(values)
 
     @with_default_state()
     def _exact(self, *values: Any) -> Any:
         """`flat`, traced so that its operations give the bits that they give alone."""
         state.replaying, state.exact = False, True
-        leaves, self.structure = trees.flatten(self.run(*values))
-        return tuple(leaves)
+        return self.expand(values)
 
     def expand(self, args: Sequence[Any]) -> Any:
         """The leaves of the result, by binding its operations on Tensors."""
@@ -155,7 +153,7 @@ class Program:
             return False
         return all([type(v) is array_type for v in values])
 
-    def is_ready(self, values: Sequence[Any]) -> bool:
+    def have_compiled(self, values: Sequence[Any]) -> bool:
         """Whether it is compiled; if not, have it compiled for arrays like these."""
         if self.call is None and not self.refused and not self.queued:
             avals = [v.aval for v in values]
@@ -171,7 +169,6 @@ class Program:
 
     def compile(self, avals: Sequence[Any]) -> None:
         """Compile it for arrays on the default device."""
-        before, state.exact = state.exact, True
         try:
             structs = list(map(struct_of, avals))
             call = without_collector(exact_programs.jit_exact)(self._exact, structs)
@@ -185,8 +182,6 @@ class Program:
             self.refused = f"{type(error).__name__}: {error}"
         else:
             self.call = call
-        finally:
-            state.exact = before
 
 
 observable(Program, "execute", "program")
@@ -220,15 +215,19 @@ class _Worker:
         self.stopped = True
 
     def submit(self, program: Program, avals: Sequence[Any]) -> bool:
-        """Have a program compiled for arrays of these avals; False if the queue is full."""
+        """Have a program compiled for arrays of these avals; False if that cannot be."""
         with self.changed:
             if self.stopped or len(self.queue) >= LONGEST_QUEUE:
                 return False
+            if self.thread is None:
+                thread = threading.Thread(target=self._work, name="fad-compile", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # there are too many, or the process ends
+                    return False
+                self.thread = thread
             self.queue.append((weakref.ref(program), avals))
             self.busy += 1
-            if self.thread is None:
-                self.thread = threading.Thread(target=self._work, name="fad-compile", daemon=True)
-                self.thread.start()
             self.changed.notify_all()
         return True
 
@@ -267,6 +266,7 @@ class _Worker:
                     program.queued = False
             self.busy -= len(self.queue)
             self.queue.clear()
+            self.changed.notify_all()
 
     def stop(self) -> None:
         """Finish the program that is being compiled, and no other: the process ends."""

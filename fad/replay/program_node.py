@@ -17,10 +17,11 @@ has saved was written to. The nodes of the operations raise the errors.
 from __future__ import annotations
 
 import collections
+import copy
 import itertools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fad.core.level import bind
@@ -30,6 +31,7 @@ from fad.replay.inputs import Input, version_at, with_own_handles
 from fad.replay.stretch import Stretch
 from fad.replay.writes import parts_below
 from fad.tape.edges import InputMetadata
+from fad.tape.engine import run
 from fad.tape.graph import Node, current_edge
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.running import running
@@ -84,7 +86,7 @@ class ProgramNode(RecordedNode):
 
     @property
     def edges(self) -> Any:
-        if self._operations is not None:
+        if self._operations is not None:  # opened: who still has this node goes on from here
             return self._operations
         if self._edges is None:
             assert self.stretch is not None
@@ -96,7 +98,7 @@ class ProgramNode(RecordedNode):
     def edges(self, edges: Any) -> None:
         self._edges = edges
 
-    def edges_and_work(self) -> tuple[Any, Stretch | None]:
+    def edges_and_stretch(self) -> tuple[Any, Stretch | None]:
         """What a pass needs that goes through it: another one may open it in the meantime."""
         with _opening:
             return self.edges, self.stretch
@@ -170,8 +172,7 @@ class ProgramNode(RecordedNode):
         stretch = self.stretch
         if stretch is None:
             return False
-        ends = sorted([self.places[nr] for nr in outputs])
-        passed, saved = stretch.passed(ends, stretch.variables)
+        passed, saved = stretch.passed(self._ends(outputs), stretch.variables)
         if not passed.isdisjoint(self.freed):
             return False
         if stretch.recording[2]:  # `allow_mutation_on_saved_tensors`
@@ -190,17 +191,28 @@ class ProgramNode(RecordedNode):
         else:
             self.written.setdefault(output_nr, version)
 
+    def _ends(self, outputs: Iterable[int]) -> list[int]:
+        return sorted([self.places[nr] for nr in outputs])
+
     def run_adding(
         self,
         stretch: Stretch,
         cotangents: Sequence[Any],
         need: Sequence[bool],
         arrived: Sequence[Any],
+        keep_graph: bool,
     ) -> list[Any]:
         """What has arrived at its edges after it has run, if this had ``arrived`` before."""
-        ends = [k for k, c in zip(self.places, cotangents, strict=True) if c is not None]
-        if not ends:
+        outputs = {nr for nr, c in enumerate(cotangents) if c is not None}
+        if not outputs:
             return list(arrived)
+        if self.stretch is not None and not self.is_runnable(outputs):
+            # A hook of this very pass has freed a part of it, or written to what it has saved: single nodes
+            # raise the error.
+            edges = [e for e, n in zip(self.edges, need, strict=True) if n]
+            roots = zip(self.edges_of_outputs(), cotangents, strict=True)
+            run([(e, c) for e, c in roots if c is not None], edges, keep_graph=keep_graph)
+        ends = self._ends(outputs)
         variables = stretch.variables
         wanted = [k for k, n in zip(variables, need, strict=True) if n]
         begun = [k for k, a in zip(variables, arrived, strict=True) if a is not None]
@@ -213,15 +225,11 @@ class ProgramNode(RecordedNode):
             *[c for c in cotangents if c is not None],
             *[a for a in arrived if a is not None],
         ]
-        self.policy.is_ready(program, values)  # if not, its operations run one by one
+        self.policy.have_ready(program, values)  # if it is not, its operations run one by one
         found = iter(program.unflatten(bind(program, values)))
+        if not keep_graph:
+            self.free(stretch, ends, wanted)
         return [next(found) if n else None for n in need]
-
-    def release(self, stretch: Stretch, cotangents: Sequence[Any], need: Sequence[bool]) -> None:
-        """Free what a pass from these outputs has gone through."""
-        ends = [k for k, c in zip(self.places, cotangents, strict=True) if c is not None]
-        wanted = [k for k, n in zip(stretch.variables, need, strict=True) if n]
-        self.free(stretch, ends, wanted)
 
     def free(self, stretch: Stretch, ends: Sequence[int], wanted: Sequence[int]) -> None:
         """Note that a pass has freed what it went through; drop the inputs if that was all of it."""
@@ -230,8 +238,9 @@ class ProgramNode(RecordedNode):
             nodes = {self._operations[self.places.index(k)][0] for k in ends if k in self.places}
             leaves = [stretch.inputs[k].argument for k in stretch.variables]
             _release(nodes, {current_edge(t)[0] for t in leaves})
-        if self.freed.issuperset(self.places):
-            stretch.inputs = [
+        if self.stretch is not None and self.freed.issuperset(self.places):
+            self.stretch = copy.copy(stretch)  # another pass may be in the middle of this one
+            self.stretch.inputs = [
                 given._replace(argument=given.argument if given.layout is True else None, parts=())
                 for given in stretch.inputs
             ]

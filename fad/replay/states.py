@@ -19,23 +19,20 @@ CAPACITY = 1 << 14  # states, roots and endings remembered
 class State:
     """What was appended up to here: an operation, after those of the state before.
 
-    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k; ``codes`` are the
-    guard codes of those inputs that are new here, 0 for other arguments. ``routed`` says through which
-    arguments gradients flow, ``kept`` which of them its node keeps (-1: an output). ``avals`` and ``layouts``
-    are of its outputs; ``tracked`` whether they require grad. ``first`` is the number of its first output,
-    ``size`` that of all outputs so far, ``work`` that of the operations, those of programs among them
-    included. ``content`` is a hash of the operation and of the relative places of its arguments.
-    ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``predicted_next`` is the inline
-    cache: the state that came after this one the last time. ``passes`` has what `Stretch.passed` finds.
-    ``bare`` is its entry without an output.
+    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. ``routed`` says
+    through which arguments gradients flow, ``kept`` which of them its node keeps (-1: an output).
+    ``avals`` and ``layouts`` are of its outputs; ``requires_grad`` says which do. ``first`` is the number of
+    its first output, ``size`` that of all outputs so far, ``work`` that of the operations, those of
+    programs among them included. ``content`` is a hash of the operation and of the relative places of its
+    arguments. ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``next`` has the
+    states that came after it, by their keys. ``passes`` has what `Stretch.passed` finds.
     """
 
     op: Any
     refs: tuple[int, ...]
-    codes: tuple[int, ...]
     avals: Sequence[Any]
     layouts: Sequence[Any]
-    tracked: Sequence[bool]
+    requires_grad: Sequence[bool]
     routed: Sequence[bool]
     kept: Sequence[int]
     single: bool
@@ -45,16 +42,13 @@ class State:
     cuts: bool = False
     use: Use = dataclasses.field(default_factory=Use)
     next: dict[Any, State] = dataclasses.field(default_factory=dict)
-    predicted_next: State | None = None
     endings: dict[Any, Ending] = dataclasses.field(default_factory=dict)
     passes: dict[Any, Any] = dataclasses.field(default_factory=dict)
     first: int = dataclasses.field(init=False)
-    bare: Any = dataclasses.field(init=False)
     untracked: bool = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self.first = self.size - len(self.avals)
-        self.bare = (self, None, 0)
         self.untracked = FOREIGN in self.layouts
 
     def ending(self, key: Any) -> Ending:
@@ -76,7 +70,7 @@ class Root(State):
     __slots__ = ("code", "is_cut", "name", "policy")
 
     def __init__(self, code: Any, name: str) -> None:
-        super().__init__(None, (), (), (), (), (), (), (), True, 0)
+        super().__init__(None, (), (), (), (), (), (), True, 0)
         self.code = code
         self.name = name
         self.policy = Policy()
@@ -86,18 +80,21 @@ class Root(State):
         """Cut its traces from now on; what is known of them was not cut."""
         self.is_cut = True
         self.next.clear()
-        self.predicted_next = None
 
 
 class _Tree:
-    """All states, and their number; replaced as a whole when there are too many."""
+    """All states, and their number; forgotten as a whole when there are too many. ``hits``: programs run."""
 
     __slots__ = ("hits", "roots", "size")
 
     def __init__(self) -> None:
+        self.hits = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all states."""
         self.roots: dict[Any, Root] = {}
         self.size = 0
-        self.hits = 0
 
 
 tree = _Tree()
@@ -105,8 +102,9 @@ _growing = threading.RLock()
 
 
 def clear_cache() -> None:
-    """Forget all states."""
-    tree.__init__()  # type: ignore[misc]
+    """Forget all states, and the count of hits."""
+    tree.forget()
+    tree.hits = 0
 
 
 def root_of(key: Any, code: Any, name: str) -> Root:
@@ -122,7 +120,7 @@ def grow() -> None:
     """Count one more state, root or ending; clear all of them at `CAPACITY`."""
     with _growing:
         if tree.size >= CAPACITY:
-            clear_cache()
+            tree.forget()
         tree.size += 1
 
 

@@ -88,11 +88,11 @@ class Stretch:
         self.inputs: list[Input] = trace.inputs[: entries[-1][2] + more]
         self.level: Any = trace.level
         self.maker: Callable[[], Any] = trace.maker
-        self.name: str = trace.root.name
+        self.name: str = trace.name
         self.recording = trace.recording
         self.tangents_off: bool = trace.tangents_off
         self.context: Any = trace.context
-        self.writes: dict[int, int] = trace.writes.copy() if trace.writes else trace.writes
+        self.writes: dict[int, int] = dict(trace.writes)
 
     @property
     def work(self) -> int:

@@ -25,8 +25,7 @@ errors are raised where it is called. It is a pure Primitive, of small arrays. I
 capture, in the grad mode of that time.
 
 Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and layout. What
-was appended is a path in a tree of all paths so far (`fad.replay.states`), and each state has an inline cache
-with its predicted next state.
+was appended is a path in a tree of all paths so far (`fad.replay.states`): to append is one look-up.
 """
 
 from __future__ import annotations
@@ -36,16 +35,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fad.core import jaxapi
-from fad.core.jaxapi import array_type, trace_context
+from fad.core.jaxapi import array_type
 from fad.core.level import bind, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Tensor, take_over
 from fad.replay import untracked
-from fad.replay.entries import Entry, origin_of, outputs_of
+from fad.replay.entries import origin_of, outputs_of, referenced
 from fad.replay.inputs import is_in_trace, is_untouched
 from fad.replay.log import note_trace
-from fad.replay.modes import is_unobserved, referenced
 from fad.replay.policy import Ending
 from fad.replay.program import Program
 from fad.replay.program_node import ProgramNode, parts_of
@@ -60,7 +58,7 @@ __all__ = ["Trace"]
 class Trace(Writes):
     """A buffer with what empties it: reads, flushes, the end of its level or step."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     def leaves(self) -> list[Tensor]:
         """The inputs that require grad at the level of the trace."""
@@ -73,7 +71,7 @@ class Trace(Writes):
         with self.lock:
             if t._lazy is None:  # another thread has read it
                 return object.__getattribute__(t, name)
-            if self.busy and self.modes is state.__dict__:
+            if self.busy and self.thread_state is state.__dict__:
                 return self._evaluated_apart(t, name)
             if t._level.id != self.level.id and name == "_value":
                 return untracked.read(self, t)
@@ -123,32 +121,32 @@ class Trace(Writes):
                     self.root.cut()  # the next one, from its beginning
                 entries = self.entries
                 last = entries[-1][0]
-                if not self._replay("segment"):
+                if not self._replay(segment=True):
                     self._record()
-                    self.slow, self.why = self.why, ""
+                    self.slow, self.why = self.why, ""  # the trace goes on
                 self.ended[last] = self.ended.get(last, 0) + 1
-                self.root = root_of((*self.key[:1], "a segment", self.key[1]), None, self.root.name)
+                self.root = root_of((*self.key[:1], "a segment", self.key[1]), None, "")
                 self.root.is_cut = True
-                self._empty(self.root.bare)
+                self._empty()
                 return not self.done
             finally:
                 self.busy = False
 
-    def _replay(self, *how: str) -> bool:
+    def _replay(self, segment: bool = False) -> bool:
         """Give the outputs that are referenced their values by one program; False if there is none."""
         entries = self.entries
         stretch, outputs = Stretch(self, entries), outputs_of(entries)
         path = stretch.path
-        if not how and len(path) == 1 and type(path[0].op) is Primitive:
+        if not segment and len(path) == 1 and type(path[0].op) is Primitive:
             return False  # one operation is one program in any case
-        if self.level.wraps and not self._has_fresh_variables(stretch):
+        variables = [stretch.inputs[k].argument for k in stretch.variables]
+        if self.level.wraps and not all(map(is_untouched, variables)):
             return False
         if self.saves_stale(stretch):
             return False
         kept = untracked.kept_by(self, outputs)
         self.detach_stale([outputs[k] for k in kept])
-        del outputs
-        ran = self._run(stretch, path[-1].ending((*how, *kept)), kept, long=bool(how))
+        ran = self._run(stretch, path[-1].ending((segment, *kept)), kept, long=segment)
         if ran is None:
             return False
         self._fill(stretch, kept, ran[1])
@@ -180,7 +178,7 @@ class Trace(Writes):
             self.why = f"it failed: {ending.refused}" if ending.refused else "it is new"
             return None
         values = parts_of(stretch.inputs, self.on_values)
-        if not policy.is_ready(program, values):
+        if not policy.have_ready(program, values):
             self.why = "its program is being compiled"
             return None
         try:
@@ -190,10 +188,6 @@ class Trace(Writes):
             return None
         tree.hits += 1
         return program, found
-
-    def _has_fresh_variables(self, stretch: Stretch) -> bool:
-        variables = [stretch.inputs[k].argument for k in stretch.variables]
-        return all(map(is_untouched, variables))
 
     def _fill(
         self, stretch: Stretch, kept: Sequence[int], values: Any, freed: Sequence[int] | None = None
@@ -212,16 +206,16 @@ class Trace(Writes):
             o = level.from_parts([next(rest) for _ in range(level.part_count(layout))], layout)
             if t._lazy is None:
                 continue  # a finalizer has changed a mode
-            if step.tracked[nr]:
+            if step.requires_grad[nr]:
                 o._requires_grad, o._node, o._output_nr = True, node, nodes.index(k)
             take_over(t, o)
         if node is not None and freed:
             node.free(stretch, freed, stretch.variables)
 
-    def _empty(self, bare: Entry) -> None:
+    def _empty(self) -> None:
         """Forget what has run."""
         self.update_stale()
-        self.entries = [bare]
+        self.entries = [(self.root, None, 0)]
         self.writes = {}
         self.forget_inputs()
 
@@ -244,8 +238,8 @@ class Trace(Writes):
         if not self.is_new:  # else it may have ended in the middle of the function
             self.policy.decide(self.entries[-1][0], self.ended)
         if self.level is ROOT:
-            if self.modes.get("trace") is self:
-                self.modes["trace"] = None
+            if self.thread_state.get("trace") is self:
+                self.thread_state["trace"] = None
         elif self.level.trace is self:
             self.level.trace = None
 
@@ -258,7 +252,7 @@ class Trace(Writes):
         else:
             self._succeeded()
         if not self.busy:  # else a call of `append` still uses them
-            self._empty(entries[0])
+            self._empty()
 
     def _record(self) -> None:
         """Record every operation, one by one."""
@@ -279,12 +273,12 @@ class Trace(Writes):
             self._detach()
             if done:
                 return
-            if self.busy or referenced(outputs_of(self.entries), 2):
+            if self.busy or referenced(outputs_of(self.entries)):
                 self.materialize()
             else:
                 if self.ended:
                     self._succeeded()
-                self._empty(self.entries[0])
+                self._empty()
 
     # With the backward pass
 
@@ -293,7 +287,7 @@ class Trace(Writes):
         outs: list[Any],
         pull: Pull,
         *static: Any,
-        leaves: Sequence[Tensor] | None = None,
+        leaves: Sequence[Tensor],
         values: bool = False,
         frees: bool = True,
     ) -> list[Any] | None:
@@ -307,12 +301,7 @@ class Trace(Writes):
                 return None
             self.busy = True
             try:
-                if self.done or not outs or not self._is_as_it_was():
-                    return None
-                if (
-                    len(self.entries) == 1 and self.level is ROOT
-                ):  # a step ends, all of which has run
-                    self.close()
+                if not outs or not self._is_as_it_was():
                     return None
                 return self._finish(outs, pull, static, leaves, values, frees)
             finally:
@@ -323,7 +312,7 @@ class Trace(Writes):
         outs: list[Any],
         pull: Pull,
         static: Sequence[Any],
-        leaves: Sequence[Tensor] | None,
+        leaves: Sequence[Tensor],
         values: bool,
         frees: bool,
     ) -> list[Any] | None:
@@ -337,13 +326,11 @@ class Trace(Writes):
         stretch = Stretch(self, entries, len(self.inputs) - entries[-1][2])
         variables = stretch.variables
         arguments = [stretch.inputs[k].argument for k in variables]
-        if leaves is not None and [*map(id, leaves)] != [*map(id, arguments)]:
-            return None
-        if not all(map(is_untouched, arguments)):
+        if [*map(id, leaves)] != [*map(id, arguments)] or not all(map(is_untouched, arguments)):
             return None
         if self.saves_stale(stretch):
             return None
-        outs.clear()
+        outs.clear()  # `kept_by` counts references: those of the user alone may be left
         o = lazy = None
         cells = outputs_of(entries)
         kept = untracked.kept_by(self, cells)
@@ -355,24 +342,13 @@ class Trace(Writes):
         ran = self._run(stretch, ending, kept, ends, variables, pull)
         if ran is None or self.done:  # a finalizer has looked at a node: the graph is there
             return None
-        del cells
         grads, rest = ran[0].unflatten(ran[1])
         self._fill(stretch, kept, rest, ends if frees else None)
         self._detach()
         self._succeeded()
-        self._empty(entries[0])
+        self._empty()
         return list(grads)
 
     def _is_as_it_was(self) -> bool:
         """Whether modes and settings are those in which it was made, and no input has changed."""
-        return (
-            not self.inputs_changed()
-            and not self.is_to_record()
-            and is_unobserved()
-            and self.is_in_its_mode()
-            and self.context == trace_context()
-        )
-
-    def is_in_its_mode(self) -> bool:
-        """Whether the grad mode and the hooks for saved values are those with which it is recorded."""
-        return (state.watermark, state.base_watermark, state.saved_hooks) == self.recording
+        return self._goes_on() and not self.inputs_changed() and not self.is_to_record()

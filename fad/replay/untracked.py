@@ -32,8 +32,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fad.core.tensor import Tensor, has_value, new_tensor
-from fad.replay.entries import entry_of, outputs_of
-from fad.replay.modes import referenced
+from fad.replay.entries import entry_of, outputs_of, referenced
 from fad.replay.policy import TIMES
 from fad.replay.settings import in_context
 from fad.replay.states import State
@@ -83,7 +82,7 @@ def read(trace: Any, t: Tensor) -> Any:
 def kept_by(trace: Any, outputs: list[Tensor]) -> list[int]:
     """The outputs of its level that are still referenced; the others that are get their values."""
     level = trace.level
-    kept = referenced(outputs, 2)
+    kept = referenced(outputs)
     untracked = [k for k in kept if outputs[k]._level is not level]
     for k in untracked:
         evaluate(trace, k)

@@ -64,11 +64,6 @@ class Past(Meta):
         self.version = version
 
 
-def is_past(t: Tensor) -> bool:
-    """Whether ``t`` is a handle for what a Tensor was before it was written to."""
-    return type(t.meta) is Past and t.meta.storage.version != t.meta.version
-
-
 def out_of_date(t: Any) -> int | None:
     """The version of the state of ``t``, if it is a view whose base was written to since."""
     meta = t.meta if type(t) is Tensor else None
@@ -217,7 +212,10 @@ class Writes(Buffer):
         level, meta = self.level, root.meta
         if not level.wraps or self.busy or self.done or meta is None or root.born < level.id:
             return False
-        if root._level is not level and (root._level is not ROOT or not self._has_or_defers(root)):
+        lazy = root._lazy
+        if root._level is not level and (
+            root._level is not ROOT or not (lazy is None or lazy.trace is self)
+        ):
             return False  # the state that it has comes from another level
         if root._lazy is None and root._requires_grad and not is_of_program(root):
             return False
@@ -227,10 +225,6 @@ class Writes(Buffer):
         if storage.data is not None or storage.peers:
             return False
         return meta.link is None and _has_no_hooks(meta)
-
-    def _has_or_defers(self, t: Tensor) -> bool:
-        """Whether ``t`` has its state, or is an output of this very trace."""
-        return t._lazy is None or t._lazy.trace is self
 
     def share(self, t: Tensor, new: Tensor) -> bool:
         """See `fad.core.replay_protocol.Deferred`."""
@@ -269,7 +263,10 @@ class Writes(Buffer):
         handle.meta = Past(t, version)
         if lazy is not None and lazy.trace is self:
             self._replace_output(t, lazy.place, handle)
-        self._replace_input(t, handle)
+        place = self.places.pop(id(t), None)
+        if place is not None:
+            self.places[id(handle)] = place
+            self.inputs[~place] = self.inputs[~place]._replace(argument=handle)
         return handle
 
     def _replace_output(self, t: Tensor, place: int, other: Tensor) -> None:
@@ -284,12 +281,6 @@ class Writes(Buffer):
                 entries[at] = (step, other, count)
         elif out[place - step.first] is t:
             out[place - step.first] = other
-
-    def _replace_input(self, t: Tensor, handle: Tensor) -> None:
-        place = self.places.pop(id(t), None)
-        if place is not None:
-            self.places[id(handle)] = place
-            self.inputs[~place] = self.inputs[~place]._replace(argument=handle)
 
     # Before a trace ends
 
@@ -330,6 +321,8 @@ class Writes(Buffer):
         outputs = outputs_of(self.entries)
         for k in stretch.passed(None, stretch.variables)[1]:
             t = outputs[k] if k >= 0 else stretch.inputs[~k].argument
-            if out_of_date(t) is not None or (type(t) is Tensor and is_past(t)):
+            meta = t.meta if type(t) is Tensor else None
+            overwritten = type(meta) is Past and meta.storage.version != meta.version
+            if overwritten or out_of_date(t) is not None:
                 return True
         return False

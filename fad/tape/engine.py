@@ -309,10 +309,8 @@ def _attended(
         return ()
     grads: Sequence[Any]
     if node.is_program:
-        grads = _run_program(node, graph, cotangents, need, buffers)
-        if not keep_graph:
-            node.release(graph.programs[node], cotangents, need)
-    elif anomaly.nodes:
+        return _run_program(node, graph, cotangents, need, buffers, keep_graph)
+    if anomaly.nodes:
         grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
     else:
         grads = step(node, cotangents, need, create_graph, keep_graph)
@@ -340,7 +338,7 @@ class _PassGraph:
     """What a pass goes through, as it is when the pass begins: another thread may change edges later.
 
     ``counts``: how many edges of the pass lead to each of its nodes. ``needed``: which nodes run (None: all).
-    ``programs``: the nodes that are of programs, each with its work.
+    ``programs``: the nodes that are of programs, each with its `Stretch`.
     """
 
     edges: dict[Node, Sequence[tuple[Node, int] | None]]
@@ -366,7 +364,7 @@ def _graph_of(
     while stack:
         node = stack.pop()
         if node.is_program:
-            edges, programs[node] = node.edges_and_work()  # type: ignore[attr-defined]
+            edges, programs[node] = node.edges_and_stretch()  # type: ignore[attr-defined]
         else:
             edges = node.edges
         known[node] = edges
@@ -430,6 +428,7 @@ def _run_program(
     cotangents: Sequence[Any],
     need: Sequence[bool],
     buffers: dict[Node, list[Any]],
+    keep_graph: bool,
 ) -> Sequence[Any]:
     """The gradients that the node of a program gives, added to those that have arrived where they go.
 
@@ -445,5 +444,7 @@ def _run_program(
             slots = buffers[edge[0]]
             if edge[1] < len(slots):
                 arrived[k], slots[edge[1]] = slots[edge[1]], None
-    found: Sequence[Any] = node.run_adding(graph.programs[node], cotangents, need, arrived)
+    found: Sequence[Any] = node.run_adding(
+        graph.programs[node], cotangents, need, arrived, keep_graph
+    )
     return found

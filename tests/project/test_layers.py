@@ -56,7 +56,7 @@ ROOMS = {
     "func": "*",
     "testing": "*",
     "viz": "nodes folding text layout drawing bitmap matrices patterns graphs",
-    "replay": """settings log modes policy inputs program states entries outcomes next_states buffer writes
+    "replay": """settings log policy inputs program states entries outcomes next_states buffer writes
         untracked stretch program_node trace opening compiled_backward""",
 }
 IN_FRONT = {

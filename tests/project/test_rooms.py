@@ -31,8 +31,6 @@ ELSEWHERE = {
     "core/residual_plans": "core/test_residuals.py",
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
-    "replay/buffer": "replay/test_trace.py",
-    "replay/entries": "replay/test_stretch.py",
     "replay/next_states": "replay/test_trace.py",
     "tape/recorded_node": "tape/test_recorder.py",
     "tape/running": "tape/test_threads.py",
