@@ -7,8 +7,8 @@ slower. The core uses replay through this protocol alone. The call sites are:
 
 * `begin_trace`: the transforms, when their level begins;
 * `open_step`: `tape.recorder.record`, for an operation on leaves of the eager tape;
-* `Deferred.append`: `RecordingLevel.process` and `record`, for each operation of a level that has a trace;
-  `RootLevel.process`, for what nothing tracks inside of a level that has one;
+* `Deferred.append`: `RecordingLevel.process` and `RootLevel.process`, for each operation of a level that has
+  a trace, and for what nothing tracks inside of a level that has one;
 * `Deferred.write`, `Deferred.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level
   that has a trace, and for their views; `Deferred.before_write`: `views.inplace`, for writes to values;
 * `Deferred.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
@@ -34,8 +34,10 @@ Pull = Callable[[Any, Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 
 class Deferred(Protocol):
     """The deferred operations of a level, or of the eager tape, in order; their outputs are lazy
-    Tensors.
+    Tensors. ``lock`` is held by who looks at them and then calls `finish`.
     """
+
+    lock: Any
 
     def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
         """Defer an operation, and return its lazy outputs.

@@ -1,7 +1,9 @@
 """Replay: a repeated trace runs as one program. Nothing but ``fad/__init__`` imports it.
 
-Operations go in, from the core (`fad.core.replay_protocol`); lazy Tensors and programs come out. Begin with
-NOTE [traces] in `fad.replay.trace`.
+Operations go in, from the core (`fad.core.replay_protocol`); lazy Tensors and programs come out. Read first
+NOTE [traces] in `fad.replay.trace`; then `settings`, `policy` and `inputs`; `program`, `states`, `outcomes`
+and `next_states`, which have what was seen so far; `entries`, `buffer`, `untracked`, `writes` and `stretch`,
+which have what is deferred now; `program_node`, `trace` and `opening`. `compiled_backward` stands by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""Buffers: operations are appended to them, with lazy outputs."""
+"""Buffers: operations are appended to them, with lazy outputs.
+
+NOTE [one append-only list]
+
+A trace is one list of entries. An entry is appended whole or not at all. What it is does not change, but for
+a Tensor that is written to: a handle for what it was takes its place (NOTE [deferred writes]). ``busy`` is
+set while an entry is being made, or while all are being run: then nothing is appended, and who reads an
+output (a finalizer) gets its value from operations that are run for it alone. To record an entry twice gives
+the same as to record it once.
+"""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _run(entry: Ending, operands: Sequence[Any], plain: bool) -> Any:
 
 
 def _in_order(
-    roots: Sequence[Node], leaves: Container[Node], parts: dict[Node, Part]
+    roots: Sequence[Node], ends: Container[Node], parts: dict[Node, Part]
 ) -> list[Node] | None:
     """The nodes of a pass, latest first, with their parts; None if it cannot be compiled.
 
@@ -161,11 +161,11 @@ def _in_order(
     while stack:
         node = stack.pop()
         if not _is_plain(node):
-            part = node.part() if isinstance(node, RecordedNode) and node not in leaves else None
+            part = node.part() if isinstance(node, RecordedNode) and node not in ends else None
             if part is None:
                 return None
             parts[node] = part
-        elif type(node) is PrimitiveNode and (node.plan.from_inputs or node in leaves):
+        elif type(node) is PrimitiveNode and (node.plan.from_inputs or node in ends):
             return None
         for edge in node.edges:
             if edge is not None and edge[0] not in seen:

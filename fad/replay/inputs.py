@@ -23,11 +23,11 @@ __all__ = [
     "GUARD_CODES",
     "Input",
     "as_captured",
-    "is_in_trace",
     "is_traced",
     "is_untouched",
     "is_value",
     "look",
+    "outer_level_defers",
     "small_aval",
     "version_at",
     "with_own_handles",
@@ -112,7 +112,7 @@ def version_at(a: Any) -> int:
     return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
 
 
-def is_in_trace(inputs: Sequence[Input]) -> bool:
+def outer_level_defers(inputs: Sequence[Input]) -> bool:
     """Whether values one level down are of a level that has a trace, of which a program will be a part."""
     below = [p._level for given in inputs for p in given.parts if type(p) is Tensor]
     return any([level.alive and level.current_trace() is not None for level in below])

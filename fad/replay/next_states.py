@@ -11,9 +11,9 @@ from fad.core.tensor import Tensor
 from fad.replay import states
 from fad.replay.entries import Entry, entry_of
 from fad.replay.inputs import GUARD_CODES
-from fad.replay.outcomes import outcome_of, use_of
+from fad.replay.outcomes import Known, outcome_of, use_of
 from fad.replay.policy import SHORT, ends_segment, fresh_in, repays_whole
-from fad.replay.program import Known, Program
+from fad.replay.program import Program
 from fad.replay.states import State
 
 __all__ = ["next_state"]

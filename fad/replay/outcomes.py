@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -16,11 +16,27 @@ from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
 from fad.replay.inputs import FOREIGN
 from fad.replay.policy import Use
-from fad.replay.program import Known, Outcome, Program
+from fad.replay.program import Program
 from fad.replay.settings import LARGE
 from fad.tape.recorder import ROOT, PrimitiveNode
 
-__all__ = ["forget_outcomes", "outcome_of", "use_of"]
+__all__ = ["Known", "forget_outcomes", "outcome_of", "use_of"]
+
+# What is known of an argument: its layout, and its aval as its level shows it.
+Known = tuple[Any, Any]
+
+
+class Outcome(NamedTuple):
+    """The outputs of an operation at a level: what users see of them, their layouts, through which arguments
+    gradients go on, and which arguments its node keeps (-1: an output).
+    """
+
+    avals: tuple[Any, ...]
+    layouts: tuple[Any, ...]
+    routed: tuple[bool, ...]
+    kept: tuple[int, ...]
+    single: bool
+
 
 _MOST = 256  # outcomes remembered for each operation
 _outcomes: weakref.WeakKeyDictionary[Any, Table] = weakref.WeakKeyDictionary()
@@ -83,7 +99,9 @@ def outcome_of(
                 routed, kept = (True,) * len(args), (-1, *range(len(args)))
             else:
                 routed, kept = _routed(outs, len(args))
-            found.append(Outcome.of(own, outs, routed, kept, type(out) is not tuple))
+            layouts = tuple([own.layout(o) for o in outs])
+            avals = tuple([own.aval(o) for o in outs])
+            found.append(Outcome(avals, layouts, routed, kept, type(out) is not tuple))
             return [p for o in outs for p in own.parts(o)]
 
     structs: list[Any] = []

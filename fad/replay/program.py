@@ -20,7 +20,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,38 +35,9 @@ from fad.core.observation import observable
 from fad.core.pace import pace
 from fad.replay.policy import at_once
 
-__all__ = ["Known", "Outcome", "Program", "worker"]
+__all__ = ["Program", "worker"]
 
 LONGEST_QUEUE = 256  # programs queued for compiling; others are submitted again at a later call
-
-
-# What is known of an argument: its layout, and its aval as its level shows it.
-Known = tuple[Any, Any]
-
-
-class Outcome(NamedTuple):
-    """The outputs of an operation at a level: what users see of them, their layouts, through which arguments
-    gradients go on, and which arguments its node keeps (-1: an output).
-    """
-
-    avals: tuple[Any, ...]
-    layouts: tuple[Any, ...]
-    routed: tuple[bool, ...]
-    kept: tuple[int, ...]
-    single: bool
-
-    @classmethod
-    def of(
-        cls,
-        level: Any,
-        outs: Sequence[Any],
-        routed: tuple[bool, ...],
-        kept: tuple[int, ...],
-        single: bool,
-    ) -> Outcome:
-        """That of Tensors of ``level``."""
-        avals = tuple([level.aval(o) for o in outs])
-        return cls(avals, tuple([level.layout(o) for o in outs]), routed, kept, single)
 
 
 class Program:

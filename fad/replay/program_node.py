@@ -67,12 +67,9 @@ class ProgramNode(RecordedNode):
     def __init__(self, trace: Any, stretch: Stretch, places: Sequence[int], outputs: Any) -> None:
         self.first = next(running.sequence)
         collections.deque(itertools.islice(running.sequence, stretch.work), maxlen=0)
-        self.sequence_nr = next(running.sequence)
-        self.thread_id = running.id
-        self.topology = -1
-        self.has_parent = False
-        self.extra = None
-        self.level = stretch.level
+        self._operations: list[tuple[Node, int]] | None = None
+        self._start(stretch.level, ())
+        self._edges: Any = None  # made when they are asked for
         self.stretch: Stretch | None = stretch
         self.places = list(places)
         self.outputs = [weakref.ref(t) for t in outputs]
@@ -80,8 +77,6 @@ class ProgramNode(RecordedNode):
         self.policy = trace.policy
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
-        self._operations: list[tuple[Node, int]] | None = None
-        self._edges: list[Any] | None = None
         stretch.inputs = with_own_handles(stretch.inputs)
 
     @property

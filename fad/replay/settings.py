@@ -85,12 +85,8 @@ class _JaxSettings:
             return 0
 
 
-_settings = _JaxSettings()
-
-
-def settings_number(context: Any) -> int:
-    """The number of these settings of JAX; 0 if a block has changed them, where nothing is replayed."""
-    return _settings.number_of(context)
+# The number of these settings of JAX; 0 if a block has changed them, where nothing is replayed.
+settings_number = _JaxSettings().number_of
 
 
 _default: set[Any] = set()

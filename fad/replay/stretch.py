@@ -1,12 +1,4 @@
-"""A stretch of operations: as a function of its inputs, as a program, and recorded one by one.
-
-NOTE [one append-only list]
-
-A trace is one list of entries. An entry is appended whole or not at all; what it is does not change. ``busy``
-is set while one is being made, or while all are being run: then nothing is appended, and who reads an output
-(a finalizer) gets its value from operations that are run for it alone. To record an entry twice gives the
-same as to record it once.
-"""
+"""A stretch of operations: as a function of its inputs, as a program, and recorded one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +10,7 @@ from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, take_over
 from fad.errors import LevelError
 from fad.replay.entries import Entry
-from fad.replay.inputs import FOREIGN, Input, as_captured, is_in_trace
+from fad.replay.inputs import FOREIGN, Input, as_captured, outer_level_defers
 from fad.replay.log import note
 from fad.replay.policy import TIMES
 from fad.replay.program import Program
@@ -97,7 +89,7 @@ class Stretch:
     @property
     def work(self) -> int:
         """How many operations there are, those of programs among them included."""
-        return self.path[-1].work if self.path else 0
+        return self.path[-1].work
 
     @property
     def variables(self) -> list[int]:
@@ -229,7 +221,7 @@ class Stretch:
 
     def _record(self, outputs: Sequence[Tensor | None], again: bool) -> list[Any]:
         inputs = list(map(as_captured, self.inputs))
-        alone = not is_in_trace(self.inputs)
+        alone = not outer_level_defers(self.inputs)
         cells: list[Any] = []
         for at, step in enumerate(self.path, 1):
             own = list(outputs[step.first : step.size])
@@ -243,11 +235,11 @@ class Stretch:
                 for k, (t, o) in enumerate(zip(own, found, strict=True)):
                     if t is None:
                         own[k] = o
-                    elif not again or not has_value(t):
-                        if again or t._lazy is not None:  # else a finalizer has read it
-                            take_over(t, o)
-                    elif o._lazy is None:
-                        t._node, t._output_nr = o._node, o._output_nr
+                    elif again and has_value(t):
+                        if o._lazy is None:  # else it has failed
+                            t._node, t._output_nr = o._node, o._output_nr
+                    elif again or t._lazy is not None:  # else a finalizer has read it
+                        take_over(t, o)
             cells += own
         return cells
 

@@ -42,7 +42,7 @@ from fad.core.replay_protocol import Pull
 from fad.core.tensor import Tensor, take_over
 from fad.replay import untracked
 from fad.replay.entries import origin_of, outputs_of, referenced
-from fad.replay.inputs import is_in_trace, is_untouched
+from fad.replay.inputs import is_untouched, outer_level_defers
 from fad.replay.log import note_trace
 from fad.replay.policy import Ending
 from fad.replay.program import Program
@@ -170,7 +170,7 @@ class Trace(Writes):
             ending,
             stretch.path,
             make,
-            now=is_in_trace(stretch.inputs),
+            now=outer_level_defers(stretch.inputs),
             new=self.level is not ROOT,
             long=long,
         )

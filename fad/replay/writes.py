@@ -174,13 +174,21 @@ class Writes(Buffer):
 
     def write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
         """See `fad.core.replay_protocol.Deferred`."""
+        with self.lock:  # another thread may be reading what is written to
+            return self._write(op, own, others)
+
+    def _write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
         root, at = own[0], len(self.entries)
         if not self._can_write(root):
             return False
         self.writes[at] = len(own)
-        source = self.append(op, [*own, *others])
+        source = None
+        try:
+            source = self.append(op, [*own, *others])
+        finally:
+            if source is None or source._lazy is None:
+                self.writes.pop(at, None)
         if source is None or source._lazy is None:
-            self.writes.pop(at, None)
             return False
         if at != len(self.entries) - 1:  # it is the first after a flush
             self.writes[len(self.entries) - 1] = self.writes.pop(at, len(own))
@@ -228,15 +236,16 @@ class Writes(Buffer):
 
     def share(self, t: Tensor, new: Tensor) -> bool:
         """See `fad.core.replay_protocol.Deferred`."""
-        meta = t.meta
-        if self.done or self.busy or meta is None or not _has_no_hooks(meta):
-            return False
-        if type(meta.link) is not Link or new.meta is not None:
-            return False
-        if t._lazy is None and t._requires_grad and not is_of_program(t):
-            return False
-        self._put_in_place_of(t, new, meta.link.seen)
-        return True
+        with self.lock:
+            meta = t.meta
+            if self.done or self.busy or meta is None or not _has_no_hooks(meta):
+                return False
+            if type(meta.link) is not Link or new.meta is not None:
+                return False
+            if t._lazy is None and t._requires_grad and not is_of_program(t):
+                return False
+            self._put_in_place_of(t, new, meta.link.seen)
+            return True
 
     def _put_in_place_of(self, t: Tensor, source: Tensor, version: int) -> None:
         """Put ``t``, whose state is of ``version``, in the place of ``source``, an output of the trace."""
