@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,9 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from helpers import is_idle
+from lines import at_interrupts, interrupt
 
 import fad
 import fad.numpy as fnp
+from fad.core.level import flush
+from fad.replay import states
 from fad.replay.program import worker
 
 TIMES = 6  # calls after which a program has repeated often enough to be compiled
@@ -149,3 +154,150 @@ def exact(tree: Any) -> list[Any]:
         v.array if isinstance(v, fad.Tensor) else jnp.asarray(v) for v in jax.tree.leaves(tree)
     ]
     return [(v.dtype, v.shape, v.weak_type, np.asarray(v).tobytes()) for v in leaves]
+
+
+def hits() -> int:
+    """How many programs of traces have run."""
+    return states.tree.hits
+
+
+def same(ours: Any, theirs: Any) -> None:
+    """Refuse trees of other dtypes, weak types, shapes, or values that are not close."""
+    ours, theirs = jax.tree.leaves(ours), jax.tree.leaves(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        a, b = (v.array if isinstance(v, fad.Tensor) else jnp.asarray(v) for v in (a, b))
+        assert (a.dtype, a.weak_type, a.shape) == (b.dtype, b.weak_type, b.shape)
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def graph(node: Any) -> list[Any]:
+    """A node and those behind it: names, and edges by their numbers in a walk."""
+    nodes, at = [node], {node: 0}
+    for n in nodes:
+        for m, _ in n.next_functions:
+            if m is not None and m not in at:
+                at[m] = len(nodes)
+                nodes.append(m)
+    return [(n.name(), [(at.get(m), k) for m, k in n.next_functions]) for n in nodes]
+
+
+def shown(x: Any) -> Any:
+    """A result as data: numbers to the last bit, types, versions, graphs; what is no array as it is."""
+    if isinstance(x, fad.Tensor):
+        node = x.grad_fn
+        form = (x.requires_grad, x.is_leaf, x.output_nr, outcome(lambda: x.version))
+        return "Tensor", shown(x.detach().array), *form, node if node is None else graph(node)
+    if isinstance(x, (jax.Array, np.ndarray, np.generic)):
+        return str(x.dtype), getattr(x, "weak_type", False), x.shape, str(x.tolist())
+    if isinstance(x, dict):
+        return {name: shown(v) for name, v in x.items()}
+    return [shown(v) for v in x] if isinstance(x, (list, tuple)) else x
+
+
+def outcome(run: Callable[[], Any]) -> Any:
+    """What ``run()`` gives, as data; or its error, without numbers of levels and what may be freed by now."""
+    try:
+        return shown(run())
+    except Exception as error:
+        said = re.sub(r", which is output [^,]*|(?<=level )\d+", "", str(error))
+        return f"{type(error).__name__}: {said}"
+
+
+def law(run: Callable[[], Any], replayed: bool | None = None, calls: int = TIMES) -> Any:
+    """Call by call, ``run()`` gives what it gives without replay, which is returned.
+
+    The same bits and weak types, errors, versions and graphs. ``replayed``: whether programs have run.
+    """
+    with off():
+        expected = outcome(run)
+    for mode in MODES:
+        fad.autograd.compiled.clear_cache()
+        with replay(mode):
+            for call in range(calls):
+                assert outcome(run) == expected, f"{mode}, call {call}"
+                assert_idle(mode)
+            flush()
+        if replayed is not None:
+            assert (hits() > 0) == replayed, f"{mode}: {fad.autograd.compiled.explain()}"
+    return expected
+
+
+def in_steps(step: Callable[..., Any], *values: Any, count: int = 14) -> Callable[[], Any]:
+    """What ``step(*leaves, i)`` gives, or its error, and the gradients it leaves, in so many steps."""
+
+    def run() -> Any:
+        leaves = [fad.tensor(v, requires_grad=True) for v in values]
+        found: list[Any] = []
+        for i in range(count):
+            found += [outcome(lambda i=i: step(*leaves, i)), [shown(w.grad) for w in leaves]]
+            for w in leaves:
+                w.grad = None
+        return found
+
+    return run
+
+
+def assert_interrupts(run: Callable[[], Any], places: Iterable[int]) -> None:
+    """After an interrupt at any of these places ``run()`` gives what it gives without replay."""
+    with off():
+        expected = outcome(run)
+    with replay("at once"):
+        outcome(run)
+        for place in places:
+            with at_interrupts(place, interrupt), contextlib.suppress(KeyboardInterrupt):
+                run()
+            assert_idle(f"interrupt {place}")
+            assert outcome(run) == expected, f"after interrupt {place}"
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """A block in which nothing that is in a cycle is freed."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def last_trace() -> str:
+    """What became of the last trace, in words."""
+    return fad.autograd.compiled.explain().splitlines()[-1]
+
+
+class Table(dict[str, tuple[Callable[[], Any], Any]]):
+    """Programs by name: what runs, and whether it is replayed."""
+
+    def row(self, replayed: bool | None = True) -> Callable[[Any], Any]:
+        """Add a function of no arguments."""
+
+        def add(f: Any) -> Any:
+            self[f.__name__] = f, replayed
+            return f
+
+        return add
+
+    def steps(self, *leaves: Any, replayed: bool | None = True, count: int = 14) -> Any:
+        """Add ``step(*leaves, i)``, see `in_steps`."""
+
+        def add(f: Any) -> Any:
+            self[f.__name__] = in_steps(f, *leaves, count=count), replayed
+            return f
+
+        return add
+
+
+def cube(x: Any) -> Any:
+    return fnp.sum(fnp.sin(x) * x**3 * 2.0 + 1.0)
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "arithmetic": cube,
+    "views": lambda x: fnp.sum((x.reshape(2, 2).T @ x.reshape(2, 2)) ** 2) + x[1:-1].sum(),
+    "several outputs": lambda x: sum([p.sum() * k for k, p in enumerate(fnp.split(x * x, 2), 1)]),
+    "integers": lambda x: fnp.sum(x * fnp.argsort(x)) + x[fnp.argmax(x)],
+    "masks": lambda x: fnp.sum(fnp.where(x > 1.0, x * x, -x)),
+    "constants": lambda x: fnp.sum(x * jnp.arange(4.0) + np.arange(4.0, dtype=np.float32)),
+    "constant in part": lambda x: fnp.sum(x * 0.0 + 2.0),
+}
