@@ -7,7 +7,7 @@ import gc
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -31,6 +31,74 @@ NESTED_TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "vmap": lambda f: lambda x: fad.vmap(f)(fnp.stack([x, x * 2.0])),
     "grad of grad": lambda f: fad.grad(lambda x: fnp.sum(fad.grad(f)(x))),
     "vmap of grad": lambda f: lambda x: fad.vmap(fad.grad(f))(fnp.stack([x, x * 2.0])),
+}
+
+
+def _aux(f: Any) -> Any:
+    def g(x: Any) -> Any:
+        y = f(x)
+        return y, (y * 2.0, x)
+
+    return fad.grad(g, has_aux=True)
+
+
+def _dual(f: Any) -> Any:
+    def run(x: Any) -> Any:
+        with fad.dual_level():
+            return list(fad.unpack_dual(f(fad.make_dual(x, x + 1.0))))
+
+    return run
+
+
+def _tape(f: Any) -> Any:
+    """Two steps, of which the graph is looked at; and one whose graph is kept."""
+
+    def run(x: Any) -> Any:
+        w, found = fad.tensor(x, requires_grad=True), []
+        for kept in (False, False, True):
+            loss = f(w)
+            loss.backward(retain_graph=kept)
+            if kept:
+                loss.backward()
+            found += [loss, w.grad.clone()]
+            with fad.no_grad():
+                w -= 0.1 * w.grad
+            w.grad = None
+        return [*found, w.detach()]
+
+    return run
+
+
+def _tape_twice(f: Any) -> Any:
+    def run(x: Any) -> Any:
+        w = fad.tensor(x, requires_grad=True)
+        (g,) = fad.autograd.grad(f(w * 1.5), w, create_graph=True)
+        size = (g * g).sum()
+        size.item()
+        return [g.detach(), *fad.autograd.grad(size, w)]
+
+    return run
+
+
+TRANSFORMS: dict[str, Callable[[Any], Any]] = {
+    **NESTED_TRANSFORMS,
+    "value and grad": fad.value_and_grad,
+    "aux": _aux,
+    "vjp": lambda f: lambda x: fad.vjp(f, x)[1](jnp.float32(2.0)),
+    "linearize": lambda f: lambda x: fad.linearize(f, x)[1](x),
+    "hvp": lambda f: lambda x: fad.hvp(f, (x,), (x + 1.0,)),
+    "jacrev": lambda f: fad.jacrev(lambda x: f(x) * x),
+    "jacfwd": lambda f: fad.jacfwd(lambda x: f(x) * x),
+    "hessian": fad.hessian,
+    "jvp of grad": lambda f: lambda x: fad.jvp(fad.grad(f), (x,), (x + 1.0,)),
+    "jvp of jvp": lambda f: lambda x: fad.jvp(lambda y: fad.jvp(f, (y,), (y,)), (x,), (x,)),
+    "grad of vmap": lambda f: fad.grad(lambda x: fnp.sum(fad.vmap(f)(fnp.stack([x, x * 2.0])))),
+    "grad of a read grad": lambda f: fad.grad(
+        lambda x: fad.grad(f)(x).sum() * fad.grad(f)(x)[0].item()
+    ),
+    "dual level": _dual,
+    "tape": _tape,
+    "tape twice": _tape_twice,
 }
 
 
@@ -203,14 +271,19 @@ def outcome(run: Callable[[], Any]) -> Any:
         return f"{type(error).__name__}: {said}"
 
 
-def law(run: Callable[[], Any], replayed: bool | None = None, calls: int = TIMES) -> Any:
+def law(
+    run: Callable[[], Any],
+    replayed: bool | None = None,
+    calls: int = TIMES,
+    modes: Sequence[str] = MODES,
+) -> Any:
     """Call by call, ``run()`` gives what it gives without replay, which is returned.
 
     The same bits and weak types, errors, versions and graphs. ``replayed``: whether programs have run.
     """
     with off():
         expected = outcome(run)
-    for mode in MODES:
+    for mode in modes:
         fad.autograd.compiled.clear_cache()
         with replay(mode):
             for call in range(calls):
@@ -218,7 +291,7 @@ def law(run: Callable[[], Any], replayed: bool | None = None, calls: int = TIMES
                 assert_idle(mode)
             flush()
         if replayed is not None:
-            assert (hits() > 0) == replayed, f"{mode}: {fad.autograd.compiled.explain()}"
+            assert (hits() > 0) == replayed, f"{mode}: {last_trace()}"
     return expected
 
 

@@ -34,6 +34,7 @@ ELSEWHERE = {
     "replay/buffer": "replay/test_trace.py",
     "replay/entries": "replay/test_stretch.py",
     "replay/next_states": "replay/test_trace.py",
+    "replay/program_node": "replay/test_trace_of_steps.py",
     "tape/recorded_node": "tape/test_recorder.py",
     "tape/running": "tape/test_threads.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",

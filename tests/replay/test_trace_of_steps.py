@@ -136,6 +136,17 @@ def its_value_is_read(w, i):
     return found, loss.item()
 
 
+@STEPS.steps(X)
+def a_hook_of_a_leaf_after_a_read(w, i):
+    seen = []
+    loss = (fnp.sin(w) * w).sum()
+    loss.item()
+    handle = w.register_hook(lambda g: seen.append(g.clone()) or g * 2.0)
+    loss.backward()
+    handle.remove()
+    return seen
+
+
 @STEPS.steps(X, replayed=False)
 def its_node_is_read(w, i):
     loss = cube(w)
