@@ -14,12 +14,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from helpers import is_idle
 from lines import at_interrupts, interrupt
 
 import fad
 import fad.numpy as fnp
 from fad.core.level import flush
+from fad.core.primitive import Primitive
 from fad.replay import states
 from fad.replay.program import worker
 
@@ -332,6 +334,22 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def single_runs() -> Iterator[list[str]]:
+    """A block in which the names of Primitives that are run by themselves on arrays are noted."""
+    names: list[str] = []
+    execute = Primitive.execute
+
+    def noted(self: Primitive, values: Any) -> Any:
+        if all([not isinstance(v, jax.core.Tracer) for v in values]):
+            names.append(self.name)
+        return execute(self, values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Primitive, "execute", noted)
+        yield names
 
 
 def last_trace() -> str:

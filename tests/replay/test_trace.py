@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import re
-import threading
 
 import hypothesis
 import hypothesis.strategies as st
@@ -33,7 +32,6 @@ from replays import (
 import fad
 import fad.numpy as fnp
 from fad.core import exact_programs
-from fad.errors import GradientError
 from fad.replay import settings
 from fad.replay.program import worker
 
