@@ -148,6 +148,13 @@ def a_hook_of_a_leaf_after_a_read(w, i):
 
 
 @STEPS.steps(X, replayed=False)
+def leaves_of_a_pytree(w, i):
+    (v,) = jax.tree.leaves(fnp.sin(w))
+    (v * 2.0).sum().backward()
+    return v
+
+
+@STEPS.steps(X, replayed=False)
 def its_node_is_read(w, i):
     loss = cube(w)
     found = loss.grad_fn.name()

@@ -224,6 +224,18 @@ def test_a_tensor_that_was_written_to_outlives_its_trace():
     law(in_steps(step, X), True, calls=2)
 
 
+def test_an_output_is_written_to_after_its_node_was_read():
+    def step(x, i):
+        u = x * 1.0
+        u.sum().item()
+        assert u.grad_fn is not None
+        u[0] = 2.0
+        (u * u).sum().backward()
+        return u
+
+    law(in_steps(step, X), calls=2)
+
+
 def test_hooks_and_retained_gradients_of_what_is_written_to():
     def step(x, i):
         seen = []
