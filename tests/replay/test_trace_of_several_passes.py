@@ -279,10 +279,6 @@ def results(program: Callable[[Nets], Any], nets: Nets, around: Any = nullcontex
             return program(nets)
 
     found = outcome(run)
-    if isinstance(
-        found, str
-    ):  # which of the nodes that were freed comes first: a finalizer may see one
-        found = re.sub(r", at \w+Backward", "", found)
     grads = [outcome(lambda p=p: p.grad) for p in nets.leaves]
     for p in nets.leaves:
         p.grad = None
