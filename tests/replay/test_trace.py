@@ -32,7 +32,9 @@ from replays import (
 import fad
 import fad.numpy as fnp
 from fad.core import exact_programs
-from fad.replay import settings
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.replay import next_states, settings
 from fad.replay.program import worker
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
@@ -737,6 +739,45 @@ def test_a_loop_that_reads_is_replayed_whole():
         for _ in range(3):
             run("a_loop_that_reads", "grad")()
     assert "replayed, in " in last_trace() and " segments" in last_trace()
+
+
+@pytest.mark.parametrize("transform", ["vmap", "grad", "jacfwd"])
+@pytest.mark.parametrize("place", [0, 2, 3])
+def test_outputs_that_only_the_tuple_of_the_caller_refers_to(monkeypatch, place, transform):
+    """A segment ends between the two uses of the pair that an operation gives."""
+    monkeypatch.setattr(next_states, "ends_segment", lambda path, *_: (len(path) + 1) % 4 == place)
+    pair = Primitive("pair", lambda x: (jnp.sin(x), jnp.cos(x)), lazy=True)
+
+    def f(x):
+        for _ in range(8):
+            both = bind(pair, (x,))
+            x = both[0] * 0.5
+            x = x + both[1]
+            del both
+        return x.sum()
+
+    law(lambda: TRANSFORMS[transform](f)(X), True)
+
+
+def test_explain_names_what_ended_a_trace():
+    def looks(x):
+        return fnp.sum(fnp.sin(x)) if fnp.sin(x).grad_fn is not None else fnp.sum(x)
+
+    def reads(x):
+        y = fnp.sin(x)
+        return fnp.sum(y) if y[0].item() > -2.0 else fnp.sum(x)
+
+    with fad.autograd.compiled(wait=True):
+        fad.grad(looks)(X)
+        assert last_trace() == "looks (1 operations): recorded: a value or a node was read"
+        fad.grad(reads)(X)
+        assert last_trace() == "reads (3 operations): replayed, in 2 segments"
+        fad.grad(cube)(X)
+        assert last_trace().endswith("replayed")
+    fad.autograd.compiled.clear_cache()
+    for _ in range(2):
+        fad.grad(reads)(X)
+    assert last_trace() == "reads (3 operations): recorded: it is new"
 
 
 def test_segments_are_not_run_while_their_program_is_compiled(monkeypatch):
