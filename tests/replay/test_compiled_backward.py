@@ -40,40 +40,34 @@ def hits():
     return compiled_backward.structures.hits
 
 
-class ByJax(Function):
-    jax_rules = True
+def function(forward, vjp, save=lambda *given: given[:-1], **attributes):
+    """A Function that saves ``save(*inputs, output)``; its rule is ``vjp(cotangent, *saved)``."""
 
-    @staticmethod
-    def forward(x, y):
-        return x * jnp.exp(y)
+    class Made(Function):
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*save(*inputs, output))
 
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(inputs[1], output, jnp.exp(inputs[1]))
+    Made.__name__ = "Made"
+    members = {"forward": forward, "vjp": lambda ctx, g: vjp(g, *ctx.saved_tensors)}
+    return type("Made", (Made,), {n: staticmethod(f) for n, f in members.items()} | attributes)
 
-    @staticmethod
-    def vjp(ctx, g):
-        y, out, e = ctx.saved_tensors
-        return g * e, g * out
+
+def of_times_exp(vjp, save, **attributes):
+    return function(lambda x, y: x * fnp.exp(y), vjp, save, is_traceable=True, **attributes)
+
+
+ByJax = function(
+    lambda x, y: x * jnp.exp(y),
+    lambda g, y, out, e: (g * e, g * out),
+    lambda x, y, out: (y, out, jnp.exp(y)),
+    jax_rules=True,
+)
+Intermediate = of_times_exp(lambda g, e, out: (g * e, g * out), lambda x, y, out: (fnp.exp(y), out))
 
 
 class Traceable(TimesExp):
     is_traceable = True
-
-
-class Intermediate(Traceable):
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(fnp.exp(inputs[1]), output)
-
-    @staticmethod
-    def vjp(ctx, g):
-        e, out = ctx.saved_tensors
-        return g * e, g * out
-
-
-class Python(Traceable):
-    is_traceable = False
 
 
 class Attributes(Traceable):
@@ -83,15 +77,13 @@ class Attributes(Traceable):
         ctx.note = 1
 
 
-class Host(Traceable):
-    @staticmethod
-    def vjp(ctx, g):
-        y, out = ctx.saved_tensors
-        return g * fnp.exp(y) * (1.0 if float(y.sum()) > -9 else 0.0), g * out
-
+Host = of_times_exp(
+    lambda g, y, out: (g * fnp.exp(y) * (1.0 if float(y.sum()) > -9 else 0.0), g * out),
+    lambda x, y, out: (y, out),
+)
 
 COMPILED = {"jax_rules": ByJax, "is_traceable": Traceable, "an intermediate": Intermediate}
-NODE_BY_NODE = {"Python": Python, "attributes": Attributes, "a host read": Host}
+NODE_BY_NODE = {"Python": TimesExp, "attributes": Attributes, "a host read": Host}
 
 
 def net(cls, x, y, m=fnp):
@@ -146,13 +138,8 @@ def test_transforms_around(name):
         assert_close(of(fad, f), of(jax, expected))
 
 
-class Half(Traceable):
-    """A gradient that is None."""
-
-    @staticmethod
-    def vjp(ctx, g):
-        y, _ = ctx.saved_tensors
-        return g * fnp.exp(y), None
+Half = of_times_exp(lambda g, y: (g * fnp.exp(y), None), lambda x, y, out: (y,))
+Fails = of_times_exp(lambda g: {}["in the rule"], lambda x, y, out: ())
 
 
 class Pair(Function):
@@ -197,12 +184,6 @@ class Power(Function):
     @staticmethod
     def vjp(ctx, g):
         return g * ctx.n * ctx.saved_tensors[0] ** (ctx.n - 1), None
-
-
-class Fails(Traceable):
-    @staticmethod
-    def vjp(ctx, g):
-        raise KeyError("in the rule")
 
 
 class Asked(Traceable):
@@ -262,39 +243,10 @@ def test_steps_are_as_without_replay(name):
 
 
 def test_a_rule_inside_of_a_rule_is_the_users():
-    class Three(Function):
-        """Its derivative is three times the true one, so that it shows where it is used."""
-
-        jax_rules = True
-
-        @staticmethod
-        def forward(x):
-            return jnp.sin(x)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(inputs[0])
-
-        @staticmethod
-        def vjp(ctx, g):
-            return 3 * g * jnp.cos(ctx.saved_tensors[0])
-
-    class Outer(Function):
-        is_traceable = True
-
-        @staticmethod
-        def forward(x):
-            return x * x
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(inputs[0])
-
-        @staticmethod
-        def vjp(ctx, g):
-            return g * Three.apply(ctx.saved_tensors[0])
-
-    slope = lambda x: fad.grad(lambda x: Outer.apply(x).sum())(x).sum()
+    """It is three times the true derivative, so that it shows where it is used."""
+    three = function(jnp.sin, lambda g, x: 3 * g * jnp.cos(x), jax_rules=True)
+    outer = function(lambda x: x * x, lambda g, x: g * three.apply(x), is_traceable=True)
+    slope = lambda x: fad.grad(lambda x: outer.apply(x).sum())(x).sum()
     for _ in range(TIMES):
         assert_close(fad.grad(slope)(X), 3 * jnp.cos(X))
 
@@ -313,33 +265,16 @@ def test_programs_refer_to_no_values():
 
 
 def test_rules_that_draw_random_numbers_run_node_by_node():
-    class Drop(Function):
-        is_traceable = True
-
-        @staticmethod
-        def forward(x, key):
-            return x * fad.random.normal(key, x.shape)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-
-        @staticmethod
-        def vjp(ctx, g):
-            x, key = ctx.saved_tensors
-            return g * fad.random.normal(key, x.shape), None
-
-    class Late(Drop):
-        @staticmethod
-        def forward(x, key):
-            return x * 1.0
-
+    draw = lambda x, key: x * fad.random.normal(key, x.shape)
+    rule = lambda g, x, key: (draw(g, key), None)
+    drop = function(draw, rule, is_traceable=True)
+    late_drop = function(lambda x, key: x * 1.0, rule, is_traceable=True)
     key, batch = jax.random.key(0), jnp.stack([X, X])
-    late = lambda x: Late.apply(x, key).sum()
+    late = lambda x: late_drop.apply(x, key).sum()
     for _ in range(TIMES):
         for randomness, equal in (("same", True), ("different", False)):
             value, slope = fad.vmap(
-                fad.value_and_grad(lambda x: Drop.apply(x, key).sum()), randomness=randomness
+                fad.value_and_grad(lambda x: drop.apply(x, key).sum()), randomness=randomness
             )(batch)
             assert_close((slope * batch).sum(1), value)
             assert bool(jnp.allclose(slope[0], slope[1])) is equal

@@ -392,7 +392,7 @@ def test_the_segments_of_a_loop_are_the_same_wherever_it_begins() -> None:
 
     def f(x: Any) -> Any:
         x = fnp.cos(x) + x * 2.0
-        for _ in range(400):
+        for _ in range(260):
             x = fnp.sin(x) * 0.9 + fnp.exp(-x)
         return fnp.sum(x)
 

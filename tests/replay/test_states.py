@@ -39,7 +39,7 @@ def test_structures_that_change_are_soon_not_traced(monkeypatch):
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(states, "CAPACITY", 60)
-    for n in range(1, 80):
+    monkeypatch.setattr(states, "CAPACITY", 30)
+    for n in range(1, 40):
         fad.grad(lambda x: fnp.sum(fnp.sin(x)))(jnp.ones(n))
-        assert states.tree.size <= 60 and len(states.tree.roots) <= 60
+        assert states.tree.size <= 30 and len(states.tree.roots) <= 30

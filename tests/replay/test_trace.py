@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import random
 import re
 
-import hypothesis
-import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,15 +119,6 @@ def values_are_kept(x, log):
     log += [y, z]
     bool(z[1] > 0)
     return (z + y).sum()
-
-
-@function()
-def many_values_are_kept(x, log):
-    a, b, c = x[0], x[1], x[2]
-    for k in range(6):
-        a, b, c = fnp.sin(b) * c, a + c, fnp.sort(fnp.stack([a, b]))[k % 2] * 1.1
-        log += [a, c]
-    return a + b * c
 
 
 @function()
@@ -356,12 +344,6 @@ def several_arguments_pytrees_and_aux():
 
 
 @call()
-def other_branches_in_turns():
-    f = lambda x: fnp.sum(x * x) * (2.0 if fnp.sum(x * x) > 7.0 else 3.0)
-    return [fad.grad(f)(X), fad.grad(f)(X / 2)]
-
-
-@call()
 def a_write_to_what_was_captured():
     """It comes after what has read it."""
 
@@ -497,36 +479,6 @@ def numbers_are_checked_where_jax_checks_them():
 
 
 @call()
-def something_else_each_time():
-    def sines(x, n):
-        for _ in range(n):
-            x = fnp.sin(x)
-        return x.sum()
-
-    functions = [lambda x, n=n: sines(x, n) for n in [*range(1, 8), *range(7, 0, -1)]]
-    return [[fad.grad(f)(X), fad.jvp(f, (X,), (X,))] for f in functions]
-
-
-@call(replayed=None)
-def random_reads():
-    """What is read, and where, is drawn anew: no program fits for long."""
-    draw, found = random.Random(11), []
-
-    def f(x, plan):
-        y = x * 1.0
-        for op, read in plan:
-            y = [fnp.sin(y) + y, y * x, y - y[::-1], fnp.tanh(y) * 2.0][op]
-            if read:
-                y = y * (1.5 if y[read - 1].item() > 0.0 else 0.5)
-        return y.sum()
-
-    for _ in range(6):
-        plan = [(draw.randrange(4), draw.randrange(5)) for _ in range(draw.randrange(1, 7))]
-        found.append(fad.value_and_grad(f)(X, plan))
-    return found
-
-
-@call()
 def a_failure_leaves_nothing_behind():
     v, kept = fad.tensor(X), []
 
@@ -585,16 +537,6 @@ def gradients_are_those_of_their_arguments():
     return [fad.grad(f, argnums=(0, 1))(X, jnp.ones(3)) for f in functions]
 
 
-@call(replayed=None)
-def a_long_function():
-    def f(x):
-        for _ in range(100):
-            x = fnp.sin(x) * 1.01
-        return x.sum()
-
-    return fad.grad(f)(X)
-
-
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_are_as_without_replay(name):
     law(*CALLS[name])
@@ -626,44 +568,6 @@ def test_against_jax():
         same(fad.jvp(fad.grad(g), (X,), (X,)), jax.jvp(jax.grad(h), (X,), (X,)))
         same(fad.vmap(fad.grad(g))(rows), jax.vmap(jax.grad(h))(rows))
     assert hits() > 0
-
-
-@st.composite
-def programs(draw):
-    """Operations on earlier values, with reads of some of them in between."""
-    kinds = st.sampled_from(["unary", "binary", "number", "read", "index", "drop"])
-    names = st.sampled_from(["sin", "tanh", "negative", "square", "flip", "cumsum"])
-    numbers = st.sampled_from([0.5, 2.0])
-    return tuple(
-        (draw(kinds), draw(st.integers(0, n)), draw(st.integers(0, n)), draw(names), draw(numbers))
-        for n in range(draw(st.integers(2, 9)))
-    )
-
-
-def run_program(steps, x):
-    values = [x]
-    for kind, i, j, name, number in steps:
-        a, b = values[i], values[j]
-        if kind == "unary":
-            a = getattr(fnp, name)(a)
-        elif kind == "binary":
-            a = a * b + a
-        elif kind == "number":
-            a = number * a - number
-        elif kind == "index":
-            a = a + a[0] * b[1:2]
-        elif kind == "read":
-            repr(a)
-        else:
-            values[i] = values[j]
-        values.append(a)
-    return values[-1].sum() + values[len(values) // 2].sum()
-
-
-@hypothesis.settings(max_examples=9, deadline=None)
-@hypothesis.given(programs(), st.sampled_from(sorted(TRANSFORMS)))
-def test_random_programs(steps, name):
-    law(lambda: TRANSFORMS[name](lambda x: run_program(steps, x))(X), calls=3)
 
 
 # How many programs run, and when.
@@ -732,13 +636,6 @@ def test_a_failure_does_not_end_replay_for_good():
     for _ in range(TIMES):
         call(X)
     assert hits() > before
-
-
-def test_a_loop_that_reads_is_replayed_whole():
-    with fad.autograd.compiled(wait=True):
-        for _ in range(3):
-            run("a_loop_that_reads", "grad")()
-    assert "replayed, in " in last_trace() and " segments" in last_trace()
 
 
 @pytest.mark.parametrize("transform", ["vmap", "grad", "jacfwd"])

@@ -245,29 +245,10 @@ def with_another_step(n: Nets) -> Any:
 
 
 PROGRAMS: list[Callable[[Nets], Any]] = [
-    of_gan,
-    of_three_parts,
-    to_one_leaf,
-    after_a_read,
-    of_several_outputs,
-    freed,
-    freed_before,
-    nothing_saved,
-    kept_graph,
-    written_between,
-    base_written_between,
-    data_written_between,
-    first_once_more,
-    second_once_more,
-    a_third_from_the_same,
-    node_is_read,
-    node_is_read_later,
-    hooks,
-    by_grad,
-    in_place_on_it,
-    never_differentiated,
-    under_no_grad,
-    with_another_step,
+    *[of_gan, of_three_parts, to_one_leaf, after_a_read, of_several_outputs, freed, freed_before],
+    *[nothing_saved, kept_graph, written_between, base_written_between, data_written_between],
+    *[first_once_more, second_once_more, a_third_from_the_same, node_is_read, node_is_read_later],
+    *[hooks, by_grad, in_place_on_it, never_differentiated, under_no_grad, with_another_step],
 ]
 
 
