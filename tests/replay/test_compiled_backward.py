@@ -48,7 +48,6 @@ def function(forward, vjp, save=lambda *given: given[:-1], **attributes):
         def setup_context(ctx, inputs, output):
             ctx.save_for_backward(*save(*inputs, output))
 
-    Made.__name__ = "Made"
     members = {"forward": forward, "vjp": lambda ctx, g: vjp(g, *ctx.saved_tensors)}
     return type("Made", (Made,), {n: staticmethod(f) for n, f in members.items()} | attributes)
 

@@ -28,7 +28,6 @@ from replays import (
 
 import fad
 import fad.numpy as fnp
-from fad.core import exact_programs
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.replay import next_states, settings
@@ -607,21 +606,6 @@ def test_the_cache_is_looked_at_and_cleared_in_one_place():
     assert "replayed" in fad.autograd.compiled.explain()
     fad.autograd.compiled.clear_cache()
     assert set(fad.autograd.compiled.cache_info().values()) == {0}
-
-
-def test_what_xla_does_not_compile_runs_operation_by_operation(monkeypatch):
-    def refuse(f):
-        def call(*values):
-            raise RuntimeError("the compiler gives up")
-
-        return call
-
-    with off():
-        expected = fad.grad(cube)(X)  # compiles single operations
-    monkeypatch.setattr(exact_programs, "jit_of_small", refuse)
-    for _ in range(TIMES):
-        same(fad.grad(cube)(X), expected)
-    assert info("compiled") == 0 < info("refused")
 
 
 def test_a_failure_does_not_end_replay_for_good():

@@ -192,19 +192,6 @@ def test_what_is_no_one_trace_runs_one_by_one(f: Callable[[Any], Any]) -> None:
     assert_as_off([found], lambda: fad.grad(f)(X))
 
 
-def test_an_error_of_the_function_leaves_nothing_behind() -> None:
-    def f(x: Any) -> Any:
-        return fnp.sum(fnp.sin(x) @ fnp.ones(7) if broken else fnp.sin(x) * x)
-
-    broken = True
-    with pytest.raises(TypeError, match="7"):
-        fad.grad(f)(X)
-    assert active_levels() == ()
-    broken = False
-    found = [fad.grad(f)(X) for _ in range(3)]
-    assert_as_off(found, lambda: fad.grad(f)(X))
-
-
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_compilation_that_fails(
     error: type[BaseException], monkeypatch: pytest.MonkeyPatch
@@ -225,7 +212,7 @@ def test_a_compilation_that_fails(
         assert active_levels() == ()
     found = [fad.grad(net)(X) for _ in range(3)]
     worker.wait()
-    assert tries
+    assert tries and info("refused") == (error is RuntimeError)
     assert_as_off(found, lambda: fad.grad(net)(X))
 
 

@@ -133,20 +133,17 @@ def written_between(n: Nets) -> Any:
     return [fake]
 
 
-def base_written_between(n: Nets) -> Any:
-    fake = n.fake()
-    n.judged(fake.detach()).backward()
-    fake.detach().mul_(2.0)
-    fnp.sum(fnp.sin(fake)).backward()
-    return [fake]
-
-
-def data_written_between(n: Nets) -> Any:
+def others_written_between(n: Nets) -> Any:
+    """The data, and another base of the same values."""
     fake = n.fake()
     n.judged(fake.detach()).backward()
     n.x.mul_(2.0)
     fnp.sum(fnp.sin(fake)).backward()
-    return [fake]
+    other = n.fake()
+    n.judged(other.detach()).backward()
+    other.detach().mul_(2.0)
+    fnp.sum(fnp.sin(other)).backward()
+    return [fake, other]
 
 
 def first_once_more(n: Nets) -> Any:
@@ -246,7 +243,7 @@ def with_another_step(n: Nets) -> Any:
 
 PROGRAMS: list[Callable[[Nets], Any]] = [
     *[of_gan, of_three_parts, to_one_leaf, after_a_read, of_several_outputs, freed, freed_before],
-    *[nothing_saved, kept_graph, written_between, base_written_between, data_written_between],
+    *[nothing_saved, kept_graph, written_between, others_written_between],
     *[first_once_more, second_once_more, a_third_from_the_same, node_is_read, node_is_read_later],
     *[hooks, by_grad, in_place_on_it, never_differentiated, under_no_grad, with_another_step],
 ]

@@ -480,17 +480,6 @@ def test_reading_a_leaf_ends_the_trace_of_its_step():
     same(w.grad, 2.0 * jnp.cos(X))
 
 
-def test_what_a_finished_thread_has_deferred():
-    w = leaf()
-    f = ready(lambda: fnp.sin(w) * 2)
-    w.grad = None
-    made = [in_thread(f) for _ in range(8)]
-    y = sum(made[1:], made[0])
-    y.sum().backward()
-    same(y.detach(), 16 * np.sin(X))
-    same(w.grad, 16 * np.cos(X))
-
-
 def test_new_shapes_in_the_middle_and_more_operations_than_a_segment():
     w, large = leaf(), leaf(jnp.ones(40_000))
     f = ready(lambda: fnp.sin(w) * 0.5)
