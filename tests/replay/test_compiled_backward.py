@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from functions import TimesExp
-from helpers import assert_close
+from helpers import assert_close, leaf
 from replays import in_steps, law, off, outcome, same
 
 import fad
@@ -29,10 +29,6 @@ def _fresh():
     fad.autograd.compiled.clear_cache()
     with fad.autograd.compiled(wait=True):
         yield
-
-
-def leaf(x=X):
-    return fad.tensor(x, requires_grad=True)
 
 
 def hits():
@@ -107,7 +103,7 @@ def test_backward(name):
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_graph_that_is_kept_and_parts_of_it(name):
-    x, y = leaf(), leaf(Y)
+    x, y = leaf(X), leaf(Y)
     loss = net(COMPILED[name], x, y)
     gx, gy = jax.grad(expected, (0, 1))(X, Y)
     for _ in range(TIMES):
@@ -209,7 +205,7 @@ def hooks_and_writes(x, y, i):
 
 def some_leaves(x, y, i):
     """A node that leads to none of the inputs keeps what it has saved, as in the engine."""
-    c = leaf()
+    c = leaf(X)
     inner = fnp.sin(c) * c
     loss = (x * inner).sum()
     found = fad.autograd.grad(loss, [x, y], allow_unused=True)
@@ -289,7 +285,7 @@ class Graph:
     """Two leaves, what is computed of them, and what hooks have seen."""
 
     def __init__(self):
-        self.w, self.b = leaf(), leaf(X + 1)
+        self.w, self.b = leaf(X), leaf(X + 1)
         self.product = self.w * self.b
         self.tanh = fnp.tanh(self.product)
         self.row = self.tanh[1:]
@@ -357,7 +353,7 @@ def test_what_changes_in_a_graph_is_seen_by_the_next_pass(name):
 
 
 def test_other_ends_are_other_passes():
-    graph, x = Graph(), leaf()
+    graph, x = Graph(), leaf(X)
     first, second = fnp.split(x * x, [1])
     y, slope = fnp.sin(x) * x, jnp.cos(X) * X + jnp.sin(X)
     both = graph.passes()

@@ -104,13 +104,6 @@ def an_earlier_value_is_read(x, log):
 
 
 @function()
-def one_value_is_read_twice(x, log):
-    y = fnp.sin(x) * x
-    s = y.sum()
-    return s * s.item() + float(s.item()) * y[1]
-
-
-@function()
 def values_are_kept(x, log):
     y = fnp.sin(x) * 2.0
     bool(y[0] > 0)
@@ -290,6 +283,7 @@ def run(name, transform):
     def call():
         log = []
         found = outcome(lambda: TRANSFORMS[transform](lambda x: FUNCTIONS[name][0](x, log))(X))
+        assert all([v._lazy is None for v in log if isinstance(v, fad.Tensor)])
         return [found, *[outcome(lambda v=v: v) for v in log]]
 
     return call
@@ -586,26 +580,20 @@ def test_a_function_that_repeats_is_one_program_for_all_values(name):
 
 
 def test_the_cache_is_looked_at_and_cleared_in_one_place():
-    w = fad.tensor(X, requires_grad=True)
-    with fad.autograd.compiled(False):
+    info, w = fad.autograd.compiled.cache_info, fad.tensor(X, requires_grad=True)
+    with off():
         fad.grad(cube)(X)
-    assert set(fad.autograd.compiled.cache_info().values()) == {0}
-    seen = []
+    seen = [info()]
     with fad.autograd.compiled(wait=True):
-        for run in (
-            lambda: cube(w).backward(),
-            lambda: fad.grad(cube)(X),
-            lambda: fad.jvp(cube, (X,), (X,)),
-        ):
+        for run in (lambda: cube(w).backward(), lambda: fad.jvp(cube, (X,), (X,))):
             for _ in range(2 * TIMES):
                 run()
-            seen.append(fad.autograd.compiled.cache_info())
-    for before, after in itertools.pairwise(seen):
-        assert all(after[name] > before[name] > 0 for name in ("structures", "compiled", "hits"))
+            seen.append(info())
+    for name in ("structures", "compiled", "hits"):
+        assert 0 == seen[0][name] < seen[1][name] < seen[2][name]
     assert seen[-1]["queued"] == seen[-1]["refused"] == 0
-    assert "replayed" in fad.autograd.compiled.explain()
     fad.autograd.compiled.clear_cache()
-    assert set(fad.autograd.compiled.cache_info().values()) == {0}
+    assert set(info().values()) == {0}
 
 
 def test_a_failure_does_not_end_replay_for_good():

@@ -8,6 +8,7 @@ import weakref
 import jax
 import jax.numpy as jnp
 import pytest
+from helpers import leaf
 from replays import TIMES, TRANSFORMS, compiled_all, cube, hits, same, without_collector
 
 import fad
@@ -17,10 +18,6 @@ from fad.errors import GradientError
 
 X = jnp.array([0.5, -1.0, 1.5])
 pytestmark = pytest.mark.usefixtures("cleared_caches")
-
-
-def leaf(value=X):
-    return fad.tensor(value, requires_grad=True)
 
 
 def assert_freed(kept):
@@ -60,7 +57,7 @@ def test_values_of_a_transform(name, wait):
 
 
 def test_results_of_transforms_and_steps_that_are_given_up():
-    w = leaf()
+    w = leaf(X)
 
     def given_up():
         fnp.sum(fnp.sin(w * 2) ** 2)
@@ -82,7 +79,7 @@ def test_results_of_transforms_and_steps_that_are_given_up():
 
 
 def test_values_of_steps():
-    w = leaf()
+    w = leaf(X)
     with without_collector():
         for k in range(3 * TIMES):
             x = jnp.full(3, float(k))
@@ -141,7 +138,7 @@ def test_operations_that_are_given_up_keep_few_arrays():
 @pytest.mark.parametrize("reads", ["", "first", "second", "first and second"])
 def test_losses_that_are_kept(reads):
     """They keep neither batches nor what was computed before them, whether they were read or not."""
-    w, losses = leaf(), []
+    w, losses = leaf(X), []
     with without_collector(), fad.autograd.compiled(wait=True):
         for k in range(TIMES):
             batch = X * (1.0 + k)
@@ -170,23 +167,8 @@ def test_losses_that_are_kept(reads):
             loss.backward()
 
 
-def test_what_is_kept_of_a_function_frees_its_trace():
-    rows, kept = fad.tensor([X, X + 1.0]), []
-
-    def f(x):
-        y = rows[1] * 2.0
-        kept.append(y)
-        return fnp.sum(fnp.sin(x) * y)
-
-    with fad.autograd.compiled(wait=True):
-        for _ in range(4):
-            fad.grad(f)(X)
-    assert all([y._lazy is None for y in kept])
-    same(kept, [(X + 1.0) * 2.0] * 4)
-
-
 def test_a_loop_that_reads_and_has_no_backward_pass_does_not_grow():
-    w = leaf()
+    w = leaf(X)
 
     def evaluate(times):
         for _ in range(times):

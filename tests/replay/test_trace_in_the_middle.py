@@ -8,8 +8,20 @@ from contextlib import suppress
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import leaf
 from lines import at_finalizers, at_interrupts, before_line, interrupt
-from replays import TIMES, assert_interrupts, hits, off, outcome, replay, same
+from replays import (
+    TIMES,
+    TRANSFORMS,
+    assert_interrupts,
+    cube,
+    hits,
+    off,
+    outcome,
+    ready,
+    replay,
+    same,
+)
 
 import fad
 import fad.numpy as fnp
@@ -20,17 +32,6 @@ from fad.replay import buffer, opening, policy, program_node, stretch, trace
 ENGINE = {m.__file__ for m in (buffer, opening, program_node, stretch, trace)}
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 pytestmark = pytest.mark.usefixtures("fresh_traces")
-
-
-def leaf():
-    return fad.tensor(X, requires_grad=True)
-
-
-def ready(f):
-    """``f()``, which gives Tensors computed with a leaf, after steps that began so: it is deferred then."""
-    for _ in range(TIMES):
-        sum([v.sum() for v in f()]).backward()
-    return f
 
 
 def test_an_interrupt_at_any_line_of_an_append_that_is_caught_changes_nothing():
@@ -61,7 +62,7 @@ def test_an_interrupt_at_any_line_of_an_append_that_is_caught_changes_nothing():
 
 
 def test_an_interrupt_at_any_line_of_a_step():
-    w = leaf()
+    w = leaf(X)
 
     def step():
         w.grad = None
@@ -83,8 +84,8 @@ def test_an_interrupt_at_any_line_of_a_step():
 
 
 def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
-    w = leaf()
-    f = ready(lambda: [w * 2.0, w * 3.0, w + 1.0, w * w])
+    w = leaf(X)
+    f = ready(lambda: (w * 2.0, w * 3.0, w + 1.0, w * w))
     reached = 0
     for at in range(1, 1000):
         flush()
@@ -101,22 +102,15 @@ def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
     assert 10 < reached < 999
 
 
-def test_interrupts_of_a_loop_that_reads():
-    def loop(x):
-        y, t = x * 1.0, 0.0
-        while t < 1.0:
-            k = fnp.sin(y) * 0.5 + y * 0.1
-            t += 0.1 + fnp.max(fnp.abs(k)).item() * 0.2
-            y = y + k * 0.1
-        return (y * y).sum()
-
-    assert_interrupts(lambda: fad.grad(loop)(X), range(1, 2500, 83))
+def test_interrupts_of_what_reads():
+    run = TRANSFORMS["grad of a read grad"](cube)
+    assert_interrupts(lambda: run(X), range(1, 2500, 83))
 
 
 @pytest.mark.parametrize("captured", [True, False])
 def test_another_thread_reads_at_any_line_of_an_append(captured):
     """``captured``: the operand of the operation that is being appended is an input already."""
-    w, other = leaf(), fad.asarray(X * 3.0)
+    w, other = leaf(X), fad.asarray(X * 3.0)
 
     def run(stop):
         found = []
@@ -149,9 +143,9 @@ def test_another_thread_reads_at_any_line_of_an_append(captured):
 @pytest.mark.parametrize("mode", ["background", "at once"])
 def test_operations_of_finalizers_in_the_middle_of_a_call(part, mode):
     """What the garbage collector runs may be deferred before what it has interrupted."""
-    w = leaf()
+    w = leaf(X)
     with replay(mode):
-        f = ready(lambda: [w * 2.0, w * 3.0, w + 1.0])
+        f = ready(lambda: (w * 2.0, w * 3.0, w + 1.0))
         made = []
         for k, at in enumerate(range(1 + part, 2000, 8)):
             made.clear()
@@ -180,7 +174,7 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
     kept, found = [], []
     act, wanted = FINALIZERS[what]
     scales = [X + 1.0, X + 2.0]
-    w = leaf()
+    w = leaf(X)
 
     def f(x):
         y = x * 2.0

@@ -162,33 +162,15 @@ def second_once_more(n: Nets) -> Any:
     second.backward()
 
 
-def a_third_from_the_same(n: Nets) -> Any:
-    fake = n.fake()
-    n.judged(fake.detach()).backward()
-    n.judged(fake).backward()
-    fnp.sum(fake * 2.0).backward()
-
-
-def node_is_read(n: Nets) -> Any:
-    fake = n.fake()
-    n.judged(fake.detach()).backward()
-    name = fake.grad_fn.name()
-    second = n.judged(fake)
-    edge = second.grad_fn.next_functions[0][0].name()
-    second.backward()
-    assert name == "TanhBackward" and edge
-    return [fake, second]
-
-
-def node_is_read_later(n: Nets) -> Any:
+def nodes_are_read(n: Nets) -> Any:
     fake = n.fake()
     first = n.judged(fake.detach())
     first.backward()
+    found = [fake.grad_fn.name()]
     second = n.judged(fake)
-    assert first.grad_fn is not None and fake.grad_fn is not None
+    found += [first.grad_fn.name(), second.grad_fn.next_functions[0][0].name()]
     second.backward()
-    assert fake.grad_fn is not None
-    return [fake, first, second]
+    return [fake, first, second, *found, fake.grad_fn.name()]
 
 
 def hooks(n: Nets) -> Any:
@@ -221,16 +203,10 @@ def in_place_on_it(n: Nets) -> Any:
 def never_differentiated(n: Nets) -> Any:
     fake = n.fake()
     n.judged(fake.detach()).backward()
-    return [fake, n.judged(fake), fnp.sin(fake)[0]]
-
-
-def under_no_grad(n: Nets) -> Any:
-    fake = n.fake()
-    n.judged(fake.detach()).backward()
     with fad.no_grad():
         value = n.judged(fake)
-    n.judged(fake).backward()
-    return [value]
+    n.judged(n.fake() + value).backward()
+    return [fake, value, n.judged(fake), fnp.sin(fake)[0]]
 
 
 def with_another_step(n: Nets) -> Any:
@@ -244,8 +220,8 @@ def with_another_step(n: Nets) -> Any:
 PROGRAMS: list[Callable[[Nets], Any]] = [
     *[of_gan, of_three_parts, to_one_leaf, after_a_read, of_several_outputs, freed, freed_before],
     *[nothing_saved, kept_graph, written_between, others_written_between],
-    *[first_once_more, second_once_more, a_third_from_the_same, node_is_read, node_is_read_later],
-    *[hooks, by_grad, in_place_on_it, never_differentiated, under_no_grad, with_another_step],
+    *[first_once_more, second_once_more, nodes_are_read],
+    *[hooks, by_grad, in_place_on_it, never_differentiated, with_another_step],
 ]
 
 

@@ -259,6 +259,7 @@ def of_body(body: Body, transform: str) -> Callable[[], Any]:
     def call() -> Any:
         o = Outside()
         found = outcome(lambda: TRANSFORMS[transform](lambda x: body(o, x))(fad.tensor(X)))
+        assert all([v._lazy is None for v in o.kept if isinstance(v, fad.Tensor)])
         left = [o.rows, o.buffer, o.leaf.grad, *o.kept]
         return [found, *[outcome(lambda v=v: v) for v in left]]
 

@@ -13,6 +13,7 @@ from lines import at_finalizers
 from replays import (
     MODES,
     TRANSFORMS,
+    Table,
     assert_interrupts,
     in_steps,
     last_trace,
@@ -198,50 +199,51 @@ def test_what_was_saved_and_overwritten_is_an_error(what):
     assert last_trace().endswith(("replayed", "segments"))
 
 
-def test_a_tensor_that_was_written_to_outlives_its_trace():
+STEPS = Table()
+
+
+@STEPS.steps(X)
+def written_to_after_its_trace(x, i):
     """It and its views are right after the backward pass, are written to again, and go into later steps."""
-
-    def step(x, i):
-        u = x * 1.0
-        u[0] = x[1] * 3.0
-        part = u[:3]
-        (part * 2.0).sum().backward(retain_graph=True)
-        first = x.grad.clone()
-        part.add_(1.0)
-        u[1] = 5.0
-        again = (u * 3.0).sum()
-        again.backward()
-        return first, u, part, again
-
-    law(in_steps(step, X), True, calls=2)
+    u = x * 1.0
+    u[0] = x[1] * 3.0
+    part = u[:3]
+    (part * 2.0).sum().backward(retain_graph=True)
+    first = x.grad.clone()
+    part.add_(1.0)
+    u[1] = 5.0
+    again = (u * 3.0).sum()
+    again.backward()
+    return first, u, part, again
 
 
-def test_an_output_is_written_to_after_its_node_was_read():
-    def step(x, i):
-        u = x * 1.0
-        u.sum().item()
-        assert u.grad_fn is not None
-        u[0] = 2.0
-        (u * u).sum().backward()
-        return u
-
-    law(in_steps(step, X), calls=2)
+@STEPS.steps(X, replayed=None)
+def written_to_after_its_node_was_read(x, i):
+    u = x * 1.0
+    u.sum().item()
+    assert u.grad_fn is not None
+    u[0] = 2.0
+    (u * u).sum().backward()
+    return u
 
 
-def test_hooks_and_retained_gradients_of_what_is_written_to():
-    def step(x, i):
-        seen = []
-        u = x * 1.0
-        u.retain_grad()
-        u.register_hook(lambda g: seen.append(g.clone()))
-        u[1:3] = u[2:4] * 2.0
-        v = u[2:]
-        v.retain_grad()
-        v += 1.0
-        (u * 3.0).sum().backward()
-        return u.grad, v.grad, seen
+@STEPS.steps(X, replayed=None)
+def hooks_and_retained_gradients(x, i):
+    seen = []
+    u = x * 1.0
+    u.retain_grad()
+    u.register_hook(lambda g: seen.append(g.clone()))
+    u[1:3] = u[2:4] * 2.0
+    v = u[2:]
+    v.retain_grad()
+    v += 1.0
+    (u * 3.0).sum().backward()
+    return u.grad, v.grad, seen
 
-    law(in_steps(step, X), calls=2)
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_are_as_without_replay(name):
+    law(*STEPS[name], calls=2)
 
 
 def test_random_programs_of_views_and_writes(pytestconfig):
