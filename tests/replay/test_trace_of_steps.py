@@ -330,20 +330,24 @@ def in_other_threads(w, i):
 
 
 @STEPS.steps(X)
-def operands_that_another_thread_changes(w, i):
-    x = fad.tensor(X)
-    y, loss = fnp.tanh(w * ONES), (w * x).sum()
-    if i < 10:
-        (y.sum() + loss).backward()
-        return None
-
+def an_operand_that_another_thread_changes(w, i):
     def scale():
         with fad.no_grad():
             w.mul_(1.5)
-        x.zero_()
 
-    in_thread(scale)
-    return y[0].tolist(), outcome(loss.backward)
+    y = fnp.tanh(w * ONES)
+    if i >= 10:
+        in_thread(scale)
+        return y[0, 0].item()
+    y.sum().backward()
+
+
+@STEPS.steps(X, replayed=None)
+def what_is_saved_and_another_thread_changes(w, i):
+    x = fad.tensor(X)
+    loss = (w * x).sum()
+    in_thread(x.zero_)
+    loss.backward()
 
 
 @STEPS.steps(X, count=24)
@@ -351,15 +355,6 @@ def given_up(w, i):
     loss = fnp.sum(fnp.sin(w) * 2.0)
     if i % 3 == 0:
         loss.backward()  # else it is never read, never differentiated
-
-
-@STEPS.steps(X, count=48)
-def read_after_every_few_operations(w, i):
-    value = float((fnp.sin(w) * 0.5).sum())
-    y = fnp.sin(w) * 0.5
-    if i % 8 == 7:
-        y.sum().backward()
-    return value
 
 
 @STEPS.steps(X, count=40)
