@@ -16,6 +16,8 @@ from replays import (
     assert_interrupts,
     cube,
     hits,
+    in_thread,
+    law,
     off,
     outcome,
     ready,
@@ -137,6 +139,21 @@ def test_another_thread_reads_at_any_line_of_an_append(captured):
         for at in (stop, 0):
             result, values, _ = run(at)
             assert result == expected and set(map(str, values)) == {str(value)}
+
+
+def test_another_thread_reads_a_node_before_a_trace_is_closed():
+    kept = []
+
+    def f(x):
+        kept[:] = [fnp.sin(x)]
+        return fnp.sum(X)
+
+    def run():
+        read = lambda: in_thread(lambda: kept[0].grad_fn)
+        with before_line(1, {trace.Trace.close.__code__}, read):
+            return fad.grad(f)(X), kept
+
+    law(run)
 
 
 @pytest.mark.sweep("part", range(8), sample=1)

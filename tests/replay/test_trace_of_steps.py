@@ -350,13 +350,6 @@ def what_is_saved_and_another_thread_changes(w, i):
     loss.backward()
 
 
-@STEPS.steps(X, count=24)
-def given_up(w, i):
-    loss = fnp.sum(fnp.sin(w) * 2.0)
-    if i % 3 == 0:
-        loss.backward()  # else it is never read, never differentiated
-
-
 @STEPS.steps(X, count=40)
 def short_and_long(w, i):
     y = w

@@ -249,7 +249,7 @@ def test_steps_are_as_without_replay(name):
 def test_random_programs_of_views_and_writes(pytestconfig):
     """Values, versions, graphs, gradients and errors are those without replay."""
     seed = pytestconfig.getoption("--seed")
-    for k in range(400 if pytestconfig.getoption("--full") else 16):
+    for k in range(400 if pytestconfig.getoption("--full") else 8):
         rng = random.Random(f"{seed} {k}")
         lines = programs.Writer(rng, bool(k % 2)).program(rng.randint(2, 12))
         law(lambda lines=lines: left_by(lines), calls=2, modes=MODES[1:])
