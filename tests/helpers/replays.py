@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from helpers import is_idle
+from lines import at_interrupts, interrupt
 
 import fad
 import fad.numpy as fnp
+from fad.core.level import flush
+from fad.core.primitive import Primitive
+from fad.replay import states
 from fad.replay.program import worker
 
 TIMES = 6  # calls after which a program has repeated often enough to be compiled
@@ -26,6 +33,74 @@ NESTED_TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "vmap": lambda f: lambda x: fad.vmap(f)(fnp.stack([x, x * 2.0])),
     "grad of grad": lambda f: fad.grad(lambda x: fnp.sum(fad.grad(f)(x))),
     "vmap of grad": lambda f: lambda x: fad.vmap(fad.grad(f))(fnp.stack([x, x * 2.0])),
+}
+
+
+def _aux(f: Any) -> Any:
+    def g(x: Any) -> Any:
+        y = f(x)
+        return y, (y * 2.0, x)
+
+    return fad.grad(g, has_aux=True)
+
+
+def _dual(f: Any) -> Any:
+    def run(x: Any) -> Any:
+        with fad.dual_level():
+            return list(fad.unpack_dual(f(fad.make_dual(x, x + 1.0))))
+
+    return run
+
+
+def _tape(f: Any) -> Any:
+    """Two steps, of which the graph is looked at; and one whose graph is kept."""
+
+    def run(x: Any) -> Any:
+        w, found = fad.tensor(x, requires_grad=True), []
+        for kept in (False, False, True):
+            loss = f(w)
+            loss.backward(retain_graph=kept)
+            if kept:
+                loss.backward()
+            found += [loss, w.grad.clone()]
+            with fad.no_grad():
+                w -= 0.1 * w.grad
+            w.grad = None
+        return [*found, w.detach()]
+
+    return run
+
+
+def _tape_twice(f: Any) -> Any:
+    def run(x: Any) -> Any:
+        w = fad.tensor(x, requires_grad=True)
+        (g,) = fad.autograd.grad(f(w * 1.5), w, create_graph=True)
+        size = (g * g).sum()
+        size.item()
+        return [g.detach(), *fad.autograd.grad(size, w)]
+
+    return run
+
+
+TRANSFORMS: dict[str, Callable[[Any], Any]] = {
+    **NESTED_TRANSFORMS,
+    "value and grad": fad.value_and_grad,
+    "aux": _aux,
+    "vjp": lambda f: lambda x: fad.vjp(f, x)[1](jnp.float32(2.0)),
+    "linearize": lambda f: lambda x: fad.linearize(f, x)[1](x),
+    "hvp": lambda f: lambda x: fad.hvp(f, (x,), (x + 1.0,)),
+    "jacrev": lambda f: fad.jacrev(lambda x: f(x) * x),
+    "jacfwd": lambda f: fad.jacfwd(lambda x: f(x) * x),
+    "hessian": fad.hessian,
+    "jvp of grad": lambda f: lambda x: fad.jvp(fad.grad(f), (x,), (x + 1.0,)),
+    "jvp of jvp": lambda f: lambda x: fad.jvp(lambda y: fad.jvp(f, (y,), (y,)), (x,), (x,)),
+    "grad of vmap": lambda f: fad.grad(lambda x: fnp.sum(fad.vmap(f)(fnp.stack([x, x * 2.0])))),
+    "grad of a read grad": lambda f: fad.grad(
+        lambda x: fad.grad(f)(x).sum() * fad.grad(f)(x)[0].item()
+    ),
+    "dual level": _dual,
+    "tape": _tape,
+    "tape twice": _tape_twice,
 }
 
 
@@ -149,3 +224,179 @@ def exact(tree: Any) -> list[Any]:
         v.array if isinstance(v, fad.Tensor) else jnp.asarray(v) for v in jax.tree.leaves(tree)
     ]
     return [(v.dtype, v.shape, v.weak_type, np.asarray(v).tobytes()) for v in leaves]
+
+
+def hits() -> int:
+    """How many programs of traces have run."""
+    return states.tree.hits
+
+
+def same(ours: Any, theirs: Any) -> None:
+    """Refuse trees of other dtypes, weak types, shapes, or values that are not close."""
+    ours, theirs = jax.tree.leaves(ours), jax.tree.leaves(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        a, b = (v.array if isinstance(v, fad.Tensor) else jnp.asarray(v) for v in (a, b))
+        assert (a.dtype, a.weak_type, a.shape) == (b.dtype, b.weak_type, b.shape)
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+def graph(node: Any) -> list[Any]:
+    """A node and those behind it: names, and edges by their numbers in a walk."""
+    nodes, at = [node], {node: 0}
+    for n in nodes:
+        for m, _ in n.next_functions:
+            if m is not None and m not in at:
+                at[m] = len(nodes)
+                nodes.append(m)
+    return [(n.name(), [(at.get(m), k) for m, k in n.next_functions]) for n in nodes]
+
+
+def shown(x: Any) -> Any:
+    """A result as data: numbers to the last bit, types, versions, graphs; what is no array as it is."""
+    if isinstance(x, fad.Tensor):
+        node = x.grad_fn
+        form = (x.requires_grad, x.is_leaf, x.output_nr, outcome(lambda: x.version))
+        return "Tensor", shown(x.detach().array), *form, node if node is None else graph(node)
+    if isinstance(x, (jax.Array, np.ndarray, np.generic)):
+        return str(x.dtype), getattr(x, "weak_type", False), x.shape, str(x.tolist())
+    if isinstance(x, dict):
+        return {name: shown(v) for name, v in x.items()}
+    return [shown(v) for v in x] if isinstance(x, (list, tuple)) else x
+
+
+def outcome(run: Callable[[], Any]) -> Any:
+    """What ``run()`` gives, as data; or its error, without numbers of levels and what may be freed by now."""
+    try:
+        return shown(run())
+    except Exception as error:
+        said = re.sub(r", which is output [^,]*|(?<=level )\d+", "", str(error))
+        return f"{type(error).__name__}: {said}"
+
+
+def law(
+    run: Callable[[], Any],
+    replayed: bool | None = None,
+    calls: int = TIMES,
+    modes: Sequence[str] = MODES,
+) -> Any:
+    """Call by call, ``run()`` gives what it gives without replay, which is returned.
+
+    The same bits and weak types, errors, versions and graphs. ``replayed``: whether programs have run.
+    """
+    with off():
+        expected = outcome(run)
+    for mode in modes:
+        fad.autograd.compiled.clear_cache()
+        with replay(mode):
+            for call in range(calls):
+                assert outcome(run) == expected, f"{mode}, call {call}"
+                assert_idle(mode)
+            flush()
+        if replayed is not None:
+            assert (hits() > 0) == replayed, f"{mode}: {last_trace()}"
+    return expected
+
+
+def in_steps(step: Callable[..., Any], *values: Any, count: int = 14) -> Callable[[], Any]:
+    """What ``step(*leaves, i)`` gives, or its error, and the gradients it leaves, in so many steps."""
+
+    def run() -> Any:
+        leaves = [fad.tensor(v, requires_grad=True) for v in values]
+        found: list[Any] = []
+        for i in range(count):
+            found += [outcome(lambda i=i: step(*leaves, i)), [shown(w.grad) for w in leaves]]
+            for w in leaves:
+                w.grad = None
+        return found
+
+    return run
+
+
+def assert_interrupts(run: Callable[[], Any], places: Iterable[int]) -> None:
+    """After an interrupt at any of these places ``run()`` gives what it gives without replay."""
+    with off():
+        expected = outcome(run)
+    with replay("at once"):
+        outcome(run)
+        for place in places:
+            with at_interrupts(place, interrupt), contextlib.suppress(KeyboardInterrupt):
+                run()
+            assert_idle(f"interrupt {place}")
+            assert outcome(run) == expected, f"after interrupt {place}"
+
+
+def ready(f: Callable[[], Any]) -> Callable[[], Any]:
+    """``f()``, which computes with leaves, after steps that began so: it is deferred then."""
+    for _ in range(TIMES):
+        found = f()
+        sum([v.sum() for v in (found if type(found) is tuple else (found,))]).backward()
+    return f
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """A block in which nothing that is in a cycle is freed."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextlib.contextmanager
+def single_runs() -> Iterator[list[str]]:
+    """A block in which the names of Primitives that are run by themselves on arrays are noted."""
+    names: list[str] = []
+    execute = Primitive.execute
+
+    def noted(self: Primitive, values: Any) -> Any:
+        if all([not isinstance(v, jax.core.Tracer) for v in values]):
+            names.append(self.name)
+        return execute(self, values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Primitive, "execute", noted)
+        yield names
+
+
+def last_trace() -> str:
+    """What became of the last trace, in words."""
+    return fad.autograd.compiled.explain().splitlines()[-1]
+
+
+class Table(dict[str, tuple[Callable[[], Any], Any]]):
+    """Programs by name: what runs, and whether it is replayed."""
+
+    def row(self, replayed: bool | None = True) -> Callable[[Any], Any]:
+        """Add a function of no arguments."""
+
+        def add(f: Any) -> Any:
+            self[f.__name__] = f, replayed
+            return f
+
+        return add
+
+    def steps(self, *leaves: Any, replayed: bool | None = True, count: int = 14) -> Any:
+        """Add ``step(*leaves, i)``, see `in_steps`."""
+
+        def add(f: Any) -> Any:
+            self[f.__name__] = in_steps(f, *leaves, count=count), replayed
+            return f
+
+        return add
+
+
+def cube(x: Any) -> Any:
+    return fnp.sum(fnp.sin(x) * x**3 * 2.0 + 1.0)
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "arithmetic": cube,
+    "views": lambda x: fnp.sum((x.reshape(2, 2).T @ x.reshape(2, 2)) ** 2) + x[1:-1].sum(),
+    "several outputs": lambda x: sum([p.sum() * k for k, p in enumerate(fnp.split(x * x, 2), 1)]),
+    "integers": lambda x: fnp.sum(x * fnp.argsort(x)) + x[fnp.argmax(x)],
+    "masks": lambda x: fnp.sum(fnp.where(x > 1.0, x * x, -x)),
+    "constants": lambda x: fnp.sum(x * jnp.arange(4.0) + np.arange(4.0, dtype=np.float32)),
+    "constant in part": lambda x: fnp.sum(x * 0.0 + 2.0),
+}

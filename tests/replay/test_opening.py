@@ -8,96 +8,63 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import leaf
-from repeated import TIMES, hits, same
+from replays import Table, law
 
 import fad
 import fad.numpy as fnp
 from fad.replay.opening import _codes
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
-
 pytestmark = pytest.mark.usefixtures("fresh_traces")
+CALLS = Table()
 
 
 def f(x: Any) -> Any:
     return fnp.sum(fnp.sin(x) * x * 2.0)
 
 
-def replayed(run: Any) -> bool:
-    """Whether programs run when ``run()`` is called again and again, each time with the same result."""
-    with fad.autograd.compiled(False):
-        expected = run()
-    before = hits()
-    with fad.autograd.compiled(wait=True):
-        for _ in range(TIMES):
-            same(run(), expected)
-    return hits() > before
+@functools.wraps(f)
+def wrapped(x: Any) -> Any:
+    return f(x)
 
 
-def test_a_function_is_found_again_by_its_code() -> None:
-    def made(k: float) -> Any:
-        return lambda x: f(x) * k
-
-    assert replayed(lambda: [fad.grad(made(k))(X) for k in (1.0, 2.0)])
-
-    @functools.wraps(f)
-    def wrapped(x: Any) -> Any:
-        return f(x)
-
-    class Callable:
-        def __call__(self, x: Any) -> Any:
-            return f(x)
-
-    assert replayed(lambda: fad.grad(wrapped)(X)) and replayed(lambda: fad.grad(Callable())(X))
-    assert _codes(wrapped) == [wrapped.__code__, f.__code__]
-    assert _codes(Callable()) == [Callable] and _codes(f) == [f.__code__]
+def wraps_itself(x: Any) -> Any:
+    return f(x)
 
 
-def test_a_function_that_wraps_itself_ends() -> None:
-    def loop(x: Any) -> Any:
-        return f(x)
-
-    loop.__wrapped__ = loop  # type: ignore[attr-defined]
-    assert 0 < len(_codes(loop)) < 20
-    same(fad.grad(loop)(X), jax.grad(lambda x: jnp.sum(jnp.sin(x) * x * 2.0))(X))
+wraps_itself.__wrapped__ = wraps_itself  # type: ignore[attr-defined]
 
 
-def test_an_instance_of_the_same_class_may_do_something_else() -> None:
-    class Power:
-        def __init__(self, n: int) -> None:
-            self.n = n
+class Power:
+    """Another instance may do something else."""
 
-        def __call__(self, x: Any) -> Any:
-            for _ in range(self.n):
-                x = x * X
-            return fnp.sum(x)
+    def __init__(self, n: int) -> None:
+        self.n = n
 
-    with fad.autograd.compiled(wait=True):
-        for n in (1, 2, 3, 1, 2, 3):
-            same(fad.grad(Power(n))(X), X**n)
+    def __call__(self, x: Any) -> Any:
+        for _ in range(self.n):
+            x = x * X
+        return fnp.sum(x)
 
 
-def test_a_step_begins_with_an_operation_on_leaves() -> None:
-    def step() -> Any:
-        w = leaf(X)
-        (fnp.sin(w) * w * 2.0).sum().backward()
-        return w.grad
-
-    assert replayed(step)
+@CALLS.row()
+def functions_are_found_by_their_code() -> Any:
+    scaled = [lambda x, k=k: f(x) * k for k in (1.0, 2.0)]
+    return [fad.grad(g)(X) for g in (*scaled, wrapped, wraps_itself, *map(Power, (1, 2, 3, 1, 2)))]
 
 
-@pytest.mark.parametrize("around", ["jax.jit", "anomaly mode", "off"])
-def test_nothing_is_traced_where_operations_are_observed(around: str) -> None:
-    run = lambda: fad.grad(f)(X)
-    before = hits()
-    for _ in range(TIMES):
-        if around == "jax.jit":
-            jax.jit(lambda x: fad.grad(f)(x))(X)
-        elif around == "off":
-            with fad.autograd.compiled(False):
-                run()
-        else:
-            with fad.autograd.detect_anomaly():
-                run()
-    assert hits() == before
+CALLS["a wrapped function"] = lambda: fad.grad(wrapped)(X), True
+CALLS["an instance"] = lambda: fad.grad(Power(2))(X), True
+CALLS["under jit"] = lambda: jax.jit(lambda x: fad.grad(f)(x))(X), False
+CALLS["switched off"] = lambda: fad.autograd.compiled(False)(fad.grad(f))(X), False
+CALLS["in anomaly mode"] = lambda: fad.autograd.detect_anomaly()(fad.grad(f))(X), False
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_are_as_without_replay(name: str) -> None:
+    law(*CALLS[name])
+
+
+def test_the_codes_of_a_function() -> None:
+    assert _codes(wrapped) == [wrapped.__code__, f.__code__] and _codes(f) == [f.__code__]
+    assert _codes(Power(1)) == [Power] and 0 < len(_codes(wraps_itself)) < 20

@@ -5,10 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
-from replays import in_thread
+from replays import in_thread, law
 
 import fad
 import fad.numpy as fnp
+from fad.replay import settings
 
 pytestmark = pytest.mark.usefixtures("cleared_caches")
 
@@ -34,3 +35,13 @@ def test_a_setting_of_a_block_and_then_for_good() -> None:
     finally:
         jax.config.update("jax_default_matmul_precision", precision)
     assert in_thread(calls) > 0
+
+
+def test_tables_of_avals_that_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "_KNOWN", 3)
+    f = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
+    law(lambda: [f(jnp.ones(n)) for n in range(1, 8)])
+    for n in (3, settings.LARGE + 1):
+        x = jnp.zeros(n)
+        assert settings.aval_id(x.aval) == settings.aval_id((x + 1.0).aval)
+        assert (settings.aval_id(x.aval) < 0) == (n > settings.LARGE)

@@ -1,165 +1,334 @@
-"""Traces: functions in transforms and steps of the tape as one program, with nothing else changed."""
+"""Traces of functions in transforms: but for the time, they are those of single operations."""
 
 from __future__ import annotations
 
-import gc
 import itertools
-import random
-import sys
-import threading
-import weakref
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from lines import at_finalizers, before_line, interrupt
-from repeated import (
-    ENGINE,
+from replays import (
     PROGRAMS,
     TIMES,
-    W,
-    again,
-    as_without,
-    as_without_in_steps,
+    TRANSFORMS,
+    Table,
     cube,
     hits,
+    in_thread,
+    in_threads,
+    info,
+    last_trace,
+    law,
+    off,
     outcome,
     same,
-    slope,
 )
 
 import fad
 import fad.numpy as fnp
-from fad.core.tensor import bottom
-from fad.errors import GradientError
-from fad.replay import policy, settings
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.replay import next_states, settings
+from fad.replay.program import worker
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
-
 pytestmark = pytest.mark.usefixtures("fresh_traces")
 
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_gradients(name):
-    f = PROGRAMS[name]
-    again(fad.value_and_grad(f), X)
-    again(fad.jacrev(f), X)
+# Functions of x, and of a list for what they see and leave; each with whether its gradient is replayed.
+FUNCTIONS = Table({name: (lambda x, log, f=f: f(x), True) for name, f in PROGRAMS.items()})
+function = FUNCTIONS.row
 
 
-NESTED = {
-    "grad of grad": lambda f: lambda x: fad.grad(lambda x: fad.grad(f)(x) @ X)(x),
-    "vmap of grad": lambda f: lambda x: fad.vmap(fad.grad(f))(jnp.stack([x, x + 0.1])),
-    "jvp of grad": lambda f: lambda x: fad.jvp(fad.grad(f), (x,), (X,)),
-    "hessian": fad.hessian,
-}
-
-
-@pytest.mark.sweep("case", list(itertools.product(PROGRAMS, NESTED)), sample=8, ids="-".join)
-def test_nested_transforms(case):
-    program, transform = case
-    again(NESTED[transform](PROGRAMS[program]), X)
-
-
-def test_against_jax():
-    def f(np_):
-        return lambda x: np_.sum(np_.sin(x) * x**3 * 2.0 + 1.0)
-
-    for ours, theirs in ((fad.grad, jax.grad), (fad.value_and_grad, jax.value_and_grad)):
-        for _ in range(TIMES):
-            same(ours(f(fnp))(X), theirs(f(jnp))(X))
-    for _ in range(TIMES):
-        same(fad.hessian(f(fnp))(X), jax.hessian(f(jnp))(X))
-    assert hits() > 0
-
-
-def test_numbers_keep_their_weak_type_at_every_order():
-    g, h = (lambda x: fnp.sin(x) * x), (lambda x: jnp.sin(x) * x)
+@function()
+def a_net(x, log):
     for _ in range(3):
-        g, h = fad.grad(g), jax.grad(h)
-        for _ in range(TIMES):
-            same(g(2.0), h(2.0))
+        x = fnp.tanh(x * 1.3) + x / 2
+    return (x * x).sum()
 
 
-def test_several_arguments_pytrees_and_aux():
-    def f(p, scale, y):
-        h = fnp.tanh(p["w"] * scale + p["b"])
-        return fnp.sum(h * y), {"h": h, "best": fnp.argmax(h), "scale": scale, "none": None}
-
-    p = {"w": X, "b": -X}
-    again(fad.grad(f, argnums=(0, 2), has_aux=True), p, 2.0, X)
-    again(fad.value_and_grad(f, has_aux=True), p, 2.0, X)
-    again(fad.grad(lambda x, y: fnp.sum(x * x), argnums=(0, 1)), X, X)
-    again(fad.jacrev(lambda x: {"a": x * x, "b": (x.sum(), x[0] * x)}), X)
-    again(fad.jacrev(lambda x: x * x, chunk_size=2), X)
-    z = X + 1j * X
-    again(fad.grad(lambda z: fnp.sum(fnp.abs(z * z))), z)
+@function()
+def what_is_seen(x, log):
+    values = (x, fnp.sin(x), x * jnp.arange(4.0), 2 * x.sum(), x > 0.5, fnp.argmax(x))
+    for y in values:
+        dtype = (y.dtype, y.aval.weak_type)
+        log.append((y.shape, y.ndim, dtype, y.requires_grad, y.is_leaf, y.output_nr, y.aval.size))
+    return (x * x).sum()
 
 
-def test_branches_on_values_are_taken_as_they_are():
-    def f(x):
-        y = fnp.sum(x * x)
-        return y * 2.0 if y > 7.0 else y * 3.0
-
-    for _ in range(TIMES):
-        same(fad.grad(f)(X), 4.0 * X)
-        same(fad.grad(f)(X / 2), 3.0 * X)
-    assert hits() > 0
+@function()
+def a_value_and_a_node_are_read(x, log):
+    y = fnp.sin(x)
+    z = y * 2.0
+    log += [y.tolist(), z.grad_fn.name(), [n.name() for n, _ in z.grad_fn.next_functions if n]]
+    return fnp.sum(z * z)
 
 
-def test_prints_and_other_effects_happen_each_time_and_in_order(capsys):
-    seen = []
-
-    def f(x):
-        y = fnp.sin(x)
-        seen.append(y.shape)
-        print("once", y.dtype, y.ndim, y.aval.size)
-        return fnp.sum(y * y)
-
-    again(fad.grad(f), X)
-    assert seen == [(4,)] * (TIMES + 1)
-    assert capsys.readouterr().out == "once float32 1 4\n" * (TIMES + 1)
+@function()
+def branches(x, log):
+    y = x * 1.0
+    for k in range(5):
+        s = y[k % 4] * y[0]
+        y = y + s if s > 0.3 else y * 0.5 - s
+    return y.sum()
 
 
-@pytest.mark.parametrize("where", ["input", "middle", "node"])
-def test_hooks_run(where):
-    calls = []
-
-    def f(x):
-        y = fnp.sin(x) * 2.0
-        if where == "input":
-            x.register_hook(lambda g: calls.append(1) or g * 3.0)
-        elif where == "middle":
-            y.register_hook(lambda g: calls.append(1) or g * 3.0)
-        else:
-            y.grad_fn.register_hook(
-                lambda gi, go: calls.append(1) or tuple(g and None for g in ()) or None
-            )
-        return fnp.sum(y * y)
-
-    again(fad.grad(f), X, replayed=where == "input")  # what comes after the hook
-    assert len(calls) == TIMES + 1
+@function()
+def a_loop_that_reads(x, log):
+    y, t = x * 1.0, 0.0
+    while t < 1.0:
+        k = fnp.sin(y) * 0.5 + y * 0.1
+        e = fnp.max(fnp.abs(k)).item()
+        y = y + k * 0.1 if e > 0.4 else y + k * 0.05 + 0.01
+        t += 0.1 + e * 0.2
+    return (y * y).sum()
 
 
-def test_writes_in_place():
-    def own(x):
-        y = fnp.sin(x)
-        y[0] = x[1] * 2.0
-        y *= x
-        return fnp.sum(y * y)
-
-    def of_view(x):
-        y = x * 1.0
-        part = y[1:3]
-        z = fnp.sum(part + x[0])
-        part += 1.0
-        return z + fnp.sum(y * part.sum())
-
-    again(fad.grad(own), X)
-    again(fad.grad(of_view), X)
+@function()
+def an_earlier_value_is_read(x, log):
+    y = fnp.exp(x) * x
+    z = fnp.sin(y) + y
+    if z.sum().item() > 0.0:
+        z = z * y
+    log += [y.max().item(), repr(y).split("level=")[0]]
+    return (z * y + x).sum()
 
 
-def test_a_write_to_what_was_captured_comes_after_what_has_read_it():
+@function()
+def values_are_kept(x, log):
+    y = fnp.sin(x) * 2.0
+    bool(y[0] > 0)
+    z = y * x
+    log += [y, z]
+    bool(z[1] > 0)
+    return (z + y).sum()
+
+
+@function()
+def constants_of_it(x, log):
+    y = fnp.sin(x) + 1.0
+    outside = np.asarray(fad.stop_gradient(y)) + jnp.sin(fad.stop_gradient(y).array)
+    return (fad.stop_gradient(y) * x * y.detach().sum().item() * outside).sum()
+
+
+@function()
+def writes(x, log):
+    u = x * 1.0
+    v = u[1:]
+    for k in range(3):
+        u[k] = u[k + 1] * 2.0
+        if u.sum().item() > 0.5:
+            v += 0.25
+        v[0].item()
+    part = u[1:3]
+    z = fnp.sum(part + x[0])
+    part += 1.0
+    return (u * x).sum() + z
+
+
+@function()
+def a_hook_of_its_input(x, log):
+    y = fnp.sin(x) * 2.0
+    x.register_hook(lambda g: log.append(g.clone()) or g * 3.0)
+    return fnp.sum(y * y)
+
+
+@function(replayed=False)
+def hooks(x, log):
+    y = fnp.sin(x) * 2.0
+    y.register_hook(lambda g: log.append(g.clone()) or g * 3.0)
+    y.grad_fn.register_hook(lambda gi, go: log.append(len(go)))
+    return fnp.sum(y * y)
+
+
+@function(replayed=False)
+def no_grad(x, log):
+    u = x * 1.0
+    with fad.no_grad():
+        u[0] = 2.0
+        c = fnp.sin(x)
+    return fnp.sum(c * x * u)
+
+
+@function(replayed=False)
+def saved_values_are_packed(x, log):
+    y = fnp.sin(x)
+    with fad.autograd.saved_tensors_hooks(lambda t: t * 2.0, lambda t: t / 2.0):
+        z = y * y
+    return fnp.sum(z * x)
+
+
+@function(replayed=False)
+def switched_off(x, log):
+    y = fnp.sin(x)
+    with fad.autograd.compiled(False):
+        z = y * y
+        log.append(fad.stop_gradient(z)[0].item())
+    return fnp.sum(z)
+
+
+@function(replayed=False)
+def other_settings(x, log):
+    y = fnp.sin(x)
+    with jax.default_matmul_precision("highest"):
+        return y @ y
+
+
+@function(replayed=None)
+def settings_that_refuse(x, log):
+    y = fnp.sin(x) + jnp.ones(4, jnp.int32)
+    with jax.numpy_dtype_promotion("strict"):
+        log += [fad.stop_gradient(y).tolist(), outcome(lambda: fnp.sin(x) + jnp.ones(4, jnp.int32))]
+    return y.sum()
+
+
+@function(replayed=False)
+def requires_grad_is_assigned(x, log):
+    y = x * 2.0
+    x.requires_grad = False
+    return (fnp.sin(y) + x * 3.0).sum()
+
+
+class Scaled(fad.Function):
+    """Its rule is not the derivative, and checks what it is given."""
+
+    @staticmethod
+    def forward(x):
+        assert type(x) is fad.Tensor
+        return x * 2.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def vjp(ctx, g):
+        x, y = ctx.saved_tensors
+        assert type(x) is type(y) is type(g) is fad.Tensor
+        return g * 5.0 * y / x
+
+
+@function(replayed=False)
+def functions_with_rules(x, log):
+    return (Scaled.apply(fnp.sin(x)) * 2).sum()
+
+
+@function(replayed=None)
+def an_error(x, log):
+    y = fnp.sin(x)
+    log.append("before")
+    z = y @ fnp.ones(7)
+    log.append("after")
+    return z
+
+
+@function()
+def an_error_after_a_read(x, log):
+    y = fnp.sin(x) * x
+    y.sum().item()
+    return (y + jnp.ones(3)).sum()
+
+
+@function(replayed=False)
+def child_threads(x, log):
+    y = fnp.sin(x)
+    parts = in_threads([lambda k=k: y * x + float(k) for k in range(3)])
+    return fnp.sum(parts[0] * parts[1] + parts[2])
+
+
+@function(replayed=None)
+def another_thread_reads(x, log):
+    y = fnp.sin(x) * x
+    log.append(in_thread(lambda: ((fad.stop_gradient(y) * 2).sum().item(), y.sum().item())))
+    return (y * y).sum()
+
+
+@function()
+def traced_code_of_constants(x, log):
+    y = fnp.sin(x)
+    return fnp.sum(y * jax.jit(lambda c: c * 2.0)(X))
+
+
+@function(replayed=False)
+def traced_code_of_its_values(x, log):
+    y = fnp.sin(x)
+    mixed = jax.jit(lambda c: c * (y * 2.0).value)(X)
+    total = fad.jit(lambda a: fnp.sum(a * a))(y)
+    return fnp.sum(mixed * y) + total + y[0]
+
+
+@function()
+def an_infinite_derivative(x, log):
+    zero = x - X[0]
+    slope, _ = fad.grad(lambda x: (fnp.sum(x * x), fnp.log(x)), has_aux=True)(zero)
+    return fnp.sum(slope)
+
+
+def run(name, transform):
+    """What a transform of a function gives, and the function leaves."""
+
+    def call():
+        log = []
+        found = outcome(lambda: TRANSFORMS[transform](lambda x: FUNCTIONS[name][0](x, log))(X))
+        assert all([v._lazy is None for v in log if isinstance(v, fad.Tensor)])
+        return [found, *[outcome(lambda v=v: v) for v in log]]
+
+    return call
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_are_as_without_replay(name):
+    law(run(name, "grad"), FUNCTIONS[name][1])
+    law(run("writes", "tape twice") if name == "writes" else run(name, "tape"), calls=3)
+
+
+CASES = list(itertools.product(FUNCTIONS, [t for t in TRANSFORMS if t != "grad"]))
+
+
+@pytest.mark.sweep("case", CASES, sample=64, ids="-".join)
+def test_transforms_are_as_without_replay(case):
+    law(run(*case), True if case[0] == "a_net" and case[1] != "linearize" else None, calls=4)
+
+
+# Whole calls.
+
+CALLS = Table()
+call = CALLS.row
+
+
+@call()
+def weak_types_of_numbers():
+    g = lambda x: fnp.sin(x) * x
+    found = []
+    for _ in range(3):
+        g = fad.grad(g)
+        found.append(g(2.0))
+    return found
+
+
+def of_a_pytree(p, scale, y):
+    h = fnp.tanh(p["w"] * scale + p["b"])
+    return fnp.sum(h * y), {"h": h, "best": fnp.argmax(h), "scale": scale, "none": None}
+
+
+@call()
+def several_arguments_pytrees_and_aux():
+    p, z = {"w": X, "b": -X}, X + 1j * X
+    return [
+        fad.grad(of_a_pytree, argnums=(0, 2), has_aux=True)(p, 2.0, X),
+        fad.value_and_grad(of_a_pytree, has_aux=True)(p, 2.0, X),
+        fad.grad(lambda x, y: fnp.sum(x * x), argnums=(0, 1))(X, X),
+        fad.jacrev(lambda x: {"a": x * x, "b": (x.sum(), x[0] * x)})(X),
+        fad.jacrev(lambda x: x * x, chunk_size=2)(X),
+        fad.grad(lambda z: fnp.sum(fnp.abs(z * z)))(z),
+    ]
+
+
+@call()
+def a_write_to_what_was_captured():
+    """It comes after what has read it."""
+
     def g(w):
         def f(x):
             y = fnp.sum(x * (x + w))
@@ -168,301 +337,37 @@ def test_a_write_to_what_was_captured_comes_after_what_has_read_it():
 
         return fad.grad(f)(X)
 
-    for _ in range(TIMES):
-        same(g(fad.tensor(X)), 5.0 * X)
-        v = fad.tensor(X, requires_grad=True)
-        r = g(v * 1.0)
-        same(r.detach(), 5.0 * X)
-        r.sum().backward()
-        same(v.grad, jnp.ones(4))
+    v = fad.tensor(X, requires_grad=True)
+    r = g(v * 1.0)
+    r.sum().backward()
+    return [g(fad.tensor(X)), r, v.grad]
 
 
-def test_modes_in_the_middle():
-    def no_grad(x):
-        with fad.no_grad():
-            c = fnp.sin(x)
-        return fnp.sum(c * x)
-
-    def detached(x):
-        return fnp.sum(fnp.sin(x).detach() * x)
-
-    def packed(x):
-        y = fnp.sin(x)
-        with fad.autograd.saved_tensors_hooks(lambda t: t * 2.0, lambda t: t / 2.0):
-            z = y * y
-        return fnp.sum(z * x)
-
-    def switched_off(x):
-        y = fnp.sin(x)
-        with fad.autograd.compiled(False):
-            z = y * y
-        return fnp.sum(z)
-
-    def precise(x):
-        y = fnp.sin(x)
-        with jax.default_matmul_precision("highest"):
-            return y @ y
-
-    for f in (no_grad, packed, switched_off, precise):
-        again(fad.grad(f), X, replayed=False)
-    again(fad.grad(detached), X)  # whose value is read
-
-
-def test_anomaly_mode_names_the_operation():
-    def f(x):
-        y = fnp.sum(fnp.sqrt(x))
-        return y * 0.0
-
-    g = fad.grad(f)
-    for _ in range(TIMES):
-        g(X)
-    with fad.autograd.detect_anomaly(), pytest.raises(GradientError, match="SqrtBackward"):
-        g(X * 0.0)
-    with jax.debug_nans(True), pytest.raises(FloatingPointError):
-        g(X * 0.0 - 1.0)
-
-
-def test_functions_inside_use_their_rules():
-    class Scaled(fad.Function):
-        @staticmethod
-        def forward(x):
-            return x * 2.0
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
-
-        @staticmethod
-        def vjp(ctx, g):
-            return g * 10.0
-
-    again(fad.grad(lambda x: fnp.sum(Scaled.apply(fnp.sin(x)))), X, replayed=False)
-    same(fad.grad(lambda x: fnp.sum(Scaled.apply(x)))(X), 10.0 * jnp.ones(4))
-
-
-def test_errors_are_raised_where_they_were():
-    lines = []
-
-    def f(x):
-        y = fnp.sin(x)
-        lines.append("before")
-        z = y @ fnp.ones(7)
-        lines.append("after")
-        return z
-
-    for _ in range(TIMES):
-        with pytest.raises(TypeError, match="contracting"):
-            fad.grad(f)(X)
-    assert lines == ["before"] * TIMES
-
-    def vector(x):
-        return fnp.sin(x) * 2.0
-
-    for _ in range(TIMES):
-        with pytest.raises(GradientError, match=r"shape \(4,\)"):
-            fad.grad(vector)(X)
-
-
-def test_an_infinite_derivative_of_what_is_not_differentiated_spoils_nothing():
-    def f(x):
-        slope, _ = fad.grad(lambda x: (fnp.sum(x * x), fnp.log(x)), has_aux=True)(x)
-        return fnp.sum(slope)
-
-    for _ in range(TIMES):
-        same(fad.grad(f)(X.at[0].set(0.0)), 2.0 * jnp.ones(4))
-    assert hits() > 0
-
-
-def test_child_threads_and_other_threads():
-    def f(x):
-        y = fnp.sin(x)
-        found = []
-        t = threading.Thread(target=lambda: found.append(y * x))
-        t.start()
-        t.join()
-        return fnp.sum(found[0] * y)
-
-    again(fad.grad(f), X, replayed=False)
-    failures = []
-
-    def work(k):
-        try:
-            for _ in range(20):
-                same(fad.grad(lambda x: fnp.sum(fnp.sin(x) * k))(X), jnp.cos(X) * k)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(float(k),)) for k in range(1, 5)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
-
-
-def test_a_tracer_or_traced_code_in_the_middle():
-    def f(x):
-        y = fnp.sin(x)
-        return fnp.sum(y * jax.jit(lambda c: c * 2.0)(X))
-
-    def mixed(x):
-        y = fnp.sin(x)
-        return fnp.sum(jax.jit(lambda c: c * (y * 2.0).value)(X) * y)
-
-    again(fad.grad(f), X)
-    again(fad.grad(mixed), X, replayed=False)
-
-    def inner(x):
-        y = fnp.sin(x)
-        total = fad.jit(lambda a: fnp.sum(a * a))(y)
-        return total + y[0]
-
-    again(fad.grad(inner), X, replayed=False)
-    same(fad.jit(fad.grad(cube))(X), fad.grad(cube)(X))
-    same(jax.jit(fad.grad(cube))(X), fad.grad(cube)(X))
-    same(jax.vmap(fad.grad(cube))(jnp.stack([X, X])), fad.vmap(fad.grad(cube))(jnp.stack([X, X])))
-
-
-def test_under_the_tape():
+@call()
+def under_the_tape():
     w = fad.tensor(X, requires_grad=True)
-    for _ in range(TIMES):
-        g = fad.grad(lambda x: fnp.sum(x**3 * w))(w)
-        g.sum().backward()
-        same(w.grad, jax.grad(lambda w: jnp.sum(3 * w**2 * w))(X))
-        w.grad = None
-    assert hits() > 0
+    g = fad.grad(lambda x: fnp.sum(x**3 * w * fnp.sin(w)))(w)
+    (dw,) = fad.autograd.grad(g.sum(), w, retain_graph=True)
+    (g * 2).sum().backward()
+    return [g, dw, w.grad]
 
 
-def test_large_arrays_are_not_deferred():
-    x = jnp.ones(2 * settings.LARGE)
-    for _ in range(TIMES):
-        fad.grad(cube)(x)
-    assert hits() == 0
-
-
-def test_nothing_is_kept_by_cycles():
-    class Big:
-        pass
+@call(replayed=None)
+def requires_grad_of_what_is_captured():
+    v = fad.tensor(X)
 
     def f(x):
-        return fnp.sum(fnp.sin(x) * x)
+        y = x * v
+        v.requires_grad = True
+        return (y * (x * v)).sum()
 
-    g = fad.grad(f)
-    for _ in range(TIMES):
-        g(X)
-    gc.collect()
-    gc.disable()
-    try:
-        found = []
-
-        def watched(x):
-            y = fnp.sin(x)
-            found.append(weakref.ref(y))
-            z = y * x
-            del y
-            return fnp.sum(z)
-
-        for _ in range(TIMES):
-            fad.grad(watched)(X)
-            assert all(r() is None for r in found)
-            found.clear()
-        with pytest.raises(ZeroDivisionError):
-            fad.grad(lambda x: watched(x) / (0 // 0))(X)
-        assert all(r() is None for r in found)
-    finally:
-        gc.enable()
+    return fad.grad(f)(X)
 
 
-def test_an_interrupt_at_any_line_leaves_traces_right():
-    """An interrupt in the middle of `append`, which the function catches, changes nothing."""
+@call()
+def the_grad_mode_is_that_of_the_operations():
+    v = fad.tensor(X, requires_grad=True)
 
-    def run(stop):
-        count = 0
-
-        def f(x):
-            nonlocal count
-            y = fnp.sin(x)
-            try:
-                with before_line(stop, ENGINE, interrupt) as lines:
-                    z = y * 2.0
-            except KeyboardInterrupt:
-                z = y * 2.0
-            count = lines.count
-            w = z * x
-            return fnp.sum(w + z)
-
-        return fad.grad(f)(X), count
-
-    expected = jax.grad(lambda x: jnp.sum(jnp.sin(x) * 2.0 * x + jnp.sin(x) * 2.0))(X)
-    for _ in range(TIMES):
-        result, lines = run(0)
-        same(result, expected)
-    assert hits() > 0 and lines > 10
-    for stop in range(1, lines + 1):
-        result, _ = run(stop)
-        same(result, expected)
-        same(run(0)[0], expected)
-
-
-ONES = jnp.ones((2, 3))
-
-
-# As without replay
-
-
-def test_a_leaf_that_has_changed_before_its_graph_is_read():
-    def step(w, i):
-        y = fnp.tanh(w * ONES)
-        (y * 2.0).sum().backward()
-        with fad.no_grad():
-            w.mul_(1.01)
-        return [round(float(y[0, 0]), 4), y.grad_fn.name(), outcome(lambda: y.sum().backward())]
-
-    as_without_in_steps(step)
-
-
-def test_requires_grad_that_is_assigned():
-    def on(w, i):
-        x = fad.tensor(W)
-        y = w * x
-        x.requires_grad = True
-        (y * x).sum().backward()
-        return slope(x)
-
-    def off(w, i):
-        p = w * ONES
-        y = fnp.tanh(p)
-        if i < 10:
-            y.sum().backward()
-            return None
-        w.requires_grad = False
-        y.sum().backward()
-        w.requires_grad = True
-        return [p.is_leaf, p.grad is None]
-
-    for step in (on, off):
-        as_without_in_steps(step)
-
-    def inside(x):
-        y = x * 2.0
-        x.requires_grad = False
-        return (fnp.sin(y) + x * 3.0).sum()
-
-    def captured():
-        v = fad.tensor([0.5, -1.0, 2.0])
-
-        def f(x):
-            y = x * v
-            v.requires_grad = True
-            return (y * (x * v)).sum()
-
-        return [type(fad.grad(f)(X[:3])) is fad.Tensor]
-
-    as_without(lambda: fad.grad(inside)(X).tolist())
-    as_without(captured)
-
-
-def test_the_grad_mode_is_that_of_the_operations():
     def outer(v):
         def f(x):
             y = x * v
@@ -473,72 +378,221 @@ def test_the_grad_mode_is_that_of_the_operations():
             g, aux = fad.grad(f, has_aux=True)(X)
         return (g * v * aux).sum()
 
-    def value():
-        v = fad.tensor(X, requires_grad=True)
-        with fad.no_grad():
-            y = fad.value_and_grad(lambda x: (x * v * x).sum())(X)[0]
-        return [type(y) is fad.Tensor]
+    def switched(x):
+        y = (fnp.sin(x) * v).sum()
+        fad.set_grad_enabled(False)
+        return y
 
-    def switched():
-        v = fad.tensor(X, requires_grad=True)
-
-        def f(x):
-            y = (fnp.sin(x) * v).sum()
-            fad.set_grad_enabled(False)
-            return y
-
-        try:
-            return [type(fad.value_and_grad(f)(X)[0]) is fad.Tensor]
-        finally:
-            fad.set_grad_enabled(True)
-
-    as_without(lambda: fad.grad(outer)(X + 1.0).tolist())
-    as_without(value)
-    as_without(switched)
+    with fad.no_grad():
+        found = [fad.value_and_grad(lambda x: (x * v * x).sum())(X)]
+    try:
+        found.append(fad.value_and_grad(switched)(X))
+    finally:
+        fad.set_grad_enabled(True)
+    return [*found, fad.grad(outer)(X + 1.0)]
 
 
-def test_traced_tangents_of_concrete_inputs():
+@call()
+def transforms_of_jax_around():
     f = fad.grad(cube)
-    as_without(lambda: jax.jit(lambda t: fad.jvp(f, (X,), (t,))[1])(X).tolist())
-    as_without(lambda: jax.jit(lambda t: fad.hvp(cube, (X,), (t,))[1][0])(X).tolist())
-    as_without(
-        lambda: jax.jvp(lambda x: fad.grad(lambda y: cube(y * x))(X), (X,), (X,))[1].tolist()
-    )
+    g = lambda x: fad.grad(lambda y: cube(y * x))(x)
+    return [
+        f(X),
+        jax.jit(f)(X),
+        jax.jit(lambda x: x * f(X))(X),
+        jax.vmap(f)(jnp.stack([X, X])),
+        jax.jit(lambda t: fad.jvp(f, (X,), (t,))[1])(X),
+        jax.jit(lambda t: fad.hvp(cube, (X,), (t,))[1][0])(X),
+        jax.jvp(g, (X,), (X,)),
+        jax.grad(lambda y: jnp.sum(y * fad.to_jax(f)(X)))(X),
+    ]
 
 
-def test_no_outputs_and_callables_of_every_kind():
+class Odd:
+    def __call__(self, x):
+        return cube(x)
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name != "__code__":
+            raise AttributeError(name)
+        return []
+
+
+@call()
+def no_outputs_and_callables_of_every_kind():
     def nothing(x):
         assert fnp.sin(x) is not None
         return ()
 
-    class Odd:
-        def __call__(self, x):
-            return cube(x)
-
-        def __getattr__(self, name):
-            if name.startswith("__") and name != "__code__":
-                raise AttributeError(name)
-            return []
-
-    as_without(lambda: list(fad.jacrev(nothing)(X)))
-    as_without(lambda: fad.grad(Odd())(X).tolist())
-    as_without(lambda: fad.grad(jax.tree_util.Partial(cube))(X).tolist())
+    partial = jax.tree_util.Partial(cube)
+    return [fad.jacrev(nothing)(X), fad.grad(Odd())(X), fad.grad(partial)(X)]
 
 
-def test_anomaly_mode_around_the_backward_pass_alone():
-    def step(w, i):
-        loss = fnp.log(w * 0.0 - 1.0).sum()
-        with fad.autograd.detect_anomaly() if i == 13 else fad.enable_grad():
-            loss.backward()
-        return slope(w)
+@call(replayed=None)
+def a_scan():
+    scanned = lambda x: fad.lax.scan(lambda c, v: (c + v * x[0], None), x[0], fnp.sin(x))[0]
+    return fad.grad(scanned)(X)
 
-    as_without_in_steps(step)
+
+@call()
+def types_of_64_bits_in_a_block():
+    wide = lambda x: cube(x.astype("float64"))
+    with jax.enable_x64(True):
+        found = [fad.grad(wide)(X), fad.jvp(wide, (X,), (X,))]
+    assert found[0].dtype == "float32" and found[1][0].dtype == "float64"
+    return [*found, fad.jvp(cube, (X,), (X,))]
+
+
+@call()
+def numbers_are_checked_where_jax_checks_them():
+    reached, found = [], []
+
+    def f(x):
+        y = x * 0
+        reached.append(1)
+        y = y / y
+        reached.append(2)
+        return y.sum()
+
+    for transform in (fad.grad(f), lambda x: fad.jvp(f, (x,), (x,))):
+        found.append(transform(X))
+        with jax.debug_nans(True):
+            found.append(outcome(lambda t=transform: t(X)).split(":")[0])
+    g = fad.grad(lambda x: fnp.sum(fnp.sqrt(x)) * 0.0)
+    found.append(g(X))
+    with fad.autograd.detect_anomaly():
+        found.append(re.findall(r"\w+Backward\b", outcome(lambda: g(X * 0.0))))
+    assert "SqrtBackward" in found[-1] and "FloatingPointError" in found
+    return [reached, found]
+
+
+@call()
+def a_failure_leaves_nothing_behind():
+    v, kept = fad.tensor(X), []
+
+    def f(x, end):
+        kept.append(x * v)
+        return cube(x) + end()
+
+    calls = [lambda: fad.grad(f)(X, lambda: 1 // 0), lambda: fad.jvp(f, (X, 0.0), (X, 0.0))]
+    found = [*map(outcome, calls), fad.grad(f)(X, lambda: 1.0)]
+    v.add_(1.0)
+    return [*found, *[k.value for k in kept[:1]]]
+
+
+@call(replayed=False)
+def a_vjp_is_called_later_and_in_another_thread():
+    _, pull = fad.vjp(lambda x: fnp.sin(x) * fnp.exp(x), X)
+    return [in_thread(lambda: pull(jnp.ones(4))), pull(jnp.ones(4))]
+
+
+@call()
+def on_another_device():
+    there = jax.devices()[-1]
+    found = [TRANSFORMS[t](cube)(jax.device_put(X, there)) for t in ("grad", "vmap", "hessian")]
+    assert all(g.devices() == {there} for g in found)
+    assert fad.grad(cube)(X).devices() == X.devices()
+    return found
+
+
+@call()
+def an_output_that_is_kept():
+    kept = []
+
+    def f(x):
+        kept.append(fnp.sin(x))
+        return fnp.sum(kept[-1] * kept[-1])
+
+    g = fad.grad(f)(X)
+    node = kept[0].grad_fn
+    return [g, fad.tensor(kept[0]).detach(), node.name(), outcome(lambda: node(jnp.ones(4)))]
+
+
+def _reads(x, times):
+    for k in range(times):
+        ((x * 2.0 + float(k)).sum() * 3.0).item()
+
+
+@call()
+def gradients_are_those_of_their_arguments():
+    """Segments whose outputs are gone are freed, and with them what had the arguments as inputs."""
+    functions = [
+        lambda x, y: [_reads(y, 6), (y * y).sum() * 2.0 + (x * 3.0).sum()][1],
+        lambda x, y: [_reads(x, 6), _reads(y, 6), (y * y).sum() * 2.0 + x[0]][2],
+        lambda x, y: [_reads(x, 6), _reads(y, 6), (y * y).sum() * 2.0][2],
+        lambda x, y: [_reads(x, 3), jnp.float32(2.0)][1],
+    ]
+    return [fad.grad(f, argnums=(0, 1))(X, jnp.ones(3)) for f in functions]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_are_as_without_replay(name):
+    law(*CALLS[name])
+
+
+@pytest.mark.parametrize("size", [1, 1 << 14, (1 << 14) + 1, 40_000])
+def test_arrays_of_all_sizes(size):
+    """Large arrays alone, and together with small ones."""
+    x = jnp.linspace(0.0, 1.0, size)
+
+    def f(x):
+        y = fnp.sin(x * 2)
+        return (y * y).mean() + (fnp.tanh(y[:3]) * 0.5).sum()
+
+    law(lambda: [fad.grad(f)(x), fad.jvp(f, (x,), (x,))], size <= 1 << 14 or None, calls=3)
+    fad.autograd.compiled.clear_cache()
+    for _ in range(TIMES):
+        fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))(jnp.ones(settings.LARGE + size))
+    assert hits() == 0
+
+
+def test_against_jax():
+    f = lambda m: lambda x: m.sum(m.sin(x) * x**3 * 2.0 + 1.0)
+    g, h = f(fnp), f(jnp)
+    rows = jnp.stack([X, 2 * X])
+    for _ in range(TIMES):
+        same(fad.value_and_grad(g)(X), jax.value_and_grad(h)(X))
+        same(fad.hessian(g)(X), jax.hessian(h)(X))
+        same(fad.jvp(fad.grad(g), (X,), (X,)), jax.jvp(jax.grad(h), (X,), (X,)))
+        same(fad.vmap(fad.grad(g))(rows), jax.vmap(jax.grad(h))(rows))
+    assert hits() > 0
+
+
+# How many programs run, and when.
+
+
+@pytest.mark.parametrize("name", ["grad", "jvp", "vmap"])
+def test_a_function_that_repeats_is_one_program_for_all_values(name):
+    transform = TRANSFORMS[name](cube)
+    with fad.autograd.compiled(wait=True):
+        for _ in range(TIMES):
+            transform(X)
+        before, compiled = info("hits"), info("compiled")
+        assert before > 0 and compiled > 0
+        for k in range(4):
+            transform(X + k)
+        assert (info("hits"), info("compiled")) == (before + 4, compiled)
+
+
+def test_the_cache_is_looked_at_and_cleared_in_one_place():
+    info, w = fad.autograd.compiled.cache_info, fad.tensor(X, requires_grad=True)
+    with off():
+        fad.grad(cube)(X)
+    seen = [info()]
+    with fad.autograd.compiled(wait=True):
+        for run in (lambda: cube(w).backward(), lambda: fad.jvp(cube, (X,), (X,))):
+            for _ in range(2 * TIMES):
+                run()
+            seen.append(info())
+    for name in ("structures", "compiled", "hits"):
+        assert 0 == seen[0][name] < seen[1][name] < seen[2][name]
+    assert seen[-1]["queued"] == seen[-1]["refused"] == 0
+    fad.autograd.compiled.clear_cache()
+    assert set(info().values()) == {0}
 
 
 def test_a_failure_does_not_end_replay_for_good():
-    def call(c):
-        return fad.grad(lambda x: (fnp.sin(x) * c * x).sum())(X)
-
+    call = lambda c: fad.grad(lambda x: (fnp.sin(x) * c * x).sum())(X)
     for _ in range(TIMES):
         call(X)
     gone = X * 2.0
@@ -551,172 +605,57 @@ def test_a_failure_does_not_end_replay_for_good():
     assert hits() > before
 
 
-@pytest.mark.parametrize("captured", [True, False])
-def test_another_thread_reads_at_any_line_of_an_append(captured):
-    """``captured``: the operand of the operation that is being appended is an input already."""
-    w, other = fad.tensor(W, requires_grad=True), fad.asarray(ONES * 3.0)
-
-    def run(stop):
-        found = []
-
-        def read():
-            reader = threading.Thread(target=lambda: found.append(y.detach().array))
-            reader.start()
-            reader.join(0.05)  # it may block until the operation is done
-
-        w.grad = None
-        y = fnp.tanh(w * other) if captured else fnp.tanh(w * 3.0)
-        with before_line(stop, ENGINE, read) as lines:
-            z = y * other
-        loss = (z + y).sum()
-        loss.backward()
-        slope = 1.0 - jnp.tanh(W * 3.0) ** 2
-        same(w.grad, 12.0 * slope)
-        same(loss.array, (4.0 * jnp.tanh(W * 3.0)).sum())
-        for value in found:
-            same(value, jnp.tanh(W * 3.0))
-        return lines.count
-
-    for _ in range(2 * TIMES):
-        lines = run(0)
-    assert hits() > 0 and lines > 20
-    for stop in range(1, lines + 1):
-        run(stop)
-        run(0)
-
-
-def test_threads_that_read_what_is_being_traced():
-    w = fad.tensor(W, requires_grad=True)
-    latest, failures = [None], []
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    done = threading.Event()
-    draw = random.Random(0)
-
-    def read():
-        seen = None
-        while not done.is_set():
-            y = latest[0]
-            try:
-                if y is not None and y is not seen:
-                    for _ in range(
-                        draw.randrange(300)
-                    ):  # somewhere in the middle of what comes after it
-                        pass
-                    np.testing.assert_allclose(y.detach().array, np.tanh(W), rtol=1e-5)
-                    seen = y
-            except BaseException as error:
-                failures.append(error)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        for _ in range(400):
-            w.grad = None
-            y = z = latest[0] = fnp.tanh(w * ONES)
-            for _ in range(20):
-                z = z + w
-            (y * 2.0 + z - y).sum().backward()
-            same(w.grad, 22.0 - 2.0 * jnp.tanh(W) ** 2)
-    finally:
-        done.set()
-        reader.join()
-        sys.setswitchinterval(interval)
-    assert not failures
-
-
-def test_programs_for_the_top_level_are_not_run_under_traces():
-    """XLA's options apply to whole programs."""
-    f = fad.grad(cube)
-    with fad.autograd.compiled(wait=True):
-        for _ in range(TIMES):
-            expected = f(X).array if isinstance(f(X), fad.Tensor) else f(X)
-        constant = jax.jit(lambda y: jnp.sum(y) + jnp.sum(fad.to_jax(f)(X)))(X)
-        same(constant, jnp.sum(X) + jnp.sum(expected))
-        same(jax.jit(fad.to_jax(f))(X), expected)
-        same(jax.vmap(fad.to_jax(f))(jnp.stack([X, X]))[0], expected)
-        ones = jax.grad(lambda y: jnp.sum(y * fad.to_jax(f)(X)))(X)
-        same(ones, expected)
-        with jax.ensure_compile_time_eval():
-            same(f(X), expected)
-
-
-def test_tables_of_avals_that_begin_anew(monkeypatch):
-    monkeypatch.setattr(settings, "_KNOWN", 3)
-    with fad.autograd.compiled(wait=True):
-        for _ in range(TIMES):
-            for n in range(1, 8):
-                x = jnp.ones((n,))
-                same(fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))(x), jnp.sin(x) + jnp.cos(x))
-    assert settings.aval_id(X.aval) == settings.aval_id((X + 1.0).aval) > 0
-    large = jnp.zeros(settings.LARGE + 1)
-    assert settings.aval_id(large.aval) == settings.aval_id((large + 1.0).aval) < 0
-
-
-FINALIZERS = {
-    "computes": lambda y: y * 1.25,
-    "writes down": lambda y: (y * y).sum(),
-    "reads": lambda y: np.asarray(bottom(y)),
-}
-
-
-@pytest.mark.parametrize("what", FINALIZERS)
-@pytest.mark.parametrize("where", ["transform", "nested", "step", "without replay"])
-@pytest.mark.sweep("part", range(48), sample=1)
-def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
-    """It computes with values of the trace, or reads them, in the middle of all that fad does."""
-    kept, found = [], []
-    scales = [X + 1.0, X + 2.0]
-    w = fad.tensor(X, requires_grad=True)
+@pytest.mark.parametrize("transform", ["vmap", "grad", "jacfwd"])
+@pytest.mark.parametrize("place", [0, 2, 3])
+def test_outputs_that_only_the_tuple_of_the_caller_refers_to(monkeypatch, place, transform):
+    """A segment ends between the two uses of the pair that an operation gives."""
+    monkeypatch.setattr(next_states, "ends_segment", lambda path, *_: (len(path) + 1) % 4 == place)
+    pair = Primitive("pair", lambda x: (jnp.sin(x), jnp.cos(x)), lazy=True)
 
     def f(x):
-        y = x * 2.0
-        for c in scales:
-            kept.append(y)
-            y = y * c + c
-        return (y * y).sum()
+        for _ in range(8):
+            both = bind(pair, (x,))
+            x = both[0] * 0.5
+            x = x + both[1]
+            del both
+        return x.sum()
 
-    def step(x):
-        w.grad = None
-        loss = f(w * x)
-        loss.backward()
-        return loss.array, w.grad.array
+    law(lambda: TRANSFORMS[transform](f)(X), True)
 
-    if where == "without replay":
-        monkeypatch.setattr(policy, "SEEN", 1 << 30)
-    program = {
-        "transform": fad.value_and_grad(f),
-        "nested": fad.grad(lambda x: (fad.grad(f)(x) * x).sum()),
-    }.get(where, step)
 
-    def finalizer():
-        if kept:
-            found.append((len(kept), FINALIZERS[what](kept[-1])))
+def test_explain_names_what_ended_a_trace():
+    def looks(x):
+        return fnp.sum(fnp.sin(x)) if fnp.sin(x).grad_fn is not None else fnp.sum(x)
 
-    def run(place):
-        kept.clear()
-        found.clear()
-        with at_finalizers(place, finalizer) as moments:
-            result = program(X)
-        return result, moments.count
+    def reads(x):
+        y = fnp.sin(x)
+        return fnp.sum(y) if y[0].item() > -2.0 else fnp.sum(x)
 
-    def run_without():
-        kept.clear()
-        return program(X)
+    with fad.autograd.compiled(wait=True):
+        fad.grad(looks)(X)
+        assert last_trace() == "looks (1 operations): recorded: a value or a node was read"
+        fad.grad(reads)(X)
+        assert last_trace() == "reads (3 operations): replayed, in 2 segments"
+        fad.grad(cube)(X)
+        assert last_trace().endswith("replayed")
+    fad.autograd.compiled.clear_cache()
+    for _ in range(2):
+        fad.grad(reads)(X)
+    assert last_trace() == "reads (3 operations): recorded: it is new"
 
+
+def test_segments_are_not_run_while_their_program_is_compiled(monkeypatch):
+    submitted = []
+
+    def only_the_first(program, avals):
+        submitted.append(program)
+        return len(submitted) > 1 or program.compile(avals) is None
+
+    monkeypatch.setattr(worker, "submit", only_the_first)
+    loop = run("a_loop_that_reads", "grad")
+    with off():
+        expected = loop()
     for _ in range(TIMES):
-        run_without()
-    runs = [run(0) for _ in range(2 * TIMES)]
-    expected = runs[-1][0]
-    number = max([count for _, count in runs])  # less while something is compiled
-    assert number > 500 and (where == "without replay" or hits() > 0)
-    first = X * X * 2.0 if program is step else X * 2.0
-    before = [first, first * scales[0] + scales[0]]
-    for place in range(1 + part, number + 1, 48):
-        same(run(place)[0], expected)
-        for k, y in found:
-            value, wanted = bottom(y), before[k - 1]
-            wanted = {"computes": wanted * 1.25, "reads": wanted}.get(what, (wanted * wanted).sum())
-            np.testing.assert_allclose(value, wanted, rtol=1e-5)
-        for _ in range(2):
-            same(run_without(), expected)
+        assert loop() == expected
+    assert len(submitted) > 1
+    assert re.search("recorded: .*is being compiled", last_trace())
