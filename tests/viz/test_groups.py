@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from typing import Any
 
 import pytest
@@ -160,18 +159,17 @@ def test_without_folding_each_node_is_drawn() -> None:
     assert len(of_dot(graph.dot())[0]) == 21
 
 
-def test_a_hundred_thousand_nodes_answer_within_seconds() -> None:
+def test_a_hundred_thousand_nodes() -> None:
     node: Node = Step("end")
     for _ in range(50_000):
         node = Step("a", Step("b", node), node)
-    start = time.perf_counter()
     graph = viz.graph(node)
     text, dot = str(graph), graph.dot()
-    assert time.perf_counter() - start < 60  # some 3 where nothing else runs
     assert len(graph.nodes) == 100_001
     assert graph.edges[:3] == [(0, 1, 0), (0, 2, 0), (1, 2, 0)] and len(graph.edges) == 150_000
     assert len(text.splitlines()) < 10 and dot.count("->") < 10
     assert "[50000 × 2 nodes]" in text and "[49999 more]" in text
+    assert graph.json().count('"sourceNodeId"') == 150_000
 
 
 def test_results_inside_of_a_group_are_counted() -> None:
