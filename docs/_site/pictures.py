@@ -1,7 +1,8 @@
 """The pictures of a page: each is what a variable of the page's code shows.
 
 A page shows ``images/NAME.svg`` below the code that makes ``NAME``, which has a method ``svg()``. From the
-root of the repository, `python docs/_site/pictures.py` runs the code of all pages and writes their pictures.
+root of the repository, `python docs/_site/pictures.py` runs the code of all pages and writes their pictures;
+graphs are drawn by Graphviz.
 """
 
 from __future__ import annotations

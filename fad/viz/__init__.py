@@ -1,6 +1,7 @@
 """Pictures: recorded graphs, what transforms record, matrices of derivatives, and their patterns.
 
-Pictures need the extra ``viz`` (``pip install -e '.[viz]'``); text, DOT and JSON do not.
+Pictures of graphs are drawn by Graphviz, and Model Explorer folds their groups: both read text, which needs
+nothing. The extra ``viz`` (``pip install -e '.[viz]'``) has what is needed from Python.
 """
 
 from typing import TYPE_CHECKING

@@ -11,9 +11,8 @@ from fad.errors import ArgumentError, describe
 from fad.tape.anomaly import observed_nodes
 from fad.tape.graph import Node
 from fad.tape.running import running
-from fad.viz import bitmap, drawing, text
-from fad.viz.folding import fold as folded
-from fad.viz.layout import MissingLibrary
+from fad.viz import drawing, text
+from fad.viz.groups import groups_of
 from fad.viz.matrices import write
 from fad.viz.nodes import (
     Drawn,
@@ -26,6 +25,8 @@ from fad.viz.nodes import (
 )
 
 __all__ = ["Graph", "graph"]
+
+_SMALL = 200  # nodes and groups of a picture in a notebook: of more, `dot` may take minutes
 
 
 class Graph:
@@ -49,7 +50,7 @@ class Graph:
 
     def __init__(self, drawn: Drawn, fold: bool, limit: int) -> None:
         self._drawn = drawn
-        self._folded = folded(drawn, fold, limit)
+        self._top = groups_of(drawn, fold, limit)
 
     @property
     def nodes(self) -> list[NodeView]:
@@ -67,55 +68,50 @@ class Graph:
         return f"<fad.viz.Graph: {text.heading(self._drawn)}>"
 
     def __str__(self) -> str:
-        return text.tree(self._drawn, self._folded)
+        return text.tree(self._drawn, self._top)
 
     def dot(self) -> str:
         """The graph in Graphviz's language, DOT."""
-        return text.dot(self._drawn, self._folded)
+        return text.dot(self._drawn, self._top)
 
     def json(self) -> str:
-        """Nodes, edges, and the boxes that they are folded into, as JSON."""
-        return text.as_json(self._drawn, self._folded)
+        """All nodes, edges and groups in the JSON of the viewer Model Explorer, which folds groups.
+
+        It shows the file with ``model-explorer graph.json``, and in a notebook with
+        ``model_explorer.visualize("graph.json")``.
+        """
+        return text.as_json(self._drawn, self._top)
 
     def svg(self) -> str:
-        """The graph as SVG: what is open.
+        """The graph as SVG, drawn by Graphviz: what `dot` says.
 
         Raises:
-            ImportError: the extra ``viz`` is not installed.
+            ImportError: Graphviz's program ``dot`` or its Python package is not installed.
         """
-        return drawing.svg(self._drawn, self._folded)
-
-    def html(self) -> str:
-        """A page that shows the graph without a network, to be zoomed, moved and folded.
-
-        Raises:
-            ImportError: the extra ``viz`` is not installed.
-        """
-        return drawing.page(self._drawn, self._folded)
+        return drawing.draw(self.dot(), "svg").decode()
 
     def png(self) -> bytes:
-        """The graph as a PNG file: what is open.
+        """The graph as a PNG file, drawn by Graphviz: what `dot` says.
 
         Raises:
-            ImportError: the extra ``viz`` is not installed.
+            ImportError: Graphviz's program ``dot`` or its Python package is not installed.
         """
-        return bitmap.png(self._drawn, self._folded)
+        return drawing.draw(self.dot(), "png")
 
     def save(self, path: Any) -> None:
         """Write a file, in the format that the name ends with.
 
         Arguments:
-            path: ends with ``.svg``, ``.html``, ``.png``, ``.dot`` (or ``.gv``), ``.json`` or ``.txt``.
+            path: ends with ``.svg``, ``.png``, ``.dot`` (or ``.gv``), ``.json`` or ``.txt``.
 
         Raises:
             ArgumentError: it ends with something else.
-            ImportError: a picture needs the extra ``viz``, which is not installed.
+            ImportError: a picture needs Graphviz, which is not installed.
         """
         write(
             path,
             {
                 ".svg": self.svg,
-                ".html": self.html,
                 ".png": self.png,
                 ".dot": self.dot,
                 ".gv": self.dot,
@@ -125,20 +121,16 @@ class Graph:
         )
 
     def _repr_svg_(self) -> str | None:
-        """For notebooks: the picture; None, and so the text, without the extra ``viz``."""
-        try:
-            return self.svg()
-        except MissingLibrary:
-            return None
+        """For notebooks: the picture, if Graphviz is there and draws it in a moment."""
+        return self.svg() if self._is_small() and drawing.can_draw() else None
 
-    def _repr_html_(self) -> str:
-        """For notebooks: the page, in a frame of its own; the text without the extra ``viz``."""
-        try:
-            text = self.html()
-        except MissingLibrary:
-            return f"<pre>{html.escape(str(self))}</pre>"
-        style = "width: 100%; height: 480px; border: 1px solid #cfd8dc"
-        return f'<iframe srcdoc="{html.escape(text)}" style="{style}"></iframe>'
+    def _repr_html_(self) -> str | None:
+        """For notebooks: the text, where there is no picture."""
+        small = self._is_small() and drawing.can_draw()
+        return None if small else f"<pre>{html.escape(str(self))}</pre>"
+
+    def _is_small(self) -> bool:
+        return len({way[-1] for way in text.shown(self._drawn, self._top)}) <= _SMALL
 
 
 def graph(
@@ -152,8 +144,8 @@ def graph(
             example: it is called with ``args`` and ``kwargs``, and all nodes that this thread records
             during the call are in the graph, at whatever level. Code compiled by ``fad.jit`` records nothing
             inside.
-        fold: whether blocks that repeat are folded into one frame, and long sequences into boxes.
-        limit: how many boxes are drawn at once.
+        fold: whether blocks that repeat, and neighbours in long sequences, become groups.
+        limit: how many nodes and groups text and pictures show at once.
         names: a dict (or another pytree) of Tensors of the eager tape: leaves among them are called by their
             places in it.
 

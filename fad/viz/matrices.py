@@ -18,7 +18,7 @@ from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, describe
 from fad.methods.notebook import colored, data_uri, real, shrunk
 from fad.methods.values import unwrap
-from fad.viz.layout import viz_library
+from fad.viz.drawing import viz_library
 
 __all__ = ["Matrix", "matrix"]
 

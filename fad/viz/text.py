@@ -1,27 +1,26 @@
-"""A graph as text: a tree for the terminal, DOT for Graphviz, and JSON."""
+"""A graph as text: a tree for the terminal, DOT for Graphviz, and the JSON of Model Explorer."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections import Counter
 from typing import Any
 
-from fad.viz.folding import Box, Folded
+from fad.viz.groups import Group, Part, paths
 from fad.viz.nodes import Drawn, NodeView
 
 __all__ = [
     "COLORS",
-    "as_dict",
     "as_json",
-    "contracted",
     "dot",
     "heading",
     "label",
+    "shown",
     "size_of",
     "tree",
 ]
 
-# Fill and border of each kind of node; of boxes that are no node, "box".
+# Fill and border of each kind of node; of closed groups.
 COLORS = {
     "leaf": ("#d9f2d9", "#2e7d32"),
     "operation": ("#ffffff", "#455a64"),
@@ -30,7 +29,7 @@ COLORS = {
     "function": ("#f3e5f5", "#6a1b9a"),
     "custom": ("#fffde7", "#827717"),
     "earlier": ("#f5f5f5", "#9e9e9e"),
-    "box": ("#eceff1", "#78909c"),
+    "group": ("#eceff1", "#78909c"),
 }
 
 
@@ -75,28 +74,19 @@ def heading(drawn: Drawn) -> str:
     return ", ".join(parts)
 
 
-def contracted(folded: Folded) -> dict[Box, dict[tuple[Box, Box], int]]:
-    """For each box that has something inside, the edges between what is directly inside of it."""
-    found: dict[Box, dict[tuple[Box, Box], int]] = {}
-    paths: dict[Box, list[Box]] = {}
-    for (a, b), count in folded.edges.items():
-        for box in (a, b):
-            if box not in paths:
-                paths[box] = box.path()
-        here, there = paths[a], paths[b]
-        depth = 0
-        while here[depth] is there[depth]:
-            depth += 1
-        edges = found.setdefault(here[depth - 1], {})
-        key = (here[depth], there[depth])
-        edges[key] = edges.get(key, 0) + count
+def shown(drawn: Drawn, top: Group) -> list[tuple[Part, ...]]:
+    """Of each node the open groups around it, outermost first, then itself or the closed group it is in."""
+    found: list[tuple[Part, ...]] = [()] * len(drawn.nodes)
+    for k, path in paths(top).items():
+        closed = next((depth for depth, group in enumerate(path, 1) if not group.open), None)
+        found[k] = (*path, k) if closed is None else path[:closed]
     return found
 
 
 # The terminal
 
 
-def tree(drawn: Drawn, folded: Folded) -> str:
+def tree(drawn: Drawn, top: Group) -> str:
     """The graph as lines, results first.
 
     What the gradients of a node go to stands below it: the last in the same column, others indented. A node
@@ -105,119 +95,114 @@ def tree(drawn: Drawn, folded: Folded) -> str:
     numbered = [k for k, node in enumerate(drawn.nodes) if node.kind == "leaf"]
     places = {k: place for place, k in enumerate(numbered)} if len(numbered) > 1 else {}
     lines = [f"graph: {heading(drawn)}" if drawn.nodes else heading(drawn)]
-    edges = contracted(folded)
-    # A container, and how its lines begin; containers are few in one another, so this may recurse.
-    _add_lines(folded.top, "", drawn, edges, places, lines)
+    ways = shown(drawn, top)
+    edges: dict[Group, dict[tuple[Part, Part], None]] = {}
+    for i, j, _ in drawn.edges:
+        ends = next((pair for pair in zip(ways[i], ways[j]) if pair[0] != pair[1]), None)
+        if ends is not None:
+            container = ways[i][ways[i].index(ends[0]) - 1]
+            assert isinstance(container, Group)
+            edges.setdefault(container, {})[ends] = None
+    _add_lines(top, "", drawn, edges, places, lines)  # groups are few in one another
     return "\n".join(lines)
 
 
 def _add_lines(
-    container: Box,
+    container: Group,
     indent: str,
     drawn: Drawn,
-    edges: dict[Box, dict[tuple[Box, Box], int]],
+    edges: dict[Group, dict[tuple[Part, Part], None]],
     places: dict[int, int],
     lines: list[str],
 ) -> None:
-    targets: dict[Box, list[Box]] = {child: [] for child in container.children}
+    targets: dict[Part, list[Part]] = {part: [] for part in container.parts}
     left = dict.fromkeys(targets, 0)
     for a, b in edges.get(container, {}):
         targets[a].append(b)
         left[b] += 1
     height = _heights(targets)
-    todo = [(child, indent, indent) for child in targets if not left[child]][::-1]
+    todo = [(part, indent, indent) for part in targets if not left[part]][::-1]
     while todo:
-        box, start, indent = todo.pop()
-        text = _one_line(box, drawn, places)
-        left[box] -= 1
-        if left[box] > 0:
+        part, start, indent = todo.pop()
+        text = _one_line(part, drawn, places)
+        left[part] -= 1
+        if left[part] > 0:
             lines.append(f"{start}{text}  (below)")
             continue
         lines.append(start + text)
-        if box.open and box.children:
-            _add_lines(box, f"{indent}┆  ", drawn, edges, places, lines)
-        below = sorted(targets[box], key=height.__getitem__)
+        if isinstance(part, Group) and part.open:
+            _add_lines(part, f"{indent}┆  ", drawn, edges, places, lines)
+        below = sorted(targets[part], key=height.__getitem__)
         if below:
             todo.append((below[-1], indent, indent))
             todo += [(b, f"{indent}├─ ", f"{indent}│  ") for b in below[-2::-1]]
 
 
-def _heights(targets: dict[Box, list[Box]]) -> dict[Box, int]:
-    """The length of the longest path from each box."""
-    found: dict[Box, int] = {}
+def _heights(targets: dict[Part, list[Part]]) -> dict[Part, int]:
+    """The length of the longest path from each part."""
+    found: dict[Part, int] = {}
     todo = list(targets)
     while todo:
-        box = todo[-1]
-        unknown = [b for b in targets[box] if b not in found]
-        if box in found or not unknown:
-            found.setdefault(box, 1 + max([found[b] for b in targets[box]], default=0))
+        part = todo[-1]
+        unknown = [b for b in targets[part] if b not in found]
+        if part in found or not unknown:
+            found.setdefault(part, 1 + max([found[b] for b in targets[part]], default=0))
             todo.pop()
         else:
             todo += unknown
     return found
 
 
-def _one_line(box: Box, drawn: Drawn, places: dict[int, int]) -> str:
-    if box.node is None:
-        return f"[{box.title}]"
-    name, *rest = label(drawn.nodes[box.node])
-    number = f" {places[box.node]}" if box.node in places and name == "leaf" else ""
+def _one_line(part: Part, drawn: Drawn, places: dict[int, int]) -> str:
+    if isinstance(part, Group):
+        return f"[{part.title}]"
+    name, *rest = label(drawn.nodes[part])
+    number = f" {places[part]}" if part in places and name == "leaf" else ""
     return "  ".join([name + number, *rest])
 
 
 # Graphviz
 
 
-def dot(drawn: Drawn, folded: Folded) -> str:
-    """The graph in Graphviz's language. A frame is a cluster, a closed box one node."""
+def dot(drawn: Drawn, top: Group) -> str:
+    """The graph in Graphviz's language. An open group is a cluster, a closed one a node."""
     lines = [
         "digraph fad {",
-        '  graph [fontname="Helvetica", fontsize=10, style="rounded", color="#90a4ae"];',
+        '  graph [fontname="Helvetica", fontsize=10, style="rounded", color="#90a4ae", nslimit=2];',
         '  node [shape=box, style="filled,rounded", fontname="Helvetica", fontsize=10];',
         '  edge [color="#607d8b", arrowsize=0.7];',
     ]
-    todo: list[Any] = folded.top.children[::-1]
+    names: dict[Part, str] = {}
+    todo: list[Part | None] = [*top.parts[::-1]]
     indent = "  "
     while todo:
-        box = todo.pop()
-        if box is None:
+        part = todo.pop()
+        if part is None:
             indent = indent[:-2]
             lines.append(f"{indent}}}")
-        elif box.open and box.children:
-            lines.append(f"{indent}subgraph cluster_{box.number} {{")
+        elif isinstance(part, Group) and part.open:
+            lines.append(f"{indent}subgraph cluster_{len(names)} {{")
             indent += "  "
-            lines.append(f"{indent}label={_quoted([box.title])};")
-            todo += [None, *box.children[::-1]]
+            lines.append(f"{indent}label={_quoted([part.title])};")
+            todo += [None, *part.parts[::-1]]
+            names[part] = ""
         else:
-            lines.append(f"{indent}b{box.number} [{_style(box, drawn)}];")
-    for (a, b), count in visible_edges(folded).items():
-        times = f' [label="{count}×"]' if count > 1 else ""
-        lines.append(f"  b{a.number} -> b{b.number}{times};")
+            names[part] = f"b{len(names)}"
+            lines.append(f"{indent}{names[part]} [{_style(part, drawn)}];")
+    ways = shown(drawn, top)
+    edges = Counter([(ways[i][-1], ways[j][-1]) for i, j, _ in drawn.edges])
+    for (a, b), count in edges.items():
+        if a != b:
+            times = f' [label="{count}×"]' if count > 1 else ""
+            lines.append(f"  {names[a]} -> {names[b]}{times};")
     return "\n".join([*lines, "}", ""])
 
 
-def visible_edges(folded: Folded) -> dict[tuple[Box, Box], int]:
-    """Edges between the boxes that can be seen: those in a closed box are the box's."""
-    seen: dict[Box, Box] = {}
-
-    def shown(box: Box) -> Box:
-        if box not in seen:
-            seen[box] = next((b for b in box.path() if not (b.open and b.children)), box)
-        return seen[box]
-
-    found: dict[tuple[Box, Box], int] = {}
-    for (a, b), count in folded.edges.items():
-        key = (shown(a), shown(b))
-        if key[0] is not key[1]:
-            found[key] = found.get(key, 0) + count
-    return found
-
-
-def _style(box: Box, drawn: Drawn) -> str:
-    if box.node is None:
-        fill, border = COLORS["box"]
-        return f'label={_quoted([box.title])}, fillcolor="{fill}", color="{border}", shape=box3d'
-    node = drawn.nodes[box.node]
+def _style(part: Part, drawn: Drawn) -> str:
+    if isinstance(part, Group):
+        fill, border = COLORS["group"]
+        return f'label={_quoted([part.title])}, fillcolor="{fill}", color="{border}", shape=box3d'
+    node = drawn.nodes[part]
     fill, border = COLORS[node.kind]
     return (
         f'label={_quoted(label(node))}, fillcolor="{fill}", color="{border}", class="{node.kind}"'
@@ -228,30 +213,52 @@ def _quoted(lines: list[str]) -> str:
     return '"' + "\\n".join([x.replace("\\", "\\\\").replace('"', '\\"') for x in lines]) + '"'
 
 
-# JSON
+# Model Explorer
 
 
-def as_dict(drawn: Drawn, folded: Folded) -> dict[str, Any]:
-    """Nodes and edges as they are in the engine, and the boxes around them."""
-    boxes = [
-        {
-            "title": b.title,
-            "node": b.node,
-            "copies": b.copies,
-            "open": b.open,
-            "parent": b.parent.number,
-        }
-        for b in folded.boxes
-        if b.parent is not None
+def as_json(drawn: Drawn, top: Group) -> str:
+    """All nodes, edges and groups in the JSON of the viewer Model Explorer (its ``graph_builder.py``)."""
+    names = {top: ""}
+    todo = [top]
+    while todo:
+        group = todo.pop()
+        inner = [part for part in group.parts if isinstance(part, Group)]
+        used: Counter[str] = Counter()
+        for part in inner:
+            # Groups are told apart by their names, which "/" and ";" divide. Its letters lack "×".
+            title = part.title.translate({ord("/"): "|", ord(";"): "|", ord("×"): "x"})
+            used[title] += 1
+            title += f" ({used[title]})" if used[title] > 1 else ""
+            names[part] = f"{names[group]}/{title}" if names[group] else title
+        todo += inner
+    nodes: list[dict[str, Any]] = [
+        {"id": str(k), "label": node.name, "attrs": _attributes(node), "incomingEdges": []}
+        for k, node in enumerate(drawn.nodes)
     ]
-    return {
-        "nodes": [dataclasses.asdict(node) for node in drawn.nodes],
-        "edges": [list(edge) for edge in drawn.edges],
-        "saved": drawn.saved,
-        "boxes": boxes,
+    for k, path in paths(top).items():
+        fill, border = COLORS[drawn.nodes[k].kind]
+        nodes[k] |= {
+            "namespace": names[path[-1]],
+            "style": {"backgroundColor": fill, "borderColor": border},
+        }
+    for i, j, nr in drawn.edges:
+        edge = {"sourceNodeId": str(i), "sourceNodeOutputId": "0", "targetNodeInputId": str(nr)}
+        nodes[j]["incomingEdges"].append(edge)
+    said = {"": {"graph": heading(drawn), "saved": str(drawn.saved)}}
+    graph = {"id": "graph", "nodes": nodes, "groupNodeAttributes": said}
+    return json.dumps({"label": "fad", "graphs": [graph]})
+
+
+def _attributes(node: NodeView) -> list[dict[str, str]]:
+    """What is said of a node beside its name."""
+    said = {
+        "kind": node.kind,
+        "level": f"{node.level} ({node.level_kind})",
+        "outputs": node.form(),
+        "saved": str(node.saved),
+        "freed": str(node.freed),
+        "hooks": ", ".join(node.hooks),
+        "sequence_nr": "" if node.sequence_nr is None else str(node.sequence_nr),
+        "results": ", ".join(node.results),
     }
-
-
-def as_json(drawn: Drawn, folded: Folded) -> str:
-    """`as_dict` as text."""
-    return json.dumps(as_dict(drawn, folded))
+    return [{"key": key, "value": value} for key, value in said.items() if value]

@@ -37,15 +37,32 @@ def key_of(node: Node) -> Any:
     return node.name(), node.sequence_nr
 
 
+def of_viewer(graph: Graph) -> dict[str, dict[str, Any]]:
+    """The nodes of the JSON of a Graph, by their ids."""
+    (found,) = json.loads(graph.json())["graphs"]
+    return {node["id"]: node for node in found["nodes"]}
+
+
+def attributes(node: dict[str, Any]) -> dict[str, str]:
+    """What the JSON says of a node."""
+    return {pair["key"]: pair["value"] for pair in node["attrs"]}
+
+
 def of_picture(graph: Graph) -> tuple[Counter[Any], Counter[Any]]:
-    """Nodes and edges that a Graph says it has."""
-    data = json.loads(graph.json())
-    keys = []
-    for node in data["nodes"]:
-        leaf = node["kind"] == "leaf"
-        keys.append((node["name"], tuple(node["outputs"][0][0]) if leaf else node["sequence_nr"]))
-    assert data["edges"] == [list(edge) for edge in graph.edges]
-    return Counter(keys), Counter([(keys[i], keys[j], nr) for i, j, nr in data["edges"]])
+    """Nodes and edges that a Graph says it has, and that its JSON has too."""
+    keys = [
+        (node.name, node.outputs[0][0] if node.kind == "leaf" else node.sequence_nr)
+        for node in graph.nodes
+    ]
+    nodes = of_viewer(graph)
+    assert [node["label"] for node in nodes.values()] == [node.name for node in graph.nodes]
+    written = [
+        (int(edge["sourceNodeId"]), int(name), int(edge["targetNodeInputId"]))
+        for name, node in nodes.items()
+        for edge in node["incomingEdges"]
+    ]
+    assert sorted(written) == sorted(graph.edges)
+    return Counter(keys), Counter([(keys[i], keys[j], nr) for i, j, nr in graph.edges])
 
 
 def of_dot(text: str) -> tuple[dict[str, str], Counter[tuple[str, str]]]:

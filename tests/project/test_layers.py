@@ -55,7 +55,7 @@ ROOMS = {
     "autograd": "*",
     "func": "*",
     "testing": "*",
-    "viz": "nodes folding text layout drawing bitmap matrices patterns graphs",
+    "viz": "nodes groups text drawing matrices patterns graphs",
     "replay": """settings log policy inputs program states entries outcomes next_states buffer writes
         untracked stretch program_node trace opening compiled_backward""",
 }

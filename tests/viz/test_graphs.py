@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import html
 import threading
 import weakref
 from pathlib import Path
@@ -18,6 +18,7 @@ import fad.numpy as fnp
 from fad import viz
 from fad.errors import ArgumentError
 from fad.tape import anomaly
+from fad.viz import drawing
 
 X = jnp.arange(6.0).reshape(2, 3)
 
@@ -198,7 +199,7 @@ def test_files(tmp_path: Path) -> None:
     graph.save(str(tmp_path / "a.json"))
     graph.save(tmp_path / "a.TXT")
     assert (tmp_path / "a.dot").read_text() == graph.dot()
-    assert json.loads((tmp_path / "a.json").read_text())["edges"] == [[0, 1, 0], [1, 2, 0]]
+    assert (tmp_path / "a.json").read_text() == graph.json()
     assert (tmp_path / "a.TXT").read_text() == str(graph)
     with pytest.raises(ArgumentError, match=r"must end with one of \.svg, .*, got 'a\.pdf'"):
         graph.save("a.pdf")
@@ -208,3 +209,13 @@ def test_how_it_shows_itself() -> None:
     graph = viz.graph(chain(2))
     assert repr(graph) == "<fad.viz.Graph: 2 nodes, 1 leaf, 8 B saved>"
     assert str(graph).splitlines()[0] == "graph: 2 nodes, 1 leaf, 8 B saved"
+
+
+@pytest.mark.parametrize(("there", "length"), [(False, 2), (True, 300)])
+def test_in_a_notebook_without_a_picture(
+    there: bool, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "can_draw", lambda: there)
+    graph = viz.graph(chain(length), fold=False)
+    assert graph._repr_svg_() is None
+    assert graph._repr_html_() == f"<pre>{html.escape(str(graph))}</pre>"

