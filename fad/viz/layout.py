@@ -15,7 +15,7 @@ import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fad.errors import FadError
+from fad.errors import MissingLibrary
 from fad.viz.folding import Box, Folded
 from fad.viz.nodes import Drawn
 from fad.viz.text import label
@@ -39,10 +39,6 @@ _BENDS_OPEN, _BENDS_CLOSED, _BENDS = (
     2_000,
     60_000,
 )  # that are asked for: of a box, of all closed ones
-
-
-class MissingLibrary(FadError, ImportError):
-    """A picture was asked for without the libraries of the extra ``viz``."""
 
 
 def viz_library(name: str) -> Any:
