@@ -1,8 +1,9 @@
 """Implicit differentiation: the derivatives of what a solver finds, by the equation that it solves.
 
-A solver and its equation come in, and a function with derivatives goes out. `custom_root` and its kin decorate a
-solver of one's own, in whatever it is written; `root` and its kin run those of optimistix and lineax (the extra
-``implicit``). Begin with NOTE [a solution and its equation] in `equations`; `systems` has the linear systems.
+A solver and its equation come in, and a function with derivatives goes out. `custom_root` and its kin
+decorate a solver of one's own, in whatever it is written; `root` and its kin run those of optimistix and
+lineax (the extra ``implicit``). Begin with NOTE [a solution and its equation] in `equations`; `systems` has
+the linear systems.
 """
 
 from fad.implicit.decorators import custom_argmin as custom_argmin

@@ -1,4 +1,4 @@
-"""``custom_root``, ``custom_fixed_point``, ``custom_argmin``: solvers of one's own, and what their results solve."""
+"""``custom_root``, ``custom_fixed_point``, ``custom_argmin``: decorators of solvers of one's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from fad.core import jaxapi, trees
+from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
@@ -20,7 +20,7 @@ from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
 from fad.functions.templates import Template
 from fad.functions.user_rules import HOST_ERRORS
-from fad.implicit.equations import KINDS, OPERANDS, Equation, Kind, staged
+from fad.implicit.equations import KINDS, OPERANDS, Kind, staged
 from fad.implicit.systems import System, in_words, system_of
 from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import ROOT
@@ -32,27 +32,25 @@ __all__ = ["custom_argmin", "custom_fixed_point", "custom_root", "differentiable
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def custom_root(
-    residual: Callable[..., Any], linear_solve: Any = None
-) -> Callable[[F], F]:
+def custom_root(residual: Callable[..., Any], linear_solve: Any = None) -> Callable[[F], F]:
     """A decorator of ``solve(init, *args)``, whose result x has ``residual(x, *args) = 0``.
 
-    The result has derivatives in all args, and in what residual closes over, by the implicit function theorem:
-    ∂x = -(∂residual/∂x)⁻¹ ∂residual, of any order, in both modes, under every transform of fad and of JAX. None of
-    what solve does is differentiated, recorded or kept. init has no derivative.
+    The result has derivatives in all args, and in what residual closes over, by the implicit function
+    theorem: ∂x = -(∂residual/∂x)⁻¹ ∂residual, of any order, in both modes, under every transform of fad and
+    of JAX. None of what solve does is differentiated, recorded or kept. init has no derivative.
 
-    ``solve`` is called with Tensors, on which nothing is recorded. It may be written in anything: fad, NumPy, SciPy,
-    a Python loop that branches on values. In compiled code and under ``vmap``, a solver that reads values is
-    called on the host at each execution (``jax.pure_callback``), lane by lane; it must then return something of
-    init's form, and take what is traced as an argument. A solver in plain JAX: ``fad.from_jax(solve)``. It says
-    itself if it finds no solution.
+    ``solve`` is called with Tensors, on which nothing is recorded. It may be written in anything: fad, NumPy,
+    SciPy, a Python loop that branches on values. In compiled code and under ``vmap``, a solver that reads
+    values is called on the host at each execution (``jax.pure_callback``), lane by lane; there it must return
+    something of init's form, and take what is traced as an argument. A solver in plain JAX is
+    ``fad.from_jax(solve)``. A solver that finds no solution has to say so itself.
 
     Arguments:
-        residual: ``residual(x, *args)``, in fad: a pytree of x's structure, shapes and dtypes. It is traced at
-            each call, without numbers, as the body of ``fad.lax.cond`` is.
-        linear_solve: solves the linear systems of the derivatives: a function ``(matvec, b) -> x`` in fad, or a
-            solver of lineax. By default the matrix of ∂residual/∂x is made and factorized, for n unknowns
-            at a cost of n products and n³.
+        residual: ``residual(x, *args)``, in fad: a pytree of x's structure, shapes and dtypes. It is traced
+            at each call, without numbers, as the body of ``fad.lax.cond`` is.
+        linear_solve: solves the linear systems of the derivatives: a function ``(matvec, b) -> x`` in fad, or
+            a solver of lineax. By default the matrix of ∂residual/∂x is made and factorized, for n
+            unknowns at a cost of n products and n³.
 
     Returns:
         A decorator. The decorated function takes keyword arguments too; what solve has as keyword-only
@@ -64,8 +62,8 @@ def custom_root(
         GradientError: residual does not depend on x.
         SingularError: ∂residual/∂x is singular; in compiled code the derivative is infinite or NaN.
 
-    Source: Blondel et al., "Efficient and Modular Implicit Differentiation" (2022); ``jaxopt``'s ``custom_root``,
-    ``jax.lax.custom_root``.
+    Source: Blondel et al., "Efficient and Modular Implicit Differentiation" (2022), and its library
+    ``jaxopt``; ``jax.lax.custom_root``.
 
     >>> import fad, numpy as np
     >>> @fad.implicit.custom_root(lambda x, a: x**3 - a)
@@ -97,8 +95,8 @@ def custom_fixed_point(step: Callable[..., Any], linear_solve: Any = None) -> Ca
 def custom_argmin(objective: Callable[..., Any], linear_solve: Any = None) -> Callable[[F], F]:
     """A decorator of ``solve(init, *args)``, whose result x is a minimum of ``objective(x, *args)``.
 
-    Arguments, errors and conventions are those of `custom_root` with the gradient of the objective in x as the
-    residual. Its derivative is the Hessian. The objective returns a real scalar.
+    Arguments, errors and conventions are those of `custom_root` with the gradient of the objective in x as
+    the residual, whose derivative is the Hessian. The objective returns a real scalar.
 
     >>> import fad, fad.numpy as fnp, scipy.optimize
     >>> def cost(x, a):
@@ -135,8 +133,12 @@ def _decorator(who: str, kind: Kind, f: Any, linear_solve: Any) -> Callable[[F],
         @functools.wraps(solve, updated=())
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             options: dict[str, Any] = kwargs
-            if kwargs and signature is not None:
-                bound = signature.bind(*args, **kwargs)
+            if signature is not None:
+                try:
+                    bound = signature.bind(*args, **kwargs)
+                except TypeError as error:
+                    raise TypeError(f"{name}: {error}") from None
+                bound.apply_defaults()
                 args, options = bound.args, bound.kwargs
             if not args:
                 raise TypeError(f"{name}: there must be a first argument, with which solve begins")
@@ -167,7 +169,9 @@ def differentiable(
     leaves, structure = trees.flatten(found)
     x = [_unknown(name, v) for v in leaves]
     if not x:
-        raise ArgumentError(f"{name} returned {describe(found)}, expected a pytree of floating arrays")
+        raise ArgumentError(
+            f"{name} returned {describe(found)}, expected a pytree of floating arrays"
+        )
     inside = tuple(trees.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, given[1]))
     equation, parameters = staged(
         name, kind, f, x, structure, inside, system, f"what {name} returned"
@@ -203,16 +207,14 @@ def _solved(name: str, solve: Callable[..., Any], given: tuple[Any, tuple[Any, .
 
 
 CLOSES_OVER = (
-    "reads the value of something that it closes over, which has none in compiled code and under vmap: pass it as "
-    "an argument, as the equation takes it too"
+    "reads the value of something that it closes over, which has none in compiled code and under vmap: pass "
+    "it as an argument, which the equation takes too"
 )
 
 
 def _is_hidden(x: Any) -> bool:
     """Whether ``x`` has no value here: it is traced, or it has one for each lane."""
-    return isinstance(x, Tensor) and (
-        x.level is not ROOT or isinstance(bottom(x), jax.core.Tracer)
-    )
+    return isinstance(x, Tensor) and (x.level is not ROOT or isinstance(bottom(x), jax.core.Tracer))
 
 
 def _on_host(
@@ -225,7 +227,9 @@ def _on_host(
     @with_default_state()
     def call(*arrays: Any) -> tuple[np.ndarray, ...]:
         with jax.ensure_compile_time_eval(), no_grad():
-            init, args, options = around.join([new_tensor(as_array(np.asarray(a)), ROOT) for a in arrays])
+            init, args, options = around.join(
+                [new_tensor(as_array(np.asarray(a)), ROOT) for a in arrays]
+            )
             try:
                 found = solve(init, *args, **options)
             except HOST_ERRORS as error:
@@ -235,9 +239,10 @@ def _on_host(
             values = [np.asarray(bottom(v)) for v in leaves]
             if own != structure or [v.shape for v in values] != [s.shape for s in structs]:
                 raise StructureError(
-                    f"{name} reads values, so in compiled code and under vmap it is called on the host, and must "
-                    f"return something of init's form: expected {in_words(trees.unflatten(structure, structs))}, "
-                    f"got {in_words(trees.unflatten(own, values))}"
+                    f"{name} reads values, so in compiled code and under vmap it is called on the host, and "
+                    "must return something of init's form: expected "
+                    f"{in_words(trees.unflatten(structure, structs))}, got "
+                    f"{in_words(trees.unflatten(own, values))}"
                 )
             return tuple([v.astype(s.dtype) for v, s in zip(values, structs, strict=True)])
 

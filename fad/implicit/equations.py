@@ -1,19 +1,20 @@
-"""Implicit: a solution as a function of what its equation depends on, with rules by the implicit function theorem.
+"""Equations, and their solutions as operations with rules by the implicit function theorem.
 
 NOTE [a solution and its equation]
 
-A solver is run on constants; nothing of it is recorded. What comes out is made an operation of the solution and
-of the parameters of its equation, ``residual(x, parameters) = 0``: it returns the solution as it is, and its rules
-are
+A solver runs on constants; nothing of it is recorded. Then an operation takes its solution, and the
+parameters of the equation, ``residual(x, parameters) = 0``. It returns the solution as it is. Its rules are
 
-    tangent of x      the t with  ∂residual/∂x t = -∂residual/∂parameters (tangent of the parameters)
-    gradients         -(∂residual/∂parameters)ᵀ u,  the u with  (∂residual/∂x)ᵀ u = g
+    tangent of x      the t with  ∂residual/∂x t = -∂residual/∂parameters (tangents of the parameters)
+    gradients         -(∂residual/∂parameters)ᵀ u, for the u with  (∂residual/∂x)ᵀ u = g
 
-They read x as an output of the operation, which depends on the parameters; so the rules, differentiated, are right to
-any order. The function that the user wrote for the equation is staged: traced at each call, with
-all that it closes over among the parameters, into a program that is the same for equal jaxprs. The solvers of
-`fad.implicit.solvers` and the rules are compiled for programs, not for functions; so a function that is made
-anew for each call compiles nothing.
+They read x as an output of the operation, which depends on the parameters; so their derivatives are right
+too, to any order.
+
+The function that the user writes for the equation is staged: traced at each call, with all that it closes
+over among the parameters, into a program that is the same for equal jaxprs. The rules, and the solvers of
+`fad.implicit.solvers`, are compiled for programs, not for functions. So a function that is made anew for each
+call compiles nothing.
 """
 
 from __future__ import annotations
@@ -247,7 +248,7 @@ def _tangents(
     push = jax.linearize(lambda *x: list(equation.residual(x, parameters)), *x)[1]
     right = [-t for t in moved]
     system, structure = equation.system, equation.structure
-    return system.solve(equation.name, lambda v: push(*v), right, structure)
+    return system.solve(equation.name, lambda v: list(push(*v)), right, structure)
 
 
 def _gradients(
@@ -273,8 +274,8 @@ def check_finite(equation: Equation, found: Leaves, given: Leaves) -> None:
         x = "" if linear else f" (the derivative of {equation.kind.name} in x, at the solution)"
         raise SingularError(
             f"{equation.name}: the linear system {'' if linear else 'of the derivative '}is singular, or its "
-            f"solver failed{x}. A solution that is not alone has no derivative: write the equation so that its "
-            "solution is unique, or choose one by a linear solver that does, such as lineax.SVD()"
+            f"solver failed{x}. Write the equation so that its solution is unique nearby, or use a linear "
+            "solver that copes, such as lineax.SVD()"
         )
 
 
@@ -328,9 +329,9 @@ def staged(
         program, values, out_structure = stage(traced, operands, bodies=[f])
     except HOST_ERRORS as error:
         raise HostValueError(
-            f"{name}: {kind.name}(x, ...) reads a value, and it is traced, without values: use fad.numpy.where or "
-            "fad.lax.cond in the place of a Python branch, and for code of the host a fad.Function with rules, "
-            "whose bodies call jax.pure_callback"
+            f"{name}: {kind.name}(x, ...) reads a value, and it is traced, without values: use "
+            "fad.numpy.where or fad.lax.cond in the place of a Python branch, and for code of the host a "
+            "fad.Function with rules, whose bodies call jax.pure_callback"
         ) from error
     parameters = values[: len(values) - len(x)]
     equation = Equation(name, kind, program, structure, system)
@@ -346,7 +347,11 @@ def _check_form(
     outs = jax.eval_shape(equation.program.flat, *avals)
     got = trees.unflatten(out_structure, list(outs))
     if kind.symmetric:
-        if out_structure != trees.LEAF or outs[0].shape or not np.issubdtype(outs[0].dtype, np.floating):
+        if (
+            out_structure != trees.LEAF
+            or outs[0].shape
+            or not np.issubdtype(outs[0].dtype, np.floating)
+        ):
             raise StructureError(
                 f"{who}: objective(x, ...) must return a real scalar, got {in_words(got)}: write .sum() or "
                 ".mean() in it"

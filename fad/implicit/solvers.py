@@ -1,4 +1,4 @@
-"""``root``, ``fixed_point``, ``argmin``, ``linear_solve``: iterations and linear solvers of libraries, differentiated."""
+"""``root``, ``fixed_point``, ``argmin``, ``linear_solve``: solvers of libraries, with derivatives."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = ["argmin", "fixed_point", "linear_solve", "root"]
 
 STEPS = 1000
 
-# For each kind of equation: the function of optimistix, the solver that is used by default, and the classes of
-# those that may be given.
+# For each kind of equation: the function of optimistix, the solver that is used by default, and the classes
+# of those that may be given.
 ITERATIONS = {
     "root": (
         "root_find",
@@ -63,8 +63,8 @@ def root(
     """x with ``residual(x, *args) = 0``, by an iteration of optimistix, with derivatives as `custom_root`'s.
 
     Arguments:
-        residual: ``residual(x, *args)``, in fad, a pytree of x's structure, shapes and dtypes. It may close over
-            tracked Tensors; their derivatives are found too.
+        residual: ``residual(x, *args)``, in fad, a pytree of x's structure, shapes and dtypes. It may close
+            over tracked Tensors; their derivatives are found too.
         init: where the iteration begins: a pytree of floating arrays, of the form of x.
         args: pytrees.
         solver: a solver of optimistix, such as ``optimistix.Dogleg(rtol=1e-6, atol=1e-6)``; default its
@@ -191,13 +191,14 @@ def linear_solve(
     right, structure = _unknowns(who, "b", enter(b))
     equation, constants = staged(who, KINDS["linear"], matvec, right, structure, (), system, "b")
     parameters = [*constants, *right]
+    equation.check_depends([*right, *parameters])
     *x, error, scale = bind(_linear(equation), list(map(stopped, parameters)))
     numbers = _numbers(error, scale)
     if numbers is not None and np.any(numbers[0] > GROSS * numbers[1]):
         raise ConvergenceError(
             f"{who}: matvec(x) differs from b by up to {np.max(numbers[0]):.1e}, where elements are up to "
-            f"{np.max(numbers[1]):.1e}: matvec is not linear (it must give zero for zero), or the solver found "
-            "no solution: let it take more steps, or use another one"
+            f"{np.max(numbers[1]):.1e}: matvec is not linear (it must give zero for zero), or the solver "
+            "found no solution: let it take more steps, or use another one"
         )
     check_finite(equation, x, right)
     outs = equation.solution(list(map(lower, x)), parameters)
@@ -215,8 +216,11 @@ def _linear(equation: Equation) -> Primitive:
 
         def fn(*parameters: Any) -> tuple[Any, ...]:
             constants, b = parameters[:-count], parameters[-count:]
-            matvec = lambda x: list(run(equation.program, x, constants))
-            x = equation.system.solve(equation.name, matvec, b, equation.structure)
+
+            def matvec(x: Any) -> list[Any]:
+                return list(run(equation.program, x, constants))
+
+            x = equation.system.run(equation.name, matvec, b, equation.structure)
             # At -2x, so that what is not linear is found too.
             products = matvec([-2 * v for v in x])
             error, scale = distance(products, [-2 * v for v in b])
@@ -241,9 +245,7 @@ def _iterated(
     _check_function(who, f"{kind.name}(x, *args)", f)
     steps = STEPS if max_steps is None else max_steps
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ArgumentError(
-            f"{who}: max_steps must be a positive int, got {describe(max_steps)}"
-        )
+        raise ArgumentError(f"{who}: max_steps must be a positive int, got {describe(max_steps)}")
     system = system_of(who, linear_solve, kind.symmetric)
     tensors = has_tensor((init, args))
     x, structure = _unknowns(who, "init", enter(init))
@@ -311,9 +313,7 @@ def _iteration(equation: Equation, solver: Any, steps: int, around: Template) ->
     return _programs.put(key, Primitive(equation.name, fn))  # type: ignore[no-any-return]
 
 
-def _check_converged(
-    who: str, name: str, good: Any, count: Any, error: Any, steps: int
-) -> None:
+def _check_converged(who: str, name: str, good: Any, count: Any, error: Any, steps: int) -> None:
     numbers = _numbers(good, count, error)
     if numbers is None or numbers[0].all():
         return
@@ -323,9 +323,9 @@ def _check_converged(
     what = {"residual": "the residual", "step": "step(x) - x", "objective": "the gradient"}[name]
     ended = "took all" if taken >= steps else "broke off after"
     raise ConvergenceError(
-        f"{who}: the iteration did not converge{lanes}: it {ended} {taken} steps, and {what} has elements of up "
-        f"to {far:.1e}. Begin nearer to a solution (init), allow more steps (max_steps) or a larger tol, or take "
-        "another solver of optimistix"
+        f"{who}: the iteration did not converge{lanes}: it {ended} {taken} steps, and {what} has elements of "
+        f"up to {far:.1e}. Begin nearer to a solution (init), allow more steps (max_steps) or a larger tol, "
+        "or take another solver of optimistix"
     )
 
 
@@ -345,13 +345,18 @@ def _unknowns(who: str, what: str, tree: Any) -> tuple[list[Any], trees.PyTreeDe
         if not isinstance(x, OPERANDS) or not is_inexact(aval_of(x).dtype):
             write = f": write {float(x)}" if type(x) is int else ""
             raise ArgumentError(
-                f"{who}: {what} must be a pytree of floating or complex arrays, got {describe(x)} in it{write}"
+                f"{who}: {what} must be a pytree of floating or complex arrays, got {describe(x)} in "
+                f"it{write}"
             )
     if not leaves:
         raise ArgumentError(f"{who}: {what} has no arrays, expected a pytree of floating arrays")
-    return [lower(x) if isinstance(x, Tensor) else as_array(np.asarray(x)) for x in leaves], structure
+    return [
+        lower(x) if isinstance(x, Tensor) else as_array(np.asarray(x)) for x in leaves
+    ], structure
 
 
 def _check_function(who: str, form: str, f: Any) -> None:
     if not callable(f):
-        raise ArgumentError(f"{who}: the first argument must be a function {form}, got {describe(f)}")
+        raise ArgumentError(
+            f"{who}: the first argument must be a function {form}, got {describe(f)}"
+        )
