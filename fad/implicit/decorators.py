@@ -87,7 +87,7 @@ def custom_fixed_point(step: Callable[..., Any], linear_solve: Any = None) -> Ca
     ...         x = fnp.cos(a * x)
     ...     return x
     >>> round(float(fad.grad(solve, 1)(1.0, 1.0)), 4)
-    -0.2978
+    -0.2975
     """
     return _decorator("custom_fixed_point", KINDS["fixed_point"], step, linear_solve)
 

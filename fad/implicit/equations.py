@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
-from fad.core.avals import aval_of
+from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Cache
 from fad.core.dependence import COMPUTED, dependence_rows
 from fad.core.dtypes import is_inexact
@@ -37,7 +37,14 @@ from fad.core.level import bind, flush
 from fad.core.masked import conjugate
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.errors import GradientError, HostValueError, SingularError, StructureError, describe
+from fad.errors import (
+    GradientError,
+    HostValueError,
+    LevelError,
+    SingularError,
+    StructureError,
+    describe,
+)
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import Rules, Saved
 from fad.functions.templates import Template, flat_template
@@ -339,12 +346,39 @@ def staged(
     return equation, parameters
 
 
+def _results(equation: Equation, avals: Sequence[Any]) -> list[Any]:
+    """The avals of what the function of the user's returns.
+
+    Raises:
+        LevelError: it names the axis of a vmap, whose lanes it would couple.
+    """
+    program = equation.program
+    key = (program, *avals)
+    found: list[Any] | None = _outputs.get(key)
+    if found is None:
+        try:
+            closed = jax.make_jaxpr(program.flat)(*map(struct_of, avals))
+            coupled = any(["Axis" in type(e).__name__ for e in closed.jaxpr.effects])
+        except NameError:  # the axis has no size here
+            coupled = True
+        if coupled:
+            raise LevelError(
+                f"{equation.name}: {equation.kind.name}(x, ...) names the axis of a vmap, as pmean and psum "
+                "do, and each lane has an equation of its own: compute that outside, and pass it as an "
+                "argument, or solve for all lanes at once, without the vmap"
+            )
+        found = _outputs.put(key, list(closed.out_avals))
+    return found
+
+
+_outputs = Cache()
+
+
 def _check_form(
     equation: Equation, x: Leaves, parameters: Leaves, out_structure: trees.PyTreeDef, solution: str
 ) -> None:
     who, kind = equation.name, equation.kind
-    avals = [aval_of(v) for v in (*parameters, *x)]
-    outs = jax.eval_shape(equation.program.flat, *avals)
+    outs = _results(equation, [aval_of(v) for v in (*parameters, *x)])
     got = trees.unflatten(out_structure, list(outs))
     if kind.symmetric:
         if (

@@ -116,7 +116,7 @@ def fixed_point(
     >>> import fad, fad.numpy as fnp
     >>> f = lambda a: fad.implicit.fixed_point(lambda x: fnp.cos(a * x), 1.0)
     >>> round(float(f(1.0)), 3), round(float(fad.grad(f)(1.0)), 3)
-    (0.739, -0.298)
+    (0.739, -0.297)
     """
     given = (solver, tol, max_steps, options, linear_solve)
     return _iterated("fixed_point", step, init, args, *given)

@@ -93,3 +93,14 @@ def test_hooks_and_anomaly_mode() -> None:
         found, parameters = equation(lambda x, a: x**2 - a, a)
         found.solution([ONE], parameters)[0].backward()
     assert seen == [0.25]
+
+
+def test_lanes_that_an_equation_would_couple() -> None:
+    a = jnp.array([1.0, 2.0])
+    solve = fad.implicit.custom_root(lambda x, a: x - a)(lambda init, a: a)
+    mean = lambda a: solve(0.0, a * fad.lax.pmean(a, "i"))  # outside of the equation
+    assert_close(fad.vmap(mean, axis_name="i")(a), a * 1.5)
+    coupled = fad.implicit.custom_root(lambda x, a: x + fad.lax.pmean(x, "i") - a)(lambda i, a: a)
+    for library in (fad, jax):
+        with pytest.raises(fad.errors.LevelError, match="names the axis of a vmap"):
+            library.vmap(lambda a: coupled(0.0, a), axis_name="i")(a)

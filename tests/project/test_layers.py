@@ -65,6 +65,7 @@ IN_FRONT = {
     "autograd",
     "extend",
     "func",
+    "implicit",
     "testing",
     "viz",
     "replay",

@@ -245,7 +245,11 @@ def steps(x: fad.Tensor) -> Iterator[fad.Tensor]:
     yield x
 
 
-@fad.implicit.custom_root(lambda x, a: x * x - a)
+def square(x: fad.Tensor, a: fad.Tensor) -> fad.Tensor:
+    return x * x - a
+
+
+@fad.implicit.custom_root(square)
 def solve(init: fad.Tensor, a: fad.Tensor, *, count: int = 3) -> fad.Tensor:
     return init
 
