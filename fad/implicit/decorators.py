@@ -13,12 +13,13 @@ import numpy as np
 from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
+from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, outlived, restores_modes, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
-from fad.functions.templates import Template
+from fad.functions.templates import Static, Template
 from fad.functions.user_rules import HOST_ERRORS
 from fad.implicit.equations import KINDS, OPERANDS, Kind, staged
 from fad.implicit.systems import System, in_words, system_of
@@ -221,6 +222,22 @@ def _on_host(
     name: str, solve: Callable[..., Any], operands: Sequence[Any], around: Template
 ) -> Any:
     """The result of a solver that reads values, by a call of the host for each execution and lane."""
+    key = (Static(solve), around, tuple([aval_of(x) for x in operands]))
+    primitive = _host_calls.get(key)
+    if primitive is None:
+        primitive = _host_calls.put(key, _host_call(name, solve, operands, around))
+    found = bind(primitive, [lower(x) if isinstance(x, Tensor) else x for x in operands])
+    init = around.join(list(operands))[0]
+    return trees.unflatten(trees.flatten(init)[1], list(found), init)
+
+
+_host_calls = Cache()
+
+
+def _host_call(
+    name: str, solve: Callable[..., Any], operands: Sequence[Any], around: Template
+) -> Primitive:
+    """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
     like, structure = trees.flatten(around.join(list(operands))[0])
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, like)]
 
@@ -251,5 +268,4 @@ def _on_host(
 
     primitive = Primitive(name, host)
     primitive.calls_host = True
-    found = bind(primitive, [lower(x) if isinstance(x, Tensor) else x for x in operands])
-    return trees.unflatten(structure, list(found))
+    return primitive

@@ -314,6 +314,24 @@ def test_large_arrays_on_the_host() -> None:
     assert_close(slope, 0.5 / jnp.sqrt(a), rtol=1e-4)
 
 
+def test_a_solver_on_the_host_is_compiled_once(caplog: pytest.LogCaptureFixture) -> None:
+    f = fad.vmap(fad.grad(lambda a: in_numpy(1.0, a)))
+    f(jnp.array([1.0, 2.0]))
+    caplog.clear()
+    with jax.log_compiles():
+        f(jnp.array([3.0, 4.0]))
+    assert not [r for r in caplog.records if r.getMessage().startswith("Compiling")]
+
+
+def test_dicts_keep_the_order_of_their_keys() -> None:
+    solve = custom_root(lambda x, a: {"b": x["b"] - a, "a": x["a"] - x["b"]})(
+        lambda init, a: {"b": np.asarray(a), "a": np.asarray(a)}
+    )
+    for f in (lambda g: g, fad.vmap):
+        found = f(lambda a: solve({"b": a * 0.0, "a": a * 0.0}, a))(jnp.ones(2))
+        assert list(found) == ["b", "a"]
+
+
 # Functions
 
 
