@@ -204,7 +204,8 @@ def _solved(name: str, solve: Callable[..., Any], given: tuple[Any, tuple[Any, .
         operands, around = Template.split(given, OPERANDS)
         if not any([_is_hidden(x) for x in operands]):
             raise HostValueError(f"{name} {CLOSES_OVER}") from error
-    return _on_host(name, solve, operands, around)
+    found = _on_host(name, solve, operands, around)
+    return trees.unflatten(trees.flatten(init)[1], list(found), init)
 
 
 CLOSES_OVER = (
@@ -221,14 +222,12 @@ def _is_hidden(x: Any) -> bool:
 def _on_host(
     name: str, solve: Callable[..., Any], operands: Sequence[Any], around: Template
 ) -> Any:
-    """The result of a solver that reads values, by a call of the host for each execution and lane."""
+    """The leaves of what a solver that reads values gives: a call for each execution and lane."""
     key = (Static(solve), around, tuple([aval_of(x) for x in operands]))
     primitive = _host_calls.get(key)
     if primitive is None:
         primitive = _host_calls.put(key, _host_call(name, solve, operands, around))
-    found = bind(primitive, [lower(x) if isinstance(x, Tensor) else x for x in operands])
-    init = around.join(list(operands))[0]
-    return trees.unflatten(trees.flatten(init)[1], list(found), init)
+    return bind(primitive, [lower(x) if isinstance(x, Tensor) else x for x in operands])
 
 
 _host_calls = Cache()
