@@ -80,7 +80,7 @@ def ready(a: Any) -> Any:
 
 SOLVERS: dict[str, Fn] = {
     "fad": lambda a: in_fad(1.0, a),
-    "a Python loop": lambda a: by_branches(fnp.array(1.0), a),
+    "a Python loop": lambda a: by_branches(1.0, a),
     "NumPy": lambda a: in_numpy(1.0, a),
     "SciPy": lambda a: in_scipy(1.0, a),
     "fixed point": lambda a: of_a_step(1.0, a),
