@@ -7,6 +7,7 @@ from fad import autograd as autograd
 from fad import errors as errors
 from fad import extend as extend
 from fad import func as func
+from fad import implicit as implicit
 from fad import lax as lax
 from fad import nn as nn
 from fad import numpy as numpy
@@ -138,6 +139,7 @@ __all__ = [
     "half",
     "hessian",
     "hvp",
+    "implicit",
     "inference_mode",
     "int8",
     "int16",

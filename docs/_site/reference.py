@@ -30,6 +30,7 @@ WRITTEN = {
     "fad.autograd.profiler": "`torch.autograd.profiler`'s names",
     "fad.func": "`torch.func`'s names",
     "fad.extend": "operations and transforms of one's own",
+    "fad.implicit": "derivatives of what a solver finds",
     "fad.testing": "checking derivatives and rules",
     "fad.testing.plugin": "tests of a Function for pytest",
     "fad.testing.strategies": "strategies for hypothesis",

@@ -15,12 +15,15 @@ from fad.errors import tracebacks
 
 __all__ = [
     "ArgumentError",
+    "ConvergenceError",
     "DroppedDerivativeWarning",
     "FadError",
     "GradientError",
     "HostValueError",
     "LevelError",
+    "MissingLibrary",
     "RuleError",
+    "SingularError",
     "StructureError",
     "TrackedValueError",
     "attribute",
@@ -111,6 +114,35 @@ class StructureError(FadError, ValueError):
     >>> fad.vmap(lambda x, y: x + y)(jnp.ones(2), jnp.ones(3))
     Traceback (most recent call last):
     fad.errors.StructureError: vmap: the mapped dimensions must have one length, got ...
+    """
+
+
+class ConvergenceError(FadError, ArithmeticError):
+    """An iteration has ended before it was where it should be.
+
+    >>> import fad
+    >>> issubclass(fad.errors.ConvergenceError, ArithmeticError)
+    True
+    """
+
+
+class SingularError(GradientError, ArithmeticError):
+    """A linear system, that of an implicit derivative for one, has no solution, or more than one.
+
+    >>> import fad
+    >>> root = fad.implicit.custom_root(lambda x, a: x**2 - a)(lambda x, a: a**0.5)
+    >>> fad.grad(lambda a: root(0.0, a))(0.0)
+    Traceback (most recent call last):
+    fad.errors.SingularError: <lambda>: the linear system of the derivative is singular, ...
+    """
+
+
+class MissingLibrary(FadError, ImportError):
+    """What was asked for needs a library of one of fad's extras, which is not installed.
+
+    >>> import fad
+    >>> issubclass(fad.errors.MissingLibrary, ImportError)
+    True
     """
 
 

@@ -50,6 +50,7 @@ ROOMS = {
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
         hooks_in_compiled_code compilation tracing""",
     "sparse": "entries coloring rules declared patterns derivatives",
+    "implicit": "systems equations decorators solvers",
     "profiling": "events collector reports profiler",
     "extend": "operations",
     "autograd": "*",
@@ -64,6 +65,7 @@ IN_FRONT = {
     "autograd",
     "extend",
     "func",
+    "implicit",
     "testing",
     "viz",
     "replay",

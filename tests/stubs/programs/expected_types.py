@@ -245,6 +245,15 @@ def steps(x: fad.Tensor) -> Iterator[fad.Tensor]:
     yield x
 
 
+def square(x: fad.Tensor, a: fad.Tensor) -> fad.Tensor:
+    return x * x - a
+
+
+@fad.implicit.custom_root(square)
+def solve(init: fad.Tensor, a: fad.Tensor, *, count: int = 3) -> fad.Tensor:
+    return init
+
+
 class Model:
     @fad.jit
     def predict(self, x: fad.Tensor) -> fad.Tensor:
@@ -255,6 +264,7 @@ class Model:
         return x * n
 
 
+reveal_type(solve(w, a=w, count=2))  # Tensor
 reveal_type(Model().predict(w))  # Tensor
 reveal_type(Model().hidden(w, 2))  # Tensor
 reveal_type(compiled.explain(w))  # str

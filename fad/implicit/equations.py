@@ -1,0 +1,400 @@
+"""Equations, and their solutions as operations with rules by the implicit function theorem.
+
+NOTE [a solution and its equation]
+
+A solver runs on constants; nothing of it is recorded. Then an operation takes its solution, and the
+parameters of the equation, ``residual(x, parameters) = 0``. It returns the solution as it is. Its rules are
+
+    tangent of x      the t with  ∂residual/∂x t = -∂residual/∂parameters (tangents of the parameters)
+    gradients         -(∂residual/∂parameters)ᵀ u, for the u with  (∂residual/∂x)ᵀ u = g
+
+They read x as an output of the operation, which depends on the parameters; so their derivatives are right
+too, to any order.
+
+The function that the user writes for the equation is staged: traced at each call, with all that it closes
+over among the parameters, into a program that is the same for equal jaxprs. The rules, and the solvers of
+`fad.implicit.solvers`, are compiled for programs, not for functions. So a function that is made anew for each
+call compiles nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core import trees
+from fad.core.avals import aval_of, struct_of
+from fad.core.caches import Cache
+from fad.core.dependence import COMPUTED, dependence_rows
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import zeros
+from fad.core.level import bind, flush
+from fad.core.masked import conjugate
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor, bottom
+from fad.errors import (
+    GradientError,
+    HostValueError,
+    LevelError,
+    SingularError,
+    StructureError,
+    describe,
+)
+from fad.functions.calls import FunctionOp
+from fad.functions.rules import Rules, Saved
+from fad.functions.templates import Template, flat_template
+from fad.functions.user_rules import HOST_ERRORS
+from fad.implicit.systems import System, in_words
+from fad.levels.staged import StagedLevel, in_body, stage
+
+__all__ = ["KINDS", "OPERANDS", "Equation", "Kind", "check_finite", "staged"]
+
+Leaves = Sequence[Any]
+OPERANDS = (Tensor, jax.Array, np.ndarray, np.inexact, float, complex)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """How an equation follows from the function that the user writes for it.
+
+    Arguments:
+        name: what that function is called in errors.
+        residual: what is zero, from the program, the unknowns and the parameters.
+        symmetric: its derivative in the unknowns is.
+    """
+
+    name: str
+    residual: Callable[[Primitive, Leaves, Leaves], Leaves]
+    symmetric: bool = False
+
+
+def _fixed_point(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
+    return [new - old for new, old in zip(run(program, x, parameters), x, strict=True)]
+
+
+def _argmin(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
+    found: Leaves = jax.grad(lambda x: run(program, x, parameters)[0])(list(x))
+    return found
+
+
+def _linear(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
+    """The last parameters are the right side, which the program does not take."""
+    constants, b = parameters[: -len(x)], parameters[-len(x) :]
+    return [new - old for new, old in zip(run(program, x, constants), b, strict=True)]
+
+
+def run(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
+    """The function of the user's. A program takes the unknowns last, as `staged` makes it."""
+    out: Leaves = program.flat(*parameters, *x)
+    return out
+
+
+KINDS = {
+    "root": Kind("residual", run),
+    "fixed_point": Kind("step", _fixed_point),
+    "argmin": Kind("objective", _argmin, True),
+    "linear": Kind("matvec", _linear),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Equation:
+    """An equation for ``unknowns`` arrays, and how linear systems with its derivative are solved.
+
+    Arguments:
+        name: what graphs and errors call it.
+        kind, program: what is zero.
+        structure: that of the unknowns.
+    """
+
+    name: str
+    kind: Kind
+    program: Primitive
+    structure: trees.PyTreeDef
+    system: System
+
+    @property
+    def unknowns(self) -> int:
+        return self.structure.num_leaves
+
+    def residual(self, x: Leaves, parameters: Leaves) -> Leaves:
+        return self.kind.residual(self.program, x, parameters)
+
+    def check_depends(self, values: Leaves) -> None:
+        """Refuse an equation of which the unknowns, or some, are no part.
+
+        Raises:
+            GradientError: the residual does not depend on them.
+        """
+        avals = tuple([aval_of(v) for v in values])
+        key = (self.kind.name, self.program, avals)
+        rows = _rows.get(key)
+        if rows is None:
+            mask = [k < self.unknowns for k in range(len(values))]
+            rows = _rows.put(key, dependence_rows(self._flat, mask, avals, COMPUTED))
+        for k in range(self.unknowns):
+            if not any([row[k] for row in rows]):
+                alone = self.unknowns == 1
+                what = "its first argument" if alone else f"leaf {k} of its first argument"
+                derivative = "the gradient of " if self.kind.symmetric else ""
+                raise GradientError(
+                    f"{self.name}: {derivative}{self.kind.name}(x, ...) does not depend on x, {what} "
+                    f"({describe(values[k])}), so it does not say what x is: compute it with x, without "
+                    "detach, stop_gradient or no_grad"
+                )
+
+    def _flat(self, *values: Any) -> tuple[Any, ...]:
+        return tuple(self.residual(values[: self.unknowns], values[self.unknowns :]))
+
+    def solution(self, x: Leaves, parameters: Leaves) -> list[Any]:
+        """``x``, which solves the equation, as a function of the parameters."""
+        values = [*x, *parameters]
+        self.check_depends(values)
+        return list(bind(FunctionOp(ImplicitRules(self)), values))
+
+
+_rows = Cache()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImplicitRules(Rules):
+    """The rules of the operation (solution, parameters) -> solution."""
+
+    equation: Equation
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.equation.name
+
+    def forward(self, values: Leaves) -> tuple[list[Any], Template]:
+        count = self.equation.unknowns
+        return list(values[:count]), flat_template(count)
+
+    def setup(self, values: Leaves, outs: Leaves, template: Template, needs: Any = None) -> Saved:
+        return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
+
+    def for_pullback(self, saved: Saved, values: Leaves, outs: Leaves) -> Saved:
+        return saved.at(values, outs, ())
+
+    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+        count = self.equation.unknowns
+        parameters, given = saved.values[count:], tangents[count:]
+        mask = tuple([t is not None for t in given])
+        if not any(mask):
+            return [None] * count
+        directions = [t for t in given if t is not None]
+        derivative = _derivative(self.equation, mask, _tangents)
+        found = list(bind(derivative, [*saved.outs, *parameters, *directions]))
+        check_finite(self.equation, found, [*saved.outs, *directions])
+        return found
+
+    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+        count = self.equation.unknowns
+        parameters = saved.values[count:]
+        pairs = zip(parameters, need[count:], strict=True)
+        mask = tuple([n and is_inexact(p.dtype) for p, n in pairs])
+        if not any(mask):
+            return [None] * len(need)
+        pairs = zip(cotangents, saved.out_avals, strict=True)
+        given = [zeros(a) if c is None else c for c, a in pairs]
+        derivative = _derivative(self.equation, mask, _gradients)
+        found = list(bind(derivative, [*saved.outs, *parameters, *given]))
+        check_finite(self.equation, found, [*saved.outs, *given])
+        grads = iter(found)
+        return [*[None] * count, *[next(grads) if m else None for m in mask]]
+
+    def bodies(self) -> list[Callable[..., Any]]:
+        return []
+
+
+_derivatives = Cache()
+
+
+def _derivative(equation: Equation, mask: tuple[bool, ...], rule: Any) -> Primitive:
+    """One of the rules as a Primitive of solution, parameters, and tangents or cotangents."""
+    key = (equation, mask, rule)
+    found: Primitive | None = _derivatives.get(key)
+    if found is None:
+        count = equation.unknowns
+
+        def fn(*values: Any) -> tuple[Any, ...]:
+            x, rest = values[:count], values[count:]
+            parameters, given = rest[: len(mask)], rest[len(mask) :]
+            out: tuple[Any, ...] = tuple(rule(equation, mask, x, parameters, given))
+            return out
+
+        made = Primitive(f"{equation.name}_{rule.__name__.strip('_')}", fn)
+        found = _derivatives.put(key, made)
+    return found
+
+
+def _of_masked(
+    equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves
+) -> tuple[Callable[..., Any], list[Any]]:
+    """The residual as a function of the masked parameters, and these."""
+
+    def residual(*active: Any) -> list[Any]:
+        given = iter(active)
+        every = [next(given) if m else p for m, p in zip(mask, parameters, strict=True)]
+        return list(equation.residual(x, every))
+
+    return residual, [p for m, p in zip(mask, parameters, strict=True) if m]
+
+
+def _tangents(
+    equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves, tangents: Leaves
+) -> Leaves:
+    of_parameters, active = _of_masked(equation, mask, x, parameters)
+    given = [t.astype(p.dtype) for t, p in zip(tangents, active, strict=True)]
+    moved = jax.jvp(of_parameters, tuple(active), tuple(given))[1]
+    push = jax.linearize(lambda *x: list(equation.residual(x, parameters)), *x)[1]
+    right = [-t for t in moved]
+    system, structure = equation.system, equation.structure
+    return system.solve(equation.name, lambda v: list(push(*v)), right, structure)
+
+
+def _gradients(
+    equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves, cotangents: Leaves
+) -> Leaves:
+    pull = jax.vjp(lambda *x: list(equation.residual(x, parameters)), *x)[1]
+    right = [conjugate(c.astype(v.dtype)) for c, v in zip(cotangents, x, strict=True)]
+    system, structure = equation.system, equation.structure
+    u = system.solve(equation.name, lambda v: list(pull(list(v))), right, structure)
+    of_parameters, active = _of_masked(equation, mask, x, parameters)
+    grads = jax.vjp(of_parameters, *active)[1]([-v for v in u])
+    return [conjugate(g) for g in grads]
+
+
+def check_finite(equation: Equation, found: Leaves, given: Leaves) -> None:
+    """Refuse a derivative that is not finite where all that it is computed of is; numbers alone are checked.
+
+    Raises:
+        SingularError: it is so.
+    """
+    if are_finite(found) is False and are_finite(given):
+        linear = equation.kind is KINDS["linear"]
+        x = "" if linear else f" (the derivative of {equation.kind.name} in x, at the solution)"
+        raise SingularError(
+            f"{equation.name}: the linear system {'' if linear else 'of the derivative '}is singular, or its "
+            f"solver failed{x}. Write the equation so that its solution is unique nearby, or use a linear "
+            "solver that copes, such as lineax.SVD()"
+        )
+
+
+def are_finite(xs: Leaves) -> bool | None:
+    """Whether all numbers are finite; None where JAX traces them."""
+    flush()
+    values = [bottom(x) for x in xs]
+    if any([isinstance(v, jax.core.Tracer) for v in values]):
+        return None
+    return bool(_FINITE.execute([v for v in values if is_inexact(v.dtype)]))
+
+
+_FINITE = Primitive(
+    "are_finite", lambda *xs: jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in xs]))
+)
+
+
+def staged(
+    name: str,
+    kind: Kind,
+    f: Callable[..., Any],
+    x: Leaves,
+    structure: trees.PyTreeDef,
+    args: Any,
+    system: System,
+    solution: str = "the solution",
+) -> tuple[Equation, list[Any]]:
+    """The equation that ``f(x, *args)`` stands for, and the values of its parameters.
+
+    Arguments:
+        x: the leaves of a solution, or what has their shapes and dtypes.
+        solution: what x is called in an error.
+
+    Raises:
+        StructureError: ``f`` does not return what it must.
+    """
+    leaves, around = Template.split(args, OPERANDS)
+
+    def body(*inside: Any) -> Any:
+        given = around.join(inside[: len(leaves)])
+        return f(trees.unflatten(structure, inside[len(leaves) :]), *given)
+
+    body.__wrapped__ = f  # type: ignore[attr-defined]
+
+    def traced(level: StagedLevel, *tracers: Any) -> Any:
+        return in_body(level, body)(*tracers)
+
+    traced.name = name  # type: ignore[attr-defined]
+    operands = [*leaves, *x]
+    try:
+        program, values, out_structure = stage(traced, operands, bodies=[f])
+    except HOST_ERRORS as error:
+        raise HostValueError(
+            f"{name}: {kind.name}(x, ...) reads a value, and it is traced, without values: use "
+            "fad.numpy.where or fad.lax.cond in the place of a Python branch, and for code of the host a "
+            "fad.Function with rules, whose bodies call jax.pure_callback"
+        ) from error
+    parameters = values[: len(values) - len(x)]
+    equation = Equation(name, kind, program, structure, system)
+    _check_form(equation, x, parameters, out_structure, solution)
+    return equation, parameters
+
+
+def _results(equation: Equation, avals: Sequence[Any]) -> list[Any]:
+    """The avals of what the function of the user's returns.
+
+    Raises:
+        LevelError: it names the axis of a vmap, whose lanes it would couple.
+    """
+    program = equation.program
+    key = (program, *avals)
+    found: list[Any] | None = _outputs.get(key)
+    if found is None:
+        try:
+            closed = jax.make_jaxpr(program.flat)(*map(struct_of, avals))
+            coupled = any(["Axis" in type(e).__name__ for e in closed.jaxpr.effects])
+        except NameError:  # the axis has no size here
+            coupled = True
+        if coupled:
+            raise LevelError(
+                f"{equation.name}: {equation.kind.name}(x, ...) names the axis of a vmap, as pmean and psum "
+                "do, and each lane has an equation of its own: compute that outside, and pass it as an "
+                "argument, or solve for all lanes at once, without the vmap"
+            )
+        found = _outputs.put(key, list(closed.out_avals))
+    return found
+
+
+_outputs = Cache()
+
+
+def _check_form(
+    equation: Equation, x: Leaves, parameters: Leaves, out_structure: trees.PyTreeDef, solution: str
+) -> None:
+    who, kind = equation.name, equation.kind
+    outs = _results(equation, [aval_of(v) for v in (*parameters, *x)])
+    got = trees.unflatten(out_structure, list(outs))
+    if kind.symmetric:
+        if (
+            out_structure != trees.LEAF
+            or outs[0].shape
+            or not np.issubdtype(outs[0].dtype, np.floating)
+        ):
+            raise StructureError(
+                f"{who}: objective(x, ...) must return a real scalar, got {in_words(got)}: write .sum() or "
+                ".mean() in it"
+            )
+        return
+    form = [(o.shape, o.dtype) for o in outs], out_structure
+    if form != ([(v.shape, v.dtype) for v in map(aval_of, x)], equation.structure):
+        expected = trees.unflatten(equation.structure, [aval_of(v) for v in x])
+        raise StructureError(
+            f"{who}: {kind.name}(x, ...) returned {in_words(got)}, but {solution} is {in_words(expected)}. "
+            "It must return one equation for each unknown, in the form of x"
+        )
