@@ -27,16 +27,18 @@ __all__ = ["to_torch"]
 LIBRARY: Any = SimpleNamespace(vjp=vjp, jvp=jvp, vmap=vmap)
 
 
-def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
+def to_torch(f: Callable[..., Any], *, jit: bool = False) -> Callable[..., Any]:
     """A function of fad as a function of PyTorch, under autograd and every transform of ``torch.func``.
 
     fad computes it, and its derivatives and batches, to any order. It reads the memory of its arguments, and
-    its results are copied. ``f`` runs as it is: compile it first, ``to_torch(fad.jit(f))``, where that pays.
+    its results are copied.
 
     Arguments:
         f: a function of pytrees of Tensors, as for `fad.to_jax`; it must not change anything outside of
             itself. What is no ``torch.Tensor`` reaches it as it is. It returns a pytree of Tensors and
             arrays.
+        jit: compile f, and each of its derivatives and batches, as one program for arguments of the same
+            shapes, as `fad.jit` does. Without it f runs as Python at each call.
 
     Returns:
         A function that takes and returns pytrees of ``torch.Tensor``, on the CPU.
@@ -85,7 +87,7 @@ def to_torch(f: Callable[..., Any]) -> Callable[..., Any]:
                 inside, named = trees.unflatten(structure, full, form)
                 return f(*inside, **named)
 
-            call = calls.put(key, _Call(name, flat, structs))
+            call = calls.put(key, _Call(name, flat, structs, jit))
         return call(tensors)
 
     return wrapped
@@ -113,7 +115,11 @@ class _Call:
     __slots__ = ("form", "operation", "structure")
 
     def __init__(
-        self, name: str, flat: Callable[..., Any], structs: Sequence[jax.ShapeDtypeStruct]
+        self,
+        name: str,
+        flat: Callable[..., Any],
+        structs: Sequence[jax.ShapeDtypeStruct],
+        jit: bool,
     ) -> None:
         def fn(*arrays: Any) -> tuple[Any, ...]:
             tree = flat(*arrays)
@@ -128,7 +134,7 @@ class _Call:
             return tuple(leaves)
 
         # What comes out, and of which dtypes, is known after the first call; see `_computed`.
-        self.operation = Operation(name, fn, LIBRARY, structs, ())
+        self.operation = Operation(name, fn, LIBRARY, structs, (), jit)
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         outs = _function().apply(self.operation, *tensors)
@@ -140,10 +146,19 @@ def _computed(operation: Operation, tensors: Sequence[Any]) -> tuple[Any, ...]:
     name = f"to_torch({operation.name})"
     arrays = [borrowed_array(t, name) for t in tensors]
     with noted(name, operation.arguments):
-        outs = jax.block_until_ready(tuple(to_jax(operation.fn)(*arrays)))
+        outs = jax.block_until_ready(tuple(_program(operation)(*arrays)))
     if not operation.results:
         operation.results = tuple([jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outs])
     return tuple([returned(x, name) for x in outs])
+
+
+def _program(operation: Operation) -> Callable[..., Any]:
+    """The operation as a function of arrays, which is compiled where that is wanted."""
+    if operation.function is None:
+        program = to_jax(operation.fn)
+        operation.function = jax.jit(program) if operation.compiled else program
+    function: Callable[..., Any] = operation.function
+    return function
 
 
 @functools.cache
@@ -190,6 +205,9 @@ def _function() -> Any:
         def vmap(info: Any, in_dims: Any, operation: Operation, *tensors: Any) -> Any:
             lanes = operation.batched(in_dims[1:], info.batch_size, info.randomness)
             outs = FadFunction.apply(lanes, *tensors)
+            if not operation.results:  # it has run only for batches
+                results = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in lanes.results]
+                operation.results = tuple(results)
             return outs, (0,) * len(outs)
 
     return FadFunction

@@ -44,6 +44,7 @@ class Operation:
         fn: the function.
         library: what derives other functions from it.
         arguments, results: shapes and dtypes.
+        compiled: whether it, and what is derived from it, is compiled by JAX.
         derived: whether it is a derivative or a batch of another one.
         function: what it is in the library that it is for, once it has been made.
     """
@@ -52,6 +53,7 @@ class Operation:
         "_derived",
         "_lock",
         "arguments",
+        "compiled",
         "derived",
         "fn",
         "function",
@@ -67,6 +69,7 @@ class Operation:
         library: Library,
         arguments: Sequence[Any],
         results: Sequence[Any],
+        compiled: bool = False,
         derived: bool = False,
     ) -> None:
         self.name = name
@@ -74,6 +77,7 @@ class Operation:
         self.library = library
         self.arguments: Structs = tuple(arguments)
         self.results: Structs = tuple(results)
+        self.compiled = compiled
         self.derived = derived
         self.function: Any = None
         self._derived: dict[Any, Operation] = {}
@@ -141,7 +145,7 @@ class Operation:
             found = self._derived.get(key)
             if found is None:
                 name = f"{self.name}.{key[0]}"
-                found = Operation(name, fn, self.library, arguments, results, True)
+                found = Operation(name, fn, self.library, arguments, results, self.compiled, True)
                 self._derived[key] = found
             return found
 

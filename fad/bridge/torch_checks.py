@@ -100,8 +100,8 @@ def first_run(
                 raise
             raise HostValueError(
                 f"from_torch({name}) reads numbers, so what it returns is not known before it runs, and "
-                "under jit there are no numbers yet: call it once outside of jit with arguments of these "
-                f"shapes, and compile then. ({error})"
+                "under jit or vmap there are none yet: call it once outside of jit and vmap with arguments "
+                f"of these shapes. ({error})"
             ) from error
     return _observed(f, [t.clone() for t in tensors], name)
 
@@ -118,6 +118,8 @@ def _observed(
     observer = _observer()(name, given)
     with load().no_grad(), observer:
         outs = f(*given)
+    for t in outs:
+        observer.note(t)  # a parameter that is returned as it is
     return outs, list(observer.outside.values())
 
 
@@ -146,9 +148,8 @@ def _observer() -> Any:
             if torch.Tag.nondeterministic_seeded in func.tags:
                 raise RuleError(_random(self.name, str(func)))
             for t in tree.tree_leaves((args, kwargs)):
-                if isinstance(t, torch.Tensor) and not self._own(t):
-                    if id(t) not in self.given and id(t) not in self.views:
-                        self.outside[id(t)] = t
+                if isinstance(t, torch.Tensor):
+                    self.note(t)
             written = self._written(func, args, kwargs)
             if written is not None:
                 raise RuleError(_writes(self.name, written, str(func)))
@@ -161,6 +162,11 @@ def _observer() -> Any:
                     elif id(t) not in self.given and id(t) not in self.outside:
                         self.views[id(t)] = (t, source)
             return out
+
+        def note(self, t: Any) -> None:
+            """Note that ``t`` was read, if it comes from outside."""
+            if not any([id(t) in table for table in (self.made, self.given, self.views)]):
+                self.outside[id(t)] = t
 
         def _own(self, t: Any) -> bool:
             return id(t) in self.made

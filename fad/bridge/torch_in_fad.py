@@ -18,7 +18,7 @@ from fad.core.caches import Cache
 from fad.core.keys import exact
 from fad.core.level import outlived
 from fad.core.tensor import Tensor
-from fad.errors import ArgumentError, StructureError, describe
+from fad.errors import ArgumentError, HostValueError, StructureError, describe
 from fad.functions.context import Context, VmapInfo
 from fad.functions.function import Function
 from fad.methods.values import unwrap
@@ -43,8 +43,8 @@ def from_torch(f: Callable[..., Any], *, parameters: bool = False) -> Any:
 
     Arguments:
         f: a ``torch.nn.Module``, or a function, of pytrees of ``torch.Tensor``. Arrays and Tensors reach it
-            as tensors of the same shape and dtype, and so do Python's floats and complex numbers; integers and
-            what else is no array, as they are. It returns a pytree of tensors, in which None may stand.
+            as tensors of the same shape and dtype, and so do Python's floats and complex numbers; integers
+            and what else is no array, as they are. It returns a pytree of tensors, in which None may stand.
         parameters: make the parameters of the module, those that require grad, the first argument.
 
     Returns:
@@ -197,9 +197,12 @@ class _Call:
 
 
 def _concrete(arrays: Sequence[Any]) -> list[Any] | None:
-    """The arrays of a call at level 0, None if a transform or a trace runs."""
-    values = [x.value if isinstance(x, Tensor) else x for x in arrays]
-    return None if any([isinstance(x, (Tensor, jax.core.Tracer)) for x in values]) else values
+    """The values of the arguments, None if they have none under ``vmap`` or a trace."""
+    try:
+        values = [unwrap(x) for x in arrays]
+    except HostValueError:
+        return None
+    return None if any([isinstance(x, jax.core.Tracer) for x in values]) else values
 
 
 def _function(operation: Operation, outside: Outside) -> type[Function]:
