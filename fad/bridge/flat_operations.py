@@ -14,12 +14,12 @@ without a call, which is what compiled code needs.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
 
+from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 
 __all__ = ["Library", "Operation"]
@@ -51,7 +51,6 @@ class Operation:
 
     __slots__ = (
         "_derived",
-        "_lock",
         "arguments",
         "compiled",
         "derived",
@@ -80,8 +79,7 @@ class Operation:
         self.compiled = compiled
         self.derived = derived
         self.function: Any = None
-        self._derived: dict[Any, Operation] = {}
-        self._lock = threading.Lock()
+        self._derived = Cache()
 
     @property
     def differentiable(self) -> Mask:
@@ -141,13 +139,13 @@ class Operation:
         self, key: Any, fn: Callable[..., Any], arguments: Sequence[Any], results: Sequence[Any]
     ) -> Operation:
         """The operation with this key, which is made once."""
-        with self._lock:
-            found = self._derived.get(key)
-            if found is None:
-                name = f"{self.name}.{key[0]}"
-                found = Operation(name, fn, self.library, arguments, results, self.compiled, True)
-                self._derived[key] = found
-            return found
+        found = self._derived.get(key)
+        if found is None:
+            name = f"{self.name}.{key[0]}"
+            made = Operation(name, fn, self.library, arguments, results, self.compiled, True)
+            found = self._derived.put(key, made)
+        operation: Operation = found
+        return operation
 
 
 def _where(items: Sequence[Any], mask: Mask) -> list[Any]:

@@ -185,8 +185,8 @@ class _Call:
             return tuple(leaves)
 
         values = _concrete(arrays)
-        tensors = None if values is None else [lent(x, name) for x in values]
-        with noted(f"from_torch({name})", structs):
+        with torch.inference_mode(False), noted(f"from_torch({name})", structs):
+            tensors = None if values is None else [lent(x, name) for x in values]
             outs, read = first_run(fn, tensors, structs, name)
         operation = Operation(name, fn, torch.func, structs, [struct_of_tensor(t) for t in outs])
         self.function = _function(operation, Outside(f, read))
@@ -270,12 +270,12 @@ def _computed(
 ) -> tuple[list[Any], tuple[Any, ...]]:
     """The arguments and the results of the operation as tensors."""
     name = operation.name
-    tensors = [lent(x, name) for x in values]
     torch, who = load(), f"from_torch({name})"
     # PyTorch keeps what a derivative needs only where gradients are enabled.
-    mode = torch.set_grad_enabled(operation.derived)
-    with noted(who, operation.arguments), mode, watched(name, tensors, outside):
-        outs = operation.fn(*tensors)
+    with torch.inference_mode(False), torch.set_grad_enabled(operation.derived):
+        tensors = [lent(x, name) for x in values]
+        with noted(who, operation.arguments), watched(name, tensors, outside):
+            outs = operation.fn(*tensors)
     found = [struct_of_tensor(t) for t in outs]
     if tuple(found) != operation.results:
         raise StructureError(

@@ -172,6 +172,14 @@ def test_arrays_give_arrays_and_tensors_give_tensors(torch):
     assert_close(fad.from_torch(lambda: torch.ones(2))(), np.ones(2, "f4"))
 
 
+def test_modes_of_pytorch_change_nothing(torch):
+    f = fad.from_torch(lambda x: torch.sin(x) * x)
+    for mode in (torch.no_grad(), torch.inference_mode(), torch.enable_grad()):
+        with mode:
+            for g in (fad.grad(fad.grad(f)), fad.jit(fad.jacfwd(fad.grad(f)))):
+                np.testing.assert_allclose(g(0.4), 2 * math.cos(0.4) - 0.4 * math.sin(0.4))
+
+
 def test_parameters_are_constants_or_an_argument(torch):
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
     module[0].bias.requires_grad_(False)
