@@ -94,9 +94,11 @@ def first_run(
         raise
     except Exception as error:
         if tensors is None:
-            if not isinstance(
-                error, (*_without_numbers(fake), NotImplementedError, HostValueError)
-            ):
+            known = (*_without_numbers(fake), NotImplementedError, HostValueError)
+            if not isinstance(error, known):
+                error.add_note(
+                    "in a first run without numbers, under jit or vmap; a call outside of them has numbers"
+                )
                 raise
             raise HostValueError(
                 f"from_torch({name}) reads numbers, so what it returns is not known before it runs, and "

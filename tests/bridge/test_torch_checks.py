@@ -115,6 +115,16 @@ def test_a_function_that_reads_numbers_runs_before_it_is_compiled(torch):
     np.testing.assert_array_equal(fad.grad(lambda x: fnp.sum(f(x)))(-X), np.full((4, 3), 3.0))
 
 
+def test_a_function_that_leaves_pytorch_says_that_it_had_no_numbers(torch):
+    def f(x):
+        return torch.from_numpy(np.sin(x.detach().numpy()))
+
+    with pytest.raises(RuntimeError, match="numpy") as caught:
+        fad.jit(fad.from_torch(f))(X)
+    assert "a first run without numbers, under jit" in "".join(caught.value.__notes__)
+    np.testing.assert_allclose(fad.from_torch(f)(X), np.sin(X), rtol=1e-6)
+
+
 def test_errors_of_pytorch_say_what_the_function_was_called_with(torch):
     module = torch.nn.Linear(5, 2)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -229,6 +230,15 @@ def test_both_bridges(torch):
     there = fad.from_torch(fad.to_torch(lambda x: fnp.sin(x) * x))
     g = fad.grad(fad.grad(there))
     assert_close(g(0.4), 2 * math.cos(0.4) - 0.4 * math.sin(0.4), rtol=1e-9)
+
+
+def test_threads(torch):
+    f = fad.from_torch(lambda x: torch.sin(x) * x)
+    g = fad.grad(fad.grad(f))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda k: float(g(fad.tensor(float(k)))), range(16)))
+    k = np.arange(16.0)
+    np.testing.assert_allclose(found, 2 * np.cos(k) - k * np.sin(k), rtol=1e-4, atol=1e-4)
 
 
 BAD = [
