@@ -16,9 +16,11 @@ from fad import replay as _replay
 from fad import scipy as scipy
 from fad.bridge.compilation import jit as jit
 from fad.bridge.custom_rules import custom_rules as custom_rules
+from fad.bridge.fad_in_torch import to_torch as to_torch
 from fad.bridge.jax_functions import from_jax as from_jax
 from fad.bridge.jax_functions import to_jax as to_jax
 from fad.bridge.protocols import from_dlpack as from_dlpack
+from fad.bridge.torch_in_fad import from_torch as from_torch
 from fad.bridge.tracing import eval_shape as eval_shape
 from fad.bridge.tracing import make_jaxpr as make_jaxpr
 from fad.core import dtypes as _dtypes
@@ -131,6 +133,7 @@ __all__ = [
     "from_dlpack",
     "from_jax",
     "from_numpy",
+    "from_torch",
     "full",
     "full_like",
     "func",
@@ -175,6 +178,7 @@ __all__ = [
     "stop_gradient",
     "tensor",
     "to_jax",
+    "to_torch",
     "uint8",
     "uint16",
     "uint32",

@@ -113,8 +113,9 @@ def _torch_function(
     name = getattr(function, "__name__", "f").strip("_")
     here = f"write fad.numpy.{name}" if hasattr(fnp, name) else instead_in_module("fad.numpy", name)
     raise ArgumentError(
-        f"torch.{name} was given a Tensor of fad: {here or 'write a function of fad.numpy'}, or pass "
-        "torch.from_dlpack(x.detach()), which PyTorch then differentiates by itself"
+        f"torch.{name} was given a Tensor of fad: {here or 'write a function of fad.numpy'}, make the "
+        "function one of fad, fad.from_torch(f), or pass torch.from_dlpack(x.detach()), which PyTorch then "
+        "differentiates by itself"
     )
 
 

@@ -10,7 +10,8 @@ What a line gives stands behind it, or below it:
 
 A stated number may be rounded, and `...` stands for anything. Blocks of `>>>` examples and ```pycon
 blocks are doctests. Only blocks with another language (```text, ```bash) and directives
-(```{toctree}) are not run, nor is what draws a figure where matplotlib is not installed.
+(```{toctree}) are not run, nor is what draws a figure where matplotlib is not installed, nor what
+imports PyTorch where that is not.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ SOURCES = sorted((ROOT / "fad").rglob("*.py"))
 SOURCES += sorted(set((ROOT / "tests/fuzzing").glob("*.py")) - set(ROOT.rglob("test_*.py")))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 DRAWS = importlib.util.find_spec("matplotlib") is not None
+IMPORTS_TORCH = re.compile(r"^[> ]*import .*\btorch\b", re.MULTILINE)
 BRACKET = re.compile(r" ?([\[\](){},:=]) ?")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
 
@@ -242,6 +244,8 @@ DOCTESTS = [
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # figures are saved where the reader is
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if any([IMPORTS_TORCH.search(block.text) for block in blocks(page.read_text())]):
+        pytest.importorskip("torch")
     namespace: dict[str, Any] = {"__name__": "__main__"}
     fad.autograd.compiled.clear_cache()  # a reader's process is a fresh one
     with restored_jax():
@@ -253,6 +257,8 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(("path", "text", "line"), DOCTESTS)
 def test_docstring(path: Path, text: str, line: int) -> None:
+    if IMPORTS_TORCH.search(text):
+        pytest.importorskip("torch")
     relative = path.relative_to(ROOT).with_suffix("")
     module = importlib.import_module(".".join(relative.parts).removesuffix(".__init__"))
     given = {"fad": fad, "fnp": fnp, "jax": jax, "jnp": jnp, "np": np}

@@ -48,7 +48,8 @@ ROOMS = {
     "transforms": "backward *",
     "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
-        hooks_in_compiled_code compilation tracing""",
+        hooks_in_compiled_code compilation tracing flat_operations torch_memory torch_checks torch_in_fad
+        fad_in_torch""",
     "sparse": "entries coloring rules declared patterns derivatives",
     "implicit": "systems equations decorators solvers",
     "profiling": "events collector reports profiler",

@@ -165,6 +165,8 @@ reveal_type(fad.autograd.grad(f(w), [w]))  # tuple[Tensor, ...]
 reveal_type(fad.autograd.grad(f(w), {"w": w}))  # dict[str, Tensor]
 reveal_type(fad.from_jax(jnp.sum)(w))  # Tensor
 reveal_type(fad.to_jax(f)(a))  # Array
+reveal_type(fad.from_torch(f, parameters=True)[1])  # dict[str, Tensor]
+reveal_type(fad.to_torch(f)(a))  # Any
 
 with fad.dual_level():
     reveal_type(fad.unpack_dual(fad.make_dual(w, w)).tangent)  # Tensor | None

@@ -1,0 +1,213 @@
+"""``to_torch``: a function of fad as a ``torch.autograd.Function``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+
+from fad.bridge.flat_operations import Operation
+from fad.bridge.jax_functions import to_jax
+from fad.bridge.torch_checks import struct_of_tensor
+from fad.bridge.torch_memory import borrowed_array, load, noted, returned
+from fad.core import trees
+from fad.core.caches import Cache
+from fad.core.keys import exact
+from fad.core.tensor import Tensor
+from fad.errors import ArgumentError, describe
+from fad.transforms.batching import vmap
+from fad.transforms.forward import jvp
+from fad.transforms.reverse import vjp
+
+__all__ = ["to_torch"]
+
+LIBRARY: Any = SimpleNamespace(vjp=vjp, jvp=jvp, vmap=vmap)
+
+
+def to_torch(f: Callable[..., Any], *, jit: bool = False) -> Callable[..., Any]:
+    """A function of fad as a function of PyTorch, under autograd and every transform of ``torch.func``.
+
+    fad computes it, and its derivatives and batches, to any order. It reads the memory of its arguments, and
+    its results are copied.
+
+    Arguments:
+        f: a function of pytrees of Tensors, as for `fad.to_jax`; it must not change anything outside of
+            itself. What is no ``torch.Tensor`` reaches it as it is. It returns a pytree of Tensors and
+            arrays.
+        jit: compile f, and each of its derivatives and batches, as one program for arguments of the same
+            shapes, as `fad.jit` does. Without it f runs as Python at each call.
+
+    Returns:
+        A function that takes and returns pytrees of ``torch.Tensor``, on the CPU.
+
+    Raises:
+        ImportError: PyTorch is not installed.
+        ArgumentError: f is not a function, or returns what is no array; an argument is a Tensor or an array
+            of JAX, is not on the CPU, or has 64 bits where JAX computes in 32.
+        LevelError: the result depends on a Tensor of a running fad transform that f closes over.
+
+    Source: ``torch.autograd.Function`` with ``setup_context``, ``jvp`` and ``vmap``.
+
+    >>> import fad, fad.numpy as fnp, torch
+    >>> f = fad.to_torch(lambda x: fnp.sum(x**3))
+    >>> torch.func.hessian(f)(torch.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    torch = load()
+    if not callable(f):
+        raise ArgumentError(f"to_torch: the first argument must be a function, got {describe(f)}")
+    name = getattr(f, "__name__", type(f).__name__)
+    calls = Cache()
+
+    @functools.wraps(f, updated=())
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure = trees.flatten((args, kwargs))
+        dynamic = [isinstance(x, torch.Tensor) for x in leaves]
+        tensors = [x for x, d in zip(leaves, dynamic) if d]
+        rest = [None if d else x for x, d in zip(leaves, dynamic)]
+        structs = tuple([struct_of_tensor(t) for t in tensors])
+        key = (
+            structure,
+            trees.order_of((args, kwargs)),
+            tuple(dynamic),
+            tuple([_key(x, name) for x in rest]),
+            structs,
+        )
+        call = calls.get(key)
+        if call is None:
+            form = trees.skeleton((args, kwargs))
+
+            def flat(*arrays: Any) -> Any:
+                given = iter(arrays)
+                full = [next(given) if d else r for d, r in zip(dynamic, rest)]
+                inside, named = trees.unflatten(structure, full, form)
+                return f(*inside, **named)
+
+            call = calls.put(key, _Call(name, flat, structs, jit))
+        return call(tensors)
+
+    return wrapped
+
+
+def _key(x: Any, name: str) -> Any:
+    """The key of what is no tensor."""
+    if isinstance(x, (Tensor, jax.Array)):
+        raise ArgumentError(
+            f"to_torch({name}): an argument is {describe(x)}: the result is a function of tensors of "
+            "PyTorch; write torch.from_dlpack(x), or call the function of fad itself"
+        )
+    try:
+        return exact(x)
+    except TypeError:
+        raise ArgumentError(
+            f"to_torch({name}): an argument that is no torch.Tensor must be hashable, got {describe(x)}: "
+            "write torch.as_tensor(x)"
+        ) from None
+
+
+class _Call:
+    """The calls of a function for arguments of certain shapes, dtypes and static values."""
+
+    __slots__ = ("form", "operation", "structure")
+
+    def __init__(
+        self,
+        name: str,
+        flat: Callable[..., Any],
+        structs: Sequence[jax.ShapeDtypeStruct],
+        jit: bool,
+    ) -> None:
+        def fn(*arrays: Any) -> tuple[Any, ...]:
+            tree = flat(*arrays)
+            leaves, self.structure = trees.flatten(tree)
+            self.form = trees.skeleton(tree)
+            for x in leaves:
+                if not isinstance(x, (Tensor, jax.Array)):
+                    raise ArgumentError(
+                        f"to_torch({name}): the function must return Tensors and arrays, alone or in "
+                        f"pytrees, got {describe(x)} in what it returns: write fad.tensor(...)"
+                    )
+            return tuple(leaves)
+
+        # What comes out, and of which dtypes, is known after the first call; see `_computed`.
+        self.operation = Operation(name, fn, LIBRARY, structs, (), jit)
+
+    def __call__(self, tensors: Sequence[Any]) -> Any:
+        outs = _function().apply(self.operation, *tensors)
+        return trees.unflatten(self.structure, outs, self.form)
+
+
+def _computed(operation: Operation, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of an operation of fad for tensors of PyTorch."""
+    name = f"to_torch({operation.name})"
+    arrays = [borrowed_array(t, name) for t in tensors]
+    with noted(name, operation.arguments):
+        outs = jax.block_until_ready(tuple(_program(operation)(*arrays)))
+    if not operation.results:
+        operation.results = tuple([jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outs])
+    return tuple([returned(x, name) for x in outs])
+
+
+def _program(operation: Operation) -> Callable[..., Any]:
+    """The operation as a function of arrays, which is compiled where that is wanted."""
+    if operation.function is None:
+        program = to_jax(operation.fn)
+        operation.function = jax.jit(program) if operation.compiled else program
+    function: Callable[..., Any] = operation.function
+    return function
+
+
+@functools.cache
+def _function() -> Any:
+    """The ``torch.autograd.Function`` that calls operations; it is made when PyTorch is there."""
+    torch = load()
+
+    class FadFunction(torch.autograd.Function):  # type: ignore[misc,name-defined]
+        """A call of an operation of fad: its rules call the operations that are derived from it."""
+
+        @staticmethod
+        def forward(operation: Operation, *tensors: Any) -> Any:
+            return _computed(operation, tensors)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.operation, *tensors = inputs
+            ctx.save_for_backward(*tensors)
+            ctx.save_for_forward(*tensors)
+            ctx.set_materialize_grads(False)
+            fixed = [t for t in output if not (t.is_floating_point() or t.is_complex())]
+            ctx.mark_non_differentiable(*fixed)
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> Any:
+            need = tuple(ctx.needs_input_grad[1:])
+            have = tuple([g is not None for g in cotangents])
+            if not any(need) or not any(have):
+                return (None,) * (len(need) + 1)
+            given = [g for g in cotangents if g is not None]
+            pull = ctx.operation.vjp(need, have)
+            found = iter(FadFunction.apply(pull, *ctx.saved_tensors, *given))
+            return (None, *[next(found) if n else None for n in need])
+
+        @staticmethod
+        def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+            mask = tuple([t is not None for t in tangents])
+            given = [t for t in tangents if t is not None]
+            push = ctx.operation.jvp(mask)
+            found = iter(FadFunction.apply(push, *ctx.saved_tensors, *given))
+            return tuple([next(found) if d else None for d in ctx.operation.differentiable])
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, operation: Operation, *tensors: Any) -> Any:
+            lanes = operation.batched(in_dims[1:], info.batch_size, info.randomness)
+            outs = FadFunction.apply(lanes, *tensors)
+            if not operation.results:  # it has run only for batches
+                results = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in lanes.results]
+                operation.results = tuple(results)
+            return outs, (0,) * len(outs)
+
+    return FadFunction

@@ -1,0 +1,182 @@
+"""Operations of two libraries: a function of flat arrays, with the functions that are derived from it.
+
+NOTE [an operation and those derived from it]
+
+`from_torch` gives fad a function that PyTorch computes, and `to_torch` gives PyTorch one that fad computes.
+Both need the same three functions of it: its pullback, its derivative along tangents, and the function of a
+batch. Each is made by the library that computes (``torch.func`` or `fad.func`, whose names, arguments and
+results are the same), and is again an operation. So the set is closed: any order of any transforms is one
+call of the other library. Both take the gradient of PyTorch for complex numbers.
+
+An operation is made for arguments of certain shapes and dtypes, so the shapes of its results are known
+without a call, which is what compiled code needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import jax
+
+from fad.core.caches import Cache
+from fad.core.dtypes import is_inexact
+
+__all__ = ["Library", "Operation"]
+
+Mask = tuple[bool, ...]
+Structs = tuple[jax.ShapeDtypeStruct, ...]
+
+
+class Library(Protocol):
+    """``torch.func`` or `fad.func`."""
+
+    vjp: Callable[..., Any]
+    jvp: Callable[..., Any]
+    vmap: Callable[..., Any]
+
+
+class Operation:
+    """A function of flat arrays of one library: a tuple of arrays comes out.
+
+    Attributes:
+        name: the name for errors and graphs.
+        fn: the function.
+        library: what derives other functions from it.
+        arguments, results: shapes and dtypes.
+        compiled: whether it, and what is derived from it, is compiled by JAX.
+        derived: whether it is a derivative or a batch of another one.
+        function: what it is in the library that it is for, once it has been made.
+    """
+
+    __slots__ = (
+        "_derived",
+        "arguments",
+        "compiled",
+        "derived",
+        "fn",
+        "function",
+        "library",
+        "name",
+        "results",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., tuple[Any, ...]],
+        library: Library,
+        arguments: Sequence[Any],
+        results: Sequence[Any],
+        compiled: bool = False,
+        derived: bool = False,
+    ) -> None:
+        self.name = name
+        self.fn = fn
+        self.library = library
+        self.arguments: Structs = tuple(arguments)
+        self.results: Structs = tuple(results)
+        self.compiled = compiled
+        self.derived = derived
+        self.function: Any = None
+        self._derived = Cache()
+
+    @property
+    def differentiable(self) -> Mask:
+        """Which results have a derivative: those of floating or complex dtype."""
+        return tuple([is_inexact(x.dtype) for x in self.results])
+
+    def vjp(self, need: Mask, have: Mask) -> Operation:
+        """``(*arguments, *cotangents) -> gradients``.
+
+        Arguments:
+            need: of which arguments the gradient is wanted.
+            have: which results have a cotangent.
+        """
+        count = len(need)
+
+        def pull(*values: Any) -> tuple[Any, ...]:
+            primals, cotangents = values[:count], values[count:]
+            part, moving = _part(self.fn, primals, need, have)
+            return tuple(self.library.vjp(part, *moving)[1](tuple(cotangents)))
+
+        arguments = (*self.arguments, *_where(self.results, have))
+        return self._derive(("vjp", need, have), pull, arguments, _where(self.arguments, need))
+
+    def jvp(self, mask: Mask) -> Operation:
+        """``(*arguments, *tangents) -> tangents`` of the results that are differentiable.
+
+        Arguments:
+            mask: which arguments have a tangent.
+        """
+        count, have = len(mask), self.differentiable
+
+        def push(*values: Any) -> tuple[Any, ...]:
+            primals, tangents = values[:count], values[count:]
+            part, moving = _part(self.fn, primals, mask, have)
+            try:
+                return tuple(self.library.jvp(part, tuple(moving), tuple(tangents))[1])
+            except NotImplementedError:  # PyTorch has no forward derivative of something in fn
+                return _transposed_twice(self.library, part, moving, tangents)
+
+        arguments = (*self.arguments, *_where(self.arguments, mask))
+        return self._derive(("jvp", mask), push, arguments, _where(self.results, have))
+
+    def batched(self, dims: Sequence[int | None], size: int, randomness: str) -> Operation:
+        """The function of ``size`` lanes, which come out along dimension 0.
+
+        Arguments:
+            dims: the batch dimension of each argument, None for those without.
+            size: how many lanes there are.
+            randomness: that of ``vmap``.
+        """
+        mapped = self.library.vmap(self.fn, tuple(dims), 0, randomness=randomness)
+        arguments = [_lanes(x, d, size) for x, d in zip(self.arguments, dims, strict=True)]
+        results = [_lanes(x, 0, size) for x in self.results]
+        return self._derive(("vmap", tuple(dims), size, randomness), mapped, arguments, results)
+
+    def _derive(
+        self, key: Any, fn: Callable[..., Any], arguments: Sequence[Any], results: Sequence[Any]
+    ) -> Operation:
+        """The operation with this key, which is made once."""
+        found = self._derived.get(key)
+        if found is None:
+            name = f"{self.name}.{key[0]}"
+            made = Operation(name, fn, self.library, arguments, results, self.compiled, True)
+            found = self._derived.put(key, made)
+        operation: Operation = found
+        return operation
+
+
+def _where(items: Sequence[Any], mask: Mask) -> list[Any]:
+    return [x for x, m in zip(items, mask, strict=True) if m]
+
+
+def _lanes(struct: Any, dim: int | None, size: int) -> Any:
+    if dim is None:
+        return struct
+    shape = list(struct.shape)
+    shape.insert(dim, size)
+    return jax.ShapeDtypeStruct(tuple(shape), struct.dtype)
+
+
+def _part(
+    fn: Callable[..., Any], values: Sequence[Any], mask: Mask, have: Mask
+) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
+    """``fn`` of the arguments in ``mask``, with the results in ``have``; and these arguments."""
+
+    def part(*moving: Any) -> tuple[Any, ...]:
+        given: Iterator[Any] = iter(moving)
+        outs = fn(*[next(given) if m else v for m, v in zip(mask, values, strict=True)])
+        return tuple(_where(outs, have))
+
+    return part, _where(values, mask)
+
+
+def _transposed_twice(
+    library: Library, part: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The derivative along tangents, from pullbacks alone: a pullback is linear in its cotangents."""
+    outs, pullback = library.vjp(part, *primals)
+    _, again = library.vjp(lambda *g: pullback(g), *[x * 0 for x in outs])
+    return tuple(again(tuple(tangents)))
