@@ -80,6 +80,7 @@ from fad.transforms.dual_numbers import make_dual as make_dual
 from fad.transforms.dual_numbers import unpack_dual as unpack_dual
 from fad.transforms.forward import jvp as jvp
 from fad.transforms.functionalization import functionalize as functionalize
+from fad.transforms.jacobians import ggnvp as ggnvp
 from fad.transforms.jacobians import hessian as hessian
 from fad.transforms.jacobians import hvp as hvp
 from fad.transforms.jacobians import jacfwd as jacfwd
@@ -134,6 +135,7 @@ __all__ = [
     "full_like",
     "func",
     "functionalize",
+    "ggnvp",
     "grad",
     "half",
     "hessian",

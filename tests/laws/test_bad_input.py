@@ -95,6 +95,30 @@ CASES = [
         ("hvp:", "real scalar", "(3,)"),
     ),
     Case(
+        "ggnvp with a loss that is a vector",
+        lambda: fad.ggnvp(fnp.sin, lambda z: z, X, X),
+        GradientError,
+        ("ggnvp:", "real scalar", "(3,)"),
+    ),
+    Case(
+        "ggnvp with the parameters in the place of the loss",
+        lambda: fad.ggnvp(lambda x: fnp.sum(x), X, X, X),
+        TypeError,
+        ("ggnvp:", "loss must be a function", "fad.ggnvp(model, loss, params, v)"),
+    ),
+    Case(
+        "ggnvp with a vector of another shape",
+        lambda: fad.ggnvp(lambda p: fnp.sin(p["w"]), fnp.sum, {"w": X}, {"w": jnp.ones(2)}),
+        StructureError,
+        ("ggnvp:", "'w'", "float32[3]", "float32[2]"),
+    ),
+    Case(
+        "ggnvp with parameters that are integers",
+        lambda: fad.ggnvp(fnp.sin, fnp.sum, jnp.arange(3), X),
+        TypeError,
+        ("ggnvp:", "floating or complex", "int32"),
+    ),
+    Case(
         "grad of an integer",
         lambda: fad.grad(fnp.argmax)(X),
         GradientError,
