@@ -85,6 +85,8 @@ from fad.transforms.jacobians import hessian as hessian
 from fad.transforms.jacobians import hvp as hvp
 from fad.transforms.jacobians import jacfwd as jacfwd
 from fad.transforms.jacobians import jacrev as jacrev
+from fad.transforms.laplacians import laplacian as laplacian
+from fad.transforms.laplacians import value_and_laplacian as value_and_laplacian
 from fad.transforms.linearization import linearize as linearize
 from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import value_and_grad as value_and_grad
@@ -151,6 +153,7 @@ __all__ = [
     "jet",
     "jit",
     "jvp",
+    "laplacian",
     "lax",
     "linear_transpose",
     "linearize",
@@ -181,6 +184,7 @@ __all__ = [
     "uint64",
     "unpack_dual",
     "value_and_grad",
+    "value_and_laplacian",
     "view_as_complex",
     "view_as_real",
     "viz",

@@ -39,7 +39,7 @@ from fad.transforms.forward import push_forward, tangent_leaves, zeros_like
 from fad.transforms.linearization import linearization_of
 from fad.transforms.reverse import gradient_function, pullback_of
 
-__all__ = ["ggnvp", "hessian", "hvp", "jacfwd", "jacrev"]
+__all__ = ["basis_of", "ggnvp", "hessian", "hvp", "jacfwd", "jacrev"]
 
 CONJUGATE = Primitive("conj", jnp.conj, lazy=True)
 _OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, lazy=True)
@@ -141,7 +141,7 @@ def _rows(
 
     rows: list[Any] = []
     for k, o in enumerate(outs):
-        run, basis = functools.partial(pull, k), _basis([o])
+        run, basis = functools.partial(pull, k), basis_of([o])
         found = _over_basis(run, basis, chunk_size, 0)
         if _is_complex(o) and not all(map(_is_complex, values)):
             parts = _over_basis(run, [1j * b for b in basis], chunk_size, 0)
@@ -205,7 +205,7 @@ def forward_jacobian(
                 pairs = [level.unpack(o) for o in outs]
             return [zeros_like(p) if t is None else t for p, t in pairs]
 
-        basis = _basis(values)
+        basis = basis_of(values)
         columns = _over_basis(push, basis, chunk_size, -1)
         complex_of = list(map(_is_complex, values))
         turned: list[Any] = [None] * len(columns)
@@ -363,7 +363,7 @@ def _conjugate(x: Any) -> Any:
     return bind(CONJUGATE, (x,)) if _is_complex(x) else x
 
 
-def _basis(values: Sequence[Any]) -> list[Any]:
+def basis_of(values: Sequence[Any]) -> list[Any]:
     """The standard basis of the space of ``values``, stacked: an array for each value."""
     shapes = tuple([tuple(v.shape) for v in values])
     dtypes = tuple([v.dtype for v in values])

@@ -119,6 +119,36 @@ CASES = [
         ("ggnvp:", "floating or complex", "int32"),
     ),
     Case(
+        "laplacian of an array",
+        lambda: fad.laplacian(X),
+        TypeError,
+        ("laplacian:", "must be a function", "write laplacian(f)(x)"),
+    ),
+    Case(
+        "laplacian in complex coordinates",
+        lambda: fad.laplacian(fnp.sum)(1j * X),
+        TypeError,
+        ("laplacian:", "argument 0", "floating dtype", "complex64", "real and the imaginary part"),
+    ),
+    Case(
+        "laplacian in integers",
+        lambda: fad.value_and_laplacian(fnp.sum)({"n": jnp.arange(3)}),
+        TypeError,
+        ("value_and_laplacian:", "'n'", "int32", "x.astype(float)"),
+    ),
+    Case(
+        "laplacian with an argument that is not there",
+        lambda: fad.laplacian(fnp.sum, 1)(X),
+        StructureError,
+        ("laplacian:", "argnums=1", "out of range"),
+    ),
+    Case(
+        "laplacian of what is no array",
+        lambda: fad.laplacian(lambda x: "x")(X),
+        TypeError,
+        ("laplacian:", "output 0", "must be an array"),
+    ),
+    Case(
         "grad of an integer",
         lambda: fad.grad(fnp.argmax)(X),
         GradientError,
