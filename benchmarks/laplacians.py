@@ -70,9 +70,9 @@ def laplacians(f: Callable[[Any, Any], Any], size: int) -> Callable[[Library], C
 def scenarios() -> Iterator[Scenario]:
     both = ("fad", "jax")
     for work, f, size, bound in (
-        ("MLP, 64 inputs, 3 layers of 128", layers, 64, 0.7),
+        ("MLP, 64 inputs, 3 layers of 128", layers, 64, 0.8),
         ("attention of 16 particles", attention, 48, 0.8),
-        ("Slater determinant of 16 particles", determinant, 48, 0.2),
+        ("Slater determinant of 16 particles", determinant, 48, 0.8),
     ):
         what = f"Laplacians of {POINTS} points, against dense Hessians"
         yield Scenario(work, what, laplacians(f, size), both, {"jax": bound})

@@ -474,7 +474,7 @@ _SCATTER = ("dimension_numbers", "mode")
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "broadcast_in_dim": ("shape", "broadcast_dimensions"),
     "concatenate": ("dimension",),
-    "dot_general": ("dimension_numbers", "precision"),
+    "dot_general": ("dimension_numbers",),
     "integer_pow": ("y",),
     "reshape": ("dimensions",),
     "rev": ("dimensions",),

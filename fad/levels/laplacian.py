@@ -8,12 +8,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
 from fad.core.elementwise import is_elementwise_equation
-from fad.core.jaxapi import called, evaluate_equation, parameters, programs, run_jaxpr
+from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
 from fad.core.jaxprs import jaxpr_key
 from fad.core.level import bind, map_tensors, outlived
 from fad.core.primitive import Primitive
@@ -36,7 +35,7 @@ __all__ = ["LaplacianLevel"]
 # and a primitive of JAX is evaluated by the first of these that fits:
 #
 # * its derivative does not depend on the point (see NOTE [series]): it is applied to J and L;
-# * a product: the sum over k is one more product, of the Jacobians, contracted over k as well;
+# * a product: its second derivative is the product of the Jacobians, twice;
 # * ``slogdet``: by the inverse;
 # * a function of each element: D²f is diagonal, so the sum over k is taken of products of Jacobians first;
 # * else D²f by jvp of jvp, for each k.
@@ -320,14 +319,7 @@ def _product(eqn: Any, out: Any, a: Moving, b: Moving) -> Moving:
         return evaluate_equation(eqn, [x, y])[0]
 
     rows = jax.vmap(product, (0, None))(a[1], b[0]) + jax.vmap(product, (None, 0))(a[0], b[1])
-    if eqn.primitive.name == "dot_general":
-        (contracted, batch), precision = parameters(eqn)
-        contracted = tuple([(0, *[d + 1 for d in dims]) for dims in contracted])
-        batch = tuple([tuple([d + 1 for d in dims]) for dims in batch])
-        mixed = lax.dot_general(a[1], b[1], (contracted, batch), precision, out.dtype)
-    else:
-        mixed = jnp.sum(jax.vmap(product)(a[1], b[1]), 0)
-    bend = 2 * mixed
+    bend = 2 * jnp.sum(jax.vmap(product)(a[1], b[1]), 0)
     for x, y in ((a[2], b[0]), (a[0], b[2])):
         if x is not None and y is not None:
             bend = bend + product(x, y)
@@ -363,7 +355,7 @@ def _slogdet(outs: list[Any], a: Moving) -> list[Moving]:
     """
     sign, value = outs
     inverse = jnp.linalg.inv(a[0])
-    products = inverse @ a[1]
+    products = jnp.einsum("...il,k...lj->k...ij", inverse, a[1])
     rows = jnp.trace(products, axis1=-2, axis2=-1)
     bend = -jnp.sum(products * jnp.swapaxes(products, -1, -2), (0, -2, -1))
     if a[2] is not None:

@@ -172,7 +172,7 @@ def along_axis(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries |
 
 def product(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """``dot_general``: elements of a row with those of a column; a known factor says which of them are 0."""
-    (contracted, batch), _ = parameters(eqn)
+    ((contracted, batch),) = parameters(eqn)
     out = eqn.outvars[0].aval.shape
     found = []
     for k, entries in enumerate(sets):
