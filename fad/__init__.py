@@ -83,10 +83,13 @@ from fad.transforms.dual_numbers import make_dual as make_dual
 from fad.transforms.dual_numbers import unpack_dual as unpack_dual
 from fad.transforms.forward import jvp as jvp
 from fad.transforms.functionalization import functionalize as functionalize
+from fad.transforms.jacobians import ggnvp as ggnvp
 from fad.transforms.jacobians import hessian as hessian
 from fad.transforms.jacobians import hvp as hvp
 from fad.transforms.jacobians import jacfwd as jacfwd
 from fad.transforms.jacobians import jacrev as jacrev
+from fad.transforms.laplacians import laplacian as laplacian
+from fad.transforms.laplacians import value_and_laplacian as value_and_laplacian
 from fad.transforms.linearization import linearize as linearize
 from fad.transforms.reverse import grad as grad
 from fad.transforms.reverse import value_and_grad as value_and_grad
@@ -138,6 +141,7 @@ __all__ = [
     "full_like",
     "func",
     "functionalize",
+    "ggnvp",
     "grad",
     "half",
     "hessian",
@@ -154,6 +158,7 @@ __all__ = [
     "jet",
     "jit",
     "jvp",
+    "laplacian",
     "lax",
     "linear_transpose",
     "linearize",
@@ -185,6 +190,7 @@ __all__ = [
     "uint64",
     "unpack_dual",
     "value_and_grad",
+    "value_and_laplacian",
     "view_as_complex",
     "view_as_real",
     "viz",

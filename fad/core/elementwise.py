@@ -13,7 +13,7 @@ from fad.core.collector import without_collector
 from fad.core.jaxapi import called, parameters
 from fad.core.jaxprs import inner_jaxprs
 
-__all__ = ["ELEMENTWISE", "is_elementwise"]
+__all__ = ["ELEMENTWISE", "is_elementwise", "is_elementwise_equation"]
 
 
 # Primitives of JAX.
@@ -36,10 +36,11 @@ def is_elementwise(flat: Callable[..., Any], avals: tuple[jax.ShapeDtypeStruct, 
 
 
 def _all(jaxpr: Any) -> bool:
-    return all(map(_is_elementwise, jaxpr.eqns))
+    return all(map(is_elementwise_equation, jaxpr.eqns))
 
 
-def _is_elementwise(eqn: Any) -> bool:
+def is_elementwise_equation(eqn: Any) -> bool:
+    """Whether an equation works element by element, broadcast as NumPy does."""
     name = eqn.primitive.name
     if name in ELEMENTWISE or name == "select_n":
         return True

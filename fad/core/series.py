@@ -41,7 +41,14 @@ from fad.core.jaxapi import (
     without_unused,
 )
 
-__all__ = ["Series", "evaluate_series", "series_of"]
+__all__ = [
+    "Series",
+    "depends_on_point",
+    "derivative_of",
+    "evaluate_series",
+    "evaluate_with",
+    "series_of",
+]
 
 Series = list[Any]
 
@@ -66,9 +73,26 @@ def series_of(
 
 def evaluate_series(closed: Any, order: int, inputs: Sequence[Series]) -> list[Series]:
     """The outputs of a closed jaxpr as series of ``order``."""
+    fixed: list[Any] = [None] * order
+    return evaluate_with(lambda eqn, x: _evaluate(eqn, order, x), closed, inputs, fixed)
+
+
+def evaluate_with(
+    equation: Callable[[Any, list[Series]], list[Series]],
+    closed: Any,
+    inputs: Sequence[Series],
+    fixed: Series,
+) -> list[Series]:
+    """The outputs of a closed jaxpr on lists that begin with a value.
+
+    Arguments:
+        equation: evaluates an equation on such lists.
+        closed: the jaxpr.
+        inputs: its inputs.
+        fixed: what stands behind the value of a constant.
+    """
     jaxpr = closed.jaxpr
     env: dict[Any, Series] = {}
-    fixed: list[Any] = [None] * order
 
     def read(atom: Any) -> Series:
         return [atom.val, *fixed] if isinstance(atom, Literal) else env[atom]
@@ -77,7 +101,7 @@ def evaluate_series(closed: Any, order: int, inputs: Sequence[Series]) -> list[S
         env[v] = [c, *fixed]
     env.update(zip(jaxpr.invars, inputs, strict=True))
     for eqn in jaxpr.eqns:
-        outs = _evaluate(eqn, order, [read(v) for v in eqn.invars])
+        outs = equation(eqn, [read(v) for v in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
@@ -124,8 +148,8 @@ def _derived(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
     if not kept:
         return [[o, *[None] * order] for o in outs]
     directions = [point[k] for k in moving]
-    derivative = _derivative(eqn, moving, kept, point, directions)
-    if not _depends_on_point(derivative.jaxpr, len(point), moving):
+    derivative = derivative_of(eqn, moving, kept, point, directions)
+    if not depends_on_point(derivative.jaxpr, len(point), moving):
         results = _each(derivative, order, point, [inputs[k] for k in moving])
     else:
         short = [x[:order] for x in inputs]
@@ -142,7 +166,7 @@ def _derived(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
     return [[o, *by_place.get(k, [None] * order)] for k, o in enumerate(outs)]
 
 
-def _derivative(
+def derivative_of(
     eqn: Any, moving: list[int], kept: list[int], point: list[Any], directions: list[Any]
 ) -> Any:
     """The tangents of the outputs ``kept``, as a program of all inputs and the moving tangents."""
@@ -181,7 +205,7 @@ def _each(derivative: Any, order: int, point: list[Any], moving: list[Series]) -
 _STEPS = frozenset({"ceil", "floor", "round", "sign", "stop_gradient"})
 
 
-def _depends_on_point(jaxpr: Any, n: int, moving: list[int]) -> bool:
+def depends_on_point(jaxpr: Any, n: int, moving: list[int]) -> bool:
     """Whether the tangents have a derivative in the moving inputs."""
     reached = {jaxpr.invars[k] for k in moving}
     for eqn in jaxpr.eqns:

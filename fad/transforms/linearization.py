@@ -19,7 +19,7 @@ from fad.transforms.boundary import (
 )
 from fad.transforms.forward import tangent_leaves, zeros_like
 
-__all__ = ["linearize"]
+__all__ = ["linearization_of", "linearize"]
 
 
 class LinearizeLevel(RecordingLevel):
@@ -80,7 +80,6 @@ class LinearizeLevel(RecordingLevel):
         return known
 
 
-@restores_modes
 def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The output of ``f`` and its derivative as a linear function of tangents.
 
@@ -103,15 +102,21 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
     >>> [float(push(t)) for t in (1.0, 2.0)]
     [1.0, 2.0]
     """
-    check_callable(f, "linearize")
-    values, structure = differentiable_leaves(primals, range(len(primals)), "linearize")
+    return linearization_of(f, primals, has_aux, "linearize")
+
+
+@restores_modes
+def linearization_of(f: Callable[..., Any], primals: Any, has_aux: bool, who: str) -> Any:
+    """`linearize`, under the name ``who`` in messages."""
+    check_callable(f, who)
+    values, structure = differentiable_leaves(primals, range(len(primals)), who)
     tensors = has_tensor(primals)
     with LinearizeLevel() as level:
         variables = [level.variable(v) for v in values]
         if tensors:
             stand_for(variables, primals)
         inside = trees.unflatten(structure, variables, primals)
-        out, aux = with_aux(f(*inside), has_aux, "linearize")
+        out, aux = with_aux(f(*inside), has_aux, who)
         outs, out_structure = trees.flatten(out)
         like = trees.skeleton(out)
         numbers = [

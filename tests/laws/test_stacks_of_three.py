@@ -1,7 +1,7 @@
 """What fad has beyond its peers, in stacks of three transforms, beside plain JAX code of the same function.
 
-Loops with a reverse mode, Taylor mode, sparse derivatives, functions that are not taken, hooks in compiled
-code: each is a function from four numbers to four, and so is each transform of one.
+Loops with a reverse mode, Taylor mode, sparse derivatives, Laplacians, functions that are not taken, hooks in
+compiled code: each is a function from four numbers to four, and so is each transform of one.
 """
 
 from __future__ import annotations
@@ -93,6 +93,16 @@ def dense_curvature(x: Any) -> Any:
     return x * jax.hessian(lambda x: neighbours(jnp, x).sum())(x).sum()
 
 
+def of_laplacian(x: Any) -> Any:
+    value, bend = fad.value_and_laplacian(lambda x: fnp.tanh(x * x[::-1]) * fnp.sum(x * x))(x)
+    return value + bend
+
+
+def of_hessian(x: Any) -> Any:
+    f = lambda x: jnp.tanh(x * x[::-1]) * jnp.sum(x * x)
+    return f(x) + jnp.trace(jax.jacfwd(jax.jacfwd(f))(x), axis1=1, axis2=2)
+
+
 SEEN: list[Any] = []
 
 
@@ -117,6 +127,7 @@ FUNCTIONS: dict[str, tuple[Mapping, Mapping]] = {
     "jet": (curve, curve_in_jax),
     "sparse_jacobian": (sparse, dense),
     "sparse_hessian": (curvature, dense_curvature),
+    "laplacian": (of_laplacian, of_hessian),
     "jit with hooks": (hooked, hooked_in_jax),
 }
 TRANSFORMS: dict[str, Callable[[Any, Any, Mapping], Mapping]] = {

@@ -247,6 +247,8 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     if any([IMPORTS_TORCH.search(block.text) for block in blocks(page.read_text())]):
         pytest.importorskip("torch")
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    if "sklearn" in page.read_text():
+        pytest.importorskip("sklearn", reason="the page reads its data (extra: test)")
     fad.autograd.compiled.clear_cache()  # a reader's process is a fresh one
     with restored_jax():
         for block in blocks(page.read_text()):

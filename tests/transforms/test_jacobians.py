@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 from helpers import assert_close
+from jax.flatten_util import ravel_pytree
 from pytree_functions import PARAMS, f_layer, f_loss, j_layer, j_loss
 
 import fad
@@ -38,6 +40,83 @@ def test_hvp() -> None:
     (h,) = fad.hessian(lambda x: f_loss(PARAMS, x), (0,))(X)
     _, (product,) = fad.hvp(lambda x: f_loss(PARAMS, x), (X,), (X,))
     assert_close(product, h[0] @ X)
+
+
+def outputs_loss(xp: Any, outs: Any) -> Any:
+    """A scalar of the outputs of `pytree_functions.layer` that is not convex, and mixes them."""
+    return xp.sum(xp.sin(outs["hidden"])) * outs["norm"][0] ** 2 + xp.exp(outs["hidden"][0])
+
+
+def dense_ggn(params: Any) -> jax.Array:
+    """JᵀHJ of `layer` and `outputs_loss`, by JAX."""
+    flat, unravel = ravel_pytree(params)
+    outs, unravel_outs = ravel_pytree(j_layer(params, X))
+    jacobian = jax.jacrev(lambda p: ravel_pytree(j_layer(unravel(p), X))[0])(flat)
+    hessian = jax.hessian(lambda z: outputs_loss(jnp, unravel_outs(z)))(outs)
+    return jacobian.T @ hessian @ jacobian
+
+
+GGN: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "eager": lambda f: f,
+    "jit": fad.jit,
+    "jax.jit of to_jax": lambda f: jax.jit(fad.to_jax(f)),
+    "vmap": lambda f: (
+        lambda p, v: jax.tree.map(
+            lambda x: x[1],
+            fad.vmap(f, (None, 0))(p, jax.tree.map(lambda x: jnp.stack([0 * x, x]), v)),
+        )
+    ),
+    "jvp, since it is linear": lambda f: lambda p, v: fad.jvp(lambda v: f(p, v), (v,), (v,))[1],
+}
+
+
+@pytest.mark.parametrize("how", GGN)
+def test_ggnvp(how: str) -> None:
+    v = jax.tree.map(jnp.cos, PARAMS)
+    product = lambda p, v: fad.ggnvp(
+        lambda p: f_layer(p, X), lambda outs: outputs_loss(fnp, outs), p, v
+    )
+    got = GGN[how](product)(PARAMS, v)
+    assert jax.tree.structure(got) == jax.tree.structure(PARAMS)
+    expected = dense_ggn(PARAMS) @ ravel_pytree(v)[0]
+    assert_close(ravel_pytree(got)[0], expected, rtol=1e-4)
+
+
+def test_ggnvp_runs_the_model_once_and_its_gradient_is_right() -> None:
+    runs = []
+
+    def model(p: Any) -> Any:
+        runs.append(p)
+        return f_layer(p, X)
+
+    v = jax.tree.map(jnp.cos, PARAMS)
+    product = lambda p: fad.ggnvp(model, lambda outs: outputs_loss(fnp, outs), p, v)
+    product(PARAMS)
+    assert len(runs) == 1
+    total = lambda p: sum(fnp.sum(x) for x in jax.tree.leaves(product(p)))
+    of_dense = lambda p: jnp.sum(dense_ggn(p) @ ravel_pytree(v)[0])
+    assert_close(fad.grad(total)(PARAMS), jax.grad(of_dense)(PARAMS), rtol=1e-3)
+
+
+def test_ggnvp_of_tensors_and_with_zeros_for_none() -> None:
+    params = [fad.tensor([1.0, 2.0]), fad.tensor(3.0)]
+    model, loss = lambda p: fnp.sin(p[0]) * p[1], lambda z: fnp.sum(z**3)
+    found = fad.ggnvp(model, loss, params, [fad.tensor([1.0, -1.0]), None])
+    x = jnp.array([1.0, 2.0])
+    z, c = jnp.sin(x) * 3.0, jnp.cos(x)
+    curved = 6.0 * z * 3.0 * c * jnp.array([1.0, -1.0])
+    assert all(isinstance(x, fad.Tensor) for x in found)
+    assert_close(found[0].array, 3.0 * c * curved, rtol=1e-4)
+    assert_close(found[1].array, jnp.sum(jnp.sin(x) * curved), rtol=1e-4)
+
+
+def test_ggnvp_of_complex_parameters_is_the_hessian_of_a_linear_model() -> None:
+    matrix = jnp.array([[1.0 + 2.0j, -0.5j], [0.3, 1.1 - 1.0j]])
+    model = lambda z: matrix @ z
+    loss = lambda y: fnp.sum(fnp.abs(y) ** 4)
+    v = jnp.array([1.0 - 1.0j, 0.5 + 2.0j])
+    _, (expected,) = fad.hvp(lambda z: loss(model(z)), (Z,), (v,))
+    assert_close(fad.ggnvp(model, loss, Z, v), expected, rtol=1e-4)
 
 
 Z = jnp.array([0.5 + 1.0j, -0.7 + 0.2j])

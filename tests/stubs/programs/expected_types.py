@@ -151,6 +151,10 @@ reveal_type(fad.jacrev(f)(w))  # Tensor
 reveal_type(fad.jacfwd(f)(w))  # Tensor
 reveal_type(fad.hessian(f)(w))  # Tensor
 reveal_type(fad.hvp(f, (w,), (w,)))  # tuple[tuple[Tensor], tuple[Tensor]]
+reveal_type(fad.laplacian(f)(w))  # Tensor
+reveal_type(fad.laplacian(f)(w, 2.0, shift=1))  # Tensor
+reveal_type(fad.value_and_laplacian(f)(w))  # tuple[Tensor, Tensor]
+reveal_type(fad.ggnvp(of_dict, f, {"a": w}, {"a": w}))  # dict[str, Tensor]
 reveal_type(fad.vmap(two, in_dims=(0, None))(w, w))  # Tensor
 reveal_type(fad.vmap(fnp.dot)(w, w))  # Tensor
 reveal_type(fad.jit(fnp.add)(w, 1.0))  # Tensor
