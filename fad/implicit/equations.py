@@ -46,7 +46,7 @@ from fad.errors import (
     describe,
 )
 from fad.functions.calls import FunctionOp
-from fad.functions.rules import Rules, Saved
+from fad.functions.rules import CallRules, Saved
 from fad.functions.templates import Template, flat_template
 from fad.functions.user_rules import HOST_ERRORS
 from fad.implicit.systems import System, in_words
@@ -162,7 +162,7 @@ _rows = Cache()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ImplicitRules(Rules):
+class ImplicitRules(CallRules):
     """The rules of the operation (solution, parameters) -> solution."""
 
     equation: Equation

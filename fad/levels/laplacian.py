@@ -151,13 +151,13 @@ class LaplacianLevel(RecordingLevel):
         return (x,)
 
 
-_SUM = Primitive("sum", lambda x: jnp.sum(x, 0), lazy=True)
-_FIRST = Primitive("first", lambda x: x[0], lazy=True)
+_SUM = Primitive("sum", lambda x: jnp.sum(x, 0), deferrable=True)
+_FIRST = Primitive("first", lambda x: x[0], deferrable=True)
 
 
 @functools.lru_cache(maxsize=256)
 def _division(n: int) -> Primitive:
-    return Primitive("divide", lambda x: x / n, lazy=True)
+    return Primitive("divide", lambda x: x / n, deferrable=True)
 
 
 def _divided(x: Any, n: int) -> Any:
