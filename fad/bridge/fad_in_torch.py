@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from fad.bridge.flat_operations import Operation
+from fad.bridge.flat_operations import FlatOperation
 from fad.bridge.jax_functions import to_jax
 from fad.bridge.torch_checks import struct_of_tensor
 from fad.bridge.torch_memory import borrowed_array, load, noted, returned
@@ -87,7 +87,7 @@ def to_torch(f: Callable[..., Any], *, jit: bool = False) -> Callable[..., Any]:
                 inside, named = trees.unflatten(structure, full, form)
                 return f(*inside, **named)
 
-            call = calls.put(key, _Call(name, flat, structs, jit))
+            call = calls.put(key, _CallOfFad(name, flat, structs, jit))
         return call(tensors)
 
     return wrapped
@@ -109,7 +109,7 @@ def _key(x: Any, name: str) -> Any:
         ) from None
 
 
-class _Call:
+class _CallOfFad:
     """The calls of a function for arguments of certain shapes, dtypes and static values."""
 
     __slots__ = ("form", "operation", "structure")
@@ -134,14 +134,14 @@ class _Call:
             return tuple(leaves)
 
         # What comes out, and of which dtypes, is known after the first call; see `_computed`.
-        self.operation = Operation(name, fn, LIBRARY, structs, (), jit)
+        self.operation = FlatOperation(name, fn, LIBRARY, structs, (), jit)
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
         outs = _function().apply(self.operation, *tensors)
         return trees.unflatten(self.structure, outs, self.form)
 
 
-def _computed(operation: Operation, tensors: Sequence[Any]) -> tuple[Any, ...]:
+def _computed(operation: FlatOperation, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """The results of an operation of fad for tensors of PyTorch."""
     name = f"to_torch({operation.name})"
     arrays = [borrowed_array(t, name) for t in tensors]
@@ -152,7 +152,7 @@ def _computed(operation: Operation, tensors: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([returned(x, name) for x in outs])
 
 
-def _program(operation: Operation) -> Callable[..., Any]:
+def _program(operation: FlatOperation) -> Callable[..., Any]:
     """The operation as a function of arrays, which is compiled where that is wanted."""
     if operation.function is None:
         program = to_jax(operation.fn)
@@ -170,7 +170,7 @@ def _function() -> Any:
         """A call of an operation of fad: its rules call the operations that are derived from it."""
 
         @staticmethod
-        def forward(operation: Operation, *tensors: Any) -> Any:
+        def forward(operation: FlatOperation, *tensors: Any) -> Any:
             return _computed(operation, tensors)
 
         @staticmethod
@@ -202,7 +202,7 @@ def _function() -> Any:
             return tuple([next(found) if d else None for d in ctx.operation.differentiable])
 
         @staticmethod
-        def vmap(info: Any, in_dims: Any, operation: Operation, *tensors: Any) -> Any:
+        def vmap(info: Any, in_dims: Any, operation: FlatOperation, *tensors: Any) -> Any:
             lanes = operation.batched(in_dims[1:], info.batch_size, info.randomness)
             outs = FadFunction.apply(lanes, *tensors)
             if not operation.results:  # it has run only for batches

@@ -22,7 +22,7 @@ import jax
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 
-__all__ = ["Library", "Operation"]
+__all__ = ["FlatOperation", "Library"]
 
 Mask = tuple[bool, ...]
 Structs = tuple[jax.ShapeDtypeStruct, ...]
@@ -36,7 +36,7 @@ class Library(Protocol):
     vmap: Callable[..., Any]
 
 
-class Operation:
+class FlatOperation:
     """A function of flat arrays of one library: a tuple of arrays comes out.
 
     Attributes:
@@ -86,7 +86,7 @@ class Operation:
         """Which results have a derivative: those of floating or complex dtype."""
         return tuple([is_inexact(x.dtype) for x in self.results])
 
-    def vjp(self, need: Mask, have: Mask) -> Operation:
+    def vjp(self, need: Mask, have: Mask) -> FlatOperation:
         """``(*arguments, *cotangents) -> gradients``.
 
         Arguments:
@@ -103,7 +103,7 @@ class Operation:
         arguments = (*self.arguments, *_where(self.results, have))
         return self._derive(("vjp", need, have), pull, arguments, _where(self.arguments, need))
 
-    def jvp(self, mask: Mask) -> Operation:
+    def jvp(self, mask: Mask) -> FlatOperation:
         """``(*arguments, *tangents) -> tangents`` of the results that are differentiable.
 
         Arguments:
@@ -122,7 +122,7 @@ class Operation:
         arguments = (*self.arguments, *_where(self.arguments, mask))
         return self._derive(("jvp", mask), push, arguments, _where(self.results, have))
 
-    def batched(self, dims: Sequence[int | None], size: int, randomness: str) -> Operation:
+    def batched(self, dims: Sequence[int | None], size: int, randomness: str) -> FlatOperation:
         """The function of ``size`` lanes, which come out along dimension 0.
 
         Arguments:
@@ -137,14 +137,14 @@ class Operation:
 
     def _derive(
         self, key: Any, fn: Callable[..., Any], arguments: Sequence[Any], results: Sequence[Any]
-    ) -> Operation:
+    ) -> FlatOperation:
         """The operation with this key, which is made once."""
         found = self._derived.get(key)
         if found is None:
             name = f"{self.name}.{key[0]}"
-            made = Operation(name, fn, self.library, arguments, results, self.compiled, True)
+            made = FlatOperation(name, fn, self.library, arguments, results, self.compiled, True)
             found = self._derived.put(key, made)
-        operation: Operation = found
+        operation: FlatOperation = found
         return operation
 
 

@@ -132,7 +132,7 @@ def _observer() -> Any:
     tree = importlib.import_module("torch.utils._pytree")
     torch = load()
 
-    class Observer(dispatch.TorchDispatchMode):  # type: ignore[misc,name-defined]
+    class TorchObserver(dispatch.TorchDispatchMode):  # type: ignore[misc,name-defined]
         """Refuses random numbers and writes; notes which tensors come from outside."""
 
         def __init__(self, name: str, given: Sequence[Any]) -> None:
@@ -208,7 +208,7 @@ def _observer() -> Any:
                             return self._what(t)
             return None
 
-    return Observer
+    return TorchObserver
 
 
 def _random(name: str, operation: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.bridge.flat_operations import Operation
+from fad.bridge.flat_operations import FlatOperation
 from fad.bridge.torch_checks import Outside, first_run, struct_of_tensor, watched
 from fad.bridge.torch_memory import as_numpy, in_words, lent, listed, load, noted, taken
 from fad.core import trees
@@ -103,7 +103,7 @@ def _wrapped(f: Callable[..., Any], of: Any) -> Callable[..., Any]:
                 inside, named = trees.unflatten(structure, full, form)
                 return f(*inside, **named)
 
-            call = calls.put(key, _Call(name, of, flat, arrays, structs))
+            call = calls.put(key, _CallOfTorch(name, of, flat, arrays, structs))
         return call(arrays)
 
     return wrapped
@@ -157,7 +157,7 @@ def _key(x: Any, name: str) -> Any:
         ) from None
 
 
-class _Call:
+class _CallOfTorch:
     """The calls of a function for arguments of certain shapes, dtypes and static values."""
 
     __slots__ = ("form", "function", "structure")
@@ -188,7 +188,9 @@ class _Call:
         with torch.inference_mode(False), noted(f"from_torch({name})", structs):
             tensors = None if values is None else [lent(x, name) for x in values]
             outs, read = first_run(fn, tensors, structs, name)
-        operation = Operation(name, fn, torch.func, structs, [struct_of_tensor(t) for t in outs])
+        operation = FlatOperation(
+            name, fn, torch.func, structs, [struct_of_tensor(t) for t in outs]
+        )
         self.function = _function(operation, Outside(f, read))
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
@@ -205,7 +207,7 @@ def _concrete(arrays: Sequence[Any]) -> list[Any] | None:
     return None if any([isinstance(x, jax.core.Tracer) for x in values]) else values
 
 
-def _function(operation: Operation, outside: Outside) -> type[Function]:
+def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
     """The Function whose forward is the operation, and whose rules are those derived from it."""
     if operation.function is not None:
         return operation.function
@@ -252,13 +254,13 @@ def _function(operation: Operation, outside: Outside) -> type[Function]:
 # Calls on the host
 
 
-def _called(operation: Operation, outside: Outside, values: Sequence[Any]) -> list[jax.Array]:
+def _called(operation: FlatOperation, outside: Outside, values: Sequence[Any]) -> list[jax.Array]:
     tensors, outs = _computed(operation, outside, values)
     others = [*tensors, *outside.tensors]
     return taken(outs, others, values[0] if values else None, operation.results, operation.name)
 
 
-def _called_back(operation: Operation, outside: Outside, *values: Any) -> list[Any]:
+def _called_back(operation: FlatOperation, outside: Outside, *values: Any) -> list[Any]:
     """What compiled code calls; its results are copied by JAX."""
     _, outs = _computed(operation, outside, values)
     pairs = zip(outs, operation.results, strict=True)
@@ -266,7 +268,7 @@ def _called_back(operation: Operation, outside: Outside, *values: Any) -> list[A
 
 
 def _computed(
-    operation: Operation, outside: Outside, values: Sequence[Any]
+    operation: FlatOperation, outside: Outside, values: Sequence[Any]
 ) -> tuple[list[Any], tuple[Any, ...]]:
     """The arguments and the results of the operation as tensors."""
     name = operation.name

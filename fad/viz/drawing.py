@@ -6,17 +6,13 @@ import importlib
 import shutil
 from typing import Any
 
-from fad.errors import FadError
+from fad.errors import MissingLibrary
 
-__all__ = ["MissingLibrary", "can_draw", "draw", "viz_library"]
+__all__ = ["can_draw", "draw", "viz_library"]
 
 _WITHOUT = (
     'Without it there are print(graph), graph.dot() and graph.json(), and graph.save("graph.dot")'
 )
-
-
-class MissingLibrary(FadError, ImportError):
-    """A picture was asked for without what draws it."""
 
 
 def viz_library(name: str) -> Any:

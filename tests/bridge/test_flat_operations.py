@@ -10,7 +10,7 @@ from helpers import assert_close
 
 import fad.func
 import fad.numpy as fnp
-from fad.bridge.flat_operations import Operation
+from fad.bridge.flat_operations import FlatOperation
 
 X, Y = jnp.arange(1.0, 4.0), jnp.array([0.5, -1.0, 2.0])
 STRUCTS = [jax.ShapeDtypeStruct((3,), jnp.float32)] * 2
@@ -22,7 +22,7 @@ def operation():
 
     integer = jax.ShapeDtypeStruct((), jnp.int32)
     results = [STRUCTS[0], jax.ShapeDtypeStruct((), jnp.float32), integer]
-    return Operation("fn", fn, fad.func, STRUCTS, results)
+    return FlatOperation("fn", fn, fad.func, STRUCTS, results)
 
 
 def shapes(op):
