@@ -36,7 +36,7 @@ from fad.tape.graph import Node, current_edge
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.running import running
 
-__all__ = ["ProgramNode"]
+__all__ = ["ProgramNode", "parts_of", "release"]
 
 _opening = threading.RLock()
 
@@ -129,17 +129,17 @@ class ProgramNode(RecordedNode):
     def edges_of_outputs(self) -> Sequence[tuple[Node, int]]:
         """The nodes of the operations that its outputs are of, and which outputs of theirs they are."""
         with _opening:
+            outputs, stretch = self.outputs, self.stretch  # a finalizer may come between two lines
+            found = None if stretch is None else self._record(stretch, outputs)
             if self._operations is None:
-                assert self.stretch is not None
-                self._operations = self._record()
+                self._operations = found
                 self.stretch, self._edges, self.outputs = None, None, []
+        assert self._operations is not None
         return self._operations
 
-    def _record(self) -> list[tuple[Node, int]]:
-        stretch = self.stretch
-        assert stretch is not None
+    def _record(self, stretch: Stretch, references: Sequence[Any]) -> list[tuple[Node, int]]:
         outputs: list[Tensor | None] = [None] * stretch.path[-1].size
-        for nr, (k, reference) in enumerate(zip(self.places, self.outputs, strict=True)):
+        for nr, (k, reference) in enumerate(zip(self.places, references, strict=True)):
             t = reference()
             if t is not None and t._lazy is None and t._node is self and t._output_nr == nr:
                 outputs[k] = t
@@ -231,8 +231,7 @@ class ProgramNode(RecordedNode):
         self.freed |= stretch.passed(ends, wanted)[0]
         if self._operations is not None:  # it was opened in the middle of the pass
             nodes = {self._operations[self.places.index(k)][0] for k in ends if k in self.places}
-            leaves = [stretch.inputs[k].argument for k in stretch.variables]
-            _release(nodes, {current_edge(t)[0] for t in leaves})
+            release(nodes, [stretch.inputs[k].argument for k in stretch.variables])
         if self.stretch is not None and self.freed.issuperset(self.places):
             self.stretch = copy.copy(stretch)  # another pass may be in the middle of this one
             self.stretch.inputs = [
@@ -253,6 +252,11 @@ def parts_of(inputs: Sequence[Input], on_values: bool) -> list[Any]:
     """The parts of all inputs; ``on_values``: no level below records what is computed from them."""
     parts = [given.parts if on_values else parts_below(given) for given in inputs]
     return list(itertools.chain.from_iterable(parts))
+
+
+def release(nodes: set[Any], variables: Sequence[Tensor]) -> None:
+    """Free these nodes, and those that they lead to, up to the ``variables``."""
+    _release(nodes, {current_edge(t)[0] for t in variables})
 
 
 def _release(nodes: set[Any], outside: set[Any]) -> None:

@@ -46,7 +46,7 @@ from fad.replay.inputs import is_untouched, outer_level_defers
 from fad.replay.log import note_trace
 from fad.replay.policy import Ending
 from fad.replay.program import Program
-from fad.replay.program_node import ProgramNode, parts_of
+from fad.replay.program_node import ProgramNode, parts_of, release
 from fad.replay.states import root_of, tree
 from fad.replay.stretch import Stretch
 from fad.replay.writes import Writes
@@ -209,8 +209,13 @@ class Trace(Writes):
             if step.requires_grad[nr]:
                 o._requires_grad, o._node, o._output_nr = True, node, nodes.index(k)
             take_over(t, o)
-        if node is not None and freed:
+        if not freed:
+            return
+        if node is not None:
             node.free(stretch, freed, stretch.variables)
+        nodes_alone = {outputs[k]._node for k in freed if outputs[k]._lazy is None} - {node, None}
+        if nodes_alone:  # of operations: a finalizer has looked at one in the middle of the pass
+            release(nodes_alone, [stretch.inputs[k].argument for k in stretch.variables])
 
     def _empty(self) -> None:
         """Forget what has run."""
