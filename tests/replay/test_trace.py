@@ -610,7 +610,7 @@ def test_a_failure_does_not_end_replay_for_good():
 def test_outputs_that_only_the_tuple_of_the_caller_refers_to(monkeypatch, place, transform):
     """A segment ends between the two uses of the pair that an operation gives."""
     monkeypatch.setattr(next_states, "ends_segment", lambda path, *_: (len(path) + 1) % 4 == place)
-    pair = Primitive("pair", lambda x: (jnp.sin(x), jnp.cos(x)), lazy=True)
+    pair = Primitive("pair", lambda x: (jnp.sin(x), jnp.cos(x)), deferrable=True)
 
     def f(x):
         for _ in range(8):

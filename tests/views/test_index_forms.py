@@ -11,6 +11,7 @@ from helpers import leaf
 from values import assert_close
 
 import fad
+from fad.core.caches import Table
 from fad.views import indexing
 from fad.views.index_forms import parse_index
 
@@ -78,8 +79,7 @@ def test_what_is_remembered_of_an_index_tells_similar_ones_apart():
 
 
 def test_no_more_is_remembered_of_indices_than_a_bound(monkeypatch):
-    monkeypatch.setattr(indexing, "_STEPS", 8)
-    indexing._steps.clear()
+    monkeypatch.setattr(indexing, "_steps", Table(8))
     x = fad.tensor(np.arange(3, dtype=np.float32))
     for stop in range(20):
         assert x[:stop].shape == (min(stop, 3),)
