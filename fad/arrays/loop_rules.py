@@ -215,7 +215,9 @@ def _filled(tangents: Sequence[Any]) -> list[Any]:
     return [instantiate_zeros(t) for t in tangents]
 
 
-def _moving(loop: Loop, tangents: Sequence[Any], carries: Mask | None = None) -> tuple[Mask, Mask]:
+def _differentiated(
+    loop: Loop, tangents: Sequence[Any], carries: Mask | None = None
+) -> tuple[Mask, Mask]:
     """Which constants of the body, and which carries, have a tangent."""
     _, of_consts, of_carry = loop.split([not _is_zero(t) for t in tangents])
     if carries is not None:
@@ -225,7 +227,7 @@ def _moving(loop: Loop, tangents: Sequence[Any], carries: Mask | None = None) ->
 
 
 def _loop_jvp(primals: Any, tangents: Any, *, loop: Loop, stored: bool) -> tuple[Any, Any]:
-    consts, carries = _moving(loop, tangents)
+    consts, carries = _differentiated(loop, tangents)
     outs = loop_p.bind(*primals, loop=loop, stored=stored or any(carries))
     n = len(carries)
     kept = outs if stored else outs[:n]
@@ -267,7 +269,7 @@ def _pullback_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carr
         parts.append(pullback_p.bind(*primals[:first], *_filled(of_cotangents), **options))
     if not all(map(_is_zero, tangents[:n])):
         _, of_consts, of_carry = loop.split(tangents[:n])
-        own = _moving(loop, tangents[:n], carries)
+        own = _differentiated(loop, tangents[:n], carries)
         all_consts = tuple([a or b for a, b in zip(consts, own[0], strict=True)])
         all_carries = dependent(loop, all_consts, own[1])
         zeros = [jnp.zeros(a.shape, a.dtype) for a in loop.body.out_avals if is_inexact(a.dtype)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from fad.bridge.flat_operations import FlatOperation
+from fad.bridge.flat_operations import FlatOperation, split_call
 from fad.bridge.jax_functions import to_jax
 from fad.bridge.torch_checks import struct_of_tensor
 from fad.bridge.torch_memory import borrowed_array, load, noted, returned
@@ -65,29 +65,13 @@ def to_torch(f: Callable[..., Any], *, jit: bool = False) -> Callable[..., Any]:
 
     @functools.wraps(f, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = trees.flatten((args, kwargs))
-        dynamic = [isinstance(x, torch.Tensor) for x in leaves]
-        tensors = [x for x, d in zip(leaves, dynamic) if d]
-        rest = [None if d else x for x, d in zip(leaves, dynamic)]
-        structs = tuple([struct_of_tensor(t) for t in tensors])
-        key = (
-            structure,
-            trees.order_of((args, kwargs)),
-            tuple(dynamic),
-            tuple([_key(x, name) for x in rest]),
-            structs,
+        tensors, static, flattened = split_call(
+            args, kwargs, lambda x: isinstance(x, torch.Tensor), lambda x: _key(x, name)
         )
-        call = calls.get(key)
+        structs = tuple([struct_of_tensor(t) for t in tensors])
+        call = calls.get((static, structs))
         if call is None:
-            form = trees.skeleton((args, kwargs))
-
-            def flat(*arrays: Any) -> Any:
-                given = iter(arrays)
-                full = [next(given) if d else r for d, r in zip(dynamic, rest)]
-                inside, named = trees.unflatten(structure, full, form)
-                return f(*inside, **named)
-
-            call = calls.put(key, _CallOfFad(name, flat, structs, jit))
+            call = calls.put((static, structs), _CallOfFad(name, flattened(f), structs, jit))
         return call(tensors)
 
     return wrapped

@@ -14,15 +14,16 @@ without a call, which is what compiled code needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
 
+from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 
-__all__ = ["FlatOperation", "Library"]
+__all__ = ["FlatOperation", "Library", "split_call"]
 
 Mask = tuple[bool, ...]
 Structs = tuple[jax.ShapeDtypeStruct, ...]
@@ -97,8 +98,8 @@ class FlatOperation:
 
         def pull(*values: Any) -> tuple[Any, ...]:
             primals, cotangents = values[:count], values[count:]
-            part, moving = _part(self.fn, primals, need, have)
-            return tuple(self.library.vjp(part, *moving)[1](tuple(cotangents)))
+            part, differentiated = _part(self.fn, primals, need, have)
+            return tuple(self.library.vjp(part, *differentiated)[1](tuple(cotangents)))
 
         arguments = (*self.arguments, *_where(self.results, have))
         return self._derive(("vjp", need, have), pull, arguments, _where(self.arguments, need))
@@ -113,11 +114,11 @@ class FlatOperation:
 
         def push(*values: Any) -> tuple[Any, ...]:
             primals, tangents = values[:count], values[count:]
-            part, moving = _part(self.fn, primals, mask, have)
+            part, differentiated = _part(self.fn, primals, mask, have)
             try:
-                return tuple(self.library.jvp(part, tuple(moving), tuple(tangents))[1])
+                return tuple(self.library.jvp(part, tuple(differentiated), tuple(tangents))[1])
             except NotImplementedError:  # PyTorch has no forward derivative of something in fn
-                return _transposed_twice(self.library, part, moving, tangents)
+                return _transposed_twice(self.library, part, differentiated, tangents)
 
         arguments = (*self.arguments, *_where(self.arguments, mask))
         return self._derive(("jvp", mask), push, arguments, _where(self.results, have))
@@ -165,8 +166,8 @@ def _part(
 ) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
     """``fn`` of the arguments in ``mask``, with the results in ``have``; and these arguments."""
 
-    def part(*moving: Any) -> tuple[Any, ...]:
-        given: Iterator[Any] = iter(moving)
+    def part(*differentiated: Any) -> tuple[Any, ...]:
+        given: Iterator[Any] = iter(differentiated)
         outs = fn(*[next(given) if m else v for m, v in zip(mask, values, strict=True)])
         return tuple(_where(outs, have))
 
@@ -180,3 +181,34 @@ def _transposed_twice(
     outs, pullback = library.vjp(part, *primals)
     _, again = library.vjp(lambda *g: pullback(g), *[x * 0 for x in outs])
     return tuple(again(tuple(tangents)))
+
+
+def split_call(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    is_operand: Callable[[Any], bool],
+    key_of: Callable[[Any], Hashable],
+) -> tuple[list[Any], tuple[Hashable, ...], Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """The operands of a call; a key of all else; and what makes a function of pytrees one of the operands.
+
+    Arguments:
+        is_operand: whether a leaf is one.
+        key_of: a key of what is none; it raises what is wrong with it.
+    """
+    leaves, structure = trees.flatten((args, kwargs))
+    dynamic = tuple([is_operand(x) for x in leaves])
+    static = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
+    key = (structure, trees.order_of((args, kwargs)), dynamic, *map(key_of, static))
+
+    def flattened(f: Callable[..., Any]) -> Callable[..., Any]:
+        form = trees.skeleton((args, kwargs))
+
+        def flat(*operands: Any) -> Any:
+            given = iter(operands)
+            full = [next(given) if d else x for d, x in zip(dynamic, static, strict=True)]
+            inside, named = trees.unflatten(structure, full, form)
+            return f(*inside, **named)
+
+        return flat
+
+    return [x for x, d in zip(leaves, dynamic, strict=True) if d], key, flattened

@@ -92,7 +92,7 @@ def first_run(
             return _observed(f, given, name)
     except RuleError:
         raise
-    except Exception as error:
+    except Exception as error:  # of any kind: a run with numbers raises it again, or succeeds
         if tensors is None:
             known = (*_without_numbers(fake), NotImplementedError, HostValueError)
             if not isinstance(error, known):

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.bridge.flat_operations import FlatOperation
+from fad.bridge.flat_operations import FlatOperation, split_call
 from fad.bridge.torch_checks import Outside, first_run, struct_of_tensor, watched
 from fad.bridge.torch_memory import as_numpy, in_words, lent, listed, load, noted, taken
 from fad.core import trees
@@ -81,29 +81,15 @@ def _wrapped(f: Callable[..., Any], of: Any) -> Callable[..., Any]:
 
     @functools.wraps(f, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = trees.flatten((args, kwargs))
-        dynamic = [is_array(x) or isinstance(x, NUMBERS) for x in leaves]
-        arrays = [_array(x) for x, d in zip(leaves, dynamic) if d]
-        rest = [None if d else x for x, d in zip(leaves, dynamic)]
-        structs = tuple([_struct(x, name) for x in arrays])
-        key = (
-            structure,
-            trees.order_of((args, kwargs)),
-            tuple(dynamic),
-            tuple([_key(x, name) for x in rest]),
-            structs,
+        operands, static, flattened = split_call(
+            args, kwargs, lambda x: is_array(x) or isinstance(x, NUMBERS), lambda x: _key(x, name)
         )
-        call = calls.get(key)
+        arrays = list(map(_array, operands))
+        structs = tuple([_struct(x, name) for x in arrays])
+        call = calls.get((static, structs))
         if call is None:
-            form = trees.skeleton((args, kwargs))
-
-            def flat(*tensors: Any) -> Any:
-                given = iter(tensors)
-                full = [next(given) if d else r for d, r in zip(dynamic, rest)]
-                inside, named = trees.unflatten(structure, full, form)
-                return f(*inside, **named)
-
-            call = calls.put(key, _CallOfTorch(name, of, flat, arrays, structs))
+            made = _CallOfTorch(name, of, flattened(f), arrays, structs)
+            call = calls.put((static, structs), made)
         return call(arrays)
 
     return wrapped

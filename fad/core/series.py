@@ -4,7 +4,7 @@ NOTE [series]
 
 A value that moves is a *series*: the list of its Taylor coefficients ``c[0], ..., c[order]`` along a curve,
 ``x(t) = c[0] + c[1] t + ... + c[order] t**order``. A coefficient of None is zero; one with None in all
-places but the first does not move.
+places but the first is a constant.
 
 A primitive of JAX is evaluated on series by the first of these that fits:
 
@@ -54,7 +54,10 @@ Series = list[Any]
 
 
 def series_of(
-    flat: Callable[..., Any], order: int, values: Sequence[Any], moving: Sequence[Series | None]
+    flat: Callable[..., Any],
+    order: int,
+    values: Sequence[Any],
+    differentiated: Sequence[Series | None],
 ) -> tuple[list[Series], bool]:
     """The outputs of ``flat`` as series, and whether it returns one array, not a tuple.
 
@@ -62,12 +65,14 @@ def series_of(
         flat: a function of arrays that returns an array or a tuple of them.
         order: of the series.
         values: the arguments.
-        moving: for each argument, its coefficients from the first order on, or None if it does not move.
+        differentiated: for each argument, its coefficients from the first order on, or None for a constant.
     """
     trace = without_collector(jax.make_jaxpr(flat, return_shape=True))
     closed, shape = trace(*values)
     constant = [None] * order
-    inputs = [[v, *(constant if m is None else m)] for v, m in zip(values, moving, strict=True)]
+    inputs = [
+        [v, *(constant if m is None else m)] for v, m in zip(values, differentiated, strict=True)
+    ]
     return evaluate_series(closed, order, inputs), type(shape) is not tuple
 
 
@@ -106,13 +111,13 @@ def evaluate_with(
     return [read(v) for v in jaxpr.outvars]
 
 
-def _moves(x: Series) -> bool:
+def _varies(x: Series) -> bool:
     return any([c is not None for c in x[1:]])
 
 
 def _evaluate(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
     """One equation on series."""
-    if not any(map(_moves, inputs)):
+    if not any(map(_varies, inputs)):
         return [[o, *[None] * order] for o in evaluate_equation(eqn, [x[0] for x in inputs])]
     closed = called(eqn)
     if closed is not None:
@@ -141,20 +146,21 @@ def _by_hand_inside(eqn: Any) -> Any:
 
 def _derived(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
     """The series of an equation from its derivative; see NOTE [series]."""
-    moving = [k for k, x in enumerate(inputs) if _moves(x)]
+    differentiated = [k for k, x in enumerate(inputs) if _varies(x)]
     point = [x[0] for x in inputs]
     outs = evaluate_equation(eqn, point)
     kept = [k for k, o in enumerate(outs) if is_inexact(o.dtype)]
     if not kept:
         return [[o, *[None] * order] for o in outs]
-    directions = [point[k] for k in moving]
-    derivative = derivative_of(eqn, moving, kept, point, directions)
-    if not depends_on_point(derivative.jaxpr, len(point), moving):
-        results = _each(derivative, order, point, [inputs[k] for k in moving])
+    directions = [point[k] for k in differentiated]
+    derivative = derivative_of(eqn, differentiated, kept, point, directions)
+    if not depends_on_point(derivative.jaxpr, len(point), differentiated):
+        results = _each(derivative, order, point, [inputs[k] for k in differentiated])
     else:
         short = [x[:order] for x in inputs]
         velocity = [
-            [None if c is None else k * c for k, c in enumerate(inputs[m][1:], 1)] for m in moving
+            [None if c is None else k * c for k, c in enumerate(inputs[m][1:], 1)]
+            for m in differentiated
         ]
         for v, d in zip(velocity, directions, strict=True):
             v[0] = jnp.zeros_like(d) if v[0] is None else v[0]
@@ -167,35 +173,40 @@ def _derived(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 
 def derivative_of(
-    eqn: Any, moving: list[int], kept: list[int], point: list[Any], directions: list[Any]
+    eqn: Any, differentiated: list[int], kept: list[int], point: list[Any], directions: list[Any]
 ) -> Any:
-    """The tangents of the outputs ``kept``, as a program of all inputs and the moving tangents."""
+    """The tangents of the outputs ``kept``, as a program of all inputs and the differentiated tangents."""
 
     def derivative(*values: Any) -> list[Any]:
         at = list(values[: len(point)])
 
-        def on_moving(*moved: Any) -> list[Any]:
-            for k, v in zip(moving, moved, strict=True):
+        def on_differentiated(*moved: Any) -> list[Any]:
+            for k, v in zip(differentiated, moved, strict=True):
                 at[k] = v
             outs = evaluate_equation(eqn, at)
             return [outs[k] for k in kept]
 
-        return jax.jvp(on_moving, tuple([at[k] for k in moving]), values[len(point) :])[1]
+        return jax.jvp(
+            on_differentiated, tuple([at[k] for k in differentiated]), values[len(point) :]
+        )[1]
 
     operands = [struct_of(jax.typeof(v)) for v in (*point, *directions)]
     return without_unused(without_collector(jax.make_jaxpr(derivative))(*operands))
 
 
-def _each(derivative: Any, order: int, point: list[Any], moving: list[Series]) -> list[Series]:
+def _each(
+    derivative: Any, order: int, point: list[Any], differentiated: list[Series]
+) -> list[Series]:
     """A derivative that is the same at all points, applied to each coefficient."""
     found: list[Any] = []
     for k in range(1, order + 1):
-        terms = [x[k] for x in moving]
+        terms = [x[k] for x in differentiated]
         if all([t is None for t in terms]):
             found.append([None] * len(derivative.jaxpr.outvars))
             continue
         terms = [
-            jnp.zeros_like(x[0]) if t is None else t for t, x in zip(terms, moving, strict=True)
+            jnp.zeros_like(x[0]) if t is None else t
+            for t, x in zip(terms, differentiated, strict=True)
         ]
         found.append(run_jaxpr(derivative, *point, *terms))
     return [list(c) for c in zip(*found, strict=True)]
@@ -205,9 +216,9 @@ def _each(derivative: Any, order: int, point: list[Any], moving: list[Series]) -
 _STEPS = frozenset({"ceil", "floor", "round", "sign", "stop_gradient"})
 
 
-def depends_on_point(jaxpr: Any, n: int, moving: list[int]) -> bool:
-    """Whether the tangents have a derivative in the moving inputs."""
-    reached = {jaxpr.invars[k] for k in moving}
+def depends_on_point(jaxpr: Any, n: int, differentiated: list[int]) -> bool:
+    """Whether the tangents have a derivative in the differentiated inputs."""
+    reached = {jaxpr.invars[k] for k in differentiated}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in _STEPS:
             continue

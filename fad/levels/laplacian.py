@@ -27,7 +27,7 @@ __all__ = ["LaplacianLevel"]
 # NOTE [forward Laplacians]
 #
 # A value that moves is a list of three: the value ``x``; its Jacobian ``J`` in the ``n`` coordinates, which
-# are the first dimension; and its Laplacian ``L``, None where it is zero. With ``J`` None it does not move.
+# are the first dimension; and its Laplacian ``L``, None where it is zero. With ``J`` None it is constant.
 # An operation ``y = f(x)`` has
 #
 #     J' = Df[J[k]] for each k,    L' = Df[L] + sum over k of D²f[J[k], J[k]]
@@ -47,7 +47,7 @@ __all__ = ["LaplacianLevel"]
 class LaplacianLevel(RecordingLevel):
     """Laplacians in ``size`` coordinates: each Tensor has a value, and in ``aux`` its Jacobian and Laplacian.
 
-    ``aux`` is None where it does not move; the Laplacian is left out where it is zero.
+    ``aux`` is None for a constant; the Laplacian is left out where it is zero.
     """
 
     __slots__ = ("size",)
@@ -60,30 +60,32 @@ class LaplacianLevel(RecordingLevel):
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         values: list[Any] = []
-        moving: list[tuple[Any, ...]] = []
+        differentiated: list[tuple[Any, ...]] = []
         for a in args:
             own = isinstance(a, Tensor) and a._level is self
             values.append(a._value if own else a)
-            moving.append((own and a._aux) or ())
-        if not any(moving):
+            differentiated.append((own and a._aux) or ())
+        if not any(differentiated):
             return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
         if type(op) is Primitive and op.jit:
-            return self._by_equations(op, values, moving)
-        return self._by_jvp(op, values, moving)
+            return self._by_equations(op, values, differentiated)
+        return self._by_jvp(op, values, differentiated)
 
-    def _by_equations(self, op: Primitive, values: list[Any], moving: Sequence[Any]) -> Any:
+    def _by_equations(self, op: Primitive, values: list[Any], differentiated: Sequence[Any]) -> Any:
         """One Primitive for all; see NOTE [forward Laplacians]."""
-        counts = tuple(map(len, moving))
+        counts = tuple(map(len, differentiated))
         kinds = tuple([getattr(v, "dtype", type(v)) for v in values])
         key = (self.kind, self.size, counts, kinds)
         derived = op._jvps.get(key)
         if derived is None:
             derived = op._jvps[key] = _derive(op, counts)
-        found = derived.unflatten(bind(derived, [*values, *[part for m in moving for part in m]]))
-        outs = tuple([self.moving(*parts) for parts in found["outs"]])
+        found = derived.unflatten(
+            bind(derived, [*values, *[part for m in differentiated for part in m]])
+        )
+        outs = tuple([self.with_derivatives(*parts) for parts in found["outs"]])
         return outs[0] if "single" in found else outs
 
-    def _by_jvp(self, op: Any, values: list[Any], moving: Sequence[Any]) -> Any:
+    def _by_jvp(self, op: Any, values: list[Any], differentiated: Sequence[Any]) -> Any:
         """By the jvp of ``op`` in the jvp of ``op``, along each row of the Jacobian: the rule of a Function.
 
         The second derivative along ``x + t J[k] + t² / 2 * L / n`` is ``D²f[J[k], J[k]] + Df[L] / n``.
@@ -94,7 +96,7 @@ class LaplacianLevel(RecordingLevel):
             JvpLevel() as inner,
         ):
             args = list(values)
-            for k, parts in enumerate(moving):
+            for k, parts in enumerate(differentiated):
                 if parts:
                     row = new_tensor(parts[0], rows, 0)
                     bend = _divided(parts[1], self.size) if len(parts) > 1 else None
@@ -111,7 +113,7 @@ class LaplacianLevel(RecordingLevel):
                 row, bend = outer.unpack(along)
                 parts = [rows.unwrap(t, 0) for t in (row, bend) if t is not None]
                 found.append((value, *parts[:1], *[bind(_SUM, (t,)) for t in parts[1:]]))
-        wrapped = tuple([self.moving(*parts) for parts in found])
+        wrapped = tuple([self.with_derivatives(*parts) for parts in found])
         return wrapped[0] if single else wrapped
 
     def tangent(self, t: Tensor) -> Any:
@@ -124,7 +126,7 @@ class LaplacianLevel(RecordingLevel):
         return len(t._aux or ())
 
     def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
-        return self.moving(*parts)
+        return self.with_derivatives(*parts)
 
     def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
         rows = aval.update(shape=(self.size, *aval.shape))
@@ -139,7 +141,7 @@ class LaplacianLevel(RecordingLevel):
     def key(self) -> Hashable:
         return self.kind, self.size
 
-    def moving(self, value: Any, *parts: Any) -> Tensor:
+    def with_derivatives(self, value: Any, *parts: Any) -> Tensor:
         """A Tensor of this level; ``parts``: its Jacobian and its Laplacian, if it has them."""
         return new_tensor(value, self, parts or None)
 
@@ -191,18 +193,18 @@ def _derive(op: Primitive, counts: tuple[int, ...]) -> Primitive:
 
 # Programs of JAX
 
-Moving = list[Any]  # value, Jacobian, Laplacian
+Carried = list[Any]  # value, Jacobian, Laplacian
 
 
-def _evaluate_all(closed: Any, inputs: Sequence[Moving]) -> list[Moving]:
+def _evaluate_all(closed: Any, inputs: Sequence[Carried]) -> list[Carried]:
     return evaluate_with(_evaluate, closed, inputs, [None, None])
 
 
-def _evaluate(eqn: Any, inputs: list[Moving]) -> list[Moving]:
+def _evaluate(eqn: Any, inputs: list[Carried]) -> list[Carried]:
     """One equation."""
     point = [x[0] for x in inputs]
-    moving = [k for k, x in enumerate(inputs) if x[1] is not None]
-    if not moving:
+    differentiated = [k for k, x in enumerate(inputs) if x[1] is not None]
+    if not differentiated:
         return [[o, None, None] for o in evaluate_equation(eqn, point)]
     closed = called(eqn)
     if closed is not None:
@@ -211,29 +213,29 @@ def _evaluate(eqn: Any, inputs: list[Moving]) -> list[Moving]:
     kept = [k for k, o in enumerate(outs) if is_inexact(o.dtype)]
     if not kept:
         return [[o, None, None] for o in outs]
-    if len(moving) == 2 and _is_product(eqn, point):
+    if len(differentiated) == 2 and _is_product(eqn, point):
         return [_product(eqn, outs[0], *inputs)]
-    if _is_real_function_of_elements(eqn, point, moving, outs):
-        return [_by_element(eqn, point, moving, outs[0], inputs)]
+    if _is_real_function_of_elements(eqn, point, differentiated, outs):
+        return [_by_element(eqn, point, differentiated, outs[0], inputs)]
     if _is_slogdet(eqn):
         return _slogdet(outs, *inputs)
-    derivative = derivative_of(eqn, moving, kept, point, [point[k] for k in moving])
-    if depends_on_point(derivative.jaxpr, len(point), moving):
-        parts = _by_second_derivatives(derivative, point, moving, inputs)
+    derivative = derivative_of(eqn, differentiated, kept, point, [point[k] for k in differentiated])
+    if depends_on_point(derivative.jaxpr, len(point), differentiated):
+        parts = _by_second_derivatives(derivative, point, differentiated, inputs)
     else:
-        parts = _linear(derivative, point, [inputs[k] for k in moving])
+        parts = _linear(derivative, point, [inputs[k] for k in differentiated])
     by_place = dict(zip(kept, parts, strict=True))
     return [[o, *by_place.get(k, [None, None])] for k, o in enumerate(outs)]
 
 
-def _linear(derivative: Any, point: list[Any], inputs: list[Moving]) -> list[Moving]:
+def _linear(derivative: Any, point: list[Any], inputs: list[Carried]) -> list[Carried]:
     """Jacobians and Laplacians from a derivative that is the same at all points."""
     along = functools.partial(run_jaxpr, derivative, *point)
     rows = jax.vmap(along)(*[x[1] for x in inputs])
     return [[j, b] for j, b in zip(rows, _of_laplacians(along, inputs, len(rows)), strict=True)]
 
 
-def _of_laplacians(along: Callable[..., Any], inputs: list[Moving], count: int) -> list[Any]:
+def _of_laplacians(along: Callable[..., Any], inputs: list[Carried], count: int) -> list[Any]:
     """A derivative applied to Laplacians; None where all are zero."""
     if all([x[2] is None for x in inputs]):
         return [None] * count
@@ -242,20 +244,20 @@ def _of_laplacians(along: Callable[..., Any], inputs: list[Moving], count: int) 
 
 
 def _by_second_derivatives(
-    derivative: Any, point: list[Any], moving: list[int], inputs: list[Moving]
-) -> list[Moving]:
+    derivative: Any, point: list[Any], differentiated: list[int], inputs: list[Carried]
+) -> list[Carried]:
     """By jvp of jvp, for each row of the Jacobians."""
 
     def along(*directions: Any) -> Any:
         def first(*moved: Any) -> Any:
             at = list(point)
-            for k, v in zip(moving, moved, strict=True):
+            for k, v in zip(differentiated, moved, strict=True):
                 at[k] = v
             return run_jaxpr(derivative, *at, *directions)
 
-        return jax.jvp(first, tuple([point[k] for k in moving]), directions)
+        return jax.jvp(first, tuple([point[k] for k in differentiated]), directions)
 
-    own = [inputs[k] for k in moving]
+    own = [inputs[k] for k in differentiated]
     rows, bends = jax.vmap(along)(*[x[1] for x in own])
     rest = _of_laplacians(functools.partial(run_jaxpr, derivative, *point), own, len(rows))
     sums = [jnp.sum(b, 0) for b in bends]
@@ -267,23 +269,23 @@ def _plus(a: Any, b: Any) -> Any:
 
 
 def _is_real_function_of_elements(
-    eqn: Any, point: list[Any], moving: list[int], outs: list[Any]
+    eqn: Any, point: list[Any], differentiated: list[int], outs: list[Any]
 ) -> bool:
     """Whether the one output has an element for each element of what moves. Complex functions need not have
     a derivative in the complex sense, so they are left to others.
     """
     if len(outs) != 1 or not is_elementwise_equation(eqn):
         return False
-    related = [outs[0], *[point[k] for k in moving]]
+    related = [outs[0], *[point[k] for k in differentiated]]
     return all([x.shape == outs[0].shape and jnp.isrealobj(x) for x in related])
 
 
 def _by_element(
-    eqn: Any, point: list[Any], moving: list[int], out: Any, inputs: list[Moving]
-) -> Moving:
+    eqn: Any, point: list[Any], differentiated: list[int], out: Any, inputs: list[Carried]
+) -> Carried:
     """A function of each element."""
-    total: Moving = [out, None, None]
-    for place, i in enumerate(moving):
+    total: Carried = [out, None, None]
+    for place, i in enumerate(differentiated):
         first = derivative_of(eqn, [i], [0], point, [point[i]])
         ones = jnp.ones_like(point[i])
 
@@ -296,7 +298,7 @@ def _by_element(
         total[1] = _plus(total[1], along * rows)
         if bend is not None:
             total[2] = _plus(total[2], along * bend)
-        for j in moving[place:]:
+        for j in differentiated[place:]:
             if depends_on_point(first.jaxpr, len(point), [j]):
                 tangent = (jnp.ones_like(point[j]),)
                 second = jax.jvp(functools.partial(slope, k=j), (point[j],), tangent)[1]
@@ -312,7 +314,7 @@ def _is_product(eqn: Any, point: list[Any]) -> bool:
     return name in ("dot_general", "conv_general_dilated")
 
 
-def _product(eqn: Any, out: Any, a: Moving, b: Moving) -> Moving:
+def _product(eqn: Any, out: Any, a: Carried, b: Carried) -> Carried:
     """A product of two factors that move."""
 
     def product(x: Any, y: Any) -> Any:
@@ -349,7 +351,7 @@ def _key_of_slogdet(shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
     return jaxpr_key(program.jaxpr), program
 
 
-def _slogdet(outs: list[Any], a: Moving) -> list[Moving]:
+def _slogdet(outs: list[Any], a: Carried) -> list[Carried]:
     """With ``M[k] = inv(A) J[k]``, the logarithm of the determinant has the Jacobian ``tr(M[k])`` and
     the Laplacian ``tr(inv(A) L) - sum over k of tr(M[k] M[k])``.
     """

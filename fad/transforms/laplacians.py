@@ -112,7 +112,7 @@ def _function(f: Callable[..., Any], argnums: Any, who: str) -> Callable[..., An
         size = coordinates[0].shape[0] if coordinates else 0
         with LaplacianLevel(size) as level:
             inside = [
-                level.moving(v, *([b] if size else []))
+                level.with_derivatives(v, *([b] if size else []))
                 for v, b in zip(values, coordinates, strict=True)
             ]
             if tensors:
