@@ -35,6 +35,7 @@ __all__ = [
     "substitute",
     "was_written",
     "write_back",
+    "write_back_to",
 ]
 
 
@@ -234,6 +235,13 @@ def write_back(originals: Sequence[Any], new: Sequence[Any], who: str) -> None:
     for x, n in zip(originals, new, strict=True):
         if n is not None and isinstance(x, Tensor):
             overwrite_from(x, as_tensor(outlived(n)), who)
+
+
+def write_back_to(arguments: Any, new: Sequence[Any], who: str) -> None:
+    """`write_back` to the leaves of ``arguments``, if they may be changed in place as the function does."""
+    leaves = trees.flatten(tuple(arguments))[0]
+    check_written(leaves, [k for k, n in enumerate(new) if n is not None], who)
+    write_back(leaves, new, who)
 
 
 def check_callable(f: Any, who: str, argnums: Any = 0) -> None:

@@ -23,7 +23,6 @@ from fad.tape.engine import ZEROS_LIKE
 from fad.transforms.boundary import (
     check_arrays,
     check_callable,
-    check_written,
     has_tensor,
     leave,
     lower,
@@ -31,7 +30,7 @@ from fad.transforms.boundary import (
     stand_for,
     was_written,
     with_aux,
-    write_back,
+    write_back_to,
 )
 
 __all__ = ["jvp", "push_forward", "tangent_leaves", "tangent_of", "zeros_like"]
@@ -112,9 +111,7 @@ def push_forward(
         like = trees.skeleton(out)
         result = [level.unpack(o) for o in outs]
         changed = [level.unpack(d)[0] if was_written(d) else None for d in duals]
-    originals = trees.flatten(tuple(primals))[0]
-    check_written(originals, [k for k, c in enumerate(changed) if c is not None], who)
-    write_back(originals, changed, who)
+    write_back_to(primals, changed, who)
     out_t = [zeros_like(p) if t is None else t for p, t in result]
     pair = (
         leave(trees.unflatten(out_structure, [p for p, _ in result], like), tensors),

@@ -17,7 +17,6 @@ from fad.levels.laplacian import LaplacianLevel
 from fad.transforms.boundary import (
     check_arrays,
     check_callable,
-    check_written,
     differentiable_leaves,
     enter,
     has_tensor,
@@ -27,7 +26,7 @@ from fad.transforms.boundary import (
     stand_for,
     substitute,
     was_written,
-    write_back,
+    write_back_to,
 )
 from fad.transforms.forward import zeros_like
 from fad.transforms.jacobians import basis_of
@@ -126,9 +125,7 @@ def _function(f: Callable[..., Any], argnums: Any, who: str) -> Callable[..., An
             out = trees.skeleton(out)
             found = [level.unpack(o) for o in outs]
             changed = [level.unpack(x)[0] if was_written(x) else None for x in inside]
-        originals = trees.flatten(tuple(like))[0]
-        check_written(originals, [k for k, c in enumerate(changed) if c is not None], who)
-        write_back(originals, changed, who)
+        write_back_to(like, changed, who)
         bends = [parts[2] if len(parts) > 2 else zeros_like(parts[0]) for parts in found]
         return (
             leave(trees.unflatten(out_structure, [parts[0] for parts in found], out), tensors),

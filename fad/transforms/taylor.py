@@ -19,14 +19,13 @@ from fad.errors import ArgumentError, StructureError, describe
 from fad.levels.jet import JetLevel, scaled
 from fad.transforms.boundary import (
     check_callable,
-    check_written,
     has_tensor,
     leave,
     lower,
     names_of,
     stand_for,
     was_written,
-    write_back,
+    write_back_to,
 )
 from fad.transforms.forward import tangent_of, zeros_like
 
@@ -83,9 +82,7 @@ def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[An
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]
         changed = [level.unpack(x)[0] if was_written(x) else None for x in inside]
-    originals = trees.flatten(tuple(primals))[0]
-    check_written(originals, [k for k, c in enumerate(changed) if c is not None], who)
-    write_back(originals, changed, who)
+    write_back_to(primals, changed, who)
     found = []
     for p, c in result:
         zero = zeros_like(p)

@@ -23,7 +23,7 @@ def test_parts_and_layout() -> None:
     rows = jnp.ones((2, 3))
     with LaplacianLevel(2) as level:
         for parts in ([], [rows], [rows, X]):
-            t = level.moving(X, *parts)
+            t = level.with_derivatives(X, *parts)
             again = level.from_parts(level.parts(t), level.layout(t))
             assert_close(level.unpack(again), (X, *parts))
             avals = level.part_avals(X.aval, level.layout(t))
@@ -36,7 +36,7 @@ def test_parts_and_layout() -> None:
 
 def test_only_what_may_not_be_zero_is_computed() -> None:
     with LaplacianLevel(3) as level:
-        x = level.moving(X, jnp.eye(3))
+        x = level.with_derivatives(X, jnp.eye(3))
         linear = (x + 1.0, x * 2.0, x @ jnp.ones((3, 2)), fnp.sort(x), fnp.maximum(x, 0.0), x[1:])
         assert [len(level.unpack(y)) for y in linear] == [2] * 6
         assert [len(level.unpack(y)) for y in (x * x, fnp.sin(x), 1.0 / x)] == [3] * 3
