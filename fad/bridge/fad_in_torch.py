@@ -35,7 +35,7 @@ def to_torch(f: Callable[..., Any], *, jit: bool = False) -> Callable[..., Any]:
 
     Arguments:
         f: a function of pytrees of Tensors, as for `fad.to_jax`; it must not change anything outside of
-            itself. What is no ``torch.Tensor`` reaches it as it is. It returns a pytree of Tensors and
+            itself. What is no ``torch.Tensor`` is passed as it is. It returns a pytree of Tensors and
             arrays.
         jit: compile f, and each of its derivatives and batches, as one program for arguments of the same
             shapes, as `fad.jit` does. Without it f runs as Python at each call.

@@ -193,7 +193,7 @@ class Buffer:
             if self.is_new or not self.flush(too_long=True):
                 self.materialize()
                 return None
-        held = len(self.inputs)
+        count = len(self.inputs)
         out = None
         self.busy = True
         try:
@@ -201,7 +201,7 @@ class Buffer:
         finally:
             self.busy = False
             if out is None or type(out) is str:  # what is new among its arguments is no input
-                self._forget_from(held)
+                self._forget_from(count)
         if type(out) is str:
             if tracked:
                 self.why = self.why or f"{op.name}: {out}"
