@@ -43,8 +43,9 @@ def from_torch(f: Callable[..., Any], *, parameters: bool = False) -> Any:
 
     Arguments:
         f: a ``torch.nn.Module``, or a function, of pytrees of ``torch.Tensor``. It is given arrays,
-            Tensors, and Python's floats and complex numbers as tensors of the same shape and dtype, integers and
-            what else is no array as they are. It returns a pytree of tensors, in which None may stand.
+            Tensors, and Python's floats and complex numbers as tensors of the same shape and dtype, and
+            integers and what else is no array as they are. It returns a pytree of tensors, in which None may
+            stand.
         parameters: make the parameters of the module, those that require grad, the first argument.
 
     Returns:
