@@ -1,4 +1,4 @@
-"""Runs the benchmarks: `python -m benchmarks [--only TEXT] [--json FILE] [--check]`."""
+"""Runs the benchmarks: `python -m benchmarks [--only TEXT] [--json FILE] [--check] [--share [FOLDER]]`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import json
 import time
 from pathlib import Path
 
+import jax
 import torch
 from rich.console import Console
 
-from benchmarks import first_minute, growth
-from benchmarks.libraries import LIBRARIES
+from benchmarks import first_minute, growth, share
+from benchmarks.libraries import LIBRARIES, gpu
 from benchmarks.report import as_json, as_markdown, environment, table
 from benchmarks.suite import TABLES
 from benchmarks.timing import Measurement, measure
@@ -56,6 +57,14 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file, for the docs")
+    parser.add_argument(
+        "--share",
+        type=Path,
+        nargs="?",
+        const=Path("build/benchmarks"),
+        metavar="FOLDER",
+        help="write machine, versions, tables and a picture of the ratios to a folder, and print the text",
+    )
     parser.add_argument("--check", action="store_true", help="fail where a bound is not kept")
     parser.add_argument(
         "--growth", action="store_true", help="how costs grow with depth, nesting and batches, too"
@@ -80,11 +89,12 @@ def main() -> int:
         parser.error(f"no scenario's name contains {options.only!r}; see --list")
 
     torch.set_num_threads(options.torch_threads)
+    if gpu() is not None:  # rows for a GPU say so, all others are for the processor
+        jax.config.update("jax_default_device", jax.devices("cpu")[0])
     console = Console()
     # A file or a pipe is as wide as the table needs.
     console.width = console.width if console.is_terminal else 140
-    measurements: list[Measurement] = []
-    written_out: list[str] = []
+    measured: dict[str, list[Measurement]] = {}
     for title, scenarios in tables.items():
         if scenarios:
             with console.status(title):
@@ -100,8 +110,8 @@ def main() -> int:
                     for scenario in scenarios
                 ]
             console.print(table(title, rows, options.libraries))
-            measurements += rows
-            written_out.append(f"{title}\n\n{as_markdown(rows, options.libraries)}\n")
+            measured[title] = rows
+    measurements = [row for rows in measured.values() for row in rows]
     every_call = first_minute.calls()
     if every_call:
         console.print(first_minute.table(every_call))
@@ -117,7 +127,15 @@ def main() -> int:
         options.json.write_text(json.dumps(written, indent=2, ensure_ascii=False))
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text("\n".join(written_out))
+        options.markdown.write_text(
+            "\n".join(
+                f"{title}\n\n{as_markdown(rows, options.libraries)}\n"
+                for title, rows in measured.items()
+            )
+        )
+    if options.share:
+        text = share.write(measured, options.libraries, options.clock, options.share)
+        print(text, f"\nwritten to {options.share}/", sep="")
     missed = [row for row in measurements if row.missed]
     for row in missed:
         against = ["its own limit" if name == "fad" else name for name in row.missed]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ import fad
 import fad.numpy as fnp
 from fad.core.jaxapi import array_type
 
-__all__ = ["FAD", "JAX", "LIBRARIES", "NODES", "PLAIN", "TORCH", "Library"]
+__all__ = ["FAD", "JAX", "LIBRARIES", "NODES", "PLAIN", "TORCH", "Library", "gpu", "library_on"]
 
 
 @dataclass(frozen=True)
@@ -105,3 +106,37 @@ NODES = replace(
 # fad without the function that is measured: nested transforms, and dense matrices.
 PLAIN = replace(FAD, name="plain", title="nested or dense")
 LIBRARIES = {library.name: library for library in (FAD, TORCH, JAX, NODES, PLAIN)}
+
+
+@cache
+def gpu() -> Any:
+    """The first GPU of JAX, or None."""
+    try:
+        return jax.devices("gpu")[0]
+    except RuntimeError:
+        return None
+
+
+def library_on(device: str, name: str) -> Library:
+    """The library whose arrays are on a device: "cpu", or "gpu" for the first one.
+
+    On a GPU all multiply in 32 bits, which PyTorch does by itself and JAX when it is told to.
+    """
+    library = LIBRARIES[name]
+    if device == "cpu":
+        return library
+    if name == "torch":
+        return replace(
+            library, asarray=lambda x: torch.from_numpy(x).to("cuda"), wait=wait_for_cuda
+        )
+    return replace(
+        library,
+        asarray=lambda x: jax.device_put(x, gpu()),
+        around=lambda: jax.default_matmul_precision("highest"),
+    )
+
+
+def wait_for_cuda(result: Any) -> Any:
+    """A result of PyTorch, once its kernels have run."""
+    torch.cuda.synchronize()
+    return result

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.libraries import LIBRARIES
+from benchmarks.libraries import LIBRARIES, gpu
 from benchmarks.timing import Measurement
 
 __all__ = ["as_json", "as_markdown", "environment", "table"]
@@ -36,6 +36,7 @@ def environment() -> dict[str, Any]:
     return {
         "processor": processor(),
         "cores": cores,
+        "GPU": gpu().device_kind if gpu() is not None else "none",
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -50,7 +51,7 @@ FACTORS = {"µs": 1e6, "ms": 1e3, "µs each": 1e6}
 
 def table(title: str, measurements: Sequence[Measurement], libraries: Sequence[str]) -> Table:
     """One row a Scenario: what it takes in each library, and fad's share of the others'."""
-    shown = [name for name in libraries if any(name in row.median for row in measurements)]
+    shown = columns(measurements, libraries)
     others = [name for name in shown if name != "fad"]
     made = Table(
         title=f"{title}: the fastest of short turns, and ratios of them; below 1 fad takes less"
@@ -75,9 +76,15 @@ def table(title: str, measurements: Sequence[Measurement], libraries: Sequence[s
     return made
 
 
+def columns(measurements: Sequence[Measurement], libraries: Sequence[str]) -> list[str]:
+    """The libraries that a table of these rows has."""
+    wanted = {name for row in measurements for name in row.scenario.libraries}
+    return [name for name in libraries if name in wanted]
+
+
 def amount(row: Measurement, name: str) -> str:
     if name not in row.fastest:
-        return "-"
+        return "-" if row.fastest else "not measured"
     value = row.fastest[name] * FACTORS.get(row.scenario.unit, 1.0)
     text = f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
     if name != "fad" or row.scenario.limit is None:
@@ -104,7 +111,7 @@ def ratio(row: Measurement, other: str) -> str:
 
 def as_markdown(measurements: Sequence[Measurement], libraries: Sequence[str]) -> str:
     """The same table in Markdown, for docs/performance.md; a bound that is not kept has a bold sign."""
-    shown = [name for name in libraries if any(name in row.median for row in measurements)]
+    shown = columns(measurements, libraries)
     others = [name for name in shown if name != "fad"]
     titles = [LIBRARIES[name].title for name in shown]
     ratios = [f"fad / {LIBRARIES[name].title}" for name in others]
@@ -113,7 +120,8 @@ def as_markdown(measurements: Sequence[Measurement], libraries: Sequence[str]) -
     for row in measurements:
         scenario = row.scenario
         values = [amount(row, name) for name in shown]
-        units = [v if v == "-" else f"{v} {_short(scenario.unit)}".rstrip() for v in values]
+        unit = _short(scenario.unit) if row.fastest else ""
+        units = [v if v == "-" else f"{v} {unit}".rstrip() for v in values]
         cells = [*units, *[ratio(row, other) for other in others]]
         work, previous = ("" if scenario.work == previous else scenario.work), scenario.work
         lines.append([work, scenario.what, *[_plain(c) for c in cells]])

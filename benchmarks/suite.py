@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks import (
     bridge,
     first_minute,
+    gpu,
     hooks,
     implicit,
     laplacians,
@@ -44,5 +45,6 @@ TABLES: Mapping[str, Sequence[Scenario]] = {
     "fresh processes": processes.SCENARIOS,
     "the first minute": first_minute.SCENARIOS,
     "memory": memory.SCENARIOS,
+    "GPU": gpu.SCENARIOS,
 }
 ALL: Sequence[Scenario] = [scenario for rows in TABLES.values() for scenario in rows]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 import fad
-from benchmarks.libraries import LIBRARIES
+from benchmarks.libraries import Library, gpu, library_on
 from benchmarks.scenarios import Scenario
 
 __all__ = ["Measurement", "check", "measure", "settle"]
@@ -57,7 +58,7 @@ def flat(result: Any) -> list[np.ndarray]:
     """The arrays of a result, as NumPy's; results are arrays or (nested) tuples of them."""
     if isinstance(result, (tuple, list)):
         return [x for part in result for x in flat(part)]
-    return [np.asarray(result)]
+    return [np.asarray(result.cpu() if isinstance(result, torch.Tensor) else result)]
 
 
 def check(scenario: Scenario, results: dict[str, Any]) -> None:
@@ -85,20 +86,26 @@ def measure(
     """Times of `rounds` turns; in each, every library repeats its call for about `seconds`.
 
     After three turns and `limit` seconds there are no more. fad begins each Scenario with none of its passes
-    compiled, and nothing spent on compiling, as a program of its own would.
+    compiled, and nothing spent on compiling, as a program of its own would. A Scenario for a GPU has no times
+    where there is none.
     """
+    if scenario.device == "gpu" and gpu() is None:
+        return Measurement(scenario, {}, {}, {})
     fad.autograd.compiled.clear_cache()
-    names = [name for name in libraries if name in scenario.libraries]
+    chosen = {
+        name: library_on(scenario.device, name) for name in libraries if name in scenario.libraries
+    }
+    names = list(chosen)
     if scenario.unit != "µs":
-        return read(scenario, names, min(rounds, scenario.turns))
+        return read(scenario, chosen, min(rounds, scenario.turns))
     calls: dict[str, Callable[[], Any]] = {}
     repeats: dict[str, int] = {}
     first: dict[str, float] = {}
     results: dict[str, Any] = {}
-    for name in names:
-        call, wait = scenario.build(LIBRARIES[name]), LIBRARIES[name].wait
+    for name, library in chosen.items():
+        call, wait = scenario.build(library), library.wait
         calls[name] = lambda call=call, wait=wait: wait(call())
-        with LIBRARIES[name].around():
+        with library.around():
             start = time.perf_counter()
             results[name] = calls[name]()
             first[name] = time.perf_counter() - start
@@ -120,7 +127,7 @@ def measure(
         for turn in range(rounds):
             start_at = turn % len(names)
             for name in names[start_at:] + names[:start_at]:
-                with LIBRARIES[name].around():
+                with chosen[name].around():
                     times[name].append(spend(calls[name], repeats[name], clock))
             if turn >= 2 and time.perf_counter() - began > limit:
                 break
@@ -129,13 +136,13 @@ def measure(
     return summary(scenario, times, first)
 
 
-def read(scenario: Scenario, names: Sequence[str], turns: int) -> Measurement:
+def read(scenario: Scenario, libraries: Mapping[str, Library], turns: int) -> Measurement:
     """What the calls of a Scenario say themselves: sizes, or times of other processes."""
-    calls = {name: scenario.build(LIBRARIES[name]) for name in names}
-    values: dict[str, list[Any]] = {name: [] for name in names}
+    calls = {name: scenario.build(library) for name, library in libraries.items()}
+    values: dict[str, list[Any]] = {name: [] for name in calls}
     for _ in range(turns):
-        for name in names:
-            values[name].append(calls[name]())
+        for name, call in calls.items():
+            values[name].append(call())
     if scenario.summarize is not None:
         values = {name: [value] for name, value in scenario.summarize(values).items()}
     return summary(scenario, values, {name: found[0] for name, found in values.items()})

@@ -9,6 +9,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgb
 
 pytest.importorskip("torch", reason="the benchmarks compare with PyTorch (extra: bench)")
 
@@ -17,10 +19,13 @@ from benchmarks import __main__ as program
 from benchmarks import (
     bridge,
     first_minute,
+    gpu,
     growth,
+    libraries,
     processes,
     programs,
     report,
+    share,
     suite,
     taylor,
     timing,
@@ -46,7 +51,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taylor, "NESTED", 2)
 
 
-SHORT = [scenario for scenario in suite.ALL if not scenario.long]
+SHORT = [row for row in suite.ALL if not row.long and row.device == "cpu"]
 
 
 @pytest.mark.sweep("scenario", SHORT, sample=8, ids=lambda scenario: scenario.name)
@@ -64,6 +69,40 @@ def test_every_scenario_runs_and_the_libraries_agree(scenario: Scenario) -> None
         summary = scenario.summarize({name: [found] for name, found in results.items()})
         assert np.all(np.isfinite(list(summary.values()))) and "fad" in summary
     assert set(scenario.bounds) < set(scenario.libraries)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    gpu.every(width=16, tokens=4, size=64, device="cpu"),
+    ids=lambda scenario: scenario.name,
+)
+def test_rows_for_a_gpu_compute_the_same_on_the_processor(scenario: Scenario) -> None:
+    timing.measure(scenario, scenario.libraries, rounds=1, seconds=0.0)
+
+
+def test_what_there_is_no_device_for_is_not_measured(tmp_path: Path) -> None:
+    if libraries.gpu() is not None:
+        pytest.skip("there is a GPU here")
+    rows = [timing.measure(row, LIBRARIES, rounds=1, seconds=0.0) for row in gpu.SCENARIOS]
+    assert not any(row.fastest or row.missed for row in rows)
+    assert "| not measured | not measured |" in report.as_markdown(rows, list(LIBRARIES))
+
+
+def test_what_is_shared_has_machine_tables_and_a_picture(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--rounds 1 --seconds 0 --only small net, 6 layers of 16: grad --share".split(" ")
+    words[5:-1] = [" ".join(words[5:-1])]
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *words, str(tmp_path / "found")])
+    assert program.main() == 0
+    text = (tmp_path / "found" / "benchmarks.md").read_text()
+    assert text in capsys.readouterr().out
+    for expected in ("| processor |", "| jax |", "## eager transforms", "](ratios.png)"):
+        assert expected in text
+    picture = plt.imread(tmp_path / "found" / "ratios.png")
+    for colour in share.PEERS.values():
+        drawn = np.abs(picture[..., :3] - to_rgb(colour)).max(axis=-1) < 0.02
+        assert drawn.any(), f"no point of the colour {colour}"
 
 
 def test_names_are_unique() -> None:
