@@ -6,6 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_site")]
 
+import names_in_text  # noqa: E402
 import reference  # noqa: E402
 
 import fad  # noqa: E402
@@ -15,7 +16,13 @@ author = "The fad authors"
 copyright = author
 release = version = fad.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_codeautolink",  # names in code lead to the reference, and pages of it to their examples
+    "sphinx_copybutton",
+]
 exclude_patterns = ["_site"]
 default_role = "py:obj"
 highlight_language = "python"
@@ -36,6 +43,9 @@ napoleon_custom_sections = [
     ("Source", "notes_style"),
 ]
 
+codeautolink_concat_default = True  # the blocks of a page are one program
+copybutton_exclude = ".linenos, .gp, .go"  # prompts and what was printed are not copied
+
 html_theme = "furo"
 html_title = f"fad {release}"
 html_copy_source = False
@@ -55,4 +65,5 @@ def whole_first_line(_app, what, _name, _obj, _options, lines):
 
 
 def setup(app):
+    app.add_transform(names_in_text.LinkNames)
     app.connect("autodoc-process-docstring", whole_first_line, priority=100)

@@ -118,13 +118,14 @@ def name_page(full: str) -> str:
     text = heading(full)
     if full == "fad.Tensor":
         return text + tensor_page()
+    examples = f"\n.. autolink-examples:: {full}\n   :collapse:\n"
     if inspect.isclass(found):
         text += f".. autoclass:: {full}\n   :members:\n"
         if issubclass(found, BaseException):
             text += "   :show-inheritance:\n"
-        return text
+        return text + examples
     if callable(found):
-        return text + f".. autofunction:: {full}\n"
+        return text + f".. autofunction:: {full}\n" + examples
     whole = repr(found) if len(repr(found)) < 80 else f"{type(found).__name__} of {len(found)}"
     return text + f".. py:data:: {full}\n\n   ``{whole}``\n"
 
