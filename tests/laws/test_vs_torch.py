@@ -19,7 +19,11 @@ import fad
 
 torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning",
+    # PyTorch's wrapper of generators, from Python 3.12 on.
+    r"ignore:the \(type, exc, tb\) signature of throw:DeprecationWarning",
+)
 
 PROGRAMS: dict[str, Callable[[Any, Any], None]] = {}
 
