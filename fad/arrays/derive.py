@@ -172,7 +172,7 @@ def _promoting(x: Any) -> Any:
 
 def _some_key(x: Any) -> Any:
     """A random key of a Tensor's kind."""
-    return jax.random.key(0, dtype=x.dtype) if isinstance(x, Tensor) else x
+    return jax.random.key(0, dtype=x.aval.dtype) if isinstance(x, Tensor) else x
 
 
 _REPLACED: dict[str, Function] = {"result_type": _promoting, "key_impl": _some_key}

@@ -94,7 +94,8 @@ _made = Cache()  # by code, what functions were traced for, in words
 
 def note_made(f: Callable[..., Any], seen: dict[str, str]) -> None:
     """Note what a function was traced for, for others of its code."""
-    of_code = _made.get(code_of(f)) or _made.put(code_of(f), collections.deque(maxlen=8))
+    fresh: collections.deque[dict[str, str]] = collections.deque(maxlen=8)
+    of_code = _made.get(code_of(f)) or _made.put(code_of(f), fresh)
     of_code.append({**seen, **_closure_in_words(f)})
 
 
