@@ -19,13 +19,14 @@ from fad.arrays.results import FOLLOWS, TENSORS, as_tensors
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.views.addresses import has_strides
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view, shares, view_binder
 
 __all__ = ["ALIASING"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 Roles = dict[str, Role]
 
 

@@ -18,11 +18,12 @@ from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.levels.staged import call_with_bodies
 
 __all__ = ["maker", "with_bodies"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
 def _staged(jax_function: Any, args: Any, kwargs: Any, results: int = FOLLOWS) -> Any:

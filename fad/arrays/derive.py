@@ -27,6 +27,7 @@ from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.levels.batch import bind_collective
 from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
@@ -36,7 +37,7 @@ from fad.views.scatter_mul import multiply_in, scatter_mul
 
 __all__ = ["SMOOTH", "derive"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 # What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.
 _OWN: dict[str, dict[str, Function]] = {

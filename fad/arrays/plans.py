@@ -13,7 +13,7 @@ from fad.core.devices import device_of
 
 __all__ = ["Entry", "Parameters"]
 
-Entry = tuple[Any, int, int]
+Entry = tuple[object, int, int]
 
 
 class Parameters:

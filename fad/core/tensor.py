@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fad.core.avals import Count
-from fad.core.types import Aval, DType, Operand
+from fad.core.types import Aval, DType
 from fad.errors.suggestions import no_name_later
 from fad.errors.synonyms import instead_of_attribute
 
@@ -311,7 +311,7 @@ def is_variable(x: object) -> bool:
     return isinstance(x, Tensor) and x._requires_grad
 
 
-def bottom(x: Operand) -> Any:
+def bottom(x: object) -> Any:
     """``x`` with the wrappers of all levels removed: an array or a JAX tracer."""
     while isinstance(x, Tensor):
         x = x.value

@@ -21,6 +21,7 @@ __all__ = [
     "Atom",
     "Aval",
     "Axes",
+    "Binder",
     "DType",
     "Dims",
     "Expanding",
@@ -58,6 +59,8 @@ Value: TypeAlias = "Tensor | jax.Array"
 MaybeValue: TypeAlias = "Tensor | jax.Array | None"
 # What operations and users pass as a value: a Tensor, an array of JAX or NumPy, or a number.
 Operand: TypeAlias = "Tensor | jax.typing.ArrayLike"
+# What runs an operation on operands, as `fad.core.level.bind` does.
+Binder: TypeAlias = "Callable[[Any, Sequence[Operand]], Outputs]"
 
 DType: TypeAlias = np.dtype[Any]
 Shape: TypeAlias = tuple[int, ...]
