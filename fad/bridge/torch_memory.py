@@ -20,7 +20,7 @@ import functools
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,9 @@ __all__ = [
     "returned",
     "taken",
 ]
+
+
+TorchTensor: TypeAlias = Any  # a `torch.Tensor`: PyTorch is optional
 
 
 @functools.cache

@@ -6,6 +6,7 @@ way it may. A value that is only passed on is an ``object``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -23,6 +24,8 @@ __all__ = [
     "Axes",
     "Binder",
     "DType",
+    "DTypeLike",
+    "DeviceLike",
     "Dims",
     "Expanding",
     "JaxBody",
@@ -37,6 +40,7 @@ __all__ = [
     "Operation",
     "Outputs",
     "Params",
+    "PathLike",
     "PyTree",
     "Shape",
     "Value",
@@ -63,6 +67,10 @@ Operand: TypeAlias = "Tensor | jax.typing.ArrayLike"
 Binder: TypeAlias = "Callable[[Any, Sequence[Operand]], Outputs]"
 
 DType: TypeAlias = np.dtype[Any]
+DTypeLike: TypeAlias = jax.typing.DTypeLike
+# Where a value is put: a device, its name, or a sharding.
+DeviceLike: TypeAlias = "jax.Device | jax.sharding.Sharding | str"
+PathLike: TypeAlias = str | os.PathLike[str]
 Shape: TypeAlias = tuple[int, ...]
 Axes: TypeAlias = int | Sequence[int] | None
 # For each input, whether it is differentiated (or needed, or given).

@@ -22,7 +22,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import Array, Operand, Params, PyTree, Value
+from fad.core.types import Array, Operand, Params, PyTree
 from fad.errors import HostValueError
 from fad.tape.recorder import ROOT
 from fad.views.aliases import has_only_values, only_value
@@ -382,37 +382,37 @@ class _Selected:
         t: Tensor = bind(getter(form), [self.x, *values])
         return t
 
-    def set(self, v: Value, **options: object) -> Tensor:
+    def set(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] = v``."""
         return self._update("set", v, options)
 
-    def add(self, v: Array, **options: object) -> Tensor:
+    def add(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] += v``; repeated indices add up."""
         return self._update("add", v, options)
 
-    def subtract(self, v: Operand, **options: object) -> Tensor:
+    def subtract(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] -= v``."""
         return self._update("subtract", v, options)
 
-    def multiply(self, v: Operand, **options: object) -> Tensor:
+    def multiply(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] *= v``."""
         return self._update("multiply", v, options)
 
     mul = multiply
 
-    def divide(self, v: Operand, **options: object) -> Tensor:
+    def divide(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] /= v``."""
         return self._update("divide", v, options)
 
-    def power(self, v: Operand, **options: object) -> Tensor:
+    def power(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] **= v``."""
         return self._update("power", v, options)
 
-    def min(self, v: Operand, **options: object) -> Tensor:
+    def min(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] = minimum(x[index], v)``."""
         return self._update("min", v, options)
 
-    def max(self, v: Operand, **options: object) -> Tensor:
+    def max(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] = maximum(x[index], v)``."""
         return self._update("max", v, options)
 
