@@ -19,13 +19,14 @@ from fad.arrays.results import FOLLOWS, TENSORS, as_tensors
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.views.addresses import has_strides
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view, shares, view_binder
 
 __all__ = ["ALIASING"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 Roles = dict[str, Role]
 
 
@@ -35,12 +36,12 @@ def _with_signature(function: Function, op: Op) -> Function:
     return result
 
 
-def _reshape(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
+def _reshape(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
     """``reshape``, with NumPy's ``copy``: where it is False, a ValueError if it has to copy."""
     op = Op(name, where, jax_function, roles, view_binder(Write.RESHAPE, has_strides))
     reshape, copying = op.function, fast_function(op, bind)
 
-    def function(*args: Any, copy: bool | None = None, **kwargs: Any) -> Any:
+    def function(*args: PyTree, copy: bool | None = None, **kwargs: PyTree) -> PyTree:
         if copy is None:
             return reshape(*args, **kwargs)
         if copy:
@@ -56,13 +57,13 @@ def _reshape(name: str, where: str, jax_function: Any, roles: Roles) -> Function
     return _with_signature(function, op)
 
 
-def _part(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
+def _part(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
     """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is this Tensor."""
     parts = ViewOp(Primitive(name, jax_function), Write.FUNCTION, _PUT_PART[name], whole=False)
     op = Op(name, where, jax_function, roles)
     copy = op.function
 
-    def function(x: Any, /) -> Any:
+    def function(x: object, /) -> PyTree:
         if isinstance(x, Tensor):
             if x.dtype.kind == "c":
                 return bind_view(x, Step(parts))
@@ -79,39 +80,41 @@ _PUT_PART: dict[str, Function] = {
 }
 
 
-def _diag(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
+def _diag(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
     """``diag``: of a matrix a view, as `diagonal`; of anything else a matrix."""
     op = Op(name, where, jax_function, roles)
     make, view = op.function, fast_function(op, view_binder(Write.INDICES))
 
-    def function(v: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(v: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
         is_view = isinstance(v, Tensor) and v.ndim == 2 and kwargs.keys() <= {"k"}
         return view(v, *args, **kwargs) if is_view else make(v, *args, **kwargs)
 
     return _with_signature(function, op)
 
 
-def _at_least(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
+def _at_least(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
     """``atleast_1d`` and its like: each result is its argument, or a view of it."""
     ndim = int(name.removeprefix("atleast_")[0])
     op = Op(name, where, jax_function, roles, view_binder(Write.RESHAPE))
     view = op.function
 
-    def one(x: Any) -> Any:
+    def one(x: PyTree) -> PyTree:
         return x if isinstance(x, Tensor) and x.ndim >= ndim else view(x)
 
-    def function(*arys: Any) -> Any:
+    def function(*arys: PyTree) -> PyTree:
         return one(*arys) if len(arys) == 1 else [one(x) for x in arys]
 
     return _with_signature(function, op)
 
 
-def _broadcast_arrays(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
+def _broadcast_arrays(
+    name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles
+) -> Function:
     """``broadcast_arrays``: each result is a view of its argument."""
     one = Op("broadcast_to", where, jnp.broadcast_to, binder=view_binder(Write.BROADCAST)).function
     op = Op(name, where, jax_function, roles)
 
-    def function(*args: Any) -> Any:
+    def function(*args: PyTree) -> PyTree:
         if not any([isinstance(x, (Tensor, np.ndarray)) for x in args]):
             return jax_function(*args)
         shapes = [x.shape if isinstance(x, Tensor) else np.shape(x) for x in args]
@@ -124,12 +127,12 @@ def _broadcast_arrays(name: str, where: str, jax_function: Any, roles: Roles) ->
 # ``copy=False``: the Tensor itself, if it has the dtype.
 
 
-def _array(name: str, where: str, jax_function: Any, roles: Roles) -> Function:
+def _array(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
     """``array`` and ``astype``, which copy unless it is said that they need not."""
     op = Op(name, where, jax_function, roles, results=TENSORS if name == "array" else FOLLOWS)
     convert = op.function
 
-    def function(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(x: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
         copies = kwargs.get("copy", True) not in (None, False)
         if (
             copies

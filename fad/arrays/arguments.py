@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +25,7 @@ from fad.core.avals import Count
 from fad.core.keys import exact
 from fad.core.tensor import Tensor
 from fad.core.trees import is_leaf
+from fad.core.types import NumpyArray, PyTree
 from fad.errors import describe
 
 __all__ = [
@@ -71,7 +72,7 @@ _ARRAYS = frozenset(
     "Array ArrayLike BooleanNumeric DuckTypedArray IntegerArray Key RealArray RealNumeric".split()
 )
 _NEVER = frozenset("Callable SupportsDType dtype".split())
-_OPEN = frozenset("Any Carry T X".split())
+_OPEN = frozenset("Any Carry PyTree T X object".split())
 _STRUCTURAL = frozenset("DimSize PadValueLike bool int slice".split())
 _STATIC_NAMES = frozenset(
     """algorithm axes axis axis_index_groups axis_name axisa axisb axisc casting concat_axis
@@ -138,12 +139,12 @@ _KINDS: dict[type, int] = {
 NUMPY_TYPES: set[type] = {np.ndarray}  # and its subclasses, of which values have been seen
 
 
-def _kind_of(value: Any) -> int:
+def _kind_of(value: object) -> int:
     kind = _KINDS.get(type(value))
     return _learn(value) if kind is None else kind
 
 
-def _learn(value: Any) -> int:
+def _learn(value: object) -> int:
     """The kind of a value whose type is new."""
     cls = type(value)
     if isinstance(value, (Tensor, jax.Array)):
@@ -162,7 +163,7 @@ def _learn(value: Any) -> int:
     return kind
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Whether ``value`` is a Tensor, a JAX array or tracer, or a NumPy array."""
     return _kind_of(value) <= _NDARRAY
 
@@ -217,7 +218,7 @@ def _all_leaves(types: tuple[type, ...]) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _sequence_of_leaves(cls: Any, count: int) -> Any:
+def _sequence_of_leaves(cls: object, count: int) -> PyTree:
     return ("sequence", cls, *[LEAF] * count)
 
 
@@ -236,11 +237,11 @@ LEAF = _ArrayPlace()
 class Unhashable(Exception):
     """A static value that cannot be part of a key."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
 
-def unhashable_message(who: str, parameter: str, value: Any) -> str:
+def unhashable_message(who: str, parameter: str, value: object) -> str:
     """The message for a static argument that cannot be part of a key."""
     if isinstance(value, set):
         advice = "a frozenset or a tuple"
@@ -254,7 +255,7 @@ def unhashable_message(who: str, parameter: str, value: Any) -> str:
     )
 
 
-def static_error(who: str, names: Sequence[str], values: Sequence[Any]) -> TypeError:
+def static_error(who: str, names: Sequence[str], values: Sequence[object]) -> TypeError:
     """What to raise where JAX says that an argument must be hashable: arrays are not.
 
     Arguments:
@@ -269,7 +270,7 @@ def static_error(who: str, names: Sequence[str], values: Sequence[Any]) -> TypeE
     )
 
 
-def freeze(value: Any, role: int, leaves: list[Any]) -> Any:
+def freeze(value: PyTree, role: int, leaves: list[PyTree]) -> PyTree:
     """The key of one argument; its arrays are appended to ``leaves``. See NOTE [a key is a recipe].
 
     Raises:
@@ -328,7 +329,7 @@ def freeze(value: Any, role: int, leaves: list[Any]) -> Any:
     return "slice", *[freeze(v, inside, leaves) for v in (value.start, value.stop, value.step)]
 
 
-def _constant(value: Any) -> np.ndarray[Any, Any] | None:
+def _constant(value: PyTree) -> NumpyArray | None:
     """The NumPy array behind an integer array where a static value is due; None if it is traced."""
     while isinstance(value, Tensor) and value.aux is None:
         value = value.value
@@ -343,7 +344,7 @@ def _constant(value: Any) -> np.ndarray[Any, Any] | None:
 _INT32 = 2**31
 
 
-def _freeze_scalar(value: Any, role: int, leaves: list[Any]) -> Any:
+def _freeze_scalar(value: PyTree, role: int, leaves: list[PyTree]) -> PyTree:
     cls = type(value)
     if cls is Count:
         value, cls = int(value), int
@@ -362,7 +363,7 @@ def _freeze_scalar(value: Any, role: int, leaves: list[Any]) -> Any:
     return cls, value
 
 
-def _freeze_other(value: Any, role: int, leaves: list[Any]) -> Any:
+def _freeze_other(value: object, role: int, leaves: list[PyTree]) -> PyTree:
     if isinstance(value, type) and (hasattr(value, "dtype") or issubclass(value, np.generic)):
         dtype = _dtype(value)
         if dtype is not None:
@@ -382,7 +383,7 @@ def _freeze_other(value: Any, role: int, leaves: list[Any]) -> Any:
     return type(value), value, key
 
 
-def _dtype(value: type) -> Any:
+def _dtype(value: type) -> Hashable:
     """The key of a scalar type that names a dtype; None for abstract ones (``jnp.floating``)."""
     try:
         dtype = jnp.dtype(value)
@@ -391,7 +392,7 @@ def _dtype(value: type) -> Any:
     return type(dtype), dtype, exact(dtype)
 
 
-def thaw(key: Any, leaves: Iterator[Any]) -> Any:
+def thaw(key: PyTree, leaves: Iterator[PyTree]) -> PyTree:
     """The argument that `freeze` made ``key`` of, with other leaves."""
     if key is LEAF:
         return next(leaves)
@@ -421,8 +422,8 @@ def thaw(key: Any, leaves: Iterator[Any]) -> Any:
 
 
 def thaw_all(
-    positional: Sequence[Any], named: Sequence[tuple[str, Any]], leaves: Sequence[Any]
-) -> tuple[list[Any], dict[str, Any]]:
+    positional: Sequence[object], named: Sequence[tuple[str, PyTree]], leaves: Sequence[object]
+) -> tuple[list[PyTree], dict[str, PyTree]]:
     """Positional and named arguments, from their keys, in the order of `freeze`."""
     it = iter(leaves)
     args = [thaw(k, it) for k in positional]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from fad.core.types import PyTree
 from fad.errors import FadError, describe
 from fad.errors.tracebacks import is_users
 
@@ -33,7 +33,11 @@ _WRITES = {
 
 
 def note_call(
-    error: Exception, who: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    error: Exception,
+    who: str,
+    names: Sequence[str],
+    args: Sequence[object],
+    kwargs: Mapping[str, PyTree],
 ) -> None:
     """Add a note to ``error``, which a call has raised, if neither fad nor code of the user raised it.
 
@@ -62,13 +66,13 @@ def note_call(
     error.add_note(f"in {who}({', '.join(given)})" + (f": {advice}" if advice else ""))
 
 
-def _short(x: Any) -> str:
+def _short(x: PyTree) -> str:
     if type(x) in (list, tuple) and x:
         return f"{type(x).__name__} of {', '.join(map(_short, x[:3]))}{', ...' * (len(x) > 3)}"
     return describe(x)
 
 
-def _advice(message: str, who: str, names: Sequence[str], values: Sequence[Any]) -> str:
+def _advice(message: str, who: str, names: Sequence[str], values: Sequence[object]) -> str:
     """What to write instead; "" where that is not known."""
     keyword = re.search(r"unexpected keyword argument '(\w+)'", message)
     if keyword is not None:

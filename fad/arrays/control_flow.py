@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
 
@@ -18,14 +18,20 @@ from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.levels.staged import call_with_bodies
 
 __all__ = ["maker", "with_bodies"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
-def _staged(jax_function: Any, args: Any, kwargs: Any, results: int = FOLLOWS) -> Any:
+def _staged(
+    jax_function: Callable[..., PyTree],
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
+    results: int = FOLLOWS,
+) -> PyTree:
     """A call with the user's functions, as one operation; see NOTE [what makes a Tensor]."""
     out = call_with_bodies(jax_function, args, kwargs)
     tensors = results == TENSORS or numpy_alone(trees.flatten((args, kwargs))[0])
@@ -33,12 +39,12 @@ def _staged(jax_function: Any, args: Any, kwargs: Any, results: int = FOLLOWS) -
 
 
 def with_bodies(
-    name: str, where: str, jax_function: Any, roles: dict[str, Role], results: int
+    name: str, where: str, jax_function: Callable[..., PyTree], roles: dict[str, Role], results: int
 ) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
     ordinary = Op(name, where, jax_function, roles, results=results).function
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
         f = _to_fad if staged else _jax_function_of  # JAX recognizes some of its own functions
         args = tuple([_replace(f, a) for a in args])
@@ -53,12 +59,12 @@ def with_bodies(
     return result
 
 
-def _is_function(x: Any) -> bool:
+def _is_function(x: object) -> bool:
     """Whether an argument is a function to be called, not a type or an array."""
     return callable(x) and not isinstance(x, (type, Tensor, jax.Array)) and not hasattr(x, "dtype")
 
 
-def _jax_function_of(x: Any) -> Any:
+def _jax_function_of(x: object) -> PyTree:
     """The JAX function behind ``x``, which is one or is derived from one; else None."""
     op = getattr(x, "op", None)
     if isinstance(op, Op):
@@ -67,42 +73,44 @@ def _jax_function_of(x: Any) -> Any:
     return x if module == "jax" or module.startswith(("jax.", "jaxlib.")) else None
 
 
-def _for_tensors(x: Any) -> Function:
+def _for_tensors(x: object) -> Function:
     """A JAX function as a fad one. Arguments in a ``tree_util.Partial`` may be Tensors already."""
     name = getattr(x, "__name__", "jax_function")
     leaves, structure = trees.flatten(x)
     if len(leaves) == 1 and leaves[0] is x:
         return Op(name, "jax", x).function  # type: ignore[no-any-return]
 
-    def run(leaves: Any, args: Any, kwargs: Any) -> Any:
+    def run(leaves: Sequence[PyTree], args: PyTree, kwargs: PyTree) -> PyTree:
         return trees.unflatten(structure, leaves)(*args, **kwargs)
 
     op = Op(name, "jax", run)
     return lambda *args, **kwargs: op.function(leaves, args, kwargs)
 
 
-def _replace(f: Function, x: Any) -> Any:
+def _replace(f: Function, x: PyTree) -> PyTree:
     """Apply ``f`` to the functions in an argument."""
     if type(x) in (list, tuple):
         return type(x)([_replace(f, v) for v in x])
     return f(x) if _is_function(x) else x
 
 
-def _has_body(x: Any) -> bool:
+def _has_body(x: PyTree) -> bool:
     """Whether an argument is, or contains, a function that may be written in fad."""
     if type(x) in (list, tuple):
         return any(map(_has_body, x))
     return _is_function(x) and _jax_function_of(x) is None
 
 
-def _to_fad(x: Any) -> Any:
+def _to_fad(x: PyTree) -> PyTree:
     """A function as a body: it takes Tensors, and functions that JAX gives it do so too."""
     if isinstance(getattr(x, "op", None), Op):
         return x
     if _jax_function_of(x) is x:
         return _for_tensors(x)
 
-    def body(*args: Any, **kwargs: Any) -> Any:  # custom_root hands its function to `solve`
+    def body(
+        *args: PyTree, **kwargs: PyTree
+    ) -> PyTree:  # custom_root hands its function to `solve`
         given = [_at_level_of(args, _for_tensors(a)) if _is_function(a) else a for a in args]
         return x(*given, **kwargs)
 
@@ -110,23 +118,23 @@ def _to_fad(x: Any) -> Any:
     return body
 
 
-def _at_level_of(args: Any, f: Function) -> Function:
+def _at_level_of(args: PyTree, f: Function) -> Function:
     """``f``, which computes with values of a body, called with numbers too: at the level of the body."""
     levels = [a.level for a in trees.flatten(args)[0] if isinstance(a, Tensor)]
 
-    def lifted(x: Any) -> Any:
+    def lifted(x: object) -> PyTree:
         plain = isinstance(x, (jax.Array, np.ndarray, np.number, float, int, complex))
         return levels[0].lift(jnp.asarray(x)) if plain and levels else x
 
     return lambda *args, **kwargs: f(*trees.map_leaves(lifted, args), **kwargs)
 
 
-def maker(name: str, where: str, jax_function: Any) -> Function:
+def maker(name: str, where: str, jax_function: Callable[..., PyTree]) -> Function:
     """A function that turns a function into another one (``vectorize``)."""
 
     first = next(iter(signature(jax_function).parameters))
 
-    def function(*options: Any, **named: Any) -> Any:
+    def function(*options: PyTree, **named: PyTree) -> PyTree:
         if first in named:
             options = (named.pop(first), *options)
         body, options = options[0], options[1:]
@@ -136,7 +144,7 @@ def maker(name: str, where: str, jax_function: Any) -> Function:
             run = functools.partial(_make_and_call, jax_function, method_name)
             run.__name__ = name  # type: ignore[attr-defined]
 
-            def made(*args: Any, **kwargs: Any) -> Any:
+            def made(*args: PyTree, **kwargs: PyTree) -> PyTree:
                 return _staged(run, (body, options, named, args, kwargs), {})
 
             functools.update_wrapper(made, body, updated=())
@@ -155,13 +163,13 @@ def maker(name: str, where: str, jax_function: Any) -> Function:
 
 
 def _make_and_call(
-    jax_function: Any,
+    jax_function: Callable[..., PyTree],
     method: str,
-    body: Any,
+    body: PyTree,
     options: tuple[Any, ...],
-    named: dict[str, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    named: dict[str, PyTree],
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
 ) -> Any:
     """Make the function, and call it (or one of its methods), as one staged call."""
     return getattr(jax_function(body, *options, **named), method)(*args, **kwargs)

@@ -27,6 +27,7 @@ from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import Number, PyTree
 from fad.levels.batch import bind_collective
 from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
@@ -36,7 +37,7 @@ from fad.views.scatter_mul import multiply_in, scatter_mul
 
 __all__ = ["SMOOTH", "derive"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 # What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.
 _OWN: dict[str, dict[str, Function]] = {
@@ -55,7 +56,7 @@ SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
 }
 
 
-def derive(name: str, where: str, module: str, value: Any) -> Any:
+def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
     """The fad version of a public object of a JAX module.
 
     Arguments:
@@ -122,7 +123,7 @@ def derive(name: str, where: str, module: str, value: Any) -> Any:
     return _ufunc(name, where, jax_function, function) if is_ufunc else function
 
 
-def _is_typing(value: Any) -> bool:
+def _is_typing(value: object) -> bool:
     """Whether a callable is a type alias rather than a function."""
     return type(value).__module__ in ("typing", "types") and not inspect.isroutine(value)
 
@@ -131,11 +132,11 @@ def _is_typing(value: Any) -> bool:
 
 
 def _on_host(
-    name: str, where: str, jax_function: Any, replace: Function, creates: bool
+    name: str, where: str, jax_function: Callable[..., PyTree], replace: Function, creates: bool
 ) -> Function:
     """A function that is evaluated on the host, with ``replace`` applied to Tensors."""
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         args, kwargs = trees.map_leaves(replace, (args, kwargs))
         if name in _OF_ONE and args and is_list(args[0]):
             args = (np.asarray(args[0]), *args[1:])
@@ -151,7 +152,7 @@ def _on_host(
 _OF_ONE = frozenset(["ndim", "shape", "size"])  # take one array, which may be a list
 
 
-def _stand_in(x: Any) -> Any:
+def _stand_in(x: object) -> object:
     """A Tensor's shape and dtype, as an array that takes no memory."""
     if not isinstance(x, Tensor):
         return x
@@ -160,44 +161,46 @@ def _stand_in(x: Any) -> Any:
     return np.broadcast_to(np.zeros((), x.dtype), x.shape)
 
 
-_WEAK: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
+_WEAK: dict[str, Number] = {"i": 0, "f": 0.0, "c": 0j}
 
 
-def _promoting(x: Any) -> Any:
+def _promoting(x: object) -> object:
     """What promotes as a Tensor does: its dtype, or a Python scalar where it is weakly typed."""
     if not isinstance(x, Tensor):
         return x
     return _WEAK[x.dtype.kind] if x.aval.weak_type else x.dtype
 
 
-def _some_key(x: Any) -> Any:
+def _some_key(x: object) -> object:
     """A random key of a Tensor's kind."""
-    return jax.random.key(0, dtype=x.dtype) if isinstance(x, Tensor) else x
+    return jax.random.key(0, dtype=x.aval.dtype) if isinstance(x, Tensor) else x
 
 
 _REPLACED: dict[str, Function] = {"result_type": _promoting, "key_impl": _some_key}
 
 
-def _value(x: Any) -> Any:
+def _value(x: object) -> object:
     return np.asarray(x) if isinstance(x, Tensor) else x
 
 
-def _stop_gradient(x: Any) -> Any:
+def _stop_gradient(x: object) -> object:
     return stop_gradient(trees.map_leaves(_of_numpy, x))
 
 
-def _of_numpy(x: Any) -> Any:
+def _of_numpy(x: object) -> object:
     return as_tensor(x) if isinstance(x, np.ndarray) else x
 
 
 # One function for each table
 
 
-def _collective(name: str, where: str, jax_function: Any, roles: dict[str, Role]) -> Function:
+def _collective(
+    name: str, where: str, jax_function: Callable[..., PyTree], roles: dict[str, Role]
+) -> Function:
     """A function of a named axis: `bind_collective` needs the name as well."""
     op = Op(name, where, jax_function, roles, collective=True)
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
             axis_name = op.plan.signature.bind(*args, **kwargs).arguments["axis_name"]
         except TypeError as error:
@@ -209,18 +212,18 @@ def _collective(name: str, where: str, jax_function: Any, roles: dict[str, Role]
     return result
 
 
-def _factory(name: str, where: str, jax_function: Any) -> Function:
+def _factory(name: str, where: str, jax_function: Callable[..., PyTree]) -> Function:
     """A function that returns a function which draws: an initializer with its options."""
 
-    def draw(key: Any, args: Any, kwargs: Any, options: Any, named: Any) -> Any:
+    def draw(key: object, args: PyTree, kwargs: PyTree, options: PyTree, named: PyTree) -> PyTree:
         return jax_function(*options, **named)(key, *args, **kwargs)
 
     roles: dict[str, Role] = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
     binder = bind if name == "constant" else bind_random
     op = Op(name, where, draw, roles, binder, results=TENSORS)
 
-    def function(*options: Any, **named: Any) -> Function:
-        def initializer(key: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(*options: PyTree, **named: PyTree) -> Function:
+        def initializer(key: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
             return op.function(key, args, kwargs, options, named)
 
         if not any(isinstance(x, Tensor) for x in (*options, *named.values())):
@@ -242,7 +245,7 @@ def _class(name: str, where: str, jax_class: Any) -> type:
     ops: dict[str, Op] = {}
 
     def operation(attribute: str) -> Op:
-        def run(options: Any, named: Any, args: Any, kwargs: Any) -> Any:
+        def run(options: PyTree, named: PyTree, args: PyTree, kwargs: PyTree) -> PyTree:
             instance = jax_class(*options, **named)
             found = getattr(instance, attribute)
             return found(*args, **kwargs) if callable(found) else found
@@ -256,21 +259,21 @@ def _class(name: str, where: str, jax_class: Any) -> type:
     class Instance:
         __slots__ = ("_named", "_options")
 
-        def __init__(self, *options: Any, **named: Any) -> None:
+        def __init__(self, *options: PyTree, **named: PyTree) -> None:
             self._options = options
             self._named = named
 
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
             return operation("__call__").function(self._options, self._named, args, kwargs)
 
-        def __getattr__(self, attribute: str) -> Any:
+        def __getattr__(self, attribute: str) -> PyTree:
             if attribute.startswith("_"):
                 raise AttributeError(attribute)
             run = operation(attribute)
             if not callable(getattr(jax_class, attribute, None)):
                 return run.function(self._options, self._named, (), {})
 
-            def method(*args: Any, **kwargs: Any) -> Any:
+            def method(*args: PyTree, **kwargs: PyTree) -> PyTree:
                 return run.function(self._options, self._named, args, kwargs)
 
             return copy_signature(method, getattr(jax_class, attribute), attribute, where)
@@ -284,18 +287,20 @@ def _class(name: str, where: str, jax_class: Any) -> type:
 class _Indexer:
     """An object such as ``r_``, which computes when it is indexed."""
 
-    def __init__(self, name: str, where: str, jax_object: Any, results: int) -> None:
-        def index(key: Any) -> Any:
+    def __init__(self, name: str, where: str, jax_object: PyTree, results: int) -> None:
+        def index(key: PyTree) -> PyTree:
             return jax_object[key]
 
         self.__doc__ = jax_object.__doc__
         self._function = Op(name, where, index, {"key": STRUCTURE}, results=results).function
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> PyTree:
         return self._function(key)
 
 
-def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
+def _ufunc(
+    name: str, where: str, ufunc: Callable[..., PyTree], function: Callable[..., PyTree]
+) -> Function:
     """Adds what a ufunc has besides its call."""
     for method in special_cases.UFUNC_METHODS:
         of_jax = getattr(ufunc, method)
@@ -310,11 +315,13 @@ def _ufunc(name: str, where: str, ufunc: Any, function: Any) -> Function:
     return function  # type: ignore[no-any-return]
 
 
-def _same_tensor(name: str, where: str, jax_function: Any, roles: dict[str, Role]) -> Function:
+def _same_tensor(
+    name: str, where: str, jax_function: Callable[..., PyTree], roles: dict[str, Role]
+) -> Function:
     """``asarray``: no copy of a Tensor that needs no change, as in JAX, nor of a JAX array."""
     convert = Op(name, where, jax_function, roles, results=TENSORS).function
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         if len(args) == 1 and not kwargs and isinstance(args[0], (Tensor, jax.Array)):
             return as_tensors(args[0])
         return convert(*args, **kwargs)
@@ -328,7 +335,7 @@ def _may_write(op: Op) -> Function:
     """``nan_to_num``: with ``copy=False`` it writes into a Tensor, as NumPy's does into an array."""
     change = fast_function(op, write)
 
-    def function(x: Any, copy: bool = True, *args: Any, **kwargs: Any) -> Any:
+    def function(x: object, copy: bool = True, *args: PyTree, **kwargs: PyTree) -> PyTree:
         if not copy and isinstance(x, Tensor):
             return change(x, True, *args, **kwargs)
         return op.function(x, copy, *args, **kwargs)
@@ -338,10 +345,10 @@ def _may_write(op: Op) -> Function:
     return result
 
 
-def _from_dlpack(name: str, where: str, jax_function: Any) -> Function:
+def _from_dlpack(name: str, where: str, jax_function: Callable[..., PyTree]) -> Function:
     """A Tensor already is one: going through DLPack would lose its history."""
 
-    def function(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    def function(x: object, /, *, device: object = None, copy: bool | None = None) -> PyTree:
         if isinstance(x, Tensor):
             return x
         array = jax_function(x, device=device, copy=copy)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fad.arrays.operations import Op
 
 __all__ = ["ALIASES", "Form", "aliases_of"]
 
@@ -41,10 +44,10 @@ class Form:
 
     __slots__ = ("_make", "keywords")
 
-    def __init__(self, keywords: str, make: Callable[[], Any]) -> None:
+    def __init__(self, keywords: str, make: Callable[[], Op]) -> None:
         self.keywords = frozenset(keywords.split())
         self._make = make
 
     @property
-    def op(self) -> Any:
+    def op(self) -> Op:
         return self._make()

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from fad.arrays.arguments import annotation_of, names_arrays, words_in
+from fad.core.types import NumpyArray, PyTree
 
 __all__ = ["ONE", "OPERANDS", "SEVERAL", "Role", "is_list", "lists_in", "plain_list", "with_arrays"]
 
@@ -43,12 +44,12 @@ def lists_in(parameter: inspect.Parameter) -> int:
     return SEVERAL if _OF_ARRAYS.search(annotation) else 0
 
 
-def is_list(value: Any) -> bool:
+def is_list(value: object) -> bool:
     """Whether ``value`` is a list, tuple or range, and no named tuple."""
     return type(value) in _SEQUENCES
 
 
-def plain_list(value: Any) -> np.ndarray[Any, Any] | None:
+def plain_list(value: object) -> NumpyArray | None:
     """A list of numbers and of such lists as NumPy's array; None if there are other things in it.
 
     Raises:
@@ -65,7 +66,7 @@ def plain_list(value: Any) -> np.ndarray[Any, Any] | None:
     return np.asarray(value, jax.dtypes.canonicalize_dtype(array.dtype))
 
 
-def _all_numbers(value: Any) -> bool:
+def _all_numbers(value: PyTree) -> bool:
     if type(value) is range:
         return True
     for cls in set(map(type, value)) - _NUMBERS:
@@ -78,8 +79,8 @@ def _all_numbers(value: Any) -> bool:
 
 
 def with_arrays(
-    plan: Any, args: tuple[Any, ...], kwargs: dict[str, Any], join: Callable[[Any], Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    plan: Any, args: tuple[PyTree, ...], kwargs: dict[str, PyTree], join: Callable[[PyTree], PyTree]
+) -> tuple[tuple[PyTree, ...], dict[str, PyTree]] | None:
     """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
 
     Arguments:
@@ -94,7 +95,7 @@ def with_arrays(
     if entries is None:  # the call does not fit, which is an error elsewhere
         return None
 
-    def joined(value: Any) -> Any:
+    def joined(value: object) -> PyTree:
         plain = plain_list(value)
         return join(value) if plain is None else plain
 

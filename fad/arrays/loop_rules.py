@@ -45,6 +45,7 @@ from fad.core.jaxapi import (
     new_primitive,
     run_jaxpr,
 )
+from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
 
 __all__ = ["loop_p"]
 
@@ -70,12 +71,12 @@ def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
     jvp, _ = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
     n, k, m = loop.body_count, sum(consts), len(carries)
 
-    def body(*values: Any) -> Any:
+    def body(*values: Array) -> list[Array]:
         primals, tangents = values[:n], values[n : n + k]
         carry, carry_t = values[n + k : n + k + m], values[n + k + m :]
         return run_jaxpr(jvp, *primals, *carry, *tangents, *carry_t)
 
-    def cond(*values: Any) -> Any:
+    def cond(*values: Array) -> Outputs:
         return run_jaxpr(loop.cond, *values[: loop.cond_count + m])
 
     of_consts, of_carry = loop.body.in_avals[:n], loop.body.in_avals[n:]
@@ -85,7 +86,7 @@ def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
     return loop._replace(cond=new_cond, body=new_body, body_count=n + k)
 
 
-def joined(loop: Loop, consts: Mask, operands: Any, tangents: Sequence[Any]) -> list[Any]:
+def joined(loop: Loop, consts: Mask, operands: Any, tangents: Sequence[Any]) -> list[Array]:
     """The operands of the augmented loop."""
     cond_consts, body_consts, carry = operands
     k = sum(consts)
@@ -99,7 +100,9 @@ class BatchedLoop(NamedTuple):
     batched: tuple[Mask, Mask, Mask]
     lanes: bool
 
-    def operands(self, loop: Loop, values: Sequence[Any], have: Sequence[bool], size: int) -> Any:
+    def operands(
+        self, loop: Loop, values: Sequence[Array], have: Sequence[bool], size: int
+    ) -> Outputs:
         """Operands of the loop as those of this one, by kind; ``have`` are batched, along dimension 0."""
         parts = zip(loop.split(values), loop.split(have), self.batched, strict=True)
         found = [
@@ -133,19 +136,19 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
     """A loop whose condition has lanes; see NOTE [lanes that have finished]."""
     k, n = loop.cond_count, loop.cond_count + loop.body_count
 
-    def cond(*values: Any) -> Any:
+    def cond(*values: Array) -> Outputs:
         return jnp.any(run_jaxpr(loop.cond, *values)[0])
 
-    def body(*values: Any) -> list[Any]:
+    def body(*values: Array) -> list[Array]:
         cond_consts, consts, carry = values[:k], values[k:n], values[n:]
         (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
         some = jnp.argmax(go)
 
-        def where(x: Any, y: Any) -> Any:
+        def where(x: Any, y: Any) -> Array:
             mask = go.reshape(go.shape + (1,) * (x.ndim - 1))
             return jax.lax.select(jnp.broadcast_to(mask, x.shape), x, y)
 
-        def safe(x: Any, has_lanes: bool) -> Any:
+        def safe(x: Array, has_lanes: bool) -> Outputs:
             return where(x, rows_of(jax.lax.stop_gradient(x)[some], len(x))) if has_lanes else x
 
         given = [
@@ -163,14 +166,14 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
 # The derivatives, as loops
 
 
-def push(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+def push(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]:
     """The tangents of the final carry."""
     operands, _, tangents = parts_of(loop, values)
     given, other = joined(loop, consts, operands, tangents), augmented(loop, consts, carries)
     return list(loop_p.bind(*given, loop=other, stored=False))[len(carries) :]
 
 
-def curve(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+def curve(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Array | None]:
     """The derivative of the pullback's results in direction of the tangents, cotangents fixed."""
     n, m = loop.operand_count, sum(carries)
     operands, cotangents, tangents = loop.split(values[:n]), values[n : n + m], values[n + m :]
@@ -194,16 +197,16 @@ curvature_p = new_primitive("fad_while_curvature", expensive=True)
 loop_p.loop = lambda eqn: WhileParts(*eqn.params["loop"][:4])
 
 
-def _loop_avals(*avals: Any, loop: Loop, stored: bool) -> list[Any]:
+def _loop_avals(*avals: Aval, loop: Loop, stored: bool) -> list[Aval]:
     outs = list(loop.body.out_avals)
     return [*outs, *loop.stored_avals()] if stored else outs
 
 
-def _linear_avals(*avals: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+def _linear_avals(*avals: Aval, loop: Loop, consts: Mask, carries: Mask) -> list[Aval]:
     return select(carries, loop.body.out_avals)
 
 
-def _gradient_avals(*avals: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+def _gradient_avals(*avals: Aval, loop: Loop, consts: Mask, carries: Mask) -> list[Aval]:
     return select((*consts, *carries), loop.body.in_avals)
 
 
@@ -211,12 +214,12 @@ def _is_zero(t: Any) -> bool:
     return isinstance(t, Zero)
 
 
-def _filled(tangents: Sequence[Any]) -> list[Any]:
+def _filled(tangents: Sequence[Array | None]) -> list[Array | None]:
     return [instantiate_zeros(t) for t in tangents]
 
 
 def _differentiated(
-    loop: Loop, tangents: Sequence[Any], carries: Mask | None = None
+    loop: Loop, tangents: Sequence[Array | None], carries: Mask | None = None
 ) -> tuple[Mask, Mask]:
     """Which constants of the body, and which carries, have a tangent."""
     _, of_consts, of_carry = loop.split([not _is_zero(t) for t in tangents])
@@ -226,7 +229,9 @@ def _differentiated(
     return consts, dependent(loop, consts, tuple(of_carry))
 
 
-def _loop_jvp(primals: Any, tangents: Any, *, loop: Loop, stored: bool) -> tuple[Any, Any]:
+def _loop_jvp(
+    primals: Sequence[Array], tangents: Sequence[Array], *, loop: Loop, stored: bool
+) -> tuple[Outputs, Outputs]:
     consts, carries = _differentiated(loop, tangents)
     outs = loop_p.bind(*primals, loop=loop, stored=stored or any(carries))
     n = len(carries)
@@ -241,7 +246,9 @@ def _loop_jvp(primals: Any, tangents: Any, *, loop: Loop, stored: bool) -> tuple
     return kept, [*spread(carries, found, zeros[:n]), *zeros[n:]]
 
 
-def _linear_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carries: Mask) -> Any:
+def _linear_jvp(
+    primals: Sequence[Array], tangents: Sequence[Array], *, loop: Loop, consts: Mask, carries: Mask
+) -> Outputs:
     n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
     operands, _, given = parts_of(loop, primals)
     operands_t, _, given_t = parts_of(loop, tangents)
@@ -258,7 +265,9 @@ def _linear_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carrie
     return outs, found[len(carries) :]
 
 
-def _pullback_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carries: Mask) -> Any:
+def _pullback_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, loop: Loop, consts: Mask, carries: Mask
+) -> Any:
     n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
     outs = pullback_p.bind(*primals, **options)
     _, _, cotangents = parts_of(loop, primals)
@@ -287,10 +296,12 @@ def _pullback_jvp(primals: Any, tangents: Any, *, loop: Loop, consts: Mask, carr
     return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
 
 
-def _curvature_jvp(primals: Any, tangents: Any, **options: Any) -> Any:
+def _curvature_jvp(
+    primals: Sequence[Array | None], tangents: Sequence[Array], **options: PyTree
+) -> Outputs:
     differentiated = tuple([not _is_zero(t) for t in tangents])
 
-    def of_differentiated(*some: Any) -> list[Any]:
+    def of_differentiated(*some: Operand) -> list[Array | None]:
         return curve(*spread(differentiated, some, primals), **options)
 
     return jax.jvp(
@@ -299,7 +310,11 @@ def _curvature_jvp(primals: Any, tangents: Any, **options: Any) -> Any:
 
 
 def _transposed(
-    bind: Callable[..., Any], count: Callable[[Loop], int], cotangents: Any, values: Any, loop: Loop
+    bind: ArrayFunction,
+    count: Callable[[Loop], int],
+    cotangents: Sequence[Array | None],
+    values: Sequence[Any],
+    loop: Loop,
 ) -> list[Any]:
     """Transpose in all values from ``count`` on: the linear ones."""
     first = count(loop)
@@ -312,28 +327,36 @@ def _stored_end(loop: Loop) -> int:
     return loop.operand_count + 2 + len(loop.body.out_avals)
 
 
-def _linear_transpose(cotangents: Any, *values: Any, **options: Any) -> list[Any]:
+def _linear_transpose(
+    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
+) -> list[Array | None]:
     bind = functools.partial(pullback_p.bind, **options)
     return _transposed(bind, _stored_end, cotangents, values, options["loop"])
 
 
-def _pullback_transpose(cotangents: Any, *values: Any, **options: Any) -> list[Any]:
+def _pullback_transpose(
+    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
+) -> list[Array | None]:
     bind = functools.partial(linear_p.bind, **options)
     return _transposed(bind, _stored_end, cotangents, values, options["loop"])
 
 
-def _curvature_transpose(cotangents: Any, *values: Any, **options: Any) -> list[Any]:
+def _curvature_transpose(
+    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
+) -> list[Array | None]:
     bind = functools.partial(curvature_p.bind, **options)
     end = functools.partial(lambda m, loop: loop.operand_count + m, sum(options["carries"]))
     return _transposed(bind, end, cotangents, values, options["loop"])
 
 
-def _to_front(values: Any, dims: Any) -> tuple[list[Any], list[bool]]:
+def _to_front(values: Sequence[Array], dims: Sequence[int | None]) -> tuple[list[Any], list[bool]]:
     front = [v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(values, dims, strict=True)]
     return front, [d is not None for d in dims]
 
 
-def _batch_loop(axis_data: Any, values: Any, dims: Any, *, loop: Loop, stored: bool) -> Any:
+def _batch_loop(
+    axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], *, loop: Loop, stored: bool
+) -> Outputs:
     values, have = _to_front(values, dims)
     made = batched_loop(loop, axis_data, have)
     cond_consts, body_consts, carry = made.operands(loop, values, have, axis_data.size)
@@ -347,14 +370,14 @@ def _batch_loop(axis_data: Any, values: Any, dims: Any, *, loop: Loop, stored: b
 
 def _batch_rule(
     axis_data: Any,
-    values: Any,
-    dims: Any,
+    values: Sequence[Array],
+    dims: Sequence[int | None],
     *,
     loop: Loop,
     consts: Mask,
     carries: Mask,
     primitive: Any,
-) -> Any:
+) -> Outputs:
     """The other three: what is differentiated is batched, so that each lane has its own derivative."""
     n, size = loop.operand_count, axis_data.size
     values, have = _to_front(values, dims)
@@ -364,7 +387,7 @@ def _batch_rule(
     )
     cond_consts, body_consts, carry = made.operands(loop, values[:n], have[:n], size)
     rest, rest_have = values[n:], have[n:]
-    stored: list[Any] = []
+    stored: list[Array] = []
     if primitive is not curvature_p:
         m = 2 + len(carries)
         stored, stored_have = rest[:m], rest_have[:m]
@@ -389,10 +412,12 @@ def _batch_rule(
     return outs, [0] * len(outs)
 
 
-def _batched_or_not(primitive: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+def _batched_or_not(primitive: Any, rule: ArrayFunction) -> ArrayFunction:
     """``rule``, which JAX calls where no value is batched too."""
 
-    def batch(axis_data: Any, values: Any, dims: Any, **options: Any) -> Any:
+    def batch(
+        axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], **options: object
+    ) -> Outputs:
         if any([d is not None for d in dims]):
             return rule(axis_data, values, dims, **options)
         outs = primitive.bind(*values, **options)
@@ -403,13 +428,13 @@ def _batched_or_not(primitive: Any, rule: Callable[..., Any]) -> Callable[..., A
 
 def _define(
     primitive: Any,
-    run: Callable[..., Any],
-    avals: Callable[..., Any],
-    jvp: Callable[..., Any],
-    batch: Callable[..., Any],
-    transpose: Callable[..., Any] | None = None,
+    run: ArrayFunction,
+    avals: ArrayFunction,
+    jvp: ArrayFunction,
+    batch: ArrayFunction,
+    transpose: ArrayFunction | None = None,
 ) -> None:
-    def eagerly(*values: Any, **options: Any) -> Any:
+    def eagerly(*values: Array, **options: object) -> Outputs:
         return make_jit(functools.partial(run, **options))(*values)
 
     batched = _batched_or_not(primitive, batch)

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from fad.core.jaxapi import run_jaxpr, shaped_array
+from fad.core.types import Array, Aval, JaxProgram, Outputs, PyTree
 
 __all__ = ["Loop", "Mask", "advance", "parts_of", "pull", "rows_of", "run", "select", "spread"]
 
 Mask = tuple[bool, ...]
+T = TypeVar("T")
 
 
 class Loop(NamedTuple):
@@ -31,15 +33,15 @@ class Loop(NamedTuple):
     ``kept``, ``extra``: slots for checkpoints in the forward loop, and further ones on the way back.
     """
 
-    cond: Any
-    body: Any
+    cond: JaxProgram
+    body: JaxProgram
     cond_count: int
     body_count: int
     max_steps: int | None
     kept: int
     extra: int
 
-    def split(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    def split(self, operands: Sequence[T]) -> tuple[list[T], list[T], list[T]]:
         k, n = self.cond_count, self.cond_count + self.body_count
         return list(operands[:k]), list(operands[k:n]), list(operands[n:])
 
@@ -48,39 +50,39 @@ class Loop(NamedTuple):
         """The number of operands."""
         return self.cond_count + self.body_count + len(self.body.out_avals)
 
-    def stored_avals(self) -> list[Any]:
+    def stored_avals(self) -> list[Aval]:
         """Avals of the number of steps, of the stride, and of the slots."""
         number = shaped_array((), jnp.dtype("int32"))
         slots = [shaped_array((self.kept, *a.shape), a.dtype) for a in self.body.out_avals]
         return [number, number, *slots]
 
 
-def select(mask: Mask, values: Sequence[Any]) -> list[Any]:
+def select(mask: Mask, values: Sequence[T]) -> list[T]:
     return [v for v, m in zip(values, mask, strict=True) if m]
 
 
-def spread(mask: Mask, some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+def spread(mask: Mask, some: Sequence[Any], others: Sequence[Array | None]) -> list[Any]:
     """``others`` with ``some`` in the places of ``mask``."""
     it = iter(some)
     return [next(it) if m else o for m, o in zip(mask, others, strict=True)]
 
 
-def parts_of(loop: Loop, values: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+def parts_of(loop: Loop, values: Sequence[Array | None]) -> tuple[Any, list[Any], list[Any]]:
     """The operands by kind, what the forward loop stored, and the tangents or cotangents."""
     n = loop.operand_count
     stored = 2 + len(loop.body.out_avals)
     return loop.split(values[:n]), list(values[n : n + stored]), list(values[n + stored :])
 
 
-def run(*operands: Any, loop: Loop, stored: bool) -> list[Any]:
+def run(*operands: Array, loop: Loop, stored: bool) -> list[Array]:
     """The final carry; with ``stored`` also the number of steps, the stride and the slots."""
     cond_consts, body_consts, init = loop.split(operands)
 
-    def active(i: Any, carry: Sequence[Any]) -> Any:
+    def active(i: Array, carry: Sequence[Array]) -> Array:
         (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
         return go if loop.max_steps is None else go & (i < loop.max_steps)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> Outputs:
         i, _, carry = state
         carry = run_jaxpr(loop.body, *body_consts, *carry)
         return i + 1, active(i + 1, carry), carry
@@ -90,7 +92,7 @@ def run(*operands: Any, loop: Loop, stored: bool) -> list[Any]:
     if not stored:
         return list(jax.lax.while_loop(lambda s: s[1], step, start)[2])
 
-    def fill(state: Any) -> Any:
+    def fill(state: PyTree) -> Outputs:
         """Store the carry, and run to the next one to store."""
         at, stride, slots, inner = state
         end = inner[0] + stride
@@ -106,7 +108,7 @@ def run(*operands: Any, loop: Loop, stored: bool) -> list[Any]:
     else:
         even = jnp.minimum(2 * jnp.arange(loop.kept), loop.kept - 1)
 
-        def refill(state: Any) -> Any:
+        def refill(state: PyTree) -> Outputs:
             """Drop every second slot, and fill them again."""
             at, stride, slots, inner = state
             stride = jnp.where(at == 0, 1, 2 * stride)
@@ -118,19 +120,19 @@ def run(*operands: Any, loop: Loop, stored: bool) -> list[Any]:
     return [*end[2], end[0], stride, *slots]
 
 
-def rows_of(x: Any, n: int) -> Any:
+def rows_of(x: Array, n: int) -> Array:
     return jnp.broadcast_to(x, (n, *jnp.shape(x)))
 
 
-def _put(slots: Any, x: Any, at: Any) -> Any:
+def _put(slots: Array, x: Array, at: Array) -> Array:
     return jax.lax.dynamic_update_index_in_dim(slots, x, at, 0)
 
 
-def _get(slots: Sequence[Any], at: Any) -> list[Any]:
+def _get(slots: Sequence[Array], at: Array) -> list[Array]:
     return [jax.lax.dynamic_index_in_dim(s, at, 0, keepdims=False) for s in slots]
 
 
-def advance(distance: Any, free: Any) -> Any:
+def advance(distance: Array, free: Array) -> Array:
     """How far from a checkpoint the next one is placed, for steps 0 to ``distance`` with ``free`` slots.
 
     Source: Griewank and Walther 2000, Algorithm 799. With ``free`` slots and ``r`` computations of each step,
@@ -138,7 +140,7 @@ def advance(distance: Any, free: Any) -> Any:
     """
     s, steps = free.astype(jnp.float32), (distance + 1).astype(jnp.float32)
 
-    def more(state: Any) -> Any:
+    def more(state: PyTree) -> Outputs:
         r, reach = state
         return r + 1, reach * (s + r + 1) / (r + 1)
 
@@ -149,14 +151,14 @@ def advance(distance: Any, free: Any) -> Any:
     return jnp.where(free == 1, distance, jnp.clip(apart, 1, distance))
 
 
-def pull(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
+def pull(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]:
     """The cotangents of the body's constants and of the first carry."""
     (_, body_consts, _), (steps, stride, *slots), cotangents = parts_of(loop, values)
     rows = loop.kept + loop.extra
     slots = [jnp.concatenate([s, rows_of(s[0], loop.extra)]) for s in slots]
     places = jnp.arange(rows, dtype=jnp.int32) * stride
 
-    def further(t: Any, state: Any) -> Any:
+    def further(t: Array, state: PyTree) -> Outputs:
         """Place one more checkpoint between the last one and step t - 1."""
         top, places, slots = state
         start = places[top]
@@ -169,14 +171,14 @@ def pull(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Any]:
         slots = [_put(s, c, top + 1) for s, c in zip(slots, carry, strict=True)]
         return top + 1, _put(places, stop, top + 1), slots
 
-    def back(state: Any) -> Any:
+    def back(state: PyTree) -> Outputs:
         t, top, places, slots, totals, cotangents = state
         top, places, slots = jax.lax.while_loop(
             lambda s: s[1][s[0]] < t - 1, functools.partial(further, t), (top, places, slots)
         )
         carry = _get(slots, top)
 
-        def body(some_consts: Any, some_carries: Any) -> list[Any]:
+        def body(some_consts: Any, some_carries: Any) -> list[Array | None]:
             given = [*spread(consts, some_consts, body_consts)]
             given += spread(carries, some_carries, carry)
             return select(carries, run_jaxpr(loop.body, *given))

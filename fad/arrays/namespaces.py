@@ -9,10 +9,10 @@ import warnings
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
 from fad.arrays import special_cases
 from fad.arrays.derive import derive
+from fad.core.types import PyTree
 from fad.errors.suggestions import no_name, no_name_later
 from fad.errors.synonyms import instead_in_module
 
@@ -38,7 +38,7 @@ class Namespace:
         self.jax_module = jax_module
         self.children = tuple(children)
 
-    def get(self, attribute: str) -> Any:
+    def get(self, attribute: str) -> PyTree:
         """The fad version of a public name.
 
         Raises:
@@ -98,7 +98,7 @@ class _DerivedModule(types.ModuleType):
         self.__spec__ = ModuleSpec(namespace.name, None, is_package=bool(namespace.children))
         self.__namespace = namespace
 
-    def __getattr__(self, attribute: str) -> Any:
+    def __getattr__(self, attribute: str) -> PyTree:
         return self.__namespace.get(attribute)
 
     def __dir__(self) -> list[str]:

@@ -12,11 +12,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from fad.core.types import PyTree
 from fad.errors import ArgumentError
 
 __all__ = ["OWN", "at_lists"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
 def _without(function: Function, *names: str) -> Function:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core.types import ArrayFunction, DType, PyTree
 from fad.errors import ArgumentError, describe
+
+if TYPE_CHECKING:
+    from fad.arrays.operations import Op
 
 __all__ = ["adapted", "is_elementwise", "masked"]
 
@@ -72,7 +76,9 @@ def _keywords(where: str, name: str) -> frozenset[str]:
     return names | {"casting", "dtype", "order"} if name == "einsum" else names
 
 
-def adapted(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def adapted(
+    op: Op, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+) -> tuple[Op, tuple[PyTree, ...], dict[str, PyTree]] | None:
     """A call with keywords of NumPy as one without: the operation, its arguments and keywords.
 
     Returns:
@@ -113,7 +119,7 @@ def adapted(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _typed(op, np.dtype(dtype)), args, left
 
 
-def _check_cast(op: Any, x: Any, dtype: Any, casting: Any) -> None:
+def _check_cast(op: Op, x: PyTree, dtype: DType, casting: Any) -> None:
     if isinstance(x, (bool, int, float, complex)):
         x = np.asarray(x)
         casting = "unsafe" if x.dtype.kind in "bi" else casting
@@ -124,35 +130,35 @@ def _check_cast(op: Any, x: Any, dtype: Any, casting: Any) -> None:
         )
 
 
-_others: dict[Any, Any] = {}  # operations by function, kind and dtype
+_others: dict[Hashable, Op] = {}  # operations by function, kind and dtype
 
 
-def _other(op: Any, key: Any, function: Callable[..., Any]) -> Any:
+def _other(op: Op, key: Hashable, function: ArrayFunction) -> Op:
     key = (op.where, op.name, key)
     if key not in _others:
         _others[key] = type(op)(op.name, op.where, function)
     return _others[key]
 
 
-def _typed(op: Any, dtype: Any) -> Any:
+def _typed(op: Op, dtype: Any) -> Op:
     """The operation on operands of one dtype."""
     function = op.jax_function
 
-    def typed(*args: Any, **kwargs: Any) -> Any:
+    def typed(*args: PyTree, **kwargs: PyTree) -> PyTree:
         cast = [a if isinstance(a, str) else jnp.asarray(a, dtype) for a in args]
         return function(*cast, **kwargs)
 
     return _other(op, dtype, typed)
 
 
-def masked(op: Any) -> Any:
+def masked(op: Op) -> Any:
     """The operation that takes ``(out, where, *args)`` and gives ``out`` where it is not selected.
 
     What is not selected has no derivative: see NOTE [why where is not enough].
     """
     function = op.jax_function
 
-    def masked(out: Any, where: Any, *args: Any, **kwargs: Any) -> Any:
+    def masked(out: PyTree, where: Any, *args: PyTree, **kwargs: Any) -> Any:
         where = jnp.asarray(where, bool)
         inside = [jnp.where(where, a, jax.lax.stop_gradient(a)) for a in map(jnp.asarray, args)]
         return jnp.where(where, function(*inside, **kwargs), out).astype(jnp.result_type(out))

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -63,6 +63,7 @@ from fad.core.dependence import COMPUTED
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, Binder, PyTree
 from fad.errors import HostValueError
 from fad.views.masked_parts import without_parts
 
@@ -83,7 +84,7 @@ _RECOVERABLE = (*_NOT_TRACEABLE, OverflowError)
 _lock = threading.RLock()
 
 
-def _remember(cache: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
+def _remember(cache: dict[Hashable, Any], key: Hashable, value: PyTree, limit: int) -> None:
     """Store in a bounded cache, which forgets its oldest entry when it is full."""
     with _lock:
         if len(cache) >= limit and key not in cache:
@@ -91,7 +92,7 @@ def _remember(cache: dict[Any, Any], key: Any, value: Any, limit: int) -> None:
         cache[key] = value
 
 
-def _holds_tensor(value: Any) -> bool:
+def _holds_tensor(value: PyTree) -> bool:
     if type(value) in (list, tuple):
         return any(map(_holds_tensor, value))
     return isinstance(value, Tensor)
@@ -102,14 +103,14 @@ class _StaticResult:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
 
 jax.tree_util.register_pytree_node(_StaticResult, lambda f: ((), f.value), lambda value, _: value)
 
 
-def _keep_flags(out: Any) -> Any:
+def _keep_flags(out: object) -> PyTree:
     """Keep what is no array in a result as it is (``cho_factor`` returns ``lower``)."""
     if isinstance(out, jax.Array):
         return out
@@ -145,7 +146,7 @@ class Route:
         "tuple",
     )
 
-    def __init__(self, entries: list[Entry], values: Sequence[Any]) -> None:
+    def __init__(self, entries: list[Entry], values: Sequence[object]) -> None:
         self.entries = [(position, role) for _, position, role in entries]
         self.labels = tuple([label for label, _, _ in entries])
         leaves: list[int] = []
@@ -170,9 +171,9 @@ class Route:
         self.plain = self.simple and leaves == list(range(len(values)))
         self.leaves = _picker(leaves)
         self.statics = _picker(statics) if len(statics) != 1 else operator.itemgetter(*statics)
-        self.known: dict[Any, Primitive] = {}
+        self.known: dict[Hashable, Primitive] = {}
 
-    def quick_key(self, values: Sequence[Any]) -> Any:
+    def quick_key(self, values: Sequence[PyTree]) -> Hashable:
         """A key for ``known``; None if it would not tell this call from all others."""
         if not self.simple:
             return None
@@ -226,9 +227,9 @@ class Op:
         self,
         name: str,
         where: str,
-        jax_function: Any,
+        jax_function: Callable[..., PyTree],
         roles: dict[str, Role] | None = None,
-        binder: Callable[[Any, Sequence[Any]], Any] = bind,
+        binder: Binder = bind,
         collective: bool = False,
         results: int = FOLLOWS,
     ) -> None:
@@ -240,7 +241,7 @@ class Op:
         self.collective = collective
         self.results = results
         self.form: Form | None = None
-        self.primitives: dict[Any, Primitive] = {}
+        self.primitives: dict[Hashable, Primitive] = {}
         self.routes: dict[Any, Any] = {}
         self._plan: Parameters | None = None
         function = fast_function(self, binder)
@@ -261,10 +262,10 @@ class Op:
 
     def call(
         self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        binder: Callable[[Any, Sequence[Any]], Any] | None = None,
-    ) -> Any:
+        args: tuple[PyTree, ...],
+        kwargs: dict[str, PyTree],
+        binder: Binder | None = None,
+    ) -> PyTree:
         """Run a call whose Primitive is not known from its types alone."""
         binder = binder or self.binder
         elements = without_parts(args, kwargs)
@@ -286,7 +287,7 @@ class Op:
                 other, args, kwargs = of_numpy
                 return other.call(args, kwargs, binder)
             route = self._route(args, kwargs, values)
-        leaves: list[Any] = []
+        leaves: list[PyTree] = []
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
         key = (route.labels, keys)
         if not (route.arrays or self.collective or any(map(is_array, leaves))):
@@ -328,12 +329,12 @@ class Op:
         return as_tensors(out) if follows_numpy else out
 
     def with_arrays(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+    ) -> tuple[tuple[PyTree, ...], dict[str, PyTree]] | None:
         """The arguments of a call, with arrays for lists; None if there is nothing to do."""
         return with_arrays(self.plan, args, kwargs, _JOIN.function)
 
-    def _needs_values(self, leaves: Sequence[Any], error: Exception) -> Exception:
+    def _needs_values(self, leaves: Sequence[object], error: Exception) -> Exception:
         """What to raise where values are needed that a transform hides; JAX's own for arrays."""
         if not any(isinstance(x, Tensor) for x in leaves):
             return error
@@ -344,12 +345,14 @@ class Op:
             f"traced, so it does not run inside vmap, jit or a staged body. {advice}. ({error})"
         )
 
-    def find(self, route: Route, values: tuple[Any, ...]) -> tuple[Primitive | None, list[Any]]:
+    def find(
+        self, route: Route, values: tuple[PyTree, ...]
+    ) -> tuple[Primitive | None, list[PyTree]]:
         """The Primitive and the leaves of a call with containers.
 
         The Primitive is None if it is new, or if NumPy arrays decide what is returned.
         """
-        leaves: list[Any] = []
+        leaves: list[PyTree] = []
         if route.numpy:
             return None, leaves
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
@@ -357,7 +360,7 @@ class Op:
             return self.primitives.get((route.labels, keys)), leaves
         return None, leaves
 
-    def _route(self, args: Any, kwargs: Any, values: tuple[Any, ...]) -> Route:
+    def _route(self, args: PyTree, kwargs: PyTree, values: tuple[PyTree, ...]) -> Route:
         entries = self.plan.entries(len(args), tuple(kwargs))
         who = f"{self.where}.{self.name}()"
         if entries is None:
@@ -373,7 +376,7 @@ class Op:
                     f"{who}: {name} is {values[position]}: expected a {_EXPECTED[name]}; to keep the "
                     "dimensions that are reduced, write keepdims=True (or keepdim=True)"
                 )
-        leaves: list[Any] = []
+        leaves: list[PyTree] = []
         for _, position, role in entries:  # `freeze` learns each type
             try:
                 freeze(values[position], role, leaves)
@@ -381,24 +384,26 @@ class Op:
                 raise self._unhashable(args, kwargs, position, error) from None
         return Route(entries, values)
 
-    def _unhashable(self, args: Any, kwargs: Any, position: int, error: Unhashable) -> TypeError:
+    def _unhashable(
+        self, args: PyTree, kwargs: PyTree, position: int, error: Unhashable
+    ) -> TypeError:
         name = self._names(args, kwargs)[position]
         return TypeError(unhashable_message(f"{self.where}.{self.name}", name, error.value))
 
-    def _not_static(self, args: Any, kwargs: Any, route: Route) -> TypeError:
+    def _not_static(self, args: PyTree, kwargs: PyTree, route: Route) -> TypeError:
         static = [i for i, role in route.entries if role == STATIC]
         names, values = self._names(args, kwargs), (*args, *kwargs.values())
         who = f"{self.where}.{self.name}"
         return static_error(who, [names[i] for i in static], [values[i] for i in static])
 
-    def _names(self, args: Any, kwargs: Any) -> list[str]:
+    def _names(self, args: PyTree, kwargs: PyTree) -> list[str]:
         """The name of the parameter for each argument."""
         names = self.plan.names
         return [*[*names, *[names[-1]] * len(args)][: len(args)], *kwargs]
 
     def _function(
-        self, keys: tuple[Any, ...], count: int, keywords: tuple[str, ...], route: Route
-    ) -> Callable[..., Any]:
+        self, keys: tuple[Hashable, ...], count: int, keywords: tuple[str, ...], route: Route
+    ) -> Callable[..., PyTree]:
         """The JAX function as a function of leaves alone."""
         jax_function = self.jax_function
         positional = keys[:count]
@@ -406,7 +411,7 @@ class Op:
         renamed = self.plan.renamed
         named = list(zip(names, keys[count:], strict=True))
 
-        def fn(*leaves: Any) -> Any:
+        def fn(*leaves: Array) -> PyTree:
             args, kwargs = thaw_all(positional, named, leaves)
             return _keep_flags(jax_function(*args, **renamed(kwargs)))
 
@@ -414,10 +419,10 @@ class Op:
 
     def _remember_route(
         self,
-        kinds: tuple[Any, ...],
+        kinds: tuple[Hashable, ...],
         route: Route,
-        keys: tuple[Any, ...],
-        values: tuple[Any, ...],
+        keys: tuple[Hashable, ...],
+        values: tuple[PyTree, ...],
         primitive: Primitive,
     ) -> None:
         if self.collective:
@@ -433,11 +438,11 @@ class Op:
             _remember(route.known, quick, primitive, KNOWN)
 
 
-def fast_function(op: Op, binder: Callable[[Any, Sequence[Any]], Any]) -> Any:
+def fast_function(op: Op, binder: Binder) -> Any:
     """What users call: the hot path of NOTE [how an operation finds its Primitive]."""
     routes, call = op.routes, op.call
 
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
             values: Any = args
             if kwargs:

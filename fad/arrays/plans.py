@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
-from typing import Any
 
 from fad.arrays.arguments import STATIC, role_of
 from fad.arrays.keywords import aliases_of
 from fad.arrays.lists import Role, lists_in
 from fad.core.devices import device_of
+from fad.core.types import PyTree
 
 __all__ = ["Entry", "Parameters"]
 
-Entry = tuple[Any, int, int]
+Entry = tuple[object, int, int]
 
 
 class Parameters:
@@ -32,7 +32,7 @@ class Parameters:
         "signature",
     )
 
-    def __init__(self, jax_function: Any, roles: dict[str, Role]) -> None:
+    def __init__(self, jax_function: Callable[..., PyTree], roles: dict[str, Role]) -> None:
         self.signature = signature(jax_function)
         self.positional: list[tuple[int, int]] = []
         self.named: dict[str, tuple[int, int]] = {}
@@ -101,13 +101,13 @@ class Parameters:
                 return None
         return found + sorted(named) + sorted(others)
 
-    def lists_of(self, label: Any) -> int:
+    def lists_of(self, label: int | str) -> int:
         """What a list is for a parameter, by its label; see `fad.arrays.lists`."""
         if isinstance(label, str):
             return self.rest_lists if label.startswith("*") else 0
         return self.lists.get(label, 0)
 
-    def renamed(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def renamed(self, kwargs: dict[str, PyTree]) -> dict[str, PyTree]:
         """Keywords under JAX's names, and devices that are strings as devices."""
         return {
             self.aliases.get(name, name): device_of(v) if name == "device" else v

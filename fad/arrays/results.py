@@ -18,7 +18,6 @@ them do not take the fast path.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +27,7 @@ from fad.core import trees
 from fad.core.level import state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import ArrayFunction, PyTree
 from fad.errors import ArgumentError, describe
 from fad.tape.grad_mode import mark_inference
 from fad.tape.recorder import ROOT
@@ -49,30 +49,30 @@ __all__ = [
 FOLLOWS, TENSORS, KEYS = range(3)
 
 
-def _as_tensor(x: Any) -> Any:
+def _as_tensor(x: object) -> object:
     if not isinstance(x, jax.Array):
         return x
     t = new_tensor(x, ROOT)
     return t if state.inference is None else mark_inference(t)
 
 
-def as_tensors(out: Any) -> Any:
+def as_tensors(out: PyTree) -> PyTree:
     """A result with its JAX arrays as Tensors of level 0."""
     if isinstance(out, (Tensor, jax.Array)):
         return _as_tensor(out)
     return trees.map_leaves(_as_tensor, out)
 
 
-def making_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+def making_tensors(function: ArrayFunction) -> Callable[..., PyTree]:
     """``function``, with Tensors as results."""
 
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def made(*args: PyTree, **kwargs: PyTree) -> PyTree:
         return as_tensors(function(*args, **kwargs))
 
     return made
 
 
-def numpy_alone(values: Sequence[Any]) -> bool:
+def numpy_alone(values: Sequence[object]) -> bool:
     """Whether there is a NumPy array and no Tensor among ``values``."""
     types = set(map(type, values))
     return not NUMPY_TYPES.isdisjoint(types) and Tensor not in types
@@ -81,7 +81,7 @@ def numpy_alone(values: Sequence[Any]) -> bool:
 # ``out=``
 
 
-def write_out(who: str, out: Any, result: Any) -> Any:
+def write_out(who: str, out: PyTree, result: PyTree) -> PyTree:
     """Write a result into the Tensor that was given as ``out=``."""
     if not isinstance(out, Tensor):
         raise ArgumentError(
@@ -96,10 +96,12 @@ def write_out(who: str, out: Any, result: Any) -> Any:
     return write(OUT, [out, result])
 
 
-def snapshots(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def snapshots(
+    out: PyTree, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+) -> tuple[PyTree, PyTree]:
     """Arguments that share memory with ``out``, as snapshots, which a graph may save."""
 
-    def one(a: Any) -> Any:
+    def one(a: object) -> PyTree:
         return snapshot(a) if isinstance(a, Tensor) and shares(a, out) else a
 
     return tuple([one(a) for a in args]), {k: one(v) for k, v in kwargs.items()}

@@ -24,9 +24,11 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
+from fad.core.types import Array, ArrayFunction, Operand, Outputs, PyTree
+
 __all__ = ["computed_as", "for_real", "is_real", "mended", "quotient", "with_rule", "with_slopes"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
 def _has_tangent(tangent: Any) -> bool:
@@ -42,7 +44,7 @@ def with_rule(function: Function, rule: Function) -> Function:
     """
     made = jax.custom_jvp(function)
 
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Outputs, Outputs]:
         out = made(*primals)
         return out, rule(out, primals, [t if _has_tangent(t) else None for t in tangents])
 
@@ -53,7 +55,7 @@ def with_rule(function: Function, rule: Function) -> Function:
 def with_slopes(function: Function, *slopes: Function) -> Function:
     """An elementwise function with a slope for each argument, called with the result and all arguments."""
 
-    def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
         terms = [
             t.astype(out.dtype) * slope(out, *primals)
             for t, slope in zip(tangents, slopes, strict=True)
@@ -67,10 +69,10 @@ def with_slopes(function: Function, *slopes: Function) -> Function:
 def computed_as(function: Function, other: Function) -> Function:
     """``function``, with the derivatives of ``other``, which is another formula for it."""
 
-    def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
         differentiated = [k for k, t in enumerate(tangents) if t is not None]
 
-        def on_differentiated(*some: Any) -> Any:
+        def on_differentiated(*some: Array) -> Array:
             values = list(primals)
             for k, v in zip(differentiated, some, strict=True):
                 values[k] = v
@@ -83,7 +85,7 @@ def computed_as(function: Function, other: Function) -> Function:
     return with_rule(function, rule)
 
 
-def is_real(*values: Any) -> bool:
+def is_real(*values: Operand) -> bool:
     """Whether no value is complex."""
     return not any(map(jnp.iscomplexobj, values))
 
@@ -100,7 +102,7 @@ def quotient(
     radius: float,
     center: float = 0.0,
     terms: int = 40,
-) -> Callable[..., Any]:
+) -> ArrayFunction:
     """``p(x) / (x - center)`` for a ``p`` that is zero there: a function of ``x``, smooth at the center too.
 
     Arguments:
@@ -115,7 +117,7 @@ def quotient(
     def derivative(n: int) -> Function:
         falling = [coefficient(k) * math.perm(k, n) for k in range(n, n + terms)]
 
-        def value(x: Any) -> Any:
+        def value(x: Array) -> Array:
             u = x - center
             near = jnp.abs(u) < radius
             inner = jnp.where(near, u, 0)
@@ -139,7 +141,7 @@ def mended(make: Callable[[Function], Function], function: Function) -> Function
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def called(*args: Any, **options: Any) -> Any:
+    def called(*args: Array, **options: object) -> Outputs:
         bound = signature.bind(*args, **options)
         if not any(isinstance(v, jax.Array) for v in jax.tree.leaves((args, options))):
             return function(*args, **options)  # numbers

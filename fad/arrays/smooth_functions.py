@@ -21,10 +21,11 @@ from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, called
 from fad.core.jaxprs import evaluate_equation
+from fad.core.types import Array, Atom, JaxProgram, Outputs, PyTree
 
 __all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "over_power", "smooth_power"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
 # Powers
@@ -37,14 +38,14 @@ def _power(power: Function, n: int) -> Function:
     def factors(y: Any) -> list[Any]:
         return [y - k for k in range(n)]
 
-    def value(x: Any, y: Any) -> Any:
+    def value(x: Array, y: Any) -> Array:
         if n == 0:
             return power(x, y)
         raised = power(x, y - n)
         factor = math.prod(factors(y)).astype(raised.dtype)
         return jnp.where(factor == 0, 0, factor * raised)
 
-    def by_exponent(out: Any, x: Any, y: Any) -> Any:
+    def by_exponent(out: Array, x: Array, y: Any) -> Array:
         """``x**y log(x)`` is zero at 0 for all ``y >= 0``, where ``0**y`` is taken as constant."""
         at_zero = x == 0
         infinite = (jnp.real(y) < n) & (math.prod(factors(y), start=jnp.ones_like(y)) != 0)
@@ -61,7 +62,7 @@ def _power(power: Function, n: int) -> Function:
 def smooth_power(power: Function) -> Function:
     """``power``, ``float_power`` and ``lax.pow``."""
 
-    def smooth(x: Any, y: Any) -> Any:
+    def smooth(x: Array, y: Array) -> Outputs:
         if isinstance(y, (int, np.integer)):
             return power(x, y)  # by multiplications, whose derivatives are right
         x, y = jnp.asarray(x), jnp.asarray(y)
@@ -76,11 +77,11 @@ def _with_powers(function: Function) -> Function:
     """A function in which ``lax.pow`` is computed; it is replaced there."""
     power = smooth_power(lax.pow)
 
-    def run(closed: Any, values: Sequence[Any]) -> list[Any]:
+    def run(closed: JaxProgram, values: Sequence[Array]) -> list[Array]:
         env = dict(zip(closed.jaxpr.invars, values, strict=True))
         env.update(zip(closed.jaxpr.constvars, closed.consts, strict=True))
 
-        def read(v: Any) -> Any:
+        def read(v: Atom) -> PyTree:
             return v.val if isinstance(v, Literal) else env[v]
 
         for eqn in closed.jaxpr.eqns:
@@ -95,11 +96,11 @@ def _with_powers(function: Function) -> Function:
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in closed.jaxpr.outvars]
 
-    def smooth(*args: Any, **options: Any) -> Any:
+    def smooth(*args: Array, **options: object) -> Outputs:
         leaves, structure = jax.tree.flatten((args, options))
         arrays_at = [k for k, v in enumerate(leaves) if isinstance(v, jax.Array)]
 
-        def flat(*arrays: Any) -> Any:
+        def flat(*arrays: Array) -> Outputs:
             values = list(leaves)
             for k, v in zip(arrays_at, arrays, strict=True):
                 values[k] = v
@@ -117,7 +118,7 @@ def _with_powers(function: Function) -> Function:
 def over_power(n: int) -> Function:
     """``x / y**n``. XLA would divide by ``y * y`` where it sees two divisions."""
 
-    def value(x: Any, y: Any) -> Any:
+    def value(x: Array, y: Array) -> Array:
         for _ in range(n):
             x = x * (1 / y)
         return x
@@ -132,7 +133,7 @@ def over_power(n: int) -> Function:
 def _divide(divide: Function) -> Function:
     """JAX's slope ``x y**-2`` overflows for small ``y``, and is zero for large ones."""
 
-    def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
         x, y = [jnp.asarray(v).astype(out.dtype) for v in primals]
         x_t, y_t = [None if t is None else t.astype(out.dtype) for t in tangents]
         total = 0 if x_t is None else x_t / y
@@ -147,12 +148,12 @@ def _divide(divide: Function) -> Function:
 
 
 def _hypot(hypot: Function) -> Function:
-    def ratio(x: Any, y: Any) -> Any:
+    def ratio(x: Array, y: Array) -> Array:
         """``x / hypot(x, y)``; JAX's value where there is none."""
         h = smooth(x, y)
         return jnp.where(h == 0, 0.5, jnp.where(jnp.isinf(h), 0, x / jnp.where(h == 0, 1, h)))
 
-    def turn(x: Any, y: Any) -> Any:
+    def turn(x: Array, y: Array) -> Array:
         h = smooth(x, y)
         return cosine(y, x) * (1 / jnp.where(h == 0, 1, h))
 
@@ -165,7 +166,7 @@ def _hypot(hypot: Function) -> Function:
     return smooth
 
 
-def _over_squares(x: Any, y: Any) -> Any:
+def _over_squares(x: Array, y: Array) -> Array:
     """``x / (x**2 + y**2)``, of any size: the scale is a constant, which cancels."""
     scale = lax.stop_gradient(jnp.maximum(jnp.abs(x), jnp.abs(y)))
     inverse = 1 / jnp.where((scale == 0) | jnp.isinf(scale), 1, scale)
@@ -182,11 +183,11 @@ def _arctan2(arctan2: Function) -> Function:
 def _angle(angle: Function) -> Function:
     arctan2 = _arctan2(jnp.arctan2)
 
-    def smooth(z: Any, deg: bool = False) -> Any:
+    def smooth(z: Array, deg: bool = False) -> Outputs:
         if is_real(z):
             return angle(lax.stop_gradient(z), deg)  # 0 or pi
 
-        def by_parts(z: Any) -> Any:
+        def by_parts(z: Array) -> Array:
             found = arctan2(jnp.imag(z), jnp.real(z))
             return jnp.rad2deg(found) if deg else found
 
@@ -195,7 +196,7 @@ def _angle(angle: Function) -> Function:
     return smooth
 
 
-def _length(z: Any) -> Any:
+def _length(z: Array) -> Array:
     """``abs(z)`` of a complex number; 1 at 0."""
     return _hypot(jnp.hypot)(jnp.where(z == 0, 1, z.real), z.imag)
 
@@ -208,7 +209,7 @@ def _abs(function: Function) -> Function:
 def _sign(sign: Function) -> Function:
     """That of a complex number lies on the unit circle, and has the derivative of its angle."""
 
-    def by_parts(z: Any) -> Any:
+    def by_parts(z: Array) -> Array:
         length = _length(z)
         return lax.complex(z.real / length, z.imag / length)
 
@@ -216,14 +217,14 @@ def _sign(sign: Function) -> Function:
     return lambda x, /: sign(x) if is_real(x) else smooth(x)
 
 
-def _inverse_sinh_slope(_: Any, x: Any) -> Any:
+def _inverse_sinh_slope(_: Array, x: Array) -> Array:
     large = jnp.abs(x) > 1
     small = 1 / jnp.where(large, jnp.abs(x), 1)
     inner = jnp.where(large, 0, x)
     return jnp.where(large, small * lax.rsqrt(1 + small * small), lax.rsqrt(1 + inner * inner))
 
 
-def _inverse_cosh_slope(_: Any, x: Any) -> Any:
+def _inverse_cosh_slope(_: Array, x: Array) -> Array:
     return lax.rsqrt(x - 1) * lax.rsqrt(x + 1)
 
 
@@ -232,7 +233,7 @@ def _sinc(sinc: Function) -> Function:
 
 
 def _ldexp(ldexp: Function) -> Function:
-    def slope(_: Any, x: Any, exponent: Any) -> Any:
+    def slope(_: Array, x: Array, exponent: Array) -> Array:
         return ldexp(jnp.ones_like(x), exponent)
 
     return with_slopes(ldexp, slope, slope)  # the exponent is an integer
@@ -245,8 +246,8 @@ def _std(std: Function, valid: Function) -> Function:
     """The deviation of one element is zero whatever it is."""
 
     def smooth(
-        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *rest: Any, **options: Any
-    ) -> Any:
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *rest: object, **options: Any
+    ) -> Outputs:
         a = jnp.asarray(a)
         where = options.get("where")
         if not is_inexact(a.dtype):
@@ -261,7 +262,7 @@ def _std(std: Function, valid: Function) -> Function:
 def _logaddexp(logaddexp: Function, scale: float = 1.0) -> Function:
     """JAX's slope for the smaller argument is not zero where the greater one is infinite."""
 
-    def slope(_: Any, x: Any, y: Any) -> Any:
+    def slope(_: Array, x: Array, y: Array) -> Array:
         return lax.logistic((x - y) * scale)
 
     return for_real(logaddexp, slope, lambda out, x, y: slope(out, y, x))
@@ -270,8 +271,8 @@ def _logaddexp(logaddexp: Function, scale: float = 1.0) -> Function:
 def _cumlogsumexp(cumlogsumexp: Function) -> Function:
     logaddexp = _logaddexp(jnp.logaddexp)
 
-    def smooth(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-        def by_pairs(a: Any) -> Any:
+    def smooth(operand: Array, axis: int = 0, reverse: bool = False) -> Outputs:
+        def by_pairs(a: Array) -> Array:
             return lax.associative_scan(logaddexp, a, reverse=reverse, axis=axis)
 
         return computed_as(lambda a: cumlogsumexp(a, axis, reverse), by_pairs)(operand)
@@ -283,20 +284,20 @@ def _logsumexp(logsumexp: Function) -> Function:
     """JAX leaves out what has the weight 0, and so its derivative in the weight."""
 
     def smooth(
-        a: Any,
+        a: Array,
         axis: Any = None,
         b: Any = None,
         keepdims: bool = False,
         return_sign: bool = False,
         where: Any = None,
-    ) -> Any:
+    ) -> Outputs:
         options = {"axis": axis, "keepdims": keepdims, "return_sign": return_sign}
         if b is None or not is_real(a, b):
             return logsumexp(a, b=b, where=where, **options)
         if where is not None:
             return smooth(jnp.where(where, a, 0), b=jnp.where(where, b, 0), **options)
 
-        def rule(out: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
             (a, b), (a_t, b_t) = primals, tangents
             full = {**options, "keepdims": True, "return_sign": True}
             total, sign = smooth(a, b=b, **full)
@@ -321,11 +322,11 @@ def _logsumexp(logsumexp: Function) -> Function:
 def _gelu(gelu: Function) -> Function:
     """Beyond 10, the result is ``x`` or 0; the cube in JAX's formula overflows there."""
 
-    def bounded(x: Any) -> Any:
+    def bounded(x: Array) -> Array:
         c = jnp.clip(x, -10, 10)
         return x * (0.5 * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (c + 0.044715 * c**3))))
 
-    def smooth(x: Any, approximate: bool = True) -> Any:
+    def smooth(x: Array, approximate: bool = True) -> Outputs:
         x = jnp.asarray(x)
         if not approximate or not jnp.issubdtype(x.dtype, jnp.floating):
             return gelu(x, approximate)
@@ -335,12 +336,12 @@ def _gelu(gelu: Function) -> Function:
 
 
 def _kaiser(kaiser: Function) -> Function:
-    def smooth(M: int, beta: Any) -> Any:
+    def smooth(M: int, beta: Array) -> Outputs:
         if M < 2 or not is_inexact(jnp.asarray(beta).dtype):
             return kaiser(M, beta)
         place = np.sqrt(1 - (2 * np.arange(M) / (M - 1) - 1) ** 2)
 
-        def by_bessel(beta: Any) -> Any:
+        def by_bessel(beta: Array) -> Array:
             return bessel(0)(beta * place.astype(beta.dtype)) / bessel(0)(beta)
 
         return computed_as(lambda beta: kaiser(M, beta), by_bessel)(beta)

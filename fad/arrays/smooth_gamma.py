@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,17 +14,18 @@ from jax import lax
 
 from fad.arrays.smooth import computed_as, with_slopes
 from fad.arrays.smooth_functions import over_power, smooth_power
+from fad.core.types import Array, Outputs, PyTree
 
 __all__ = ["IN_LAX", "IN_SPECIAL"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 _power = smooth_power(lax.pow)
 _over = over_power(1)
 
 
-def _rise(x: Any, h: Any) -> Any:
+def _rise(x: Array, h: Array) -> Array:
     near = (x > -1) & (x + h > -1)
     start, step = jnp.where(near, x, 1), jnp.where(near, h, 0)
     shifts = 11
@@ -49,26 +49,26 @@ _along = with_slopes(
 )
 
 
-def _digamma_rise(x: Any, h: Any) -> Any:
+def _digamma_rise(x: Array, h: Array) -> Array:
     """``digamma(x + h) - digamma(x)``, to all digits where ``h`` is small or ``x`` is large."""
     return _along(*jnp.broadcast_arrays(x, h))
 
 
-def _floats(out: Any, *args: Any) -> list[Any]:
+def _floats(out: Array, *args: Array) -> list[Array]:
     return [jnp.asarray(v).astype(out.dtype) for v in args]
 
 
 def _betaln(betaln: Function) -> Function:
     """JAX sorts the arguments; where they are equal, its second derivatives are averages of other ones."""
 
-    def slope(out: Any, a: Any, b: Any) -> Any:
+    def slope(out: Array, a: Array, b: Array) -> Array:
         return -_digamma_rise(*_floats(out, a, b))
 
     return with_slopes(betaln, slope, lambda out, a, b: slope(out, b, a))
 
 
 def _beta(beta: Function) -> Function:
-    def slope(out: Any, a: Any, b: Any) -> Any:
+    def slope(out: Array, a: Array, b: Array) -> Array:
         return -out * _digamma_rise(*_floats(out, a, b))
 
     return with_slopes(beta, slope, lambda out, a, b: slope(out, b, a))
@@ -77,17 +77,17 @@ def _beta(beta: Function) -> Function:
 def _comb(comb: Function) -> Function:
     """With repetition, the result for ``k == 0`` is 1 for all ``N``, but not constant in ``k``."""
 
-    def by_n(out: Any, n: Any, k: Any) -> Any:
+    def by_n(out: Array, n: Array, k: Array) -> Array:
         n, k = _floats(out, n, k)
         return out * jnp.where(n >= 1, _digamma_rise(jnp.where(n >= 1, n, 1), k), 0)
 
-    def by_k(out: Any, n: Any, k: Any) -> Any:
+    def by_k(out: Array, n: Array, k: Array) -> Array:
         n, k = _floats(out, n, k)
         return out * jnp.where(n >= 1, _digamma_rise(k + 1, jnp.where(n >= 1, n, 1) - 1), 0)
 
     repeated = with_slopes(lambda n, k: comb(n, k, repetition=True), by_n, by_k)
 
-    def smooth(N: Any, k: Any, *, repetition: bool = False) -> Any:
+    def smooth(N: Array, k: Array, *, repetition: bool = False) -> Outputs:
         return repeated(N, k) if repetition else comb(N, k)
 
     return smooth
@@ -101,7 +101,7 @@ def _poch(poch: Function) -> Function:
         lambda out, z, m: out * lax.digamma(z + m),
     )
 
-    def by_recurrence(z: Any, m: Any) -> Any:
+    def by_recurrence(z: Array, m: Array) -> Array:
         z, m = jnp.broadcast_arrays(z, m)
         near = (jnp.abs(z) < 0.5) & (m != 0)
         inside = z * ratio(jnp.where(near, z + 1, 1), jnp.where(near, m - 1, 1))
@@ -114,19 +114,19 @@ def _poch(poch: Function) -> Function:
 # Incomplete integrals: the slope is the integrand
 
 
-def _scale(x: Any) -> Any:
+def _scale(x: Array) -> Array:
     """A constant by which ``x`` is divided under a power, so that it does not overflow; 1 near 0."""
     x = lax.stop_gradient(x)
     return jnp.where(x > jnp.finfo(x.dtype).tiny ** 0.25, x, 1)
 
 
-def _gamma_density(a: Any, x: Any) -> Any:
+def _gamma_density(a: Array, x: Array) -> Array:
     scale = _scale(x)
     rest = (a - 1) * jnp.log(scale) - x - lax.lgamma(a)
     return _power(x / scale, a - 1) * jnp.exp(rest)
 
 
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
+def _beta_density(a: Array, b: Array, x: Array) -> Array:
     below, above = _scale(x), _scale(1 - x)
     scaled = above != 1
     log_above = jnp.where(scaled, jnp.log1p(-lax.stop_gradient(jnp.where(scaled, x, 0))), 0)
@@ -138,10 +138,10 @@ def _beta_density(a: Any, b: Any, x: Any) -> Any:
 def _incomplete_gamma(sign: float, function: Function) -> Function:
     """``gammainc``, and ``gammaincc`` with the sign -1."""
 
-    def twice(*_: Any) -> Any:
+    def twice(*_: Array) -> Array:
         raise NotImplementedError("gammainc has no second derivative in a")
 
-    def mixed(_: Any, a: Any, x: Any) -> Any:
+    def mixed(_: Array, a: Array, x: Array) -> Array:
         return jax.jvp(lambda a: _gamma_density(a, x), (a,), (jnp.ones_like(a),))[1]
 
     by_a = with_slopes(lax.igamma_grad_a, twice, mixed)
@@ -153,10 +153,10 @@ def _incomplete_gamma(sign: float, function: Function) -> Function:
 
 
 def _betainc(betainc: Function) -> Function:
-    def unknown(*_: Any) -> Any:
+    def unknown(*_: Array) -> Array:
         raise ValueError("Betainc gradient with respect to a and b not supported.")
 
-    def by_x(out: Any, a: Any, b: Any, x: Any) -> Any:
+    def by_x(out: Array, a: Array, b: Array, x: Array) -> Array:
         return _beta_density(*_floats(out, a, b, x))
 
     return with_slopes(betainc, unknown, unknown, by_x)

@@ -6,22 +6,22 @@ See NOTE [smooth] in `fad.arrays.smooth`, and `fad.arrays.smooth_functions`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from fad.arrays.smooth import computed_as, with_rule
 from fad.core.dtypes import is_inexact
+from fad.core.types import Array, Outputs, PyTree
 
 __all__ = ["IN_LINALG"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 _BLOCK = 3
 
 
-def _triple_product(a: Any) -> Any:
+def _triple_product(a: Array) -> Array:
     """The determinant of three rows."""
     x, y, z = a[..., 0, :], a[..., 1, :], a[..., 2, :]
     return jnp.sum(x * jnp.cross(y, z), -1)
@@ -30,7 +30,7 @@ def _triple_product(a: Any) -> Any:
 _inverse = with_rule(jnp.linalg.inv, lambda out, _, tangents: -out @ tangents[0] @ out)
 
 
-def _by_blocks(det: Function, a: Any, u: Any, s: Any, vh: Any) -> Any:
+def _by_blocks(det: Function, a: Array, u: Array, s: Array, vh: Array) -> Array:
     """The determinant as that of a regular block, times that of its Schur complement.
 
     The blocks are those of ``u.T @ a @ v``, with constant singular vectors of ``a``: the smallest
@@ -49,10 +49,10 @@ def _by_blocks(det: Function, a: Any, u: Any, s: Any, vh: Any) -> Any:
 def _det(det: Function) -> Function:
     """JAX's derivative is zero where a pivot is zero that is not the last one."""
 
-    def vectors(a: Any) -> Any:
+    def vectors(a: Array) -> Outputs:
         return tuple(jnp.linalg.svd(a, full_matrices=False))
 
-    def other(a: Any) -> Any:
+    def other(a: Array) -> Array:
         constant = lax.stop_gradient(a)
         eye = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
         pivots = jnp.abs(jnp.diagonal(lax.linalg.lu(constant)[0], axis1=-2, axis2=-1))
@@ -70,7 +70,7 @@ def _det(det: Function) -> Function:
         by_blocks = _by_blocks(det, jnp.where(mask, a, eye), *constants)
         return jnp.where(singular, by_blocks, det(jnp.where(mask, eye, a)))
 
-    def smooth(a: Any, *options: Any) -> Any:
+    def smooth(a: Array, *options: Array) -> Outputs:
         a = jnp.asarray(a)
         if not (a.ndim >= 2 and a.shape[-1] == a.shape[-2] >= _BLOCK and is_inexact(a.dtype)):
             return det(a, *options)

@@ -15,16 +15,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from fad.arrays.smooth import computed_as, for_real
+from fad.core.types import Array, Operand, Outputs, PyTree
 
 __all__ = ["IN_LAX", "IN_NUMPY"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
 def _greater(function: Function, sign: int) -> Function:
     """``maximum`` and ``minimum``: a NaN that is the result gets its gradient."""
 
-    def share(x: Any, y: Any) -> Any:
+    def share(x: Array, y: Array) -> Array:
         wins = ((x - y) * sign > 0) | (jnp.isnan(x) & ~jnp.isnan(y))
         ties = (x == y) | (jnp.isnan(x) & jnp.isnan(y))
         return jnp.where(wins, 1.0, jnp.where(ties, 0.5, 0.0))
@@ -36,17 +37,17 @@ def _reduction(reduction: Function) -> Function:
     """``max``, ``median``, ``quantile`` and so on: those that are NaN share the gradient of a NaN."""
     names = tuple(inspect.signature(reduction).parameters)
 
-    def smooth(*args: Any, **options: Any) -> Any:
+    def smooth(*args: Array, **options: PyTree) -> Outputs:
         options.update(zip(names, args, strict=False))
         a = jnp.asarray(options.pop(names[0]))
         if not jnp.issubdtype(a.dtype, jnp.floating) or options.get("out") is not None:
             return reduction(a, **options)
         arrays = {name: v for name, v in options.items() if isinstance(v, jax.Array)}
 
-        def reduced(a: Any, *values: Any) -> Any:
+        def reduced(a: Array, *values: Operand) -> Array:
             return reduction(a, **{**options, **dict(zip(arrays, values, strict=True))})
 
-        def other(a: Any, *values: Any) -> Any:
+        def other(a: Any, *values: Operand) -> Array:
             axis = options.get("axis", options.get("axes"))
             where = options.get("where")
             nans = jnp.isnan(a) if where is None else jnp.isnan(a) & where
@@ -64,11 +65,11 @@ def _reduction(reduction: Function) -> Function:
 def _cumulative(function: Function) -> Function:
     """``cummax`` and ``cummin``: a NaN gets the gradients of the results that it makes NaN."""
 
-    def smooth(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    def smooth(operand: Array, axis: int = 0, reverse: bool = False) -> Outputs:
         if not jnp.issubdtype(operand.dtype, jnp.floating):
             return function(operand, axis, reverse)
 
-        def other(a: Any) -> Any:
+        def other(a: Array) -> Array:
             size = a.shape[axis]
             place = lax.broadcasted_iota(int, a.shape, axis % a.ndim)
             nans = jnp.isnan(a)

@@ -5,25 +5,25 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from fad.arrays.smooth import computed_as, quotient, with_slopes
+from fad.core.types import Array, PyTree
 
 __all__ = ["I0", "I0E", "I1", "I1E", "bessel", "ratio_of_exp", "ratio_of_log", "ratio_of_sine"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
-def _log(n: int, x: Any) -> Any:
+def _log(n: int, x: Array) -> Array:
     if n == 0:
         return jnp.log(x)
     return (-1.0) ** (n - 1) * math.factorial(n - 1) / x**n
 
 
-def _sine(n: int, x: Any) -> Any:
+def _sine(n: int, x: Array) -> Array:
     sign = -1 if n % 4 >= 2 else 1
     return sign * (jnp.cos(x) if n % 2 else jnp.sin(x))
 
@@ -46,7 +46,7 @@ def _scaled_bessel(n: int) -> Function:
     """``exp(-|x|) I_n(x) / x**n``, which is even: by its series, and by recurrence where that is stable."""
     radius, terms = 8.0, 36
 
-    def value(x: Any) -> Any:
+    def value(x: Array) -> Array:
         dtype = x.dtype
         a = jnp.abs(x.astype(jnp.promote_types(dtype, jnp.float32)))
         near = a < radius

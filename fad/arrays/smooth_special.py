@@ -17,16 +17,17 @@ from fad.arrays.smooth import computed_as, with_rule, with_slopes
 from fad.arrays.smooth_functions import IN_NN, over_power, smooth_power
 from fad.arrays.smooth_gamma import IN_SPECIAL as AROUND_GAMMA
 from fad.arrays.smooth_ratios import I0, I0E, I1, I1E, ratio_of_exp, ratio_of_log, ratio_of_sine
+from fad.core.types import Array, Outputs, PyTree
 
 __all__ = ["IN_SPECIAL"]
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
 def _sici(sici: Function) -> Function:
     """The slope of the second result is 0 at 0: a cotangent of 0 times infinity would hide the first one."""
 
-    def rule(_: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def rule(_: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
         (x,), (t,) = primals, tangents
         safe = jnp.where(x == 0, 1, x)
         return t * ratio_of_sine(x), t * jnp.where(x == 0, 0, jnp.cos(safe) / safe)
@@ -37,7 +38,7 @@ def _sici(sici: Function) -> Function:
 def _expn(expn: Function) -> Function:
     """JAX's rule keeps a tracer of ``n``. ``expn(n, x)' = -expn(n - 1, x)``, below 0 by recurrence."""
 
-    def lower(n: Any, x: Any, steps: int) -> Any:
+    def lower(n: Array, x: Array, steps: int) -> Array:
         """``expn(n - steps, x)``."""
         order = n - steps
         found = expn(jnp.maximum(order, 0), x)
@@ -49,10 +50,10 @@ def _expn(expn: Function) -> Function:
 
     @functools.cache
     def derivative(steps: int) -> Function:
-        def value(n: Any, x: Any) -> Any:
+        def value(n: Array, x: Array) -> Array:
             return expn(n, x) if steps == 0 else lower(n, x, steps)
 
-        def by_order(*_: Any) -> Any:
+        def by_order(*_: Array) -> Array:
             raise NotImplementedError("expn has no derivative in n, which is an integer")
 
         return with_slopes(value, by_order, lambda _, n, x: -derivative(steps + 1)(n, x))
@@ -64,7 +65,7 @@ def _exp1(exp1: Function) -> Function:
     return with_slopes(exp1, lambda _, x: -jnp.exp(-x) / x)
 
 
-def _series_far(x: Any, sign: int) -> Any:
+def _series_far(x: Array, sign: int) -> Array:
     """``dawsn``, and ``erfcx`` times ``sqrt(pi) / 2``, where ``x`` is larger than 12."""
     z = 1 / x / 2
     series = jnp.zeros_like(x)
@@ -78,7 +79,7 @@ def _with_series(function: Function, sign: int, scale: float) -> Function:
 
     near = with_slopes(function, lambda out, x: sign * (scale - 2 * x * out))
 
-    def by_parts(x: Any) -> Any:
+    def by_parts(x: Array) -> Array:
         far = (x if sign < 0 else jnp.abs(x)) > 12
         series = scale * _series_far(jnp.where(far, x, 12), sign)
         return jnp.where(far, series, near(jnp.where(far, 1, x)))
@@ -89,7 +90,7 @@ def _with_series(function: Function, sign: int, scale: float) -> Function:
 def _log_ndtr(log_ndtr: Function) -> Function:
     """In JAX's slope, the exponents of the density and of ``ndtr`` cancel where both are tiny."""
 
-    def slope(out: Any, x: Any) -> Any:
+    def slope(out: Array, x: Array) -> Array:
         y = -x / math.sqrt(2)
         far = y > 12
         tail = 1 / _series_far(jnp.where(far, y, 12), -1) / math.sqrt(2)
@@ -97,7 +98,7 @@ def _log_ndtr(log_ndtr: Function) -> Function:
         body = jnp.exp(-inner * inner / 2 - log) / math.sqrt(2 * math.pi)
         return jnp.where(far, tail, body)
 
-    def smooth(x: Any, series_order: int = 3) -> Any:
+    def smooth(x: Array, series_order: int = 3) -> Outputs:
         return with_slopes(lambda x: log_ndtr(x, series_order), slope)(x)
 
     return smooth
@@ -115,15 +116,15 @@ def _rel_entr(rel_entr: Function, linear: float) -> Function:
     """``p log(p / q) - linear (p - q)``; as in JAX, the logarithm is left out where ``p == 0``."""
     over = over_power(1)
 
-    def valid(p: Any, q: Any) -> tuple[Any, Any, Any]:
+    def valid(p: Array, q: Array) -> tuple[Array, Array, Array]:
         taken = (p > 0) & (q > 0)
         return taken, jnp.where(taken, p, 1), jnp.where(taken, q, 1)
 
-    def by_p(_: Any, p: Any, q: Any) -> Any:
+    def by_p(_: Array, p: Array, q: Array) -> Array:
         taken, p, q = valid(p, q)
         return jnp.where(taken, jnp.log(p) - jnp.log(q) + 1, 0) - linear
 
-    def by_q(_: Any, p: Any, q: Any) -> Any:
+    def by_q(_: Array, p: Array, q: Array) -> Array:
         taken, p, q = valid(p, q)
         return linear - jnp.where(taken, over(p, q), 0)
 
@@ -133,10 +134,12 @@ def _rel_entr(rel_entr: Function, linear: float) -> Function:
 def _sph_harm_y(sph_harm_y: Function) -> Function:
     """JAX's formula has ``sqrt(1 - cos(theta)**2)``. The slopes are harmonics of the orders beside ``m``."""
 
-    def smooth(n: Any, m: Any, theta: Any, phi: Any, diff_n: Any = None, n_max: Any = None) -> Any:
+    def smooth(
+        n: Array, m: Array, theta: Array, phi: Array, diff_n: Any = None, n_max: Any = None
+    ) -> Outputs:
         n_max = np.max(n) if n_max is None else n_max
 
-        def by_theta(_: Any, n: Any, m: Any, theta: Any, phi: Any) -> Any:
+        def by_theta(_: Array, n: Array, m: Array, theta: Array, phi: Array) -> Array:
             turn = jnp.exp(1j * phi)
             up, down = [  # zero for orders that there are not
                 jnp.sqrt(jnp.maximum(v, 0).astype(theta.dtype))
@@ -145,7 +148,7 @@ def _sph_harm_y(sph_harm_y: Function) -> Function:
             above, below = harmonic(n, m + 1, theta, phi), harmonic(n, m - 1, theta, phi)
             return (up * jnp.conj(turn) * above - down * turn * below) / 2
 
-        def integer(*_: Any) -> Any:
+        def integer(*_: Array) -> Array:
             raise NotImplementedError("sph_harm_y has no derivative in n and m, which are integers")
 
         harmonic = with_slopes(
@@ -164,10 +167,10 @@ def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
     """``log(x) e(lmbda log(x))`` with ``e(u) = (exp(u) - 1) / u``: it is smooth at ``lmbda == 0``."""
     power = smooth_power(jnp.float_power)
 
-    def by_x(_: Any, x: Any, lmbda: Any) -> Any:
+    def by_x(_: Array, x: Array, lmbda: Array) -> Array:
         return power(x + shift, lmbda - 1)
 
-    def by_lmbda(_: Any, x: Any, lmbda: Any) -> Any:
+    def by_lmbda(_: Array, x: Array, lmbda: Array) -> Array:
         at_zero = x + shift == 0
         logs = log(jnp.where(at_zero, 1 - shift, x))
         inside = logs * logs * ratio_of_exp(lmbda * logs, 1)

@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
         for module in map(import_module, _MODULES):
             for own in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
-                function = getattr(module, own, None)
+                function: Any = getattr(module, own, None)
                 if getattr(function, "__module__", None) == module.__name__:
                     test = has_strides if name == "flatten" else None
                     binder = view_binder(VIEWS[name], test) if name in VIEWS else bind

@@ -11,6 +11,7 @@ import jax
 from fad.arrays.loop_rules import loop_p
 from fad.arrays.loops import Loop
 from fad.core.jaxapi import Literal, evaluate_equation, while_parts
+from fad.core.types import Array, ArrayFunction, Atom, Operand, PyTree
 from fad.errors import ArgumentError, describe
 
 __all__ = ["fori_loop", "while_loop"]
@@ -20,12 +21,12 @@ UNBOUNDED = (32, 32)
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any],
+    cond_fun: Callable[[PyTree], PyTree],
     body_fun: Callable[[Any], Any],
-    init_val: Any,
+    init_val: PyTree,
     max_steps: int | None = None,
     checkpoints: int | str = "auto",
-) -> Any:
+) -> PyTree:
     """``jax.lax.while_loop`` with a reverse mode: ``body_fun`` is applied while ``cond_fun`` is true.
 
     The backward pass computes the steps again from checkpoints, so its memory does not grow with
@@ -60,11 +61,11 @@ def while_loop(
 def fori_loop(
     lower: Any,
     upper: Any,
-    body_fun: Callable[[Any, Any], Any],
-    init_val: Any,
+    body_fun: Callable[[Any, PyTree], PyTree],
+    init_val: PyTree,
     *,
     unroll: int | bool | None = None,
-) -> Any:
+) -> PyTree:
     """``jax.lax.fori_loop``, with a reverse mode for bounds that are arrays too.
 
     Arguments:
@@ -83,7 +84,7 @@ def fori_loop(
     """
     bounds = [b for b in (lower, upper) if isinstance(b, jax.Array)]
 
-    def loop(bounds: list[Any], init: Any) -> Any:
+    def loop(bounds: list[Operand], init: PyTree) -> PyTree:
         it = iter(bounds)
         ends = [next(it) if isinstance(b, jax.Array) else b for b in (lower, upper)]
         return jax.lax.fori_loop(ends[0], ends[1], body_fun, init, unroll=unroll)
@@ -115,14 +116,14 @@ def _slots(max_steps: Any, checkpoints: Any) -> tuple[int, int]:
 
 
 def _with_derivatives(
-    f: Callable[..., Any], args: tuple[Any, ...], max_steps: int | None, slots: tuple[int, int]
-) -> Any:
+    f: ArrayFunction, args: tuple[PyTree, ...], max_steps: int | None, slots: tuple[int, int]
+) -> PyTree:
     """A call of ``f`` with the loop that it binds replaced by the primitive of this module."""
     closed, shape = jax.make_jaxpr(f, return_shape=True)(*args)
-    env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    env: dict[Atom, Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, jax.tree.leaves(args), strict=True))
 
-    def read(atom: Any) -> Any:
+    def read(atom: Atom) -> Array:
         return atom.val if isinstance(atom, Literal) else env[atom]
 
     for eqn in closed.jaxpr.eqns:

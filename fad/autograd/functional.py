@@ -17,6 +17,7 @@ import numpy as np
 from fad.core import trees
 from fad.core.level import restores_modes
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
 from fad.methods.values import is_tracked
 from fad.tape.engine import pull_back
@@ -31,7 +32,7 @@ from fad.views.make_view import stop_gradient
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
-def _tuple(x: Any, who: str, what: str) -> tuple[bool, tuple[Any, ...]]:
+def _tuple(x: PyTree, who: str, what: str) -> tuple[bool, tuple[PyTree, ...]]:
     """Whether ``x`` was a tuple, and it as a tuple of Tensors."""
     is_tuple = isinstance(x, (tuple, list))
     items = tuple(x) if is_tuple else (x,)
@@ -43,16 +44,16 @@ def _tuple(x: Any, who: str, what: str) -> tuple[bool, tuple[Any, ...]]:
     return is_tuple, tuple([as_tensor(t) for t in items])
 
 
-def _untuple(is_tuple: bool, x: Sequence[Any]) -> Any:
+def _untuple(is_tuple: bool, x: Sequence[Any]) -> PyTree:
     return tuple(x) if is_tuple else x[0]
 
 
-def _result(x: Any, create_graph: bool) -> Any:
+def _result(x: PyTree, create_graph: bool) -> PyTree:
     """Results as Tensors, with history only for ``create_graph``, or in a rule, whose result may have one."""
     return leave(x if create_graph or running.records is not None else stop_gradient(x), True)
 
 
-def _outputs(out: Any, who: str) -> list[Any]:
+def _outputs(out: PyTree, who: str) -> list[Any]:
     """What a function returned, as a list, after a check that it is made of arrays."""
     outs = trees.flatten(out)[0]
     for k, o in enumerate(outs):
@@ -84,7 +85,7 @@ def _check_strict(
             _check_dependence(who, "The gradient for input", outs, xs, each)
         if not create_graph:
             return
-        options: dict[str, Any] = {"create_graph": True, "allow_unused": True}
+        options: dict[str, PyTree] = {"create_graph": True, "allow_unused": True}
         if each:
             results = [g for o in outs for g in grad(o, xs, _ones(o), **options)]
         elif who == "jvp":  # the derivative of the product of a cotangent with the Jacobian
@@ -103,7 +104,7 @@ def _check_strict(
 
 
 def _check_dependence(
-    who: str, what: str, outs: Sequence[Any], xs: Sequence[Tensor], each: bool
+    who: str, what: str, outs: Sequence[PyTree], xs: Sequence[Tensor], each: bool
 ) -> None:
     """Refuse an output that depends on no input, and an input that no output (with ``each``, not each)
     depends on.
@@ -124,11 +125,11 @@ def _check_dependence(
                 )
 
 
-def _ones(x: Any) -> Any:
+def _ones(x: Value) -> Value:
     return jnp.ones(x.shape, x.dtype)
 
 
-def _cotangent(v: Any, out: Any, who: str) -> Any:
+def _cotangent(v: PyTree, out: PyTree, who: str) -> PyTree:
     """The cotangent ``v`` in the structure of the output; 1 for None."""
     leaves, structure = trees.flatten(out)
     if v is None:
@@ -145,7 +146,7 @@ def _cotangent(v: Any, out: Any, who: str) -> Any:
     return v
 
 
-def _directions(items: tuple[Any, ...], v: Any, who: str) -> tuple[Any, ...]:
+def _directions(items: tuple[PyTree, ...], v: PyTree, who: str) -> tuple[Value, ...]:
     if v is not None:
         return _tuple(v, who, "v")[1]
     if len(items) != 1 or items[0].size != 1:
@@ -159,7 +160,7 @@ def _directions(items: tuple[Any, ...], v: Any, who: str) -> tuple[Any, ...]:
 class _OfOneElement:
     """A function of which one number is differentiated; ``shape`` is that of the output it had last."""
 
-    def __init__(self, func: Callable[..., Any], who: str) -> None:
+    def __init__(self, func: Callable[..., PyTree], who: str) -> None:
         self.func = func
         self.who = who
         self.shape: tuple[int, ...] = ()
@@ -179,12 +180,12 @@ class _OfOneElement:
 
 
 def vjp(
-    func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    func: Callable[..., PyTree],
+    inputs: PyTree,
+    v: PyTree = None,
     create_graph: bool = False,
     strict: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """The output of ``func`` and the product of ``v`` with its Jacobian.
 
     Arguments:
@@ -216,8 +217,8 @@ def vjp(
 
 
 def jvp(
-    func: Callable[..., Any],
-    inputs: Any,
+    func: Callable[..., PyTree],
+    inputs: PyTree,
     v: Any = None,
     create_graph: bool = False,
     strict: bool = False,
@@ -247,12 +248,12 @@ def jvp(
 
 
 def vhp(
-    func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    func: Callable[..., PyTree],
+    inputs: PyTree,
+    v: PyTree = None,
     create_graph: bool = False,
     strict: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """The output of a scalar function, and ``v`` times its Hessian.
 
     Source: ``torch.autograd.functional.vhp``. The Hessian is symmetric: the same as `hvp`.
@@ -266,12 +267,12 @@ def vhp(
 
 
 def hvp(
-    func: Callable[..., Any],
-    inputs: Any,
-    v: Any = None,
+    func: Callable[..., PyTree],
+    inputs: PyTree,
+    v: PyTree = None,
     create_graph: bool = False,
     strict: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """The output of a scalar function, and its Hessian times ``v``, by forward over reverse.
 
     Arguments:
@@ -289,8 +290,13 @@ def hvp(
 
 
 def _second_product(
-    who: str, func: Any, inputs: Any, v: Any, create_graph: bool, strict: bool
-) -> tuple[Any, Any]:
+    who: str,
+    func: Callable[..., PyTree],
+    inputs: PyTree,
+    v: PyTree,
+    create_graph: bool,
+    strict: bool,
+) -> tuple[PyTree, PyTree]:
     check_callable(func, who)
     scalar = _OfOneElement(func, who)
     is_tuple, items = _tuple(inputs, who, "inputs")
@@ -306,13 +312,13 @@ def _second_product(
 
 
 def jacobian(
-    func: Callable[..., Any],
-    inputs: Any,
+    func: Callable[..., PyTree],
+    inputs: PyTree,
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = True,
     strategy: str = "reverse-mode",
-) -> Any:
+) -> PyTree:
     """The Jacobian of ``func`` at ``inputs``.
 
     Arguments:
@@ -342,7 +348,9 @@ def jacobian(
     return _result(result, create_graph)
 
 
-def _jacobian(func: Any, nums: Any, vectorize: bool, strategy: str, who: str) -> Callable[..., Any]:
+def _jacobian(
+    func: Callable[..., PyTree], nums: PyTree, vectorize: bool, strategy: str, who: str
+) -> Callable[..., PyTree]:
     in_reverse = strategy == "reverse-mode"
     transform = jacobians.reverse_jacobian if in_reverse else jacobians.forward_jacobian
     return transform(func, nums, False, None if vectorize else 1, who)
@@ -356,13 +364,13 @@ def _check_strategy(strategy: str, who: str, name: str) -> None:
 
 
 def hessian(
-    func: Callable[..., Any],
-    inputs: Any,
+    func: Callable[..., PyTree],
+    inputs: PyTree,
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = True,
     outer_jacobian_strategy: str = "forward-mode",
-) -> Any:
+) -> PyTree:
     """The Hessian of a scalar function at ``inputs``.
 
     Arguments:

@@ -10,6 +10,7 @@ import jax
 from jax import tree_util
 
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.errors import RuleError
 from fad.functions.context import Context
 from fad.functions.function import Function
@@ -63,7 +64,7 @@ class NestedIOFunction(Function):
     _saved_structure: Any
     _input_structure: Any
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: PyTree) -> None:
         name = cls.__name__
         for rule in _STATIC:
             if rule in cls.__dict__:
@@ -89,7 +90,7 @@ class NestedIOFunction(Function):
     def __init__(self) -> None:
         pass
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: PyTree) -> PyTree:
         """`apply` with what ``__init__`` set on this instance."""
         cls = type(self)
         if not hasattr(cls, "forward_extended"):
@@ -99,7 +100,7 @@ class NestedIOFunction(Function):
         return super().apply(_InstanceAttributes(cls, vars(self)), *inputs)
 
     @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def apply(cls, *args: PyTree, **kwargs: PyTree) -> PyTree:  # type: ignore[override]
         """Call the Function on nested inputs; see `NestedIOFunction`.
 
         Arguments:
@@ -130,24 +131,24 @@ class NestedIOFunction(Function):
         found: Context = ctx
         return found
 
-    def save_for_backward(self, *args: Any) -> None:
+    def save_for_backward(self, *args: PyTree) -> None:
         """Keep nested Tensors for backward_extended, which reads them as ``self.saved_tensors``."""
         ctx = self._context("save_for_backward")
         leaves, self._saved_structure = _flatten(args)
         ctx.save_for_backward(*leaves)
 
     @property
-    def saved_tensors(self) -> Any:
+    def saved_tensors(self) -> PyTree:
         """What was saved, nested as it was: a tuple of the arguments of `save_for_backward`."""
         saved = self._context("saved_tensors").saved_tensors
         structure = vars(self).get("_saved_structure")
         return saved if structure is None else structure.unflatten(saved)
 
-    def mark_dirty(self, *args: Any, **kwargs: Any) -> None:
+    def mark_dirty(self, *args: PyTree, **kwargs: PyTree) -> None:
         """Say that forward changed the Tensors in these inputs in place; they must be outputs too."""
         self._context("mark_dirty").mark_dirty(*_tensors((args, kwargs)))
 
-    def mark_non_differentiable(self, *args: Any, **kwargs: Any) -> None:
+    def mark_non_differentiable(self, *args: PyTree, **kwargs: PyTree) -> None:
         """Say that the Tensors in these outputs have no derivative."""
         self._context("mark_non_differentiable").mark_non_differentiable(*_tensors((args, kwargs)))
 
@@ -198,7 +199,7 @@ class _InstanceAttributes:
         )
 
 
-def _forward(ctx: Context, settings: _InstanceAttributes, *inputs: Any) -> Any:
+def _forward(ctx: Context, settings: _InstanceAttributes, *inputs: PyTree) -> PyTree:
     vars(ctx).update(settings.attributes)
     vars(ctx)["_input_structure"] = _flatten(inputs)[1]
     method: Any = settings.cls
@@ -206,12 +207,12 @@ def _forward(ctx: Context, settings: _InstanceAttributes, *inputs: Any) -> Any:
         return method.forward_extended(run, *inputs)
 
 
-def _backward_of(cls: Any, method: Callable[..., Any]) -> Callable[..., Any]:
+def _backward_of(cls: Any, method: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """``backward_extended`` as the rule of a Function."""
     once = hasattr(method, "once_differentiable")
     method = method.__wrapped__ if once else method  # type: ignore[attr-defined]
 
-    def backward(ctx: Context, *gradients: Any) -> tuple[Any, ...]:
+    def backward(ctx: Context, *gradients: PyTree) -> tuple[PyTree, ...]:
         with cls._bound(ctx) as run:
             found = method(run, *gradients)
             structure = run._input_structure
@@ -227,14 +228,14 @@ def _backward_of(cls: Any, method: Callable[..., Any]) -> Callable[..., Any]:
     return once_differentiable(backward) if once else backward
 
 
-def _is_leaf(x: Any) -> bool:
+def _is_leaf(x: PyTree) -> bool:
     return x is None or isinstance(x, Tensor)
 
 
-def _flatten(tree: Any) -> tuple[list[Any], tree_util.PyTreeDef]:
+def _flatten(tree: PyTree) -> tuple[list[Any], tree_util.PyTreeDef]:
     """Leaves and structure; None is a leaf."""
     return tree_util.tree_flatten(tree, is_leaf=_is_leaf)
 
 
-def _tensors(tree: Any) -> list[Any]:
+def _tensors(tree: PyTree) -> list[Any]:
     return [x for x in _flatten(tree)[0] if isinstance(x, (Tensor, jax.Array))]

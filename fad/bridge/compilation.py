@@ -7,7 +7,7 @@ import functools
 import logging
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -34,6 +34,7 @@ from fad.core.level import bind, flush, has_trace, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
 from fad.levels.randomness import note_draw
 from fad.levels.staged import StagedLevel, in_body, stage
@@ -46,6 +47,8 @@ from fad.views.pytree import flattening
 
 __all__ = ["Compiled", "jit"]
 
+# What runs, its first operands, the leaves of the arguments, and what makes the result of its outputs.
+_Found = tuple[Callable[..., PyTree], list[PyTree], list[PyTree], Callable[[Sequence[Any]], PyTree]]
 _log = logging.getLogger("fad.jit")
 
 
@@ -60,11 +63,11 @@ class _Entry:
     """
 
     primitive: Primitive
-    fixed: list[Any]
+    fixed: list[PyTree]
     structure: trees.PyTreeDef
     seen: dict[str, str]
     changed: list[int]
-    donating: Callable[..., Any] | None = None
+    donating: Callable[..., PyTree] | None = None
 
 
 class _NotQuick(Exception):
@@ -90,10 +93,10 @@ def _check_place(t: Tensor) -> None:
 class Compiled:
     """What `jit` returns. Called like the function; ``__wrapped__`` is the function itself."""
 
-    __wrapped__: Callable[..., Any]
+    __wrapped__: Callable[..., PyTree]
     _hooks = False  # whether it calls hooks when it runs
 
-    def __init__(self, f: Callable[..., Any], arguments: Arguments, explain: bool) -> None:
+    def __init__(self, f: Callable[..., PyTree], arguments: Arguments, explain: bool) -> None:
         functools.update_wrapper(self, f, updated=())
         self._name = getattr(f, "__name__", "jit")
         self._arguments = arguments
@@ -108,10 +111,10 @@ class Compiled:
     def __repr__(self) -> str:
         return f"<fad.jit of {self._name}>"
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Callable[..., PyTree]:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         # The fast path, which most calls take: JAX itself flattens the arguments, finds the program and runs
         # it. There is nothing around such a call, and no graph has its arguments; or nothing is recorded.
         tables = self._tables
@@ -121,9 +124,9 @@ class Compiled:
         key = _mode_key(modes)
         if key < 0:
             return self._run(args, kwargs)
-        given: Sequence[Any] = args
+        given: Sequence[PyTree] = args
         named = kwargs
-        static: tuple[Any, ...] = ()
+        static: tuple[Hashable, ...] = ()
         if self._has_static:
             static, given, named = self._arguments.part(args, kwargs)
         operands = []
@@ -178,10 +181,10 @@ class Compiled:
         # Where nothing is recorded, it is given the arrays of what a graph has, too.
         return self._keeps or not key & _NO_GRAD
 
-    def _new_table(self, tables: Table, key: int, static: tuple[Any, ...]) -> Any:
+    def _new_table(self, tables: Table, key: int, static: tuple[PyTree, ...]) -> Any:
         owner = weakref.ref(self)  # a function that is dropped is freed at once
 
-        def find(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        def find(args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> _Found:
             compiled = owner()
             assert compiled is not None
             return compiled._find(key, static, args, kwargs)
@@ -195,8 +198,8 @@ class Compiled:
         return tables.put((key, static) if static else key, table)
 
     def _find(
-        self, key: int, static: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> tuple[Callable[..., Any], list[Any], list[Any], Callable[[Sequence[Any]], Any]]:
+        self, key: int, static: tuple[Any, ...], args: Sequence[PyTree], kwargs: dict[str, PyTree]
+    ) -> _Found:
         """What a call of JAX's table runs, in the form of `jaxapi.call_table`.
 
         Raises:
@@ -226,7 +229,7 @@ class Compiled:
             flush()
         wraps = tensors or any([isinstance(x, Tensor) for x in leaves])
 
-        def result(outs: Sequence[Any]) -> Any:
+        def result(outs: Sequence[Operand]) -> PyTree:
             flat = trees.is_flat(entry.structure) and all([type(x) is array_type for x in outs])
             if wraps and not (tensors and flat):  # those `__call__` makes, in less time
                 outs = [new_tensor(x, ROOT) for x in outs]
@@ -234,11 +237,11 @@ class Compiled:
 
         return call, entry.fixed, values, result
 
-    def _drawn(self, key: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, ...]:
+    def _drawn(self, key: tuple[PyTree, ...], leaves: list[PyTree]) -> tuple[Hashable, ...]:
         """The key of a call, with what else is in it if the function draws random numbers."""
         return (*key, lanes(leaves)) if self._draws else key
 
-    def _run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _run(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """Any call."""
         leaves, rest, join = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
@@ -275,18 +278,18 @@ class Compiled:
 
     def _trace(
         self,
-        key: tuple[Any, ...],
-        leaves: list[Any],
+        key: tuple[PyTree, ...],
+        leaves: list[PyTree],
         join: Callable[[Sequence[Any]], tuple[Any, Any]],
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
+        args: Sequence[PyTree],
+        kwargs: dict[str, PyTree],
     ) -> _Entry:
         """The program for these arguments."""
         f = self.__wrapped__
-        found: dict[str, Any] = {}
+        found: dict[str, PyTree] = {}
         places = list(map(place_of, leaves))
 
-        def body(*args: Any, **kwargs: Any) -> list[Any]:
+        def body(*args: PyTree, **kwargs: PyTree) -> list[Operand]:
             handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
             for x, place in zip(handles, places, strict=True):
                 stand_at(x, place)
@@ -294,7 +297,7 @@ class Compiled:
             found["changed"] = [k for k, x in enumerate(handles) if was_written(x)]
             return [*outs, *[handles[k] for k in found["changed"]]]
 
-        def run(level: StagedLevel, *tracers: Any) -> Any:
+        def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
             inside, inside_kwargs = join(tracers)
             found["level"] = level
             return in_body(level, body)(*inside, **inside_kwargs)
@@ -318,7 +321,7 @@ class Compiled:
 
     # Why a call traces again
 
-    def explain(self, *args: Any, **kwargs: Any) -> str:
+    def explain(self, *args: PyTree, **kwargs: PyTree) -> str:
         """Whether a call with these arguments is compiled already, and if not, what is new in it.
 
         Returns:
@@ -339,7 +342,7 @@ class Compiled:
 
     # What jax.jit offers too
 
-    def _native(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    def _native(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> tuple[Any, Any, Any]:
         """This function for ``jax.jit``, and its arguments without what tracks them."""
         arguments = self._arguments
         nums = {i for i, a in enumerate(args) if not all(map(is_dynamic, trees.flatten(a)[0]))}
@@ -355,7 +358,7 @@ class Compiled:
         )
         return native, *trees.map_leaves(untracked, (tuple(args), kwargs))
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: PyTree, **kwargs: PyTree) -> Any:
         """The program for these arguments, lowered but not compiled.
 
         Arguments:
@@ -372,12 +375,12 @@ class Compiled:
         native, args, kwargs = self._native(args, kwargs)
         return native.lower(*args, **kwargs)
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: PyTree, **kwargs: PyTree) -> Any:
         """The jaxpr for these arguments, as a ``jax.stages.Traced``; see `lower`."""
         native, args, kwargs = self._native(args, kwargs)
         return native.trace(*args, **kwargs)
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Shapes and dtypes of the result, as ``jax.ShapeDtypeStruct``; nothing is computed."""
         native, args, kwargs = self._native(*trees.map_leaves(struct_like, (tuple(args), kwargs)))
         return native.eval_shape(*args, **kwargs)
@@ -393,25 +396,25 @@ class Placed(Compiled):
     """What `jit` returns with ``in_shardings``: it puts the arguments in place first."""
 
     def __init__(
-        self, f: Callable[..., Any], arguments: Arguments, explain: bool, shardings: Any
+        self, f: Callable[..., PyTree], arguments: Arguments, explain: bool, shardings: PyTree
     ) -> None:
         super().__init__(f, arguments, explain)
         self._shardings = checked(shardings)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         args = tuple(placed(self._arguments, self._shardings, args, kwargs))
         return super().__call__(*args, **kwargs)
 
 
 def jit(
-    f: Callable[..., Any] | None = None,
+    f: Callable[..., PyTree] | None = None,
     *,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Sequence[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Sequence[str] | None = None,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
+    in_shardings: PyTree = None,
+    out_shardings: PyTree = None,
     explain: bool = False,
     hooks: bool = False,
 ) -> Any:
@@ -459,7 +462,7 @@ def jit(
         if type(flag) is not bool:
             raise ArgumentError(f"jit: {name} must be True or False, got {describe(flag)}")
 
-    def decorate(f: Callable[..., Any]) -> Compiled:
+    def decorate(f: Callable[..., PyTree]) -> Compiled:
         arguments = Arguments(f, "jit", *options)
         f = f if out_shardings is None else placing(f, out_shardings)
         f = with_host_calls(f) if hooks else f

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +12,12 @@ import jax
 from fad.bridge.flat_operations import FlatOperation, split_call
 from fad.bridge.jax_functions import to_jax
 from fad.bridge.torch_checks import struct_of_tensor
-from fad.bridge.torch_memory import borrowed_array, load, noted, returned
+from fad.bridge.torch_memory import TorchTensor, borrowed_array, load, noted, returned
 from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.keys import exact
 from fad.core.tensor import Tensor
+from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, describe
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
@@ -27,7 +28,7 @@ __all__ = ["to_torch"]
 LIBRARY: Any = SimpleNamespace(vjp=vjp, jvp=jvp, vmap=vmap)
 
 
-def to_torch(f: Callable[..., Any], *, jit: bool = False) -> Callable[..., Any]:
+def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., PyTree]:
     """A function of fad as a function of PyTorch, under autograd and every transform of ``torch.func``.
 
     fad computes it, and its derivatives and batches, to any order. It reads the memory of its arguments, and
@@ -64,7 +65,7 @@ def to_torch(f: Callable[..., Any], *, jit: bool = False) -> Callable[..., Any]:
     calls = Cache()
 
     @functools.wraps(f, updated=())
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         tensors, static, flattened = split_call(
             args, kwargs, lambda x: isinstance(x, torch.Tensor), lambda x: _key(x, name)
         )
@@ -77,7 +78,7 @@ def to_torch(f: Callable[..., Any], *, jit: bool = False) -> Callable[..., Any]:
     return wrapped
 
 
-def _key(x: Any, name: str) -> Any:
+def _key(x: object, name: str) -> Hashable:
     """The key of what is no tensor."""
     if isinstance(x, (Tensor, jax.Array)):
         raise ArgumentError(
@@ -101,11 +102,11 @@ class _CallOfFad:
     def __init__(
         self,
         name: str,
-        flat: Callable[..., Any],
+        flat: Callable[..., PyTree],
         structs: Sequence[jax.ShapeDtypeStruct],
         jit: bool,
     ) -> None:
-        def fn(*arrays: Any) -> tuple[Any, ...]:
+        def fn(*arrays: Array) -> tuple[Array, ...]:
             tree = flat(*arrays)
             leaves, self.structure = trees.flatten(tree)
             self.form = trees.skeleton(tree)
@@ -120,12 +121,12 @@ class _CallOfFad:
         # What comes out, and of which dtypes, is known after the first call; see `_computed`.
         self.operation = FlatOperation(name, fn, LIBRARY, structs, (), jit)
 
-    def __call__(self, tensors: Sequence[Any]) -> Any:
+    def __call__(self, tensors: Sequence[TorchTensor]) -> PyTree:
         outs = _function().apply(self.operation, *tensors)
         return trees.unflatten(self.structure, outs, self.form)
 
 
-def _computed(operation: FlatOperation, tensors: Sequence[Any]) -> tuple[Any, ...]:
+def _computed(operation: FlatOperation, tensors: Sequence[TorchTensor]) -> tuple[TorchTensor, ...]:
     """The results of an operation of fad for tensors of PyTorch."""
     name = f"to_torch({operation.name})"
     arrays = [borrowed_array(t, name) for t in tensors]
@@ -136,7 +137,7 @@ def _computed(operation: FlatOperation, tensors: Sequence[Any]) -> tuple[Any, ..
     return tuple([returned(x, name) for x in outs])
 
 
-def _program(operation: FlatOperation) -> Callable[..., Any]:
+def _program(operation: FlatOperation) -> Callable[..., tuple[Array, ...]]:
     """The operation as a function of arrays, which is compiled where that is wanted."""
     if operation.function is None:
         program = to_jax(operation.fn)
@@ -146,7 +147,7 @@ def _program(operation: FlatOperation) -> Callable[..., Any]:
 
 
 @functools.cache
-def _function() -> Any:
+def _function() -> type[Any]:
     """The ``torch.autograd.Function`` that calls operations; it is made when PyTorch is there."""
     torch = load()
 
@@ -154,7 +155,7 @@ def _function() -> Any:
         """A call of an operation of fad: its rules call the operations that are derived from it."""
 
         @staticmethod
-        def forward(operation: FlatOperation, *tensors: Any) -> Any:
+        def forward(operation: FlatOperation, *tensors: TorchTensor) -> PyTree:
             return _computed(operation, tensors)
 
         @staticmethod
@@ -167,7 +168,7 @@ def _function() -> Any:
             ctx.mark_non_differentiable(*fixed)
 
         @staticmethod
-        def backward(ctx: Any, *cotangents: Any) -> Any:
+        def backward(ctx: Any, *cotangents: TorchTensor) -> PyTree:
             need = tuple(ctx.needs_input_grad[1:])
             have = tuple([g is not None for g in cotangents])
             if not any(need) or not any(have):
@@ -178,7 +179,7 @@ def _function() -> Any:
             return (None, *[next(found) if n else None for n in need])
 
         @staticmethod
-        def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        def jvp(ctx: Any, _: Any, *tangents: TorchTensor) -> PyTree:
             mask = tuple([t is not None for t in tangents])
             given = [t for t in tangents if t is not None]
             push = ctx.operation.jvp(mask)
@@ -186,7 +187,9 @@ def _function() -> Any:
             return tuple([next(found) if d else None for d in ctx.operation.differentiable])
 
         @staticmethod
-        def vmap(info: Any, in_dims: Any, operation: FlatOperation, *tensors: Any) -> Any:
+        def vmap(
+            info: Any, in_dims: Any, operation: FlatOperation, *tensors: TorchTensor
+        ) -> PyTree:
             lanes = operation.batched(in_dims[1:], info.batch_size, info.randomness)
             outs = FadFunction.apply(lanes, *tensors)
             if not operation.results:  # it has run only for batches

@@ -31,6 +31,7 @@ from fad.core.level import bind, flush, state, with_default_state
 from fad.core.masked import conjugate
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
 from fad.errors import GradientError
 from fad.tape.anomaly import has_nan
 from fad.tape.grad_mode import no_grad
@@ -52,7 +53,7 @@ class _HostFunction:
     name: str
     run: Callable[..., Sequence[Any]]
 
-    def __call__(self, *values: Any) -> tuple[Any, ...]:
+    def __call__(self, *values: Array) -> tuple[Array, ...]:
         return tuple(self.run(*values))
 
 
@@ -69,8 +70,8 @@ class _BatchedHostFunction:
         found: str = self.base.name
         return found
 
-    def __call__(self, *values: Any) -> tuple[Any, ...]:
-        out: tuple[Any, ...] = vmap(self.base, in_dims=self.dims)(*values)
+    def __call__(self, *values: Array) -> tuple[Array, ...]:
+        out: tuple[Array, ...] = vmap(self.base, in_dims=self.dims)(*values)
         return out
 
 
@@ -86,15 +87,15 @@ class _Jvp:
         found: str = self.base.name
         return found
 
-    def __call__(self, *values: Any) -> tuple[Any, ...]:
+    def __call__(self, *values: Array) -> tuple[Array, ...]:
         count = sum(self.mask)
         n = len(self.mask)
         primals, before, tangents = values[:n], values[n : len(values) - count], values[-count:]
 
-        def f(*given: Any) -> tuple[Any, ...]:
+        def f(*given: Array) -> tuple[Array, ...]:
             it = iter(given)
             at = [next(it) if m else p for m, p in zip(self.mask, primals, strict=True)]
-            out: tuple[Any, ...] = self.base(*at)
+            out: tuple[Array, ...] = self.base(*at)
             return out
 
         masked = tuple([p for p, m in zip(primals, self.mask, strict=True) if m])
@@ -122,15 +123,15 @@ class _Transposed:
         found: str = self.base.name
         return found
 
-    def __call__(self, *values: Any) -> tuple[Any, ...]:
+    def __call__(self, *values: Array) -> tuple[Array, ...]:
         fixed, cotangents = values[: self.known], values[self.known :]
         zeros = [jnp.zeros(shape, dtype) for shape, dtype in self.avals]
         _, pull = vjp(lambda *given: self.base(*fixed, *given), *zeros)
-        out: tuple[Any, ...] = pull(tuple(cotangents))
+        out: tuple[Array, ...] = pull(tuple(cotangents))
         return out
 
 
-def _differ(new: Any, old: Any) -> Any:
+def _differ(new: Array, old: Array) -> Array:
     same = (new == old) | (jnp.isnan(new) & jnp.isnan(old))
     return jnp.where(same, jnp.float32(0), jnp.float32(jnp.nan))
 
@@ -166,7 +167,7 @@ def _evaluate(fn: Any, *arrays: Any) -> tuple[Any, ...]:
         ) from error
 
 
-def executed(call: Callable[..., Any], operands: Sequence[Any]) -> Any:
+def executed(call: ArrayFunction, operands: Sequence[Operand]) -> Outputs:
     """``call(*operands)``, which runs a program, when it has run.
 
     An exception of a function on the host is raised as it was there.
@@ -197,34 +198,42 @@ _call_p = new_primitive("fad_host_call")
 _linear_p = new_primitive("fad_host_linear_call")
 
 
-def _run(*values: Any, fn: Any, outs: Avals) -> list[Any]:
+def _run(*values: Array, fn: Callable[..., Sequence[Array]], outs: Avals) -> list[Array]:
     structs = [jax.ShapeDtypeStruct(*o) for o in outs]
     run = functools.partial(_evaluate, fn)
     return list(io_callback(run, tuple(structs), *values, ordered=True))
 
 
-def _run_linear(*values: Any, fn: Any, outs: Avals, known: int) -> list[Any]:
+def _run_linear(
+    *values: Array, fn: Callable[..., Sequence[Array]], outs: Avals, known: int
+) -> list[Array]:
     structs = [jax.ShapeDtypeStruct(*o) for o in outs]
     return list(jax.pure_callback(functools.partial(_evaluate, fn), tuple(structs), *values))
 
 
-def _avals(outs: Avals) -> list[Any]:
+def _avals(outs: Avals) -> list[Aval]:
     return [jaxapi.shaped_array(shape, dtype) for shape, dtype in outs]
 
 
 @functools.cache
-def _effects() -> Any:
+def _effects() -> object:
     """The effect of an ordered callback."""
     return jax.make_jaxpr(lambda: io_callback(lambda: None, None, ordered=True))().effects
 
 
-def _described(values: Sequence[Any]) -> Avals:
+def _described(values: Sequence[PyTree]) -> Avals:
     return tuple([(tuple(v.aval.shape), v.aval.dtype) for v in values])
 
 
 def _jvp(
-    primals: Any, tangents: Any, *, primitive: Any, fn: Any, outs: Avals, **params: Any
-) -> Any:
+    primals: Sequence[Any],
+    tangents: Sequence[Array],
+    *,
+    primitive: Any,
+    fn: Callable[..., Outputs],
+    outs: Avals,
+    **params: PyTree,
+) -> tuple[Outputs, Outputs]:
     results = primitive.bind(*primals, fn=fn, outs=outs, **params)
     mask = tuple([type(t) is not Zero for t in tangents])
     if not any(mask) or not outs:
@@ -236,7 +245,13 @@ def _jvp(
     )
 
 
-def _transpose(cotangents: Any, *operands: Any, fn: Any, outs: Avals, known: int) -> list[Any]:
+def _transpose(
+    cotangents: Sequence[Array],
+    *operands: Array,
+    fn: Callable[..., Outputs],
+    outs: Avals,
+    known: int,
+) -> list[Any]:
     linear = operands[known:]
     described = _described(linear)
     cts = [conjugate(instantiate_zeros(c)) for c in cotangents]
@@ -246,8 +261,15 @@ def _transpose(cotangents: Any, *operands: Any, fn: Any, outs: Avals, known: int
 
 
 def _batch(
-    axis_data: Any, values: Any, dims: Any, *, primitive: Any, fn: Any, outs: Avals, **params: Any
-) -> Any:
+    axis_data: Any,
+    values: Sequence[Array],
+    dims: Any,
+    *,
+    primitive: Any,
+    fn: Callable[..., Outputs],
+    outs: Avals,
+    **params: PyTree,
+) -> tuple[Outputs, Outputs]:
     if all([d is None for d in dims]):
         results = primitive.bind(*values, fn=fn, outs=outs, **params)
         return results, [None] * len(outs)
@@ -291,14 +313,14 @@ class _Host:
         self.since = since
 
     def call(
-        self, name: str, f: Callable[..., Sequence[Any]], values: Sequence[Any], count: int
-    ) -> list[Any]:
+        self, name: str, f: Callable[..., Sequence[Any]], values: Sequence[Operand], count: int
+    ) -> list[Array]:
         """Write a call of ``f(*values)`` into the program, whose results are like the first ``count``
         values.
         """
         fn = _HostFunction(name, f)
 
-        def flat(*arrays: Any) -> tuple[Any, ...]:
+        def flat(*arrays: Array) -> tuple[Array, ...]:
             arrays = tuple([jnp.asarray(a) for a in arrays])
             outs = tuple([(a.shape, a.dtype) for a in arrays[:count]])
             return tuple(_call_p.bind(*arrays, fn=fn, outs=outs))
@@ -312,11 +334,11 @@ class _Host:
         return list(out)
 
 
-def with_host_calls(f: Callable[..., Any]) -> Callable[..., Any]:
+def with_host_calls(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """``f``, the body of a `jit`: its hooks are called on the host, at each execution."""
 
     @functools.wraps(f)
-    def body(*args: Any, **kwargs: Any) -> Any:
+    def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
         before, state.host = state.host, _Host(state.body.id)
         try:
             return f(*args, **kwargs)

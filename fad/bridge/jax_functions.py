@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from fad.bridge.signatures import Arguments
 from fad.core import trees
@@ -13,6 +12,7 @@ from fad.core.dependence import COMPUTED
 from fad.core.level import Level, bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, Outputs, PyTree
 from fad.errors import LevelError, describe
 from fad.tape.graph import AccumulateGrad, Node
 from fad.tape.recorder import ROOT
@@ -22,11 +22,11 @@ __all__ = ["from_jax", "to_jax"]
 
 
 def from_jax(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     *,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Sequence[str] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """A JAX function as a fad function: one Primitive, one compiled call, under every transform.
 
     Arguments:
@@ -51,12 +51,12 @@ def from_jax(
     name = getattr(f, "__name__", type(f).__name__)
 
     @functools.wraps(f, updated=())
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         leaves, key, join = arguments.split(args, kwargs)
         primitive = primitives.get(key)
         if primitive is None:
 
-            def fn(*arrays: Any) -> Any:
+            def fn(*arrays: Array) -> Outputs:
                 inside, inside_kwargs = join(arrays)
                 return f(*inside, **inside_kwargs)
 
@@ -67,7 +67,7 @@ def from_jax(
     return wrapped
 
 
-def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
+def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """A fad function as a pure JAX function of arrays, for ``jax.jit``, ``jax.grad``, optax and so on.
 
     Arguments:
@@ -87,7 +87,7 @@ def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
         raise TypeError(f"to_jax: the first argument must be a function, got {describe(f)}")
 
     @functools.wraps(f, updated=())
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         began = Level().id  # Tensors made in f have a later `born`
         inside, inside_kwargs = enter((args, kwargs))
         out = leave(f(*inside, **inside_kwargs), False)
@@ -96,7 +96,7 @@ def to_jax(f: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _bare(x: Any, began: int) -> Any:
+def _bare(x: object, began: int) -> PyTree:
     if isinstance(x, Tensor):
         if x.level is ROOT and all([leaf.born >= began for leaf in _leaves(x)]):
             return x.value  # recorded in f alone: no code outside differentiates it

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.levels.batch import batch_levels, lanes_among, lanes_of
 from fad.tape.recorder import ROOT
@@ -59,19 +59,19 @@ class Live:
         return x
 
 
-def is_traced(x: Any) -> bool:
+def is_traced(x: object) -> bool:
     """Whether ``x`` is part of a trace around this one, which compiled code must not outlive."""
     if isinstance(x, Tensor):
         return x.level.traces or isinstance(x.value, jax.core.Tracer)
     return isinstance(x, jax.core.Tracer)
 
 
-def values_now(fixed: Sequence[Any]) -> list[Any]:
+def values_now(fixed: Sequence[Operand]) -> list[Operand]:
     """The values at a call, from what `captured` made."""
     return [x.find() if isinstance(x, (Lanes, Live)) else x for x in fixed]
 
 
-def captured(x: Any) -> Any:
+def captured(x: object) -> PyTree:
     """What compiled code may keep of a value that it closes over."""
     if not isinstance(x, Tensor):
         return x
@@ -94,7 +94,7 @@ def _tracked_capture(x: Tensor) -> GradientError:
     )
 
 
-def struct_like(x: Any) -> Any:
+def struct_like(x: object) -> PyTree:
     """The shape and dtype of a Tensor; other things as they are."""
     if isinstance(x, Tensor):
         aval = x.aval
@@ -102,7 +102,7 @@ def struct_like(x: Any) -> Any:
     return x
 
 
-def untracked(x: Any) -> Any:
+def untracked(x: object) -> PyTree:
     """``x`` as ``jax.jit`` may flatten it."""
     if not isinstance(x, Tensor):
         return x
@@ -121,7 +121,7 @@ def may_take(t: Tensor, unrecorded: bool) -> bool:
     return t._level is ROOT and not (t._requires_grad and not unrecorded)
 
 
-def is_bare(x: Any, unrecorded: bool = False) -> bool:
+def is_bare(x: object, unrecorded: bool = False) -> bool:
     """Whether nothing tracks ``x``, so that it may be donated; or if ``unrecorded``, what is
     computed of it.
     """

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import collections
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
 
 import jax
 
@@ -25,6 +24,7 @@ from fad.core import jaxapi, trees
 from fad.core.avals import aval_key, aval_of
 from fad.core.caches import Cache
 from fad.core.level import state
+from fad.core.types import Operand, PyTree
 from fad.errors import describe
 from fad.levels.batch import batch_levels
 from fad.levels.body_numbers import code_of
@@ -37,7 +37,7 @@ from fad.views.addresses import place_of
 __all__ = ["differences", "in_words", "key_of", "lanes", "made_before", "note_made"]
 
 
-def key_of(leaves: list[Any], rest: Any) -> tuple[Any, ...]:
+def key_of(leaves: list[PyTree], rest: object) -> tuple[Hashable, ...]:
     """The key of a call: its array leaves, the ``rest`` of its arguments, and what else a trace can see."""
     outside = state.outside_jax_trace >= 0
     places = tuple(map(place_of, leaves))
@@ -52,15 +52,15 @@ def key_of(leaves: list[Any], rest: Any) -> tuple[Any, ...]:
     )
 
 
-def _named_axes() -> tuple[Any, ...]:
+def _named_axes() -> tuple[Hashable, ...]:
     return tuple([(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None])
 
 
-def lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
+def lanes(leaves: Sequence[Operand]) -> tuple[Hashable, ...]:
     """What decides how a function draws random numbers: for each running vmap its randomness, and if that
     matters, which arguments differ between lanes.
     """
-    found: list[Any] = []
+    found: list[PyTree] = []
     for level in batch_levels():
         randomness = level.randomness if level.id > state.outside_jax_trace else "traced apart"
         strict = randomness == "error"
@@ -68,12 +68,12 @@ def lanes(leaves: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _modes() -> tuple[Any, ...]:
+def _modes() -> tuple[Hashable, ...]:
     watched = (anomaly.on, anomaly.check_nan)
     return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks), watched)
 
 
-def in_words(args: Any, kwargs: Any, draws: bool) -> dict[str, str]:
+def in_words(args: PyTree, kwargs: PyTree, draws: bool) -> dict[str, str]:
     """What a program for these arguments depends on; ``draws``: it draws random numbers."""
     leaves, structure = trees.flatten((args, kwargs))
     grads, inference, hooks, watched = _modes()
@@ -92,18 +92,19 @@ def in_words(args: Any, kwargs: Any, draws: bool) -> dict[str, str]:
 _made = Cache()  # by code, what functions were traced for, in words
 
 
-def note_made(f: Callable[..., Any], seen: dict[str, str]) -> None:
+def note_made(f: Callable[..., PyTree], seen: dict[str, str]) -> None:
     """Note what a function was traced for, for others of its code."""
-    of_code = _made.get(code_of(f)) or _made.put(code_of(f), collections.deque(maxlen=8))
+    fresh: collections.deque[dict[str, str]] = collections.deque(maxlen=8)
+    of_code = _made.get(code_of(f)) or _made.put(code_of(f), fresh)
     of_code.append({**seen, **_closure_in_words(f)})
 
 
-def made_before(f: Callable[..., Any]) -> list[dict[str, str]]:
+def made_before(f: Callable[..., PyTree]) -> list[dict[str, str]]:
     """What functions of the code of ``f`` were traced for, and what they close over."""
     return list(_made.get(code_of(f)) or ())
 
 
-def _closure_in_words(f: Callable[..., Any]) -> dict[str, str]:
+def _closure_in_words(f: Callable[..., PyTree]) -> dict[str, str]:
     f = inspect.unwrap(f)
     names = getattr(getattr(f, "__code__", None), "co_freevars", ())
     found = {}
@@ -118,7 +119,7 @@ def _closure_in_words(f: Callable[..., Any]) -> dict[str, str]:
 
 
 def differences(
-    who: str, f: Callable[..., Any], now: dict[str, str], earlier: Sequence[dict[str, str]]
+    who: str, f: Callable[..., PyTree], now: dict[str, str], earlier: Sequence[dict[str, str]]
 ) -> str:
     """How a call of ``f`` differs from the nearest of those for which ``who`` has programs; if it has
     none, from those of other functions that the same line has made.
@@ -154,7 +155,7 @@ def _changes(now: dict[str, str], old: dict[str, str]) -> list[str]:
     return lines
 
 
-def _leaf_in_words(x: Any) -> str:
+def _leaf_in_words(x: PyTree) -> str:
     if isinstance(x, Fixed):
         return f"static {describe(x.value)}"
     if not is_dynamic(x):

@@ -22,6 +22,7 @@ import fad.numpy as fnp
 from fad import scipy
 from fad.core.borrowed import borrow
 from fad.core.tensor import Tensor
+from fad.core.types import DeviceLike, PyTree
 from fad.errors import ArgumentError, HostValueError, TrackedValueError, attribute, describe
 from fad.errors.synonyms import instead_in_module
 from fad.methods.values import is_tracked, unwrap
@@ -30,7 +31,9 @@ from fad.tape.recorder import as_tensor
 __all__ = ["from_dlpack"]
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(
+    x: object, /, *, device: DeviceLike | None = None, copy: bool | None = None
+) -> Tensor:
     """An array of another library as a Tensor, without a copy where its memory can be shared.
 
     What shares memory must not be written to by its owner while the Tensor is still used, for instance by a
@@ -82,11 +85,11 @@ def _leaving(x: Tensor, what: str) -> Any:
 def _dlpack(
     self: Tensor,
     *,
-    stream: Any = None,
+    stream: object = None,
     max_version: tuple[int, int] | None = None,
     dl_device: tuple[Any, int] | None = None,
     copy: bool | None = None,
-) -> Any:
+) -> PyTree:
     """A DLPack capsule of the value, for ``torch.from_dlpack(x)`` and its like.
 
     Raises:
@@ -103,7 +106,7 @@ def _dlpack_device(self: Tensor) -> tuple[Any, int]:
 
 
 def _torch_function(
-    cls: type, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    cls: type, function: object, types: object, args: object = (), kwargs: object = None
 ) -> NoReturn:
     """Refuses a Tensor in a function of PyTorch, which asks for this method.
 
@@ -129,7 +132,7 @@ def _array_namespace(self: Tensor, *, api_version: str | None = None) -> ModuleT
     return fnp
 
 
-def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Any:
+def _to_device(self: Tensor, device: DeviceLike | None, /, *, stream: object = None) -> PyTree:
     """`Tensor.to` under the name that the array API gives it.
 
     Raises:
@@ -145,7 +148,7 @@ def _to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Any:
 # NumPy's ufuncs
 
 
-def _counterpart(ufunc: np.ufunc, method: str) -> Callable[..., Any] | None:
+def _counterpart(ufunc: np.ufunc, method: str) -> Callable[..., PyTree] | None:
     """The function of fad that does what a ufunc, or a method of it, does."""
     for namespace in (fnp, scipy.special):
         found = getattr(namespace, ufunc.__name__, None)
@@ -158,8 +161,14 @@ def _counterpart(ufunc: np.ufunc, method: str) -> Callable[..., Any] | None:
 
 
 def _array_ufunc(
-    self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: Any, out: Any = None, **kwargs: Any
-) -> Any:
+    self: Tensor,
+    ufunc: np.ufunc,
+    method: str,
+    /,
+    *inputs: PyTree,
+    out: PyTree = None,
+    **kwargs: PyTree,
+) -> PyTree:
     """NumPy's hook for ufuncs: the same in `fad.numpy`, see NOTE [NumPy and Tensors]."""
     for x in inputs:
         # A type with another hook, not known here, handles the call itself.
@@ -206,8 +215,8 @@ def _attribute(name: str) -> property:
     return attribute(read)
 
 
-def _method(name: str) -> Callable[..., Any]:
-    def method(self: Tensor, *args: Any) -> Any:
+def _method(name: str) -> Callable[..., PyTree]:
+    def method(self: Tensor, *args: PyTree) -> PyTree:
         return getattr(unwrap(self), name)(*args)
 
     method.__name__ = name

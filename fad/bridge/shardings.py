@@ -13,18 +13,19 @@ from fad.bridge.signatures import Arguments
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, StructureError, describe
 from fad.tape.recorder import as_tensor
 
 __all__ = ["checked", "placed", "placing"]
 
 
-def placing(f: Callable[..., Any], shardings: Any) -> Callable[..., Any]:
+def placing(f: Callable[..., PyTree], shardings: PyTree) -> Callable[..., PyTree]:
     """``f``, with its results where ``shardings``, a pytree prefix of them, says."""
     checked(shardings, "out_shardings")
 
     @functools.wraps(f)
-    def body(*args: Any, **kwargs: Any) -> Any:
+    def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
         out = f(*args, **kwargs)
         leaves, structure = trees.flatten(out)
         wanted = _spread(shardings, out, "jit: out_shardings", "output")
@@ -35,8 +36,8 @@ def placing(f: Callable[..., Any], shardings: Any) -> Callable[..., Any]:
 
 
 def placed(
-    arguments: Arguments, shardings: Any, args: Sequence[Any], kwargs: dict[str, Any]
-) -> list[Any]:
+    arguments: Arguments, shardings: PyTree, args: Sequence[PyTree], kwargs: dict[str, PyTree]
+) -> list[Operand]:
     """``args``, put where ``shardings``, a pytree prefix of those that are not static, says.
 
     Raises:
@@ -63,7 +64,7 @@ def placed(
     return found
 
 
-def checked(shardings: Any, what: str = "in_shardings") -> Any:
+def checked(shardings: PyTree, what: str = "in_shardings") -> PyTree:
     """``shardings``, with a tuple of one for each argument in the place of a list.
 
     Raises:
@@ -78,18 +79,18 @@ def checked(shardings: Any, what: str = "in_shardings") -> Any:
     return tuple(shardings) if isinstance(shardings, list) else shardings
 
 
-def _is_spec(x: Any) -> bool:
+def _is_spec(x: object) -> bool:
     return isinstance(x, jax.sharding.PartitionSpec)
 
 
-def _spread(shardings: Any, tree: Any, who: str, of: str) -> list[Any]:
+def _spread(shardings: Any, tree: Any, who: str, of: str) -> list[PyTree]:
     """A sharding, or None, for each leaf of ``tree``."""
     if shardings is None or isinstance(shardings, jax.sharding.Sharding):
         return [shardings] * len(trees.flatten(tree)[0])
     return trees.broadcast_prefix(shardings, tree, who, of)
 
 
-def _may_move(x: Any, sharding: Any, name: str) -> bool:
+def _may_move(x: PyTree, sharding: Any, name: str) -> bool:
     """Whether an argument is on another device than the program, and not on purpose."""
     value = bottom(x) if isinstance(x, Tensor) else x
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or sharding is None:
@@ -105,7 +106,7 @@ def _may_move(x: Any, sharding: Any, name: str) -> bool:
     return True
 
 
-def _put(x: Any, sharding: Any) -> Any:
+def _put(x: object, sharding: Any) -> PyTree:
     if sharding is None:
         return x
     if isinstance(x, Tensor):

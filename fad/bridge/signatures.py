@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from fad.core import trees
 from fad.core.keys import exact
 from fad.core.level import outlived
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, PyTree
 from fad.errors import StructureError, describe
 
 __all__ = ["Arguments", "Fixed", "is_dynamic", "positions"]
@@ -31,7 +32,7 @@ _ARRAYS = (
 )
 
 
-def is_dynamic(x: Any) -> bool:
+def is_dynamic(x: object) -> bool:
     """Whether a leaf is traced, and not part of what is compiled."""
     return isinstance(x, _ARRAYS)
 
@@ -48,7 +49,7 @@ class Arguments:
 
     def __init__(
         self,
-        f: Callable[..., Any],
+        f: Callable[..., PyTree],
         who: str,
         static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Sequence[str] | None = None,
@@ -78,7 +79,7 @@ class Arguments:
         return bool(self.nums or self.names)
 
     def split(
-        self, args: Sequence[Any], kwargs: dict[str, Any]
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
     ) -> tuple[list[Any], tuple[Any, ...], Callable[[Sequence[Any]], tuple[Any, Any]]]:
         """Array leaves, a key for everything else, and how to put arrays back in place."""
         leaves, structure = trees.flatten(self.mark(args, kwargs))
@@ -86,7 +87,7 @@ class Arguments:
         rest = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
         key = (structure, tuple(dynamic), tuple([self._key(x) for x in rest]))
 
-        def join(arrays: Sequence[Any]) -> tuple[Any, Any]:
+        def join(arrays: Sequence[Operand]) -> tuple[PyTree, PyTree]:
             it = iter(arrays)
             full = [next(it) if d else r for d, r in zip(dynamic, rest, strict=True)]
             full = [x.value if isinstance(x, Fixed) else x for x in full]
@@ -96,11 +97,11 @@ class Arguments:
         return [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d], key, join
 
     def part(
-        self, args: Sequence[Any], kwargs: dict[str, Any]
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
     ) -> tuple[tuple[Any, ...], list[Any], dict[str, Any]]:
         """Static arguments, hashable, and the arguments without them; None is where they stood."""
         given, named = list(args), dict(kwargs)
-        static: list[Any] = []
+        static: list[PyTree] = []
         for n in self.nums:
             if n < len(given):
                 static.append((n, Fixed(given[n], self._key(given[n]))))
@@ -111,7 +112,7 @@ class Arguments:
         return tuple(static), given, named
 
     def whole(
-        self, static: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]
+        self, static: tuple[PyTree, ...], args: Sequence[PyTree], kwargs: dict[str, PyTree]
     ) -> tuple[list[Any], dict[str, Any]]:
         """The arguments that `part` has taken apart."""
         given, named = list(args), dict(kwargs)
@@ -122,14 +123,14 @@ class Arguments:
                 named[place] = fixed.value
         return given, named
 
-    def mark(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def mark(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> tuple[PyTree, PyTree]:
         """The arguments, with those that are static kept from being taken for pytrees."""
         if not self.names and not self.nums:
             return tuple(args), kwargs
         marked = tuple([Fixed(a) if i in self.nums else a for i, a in enumerate(args)])
         return marked, {k: Fixed(v) if k in self.names else v for k, v in kwargs.items()}
 
-    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:
+    def donated(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> list[int]:
         """The positions of donated arguments' leaves among the array leaves."""
         flags: list[bool] = []
         every = [(i in self.donated_nums, a) for i, a in enumerate(self.mark(args, {})[0])]
@@ -139,7 +140,7 @@ class Arguments:
             flags += [donated for x in trees.flatten(tree)[0] if isinstance(x, _ARRAYS)]
         return [k for k, donated in enumerate(flags) if donated]
 
-    def _key(self, x: Any) -> Any:
+    def _key(self, x: object) -> Hashable:
         value = x.value if isinstance(x, Fixed) else x
         try:
             return exact(value)
@@ -155,7 +156,7 @@ class Fixed:
 
     __slots__ = ("key", "value")
 
-    def __init__(self, value: Any, key: Any = None) -> None:
+    def __init__(self, value: object, key: object = None) -> None:
         self.value = value
         self.key = key
 
@@ -167,7 +168,7 @@ class Fixed:
 
 
 def positions(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     who: str,
     what: str,
     nums: int | Sequence[int] | None,
@@ -178,7 +179,7 @@ def positions(
 
 
 def _resolve(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     who: str,
     what: str,
     nums: int | Sequence[int] | None,

@@ -24,7 +24,8 @@ from typing import Any
 
 import jax
 
-from fad.bridge.torch_memory import in_words, load
+from fad.bridge.torch_memory import TorchTensor, in_words, load
+from fad.core.types import Array, PyTree
 from fad.errors import GradientError, HostValueError, RuleError
 
 __all__ = ["Outside", "first_run", "struct_of_tensor", "watched"]
@@ -38,7 +39,7 @@ class Outside:
 
     __slots__ = ("tensors",)
 
-    def __init__(self, f: Any, read: Sequence[Any]) -> None:
+    def __init__(self, f: Any, read: Sequence[TorchTensor]) -> None:
         of_module = [*f.parameters(), *f.buffers()] if _is_module(f) else []
         known = {id(t) for t in of_module}
         self.tensors = [*of_module, *[t for t in read if id(t) not in known]]
@@ -58,14 +59,14 @@ class Outside:
             )
 
 
-def _is_module(f: Any) -> bool:
+def _is_module(f: object) -> bool:
     return isinstance(f, load().nn.Module)
 
 
 def first_run(
     f: Callable[..., tuple[Any, ...]],
-    tensors: Sequence[Any] | None,
-    structs: Sequence[Any],
+    tensors: Sequence[TorchTensor] | None,
+    structs: Sequence[jax.ShapeDtypeStruct],
     name: str,
 ) -> tuple[tuple[Any, ...], list[Any]]:
     """Run ``f`` for what it returns and reads, see NOTE [the first run of a function of PyTorch].
@@ -108,14 +109,14 @@ def first_run(
     return _observed(f, [t.clone() for t in tensors], name)
 
 
-def _without_numbers(fake: Any) -> tuple[Any, ...]:
+def _without_numbers(fake: TorchTensor) -> tuple[TorchTensor, ...]:
     """What a branch on a number, or an operation that does not know fake tensors, raises."""
     branches = (fake.DataDependentOutputException, fake.DynamicOutputShapeException)
     return (*branches, fake.UnsupportedOperatorException, fake.UnsupportedFakeTensorException)
 
 
 def _observed(
-    f: Callable[..., tuple[Any, ...]], given: Sequence[Any], name: str
+    f: Callable[..., tuple[Any, ...]], given: Sequence[Array], name: str
 ) -> tuple[tuple[Any, ...], list[Any]]:
     observer = _observer()(name, given)
     with load().no_grad(), observer:
@@ -126,7 +127,7 @@ def _observed(
 
 
 @functools.cache
-def _observer() -> Any:
+def _observer() -> type[Any]:
     """The class of the mode that sees each operation; it is made when PyTorch is there."""
     dispatch = importlib.import_module("torch.utils._python_dispatch")
     tree = importlib.import_module("torch.utils._pytree")
@@ -135,7 +136,7 @@ def _observer() -> Any:
     class TorchObserver(dispatch.TorchDispatchMode):  # type: ignore[misc,name-defined]
         """Refuses random numbers and writes; notes which tensors come from outside."""
 
-        def __init__(self, name: str, given: Sequence[Any]) -> None:
+        def __init__(self, name: str, given: Sequence[TorchTensor]) -> None:
             super().__init__()
             self.name = name
             self.given = {id(t): k for k, t in enumerate(given)}
@@ -144,8 +145,8 @@ def _observer() -> Any:
             self.views: dict[int, tuple[Any, str]] = {}  # of what is not the function's own
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
+            self, func: PyTree, types: object, args: PyTree = (), kwargs: PyTree = None
+        ) -> PyTree:
             kwargs = kwargs or {}
             if torch.Tag.nondeterministic_seeded in func.tags:
                 raise RuleError(_random(self.name, str(func)))
@@ -165,15 +166,15 @@ def _observer() -> Any:
                         self.views[id(t)] = (t, source)
             return out
 
-        def note(self, t: Any) -> None:
+        def note(self, t: TorchTensor) -> None:
             """Note that ``t`` was read, if it comes from outside."""
             if not any([id(t) in table for table in (self.made, self.given, self.views)]):
                 self.outside[id(t)] = t
 
-        def _own(self, t: Any) -> bool:
+        def _own(self, t: TorchTensor) -> bool:
             return id(t) in self.made
 
-        def _what(self, t: Any) -> str:
+        def _what(self, t: TorchTensor) -> str:
             """Which tensor of others ``t`` is, in words."""
             if id(t) in self.views:
                 return self.views[id(t)][1]
@@ -181,7 +182,7 @@ def _observer() -> Any:
                 return f"its argument {self.given[id(t)]} ({in_words(t)})"
             return f"a tensor from outside ({in_words(t)})"
 
-        def _viewed(self, func: Any, args: Any) -> str | None:
+        def _viewed(self, func: PyTree, args: PyTree) -> str | None:
             """What others have that the result of ``func`` shares memory with."""
             schema = func._schema
             if not any([r.alias_info is not None for r in schema.returns]):
@@ -193,7 +194,7 @@ def _observer() -> Any:
                             return self._what(t)
             return None
 
-        def _written(self, func: Any, args: Any, kwargs: Any) -> str | None:
+        def _written(self, func: PyTree, args: PyTree, kwargs: PyTree) -> str | None:
             """What others have that ``func`` writes to."""
             schema = func._schema
             values = dict(zip([a.name for a in schema.arguments], args)) | kwargs
@@ -228,7 +229,7 @@ def _writes(name: str, what: str, operation: str) -> str:
 
 
 @contextmanager
-def watched(name: str, tensors: Sequence[Any], outside: Outside) -> Iterator[None]:
+def watched(name: str, tensors: Sequence[TorchTensor], outside: Outside) -> Iterator[None]:
     """Around a call: checks that nothing was written to, and that no random numbers were drawn."""
     generator = load().default_generator
     state = generator.get_state()
@@ -245,7 +246,7 @@ def watched(name: str, tensors: Sequence[Any], outside: Outside) -> Iterator[Non
         raise RuleError(_writes(name, "a tensor from outside", "in this call"))
 
 
-def struct_of_tensor(t: Any) -> jax.ShapeDtypeStruct:
+def struct_of_tensor(t: TorchTensor) -> jax.ShapeDtypeStruct:
     """The shape of ``t``, and the dtype in which JAX has it."""
     name = str(t.dtype).removeprefix("torch.")
     dtype = jax.numpy.bfloat16 if name == "bfloat16" else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -11,13 +11,23 @@ import numpy as np
 
 from fad.bridge.flat_operations import FlatOperation, split_call
 from fad.bridge.torch_checks import Outside, first_run, struct_of_tensor, watched
-from fad.bridge.torch_memory import as_numpy, in_words, lent, listed, load, noted, taken
+from fad.bridge.torch_memory import (
+    TorchTensor,
+    as_numpy,
+    in_words,
+    lent,
+    listed,
+    load,
+    noted,
+    taken,
+)
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.caches import Cache
 from fad.core.keys import exact
 from fad.core.level import outlived
 from fad.core.tensor import Tensor
+from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
 from fad.functions.context import Context, VmapInfo
 from fad.functions.function import Function
@@ -30,7 +40,7 @@ __all__ = ["from_torch"]
 NUMBERS = (float, complex, np.generic)  # what is given as a tensor without dimensions
 
 
-def from_torch(f: Callable[..., Any], *, parameters: bool = False) -> Any:
+def from_torch(f: Callable[..., PyTree], *, parameters: bool = False) -> PyTree:
     """A function of PyTorch as a function of fad, under every transform of fad and of JAX.
 
     PyTorch computes it, and its derivatives and batches by ``torch.func``, to any order. Called plainly it
@@ -75,13 +85,13 @@ def from_torch(f: Callable[..., Any], *, parameters: bool = False) -> Any:
     return _functional(f) if parameters else _wrapped(f, f)
 
 
-def _wrapped(f: Callable[..., Any], of: Any) -> Callable[..., Any]:
+def _wrapped(f: Callable[..., PyTree], of: Any) -> Callable[..., PyTree]:
     """``f``, which reads the tensors of ``of``, as a function of fad."""
     name = getattr(of, "__name__", type(of).__name__)
     calls = Cache()
 
     @functools.wraps(f, updated=())
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         operands, static, flattened = split_call(
             args, kwargs, lambda x: is_array(x) or isinstance(x, NUMBERS), lambda x: _key(x, name)
         )
@@ -96,7 +106,7 @@ def _wrapped(f: Callable[..., Any], of: Any) -> Callable[..., Any]:
     return wrapped
 
 
-def _functional(module: Any) -> tuple[Callable[..., Any], dict[str, Tensor]]:
+def _functional(module: Any) -> tuple[Callable[..., PyTree], dict[str, Tensor]]:
     """A module as a function of its parameters, and their values."""
     torch = load()
     if not isinstance(module, torch.nn.Module):
@@ -105,7 +115,7 @@ def _functional(module: Any) -> tuple[Callable[..., Any], dict[str, Tensor]]:
             "that takes what it depends on as arguments"
         )
 
-    def call(values: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def call(values: dict[str, TorchTensor], *args: PyTree, **kwargs: PyTree) -> PyTree:
         return torch.func.functional_call(module, values, args, kwargs)
 
     own = {k: p for k, p in module.named_parameters() if p.requires_grad}
@@ -115,13 +125,13 @@ def _functional(module: Any) -> tuple[Callable[..., Any], dict[str, Tensor]]:
     return _wrapped(call, module), start
 
 
-def _array(x: Any) -> Any:
+def _array(x: object) -> PyTree:
     """An argument as a Tensor or an array of JAX."""
     x = outlived(x)
     return x if isinstance(x, (Tensor, jax.Array)) else as_array(x)
 
 
-def _struct(x: Any, name: str) -> jax.ShapeDtypeStruct:
+def _struct(x: PyTree, name: str) -> jax.ShapeDtypeStruct:
     if not isinstance(x.dtype, np.dtype):
         raise ArgumentError(
             f"from_torch({name}): PyTorch cannot have {describe(x)}: write jax.random.key_data(x)"
@@ -129,7 +139,7 @@ def _struct(x: Any, name: str) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype))
 
 
-def _key(x: Any, name: str) -> Any:
+def _key(x: object, name: str) -> Hashable:
     """The key of what is no array."""
     if isinstance(x, load().Tensor):
         raise ArgumentError(
@@ -152,14 +162,14 @@ class _CallOfTorch:
     def __init__(
         self,
         name: str,
-        f: Any,
-        flat: Callable[..., Any],
-        arrays: Sequence[Any],
+        f: Callable[..., PyTree],
+        flat: Callable[..., PyTree],
+        arrays: Sequence[Array],
         structs: Sequence[jax.ShapeDtypeStruct],
     ) -> None:
         torch = load()
 
-        def fn(*tensors: Any) -> tuple[Any, ...]:
+        def fn(*tensors: TorchTensor) -> tuple[TorchTensor, ...]:
             tree = flat(*tensors)
             leaves, self.structure = trees.flatten(tree)
             self.form = trees.skeleton(tree)
@@ -180,12 +190,12 @@ class _CallOfTorch:
         )
         self.function = _function(operation, Outside(f, read))
 
-    def __call__(self, arrays: Sequence[Any]) -> Any:
+    def __call__(self, arrays: Sequence[Array]) -> PyTree:
         outs = self.function.apply(*arrays)
         return trees.unflatten(self.structure, outs, self.form)
 
 
-def _concrete(arrays: Sequence[Any]) -> list[Any] | None:
+def _concrete(arrays: Sequence[Array]) -> list[Array] | None:
     """The values of the arguments, None if they have none under ``vmap`` or a trace."""
     try:
         values = [unwrap(x) for x in arrays]
@@ -199,7 +209,7 @@ def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
     if operation.function is not None:
         return operation.function
 
-    def forward(*tensors: Any) -> Any:
+    def forward(*tensors: Tensor) -> PyTree:
         values = [unwrap(x) for x in tensors]
         if any([isinstance(x, jax.core.Tracer) for x in values]):
             host = functools.partial(_called_back, operation, outside)
@@ -211,7 +221,7 @@ def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
         ctx.set_materialize_grads(False)
         ctx.versions = outside.versions()
 
-    def vjp(ctx: Context, *cotangents: Any) -> Any:
+    def vjp(ctx: Context, *cotangents: Tensor) -> PyTree:
         outside.check_unchanged(ctx.versions, operation.name)
         need = tuple(ctx.needs_input_grad)
         have = tuple([g is not None for g in cotangents])
@@ -221,14 +231,14 @@ def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
         found = iter(pull.apply(*ctx.saved_tensors, *[g for g in cotangents if g is not None]))
         return tuple([next(found) if n else None for n in need])
 
-    def jvp(ctx: Context, *tangents: Any) -> Any:
+    def jvp(ctx: Context, *tangents: Tensor) -> PyTree:
         outside.check_unchanged(ctx.versions, operation.name)
         mask = tuple([t is not None for t in tangents])
         push = _function(operation.jvp(mask), outside)
         found = iter(push.apply(*ctx.saved_tensors, *[t for t in tangents if t is not None]))
         return tuple([next(found) if d else None for d in operation.differentiable])
 
-    def vmap(info: VmapInfo, in_dims: Any, *tensors: Any) -> Any:
+    def vmap(info: VmapInfo, in_dims: Any, *tensors: Tensor) -> PyTree:
         lanes = operation.batched(in_dims, info.batch_size, info.randomness)
         return _function(lanes, outside).apply(*tensors), (0,) * len(operation.results)
 
@@ -241,13 +251,13 @@ def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
 # Calls on the host
 
 
-def _called(operation: FlatOperation, outside: Outside, values: Sequence[Any]) -> list[jax.Array]:
+def _called(operation: FlatOperation, outside: Outside, values: Sequence[Array]) -> list[jax.Array]:
     tensors, outs = _computed(operation, outside, values)
     others = [*tensors, *outside.tensors]
     return taken(outs, others, values[0] if values else None, operation.results, operation.name)
 
 
-def _called_back(operation: FlatOperation, outside: Outside, *values: Any) -> list[Any]:
+def _called_back(operation: FlatOperation, outside: Outside, *values: Array) -> list[np.ndarray]:
     """What compiled code calls; its results are copied by JAX."""
     _, outs = _computed(operation, outside, values)
     pairs = zip(outs, operation.results, strict=True)
@@ -255,7 +265,7 @@ def _called_back(operation: FlatOperation, outside: Outside, *values: Any) -> li
 
 
 def _computed(
-    operation: FlatOperation, outside: Outside, values: Sequence[Any]
+    operation: FlatOperation, outside: Outside, values: Sequence[Array]
 ) -> tuple[list[Any], tuple[Any, ...]]:
     """The arguments and the results of the operation as tensors."""
     name = operation.name

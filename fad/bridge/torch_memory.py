@@ -20,13 +20,14 @@ import functools
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fad.core.borrowed import as_array, borrow
+from fad.core.types import Array, Aval, DType
 from fad.errors import ArgumentError, HostValueError, describe
 
 __all__ = [
@@ -40,6 +41,9 @@ __all__ = [
     "returned",
     "taken",
 ]
+
+
+TorchTensor: TypeAlias = Any  # a `torch.Tensor`: PyTorch is optional
 
 
 @functools.cache
@@ -58,23 +62,23 @@ def load() -> Any:
         ) from error
 
 
-def is_fake(t: Any) -> bool:
+def is_fake(t: TorchTensor) -> bool:
     """Whether ``t`` has a shape, and no numbers."""
     return isinstance(t, importlib.import_module("torch._subclasses.fake_tensor").FakeTensor)
 
 
-def in_words(x: Any) -> str:
+def in_words(x: Aval) -> str:
     """Dtype and shape of a tensor, for errors."""
     return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
 
 
-def listed(structs: Sequence[Any]) -> str:
+def listed(structs: Sequence[jax.ShapeDtypeStruct]) -> str:
     """Dtypes and shapes of arrays, for errors."""
     return ", ".join([f"{s.dtype}{list(s.shape)}" for s in structs]) or "nothing"
 
 
 @contextmanager
-def noted(who: str, structs: Sequence[Any]) -> Iterator[None]:
+def noted(who: str, structs: Sequence[jax.ShapeDtypeStruct]) -> Iterator[None]:
     """Adds to an error what the function was called with."""
     try:
         yield
@@ -89,7 +93,7 @@ def noted(who: str, structs: Sequence[Any]) -> Iterator[None]:
 # Arguments and results of a function of PyTorch
 
 
-def lent(array: Any, name: str) -> Any:
+def lent(array: Array, name: str) -> TorchTensor:
     """A tensor for a function of PyTorch to read: the array's memory if it is on the CPU, else a copy.
 
     Raises:
@@ -115,7 +119,11 @@ def _is_first_cpu(array: jax.Array) -> bool:
 
 
 def taken(
-    tensors: Sequence[Any], others: Sequence[Any], like: Any, structs: Sequence[Any], name: str
+    tensors: Sequence[TorchTensor],
+    others: Sequence[TorchTensor],
+    like: TorchTensor,
+    structs: Sequence[jax.ShapeDtypeStruct],
+    name: str,
 ) -> list[jax.Array]:
     """Results of PyTorch as arrays.
 
@@ -138,18 +146,18 @@ def taken(
     return arrays
 
 
-def _memory(t: Any) -> int:
+def _memory(t: TorchTensor) -> int:
     return int(t.untyped_storage().data_ptr())
 
 
-def _beside(array: jax.Array, like: Any) -> jax.Array:
+def _beside(array: jax.Array, like: TorchTensor) -> jax.Array:
     """``array`` on the device of ``like``, if that is one and not the first CPU."""
     if not isinstance(like, jax.Array) or len(like.devices()) != 1 or _is_first_cpu(like):
         return array
     return jax.device_put(array, like.sharding)
 
 
-def plain(t: Any, name: str) -> Any:
+def plain(t: TorchTensor, name: str) -> TorchTensor:
     """A contiguous tensor on the CPU with the numbers of ``t``, which are its memory.
 
     Raises:
@@ -163,7 +171,7 @@ def plain(t: Any, name: str) -> Any:
     return t.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
 
-def narrowed(t: Any, dtype: Any, name: str) -> Any:
+def narrowed(t: TorchTensor, dtype: DType, name: str) -> TorchTensor:
     """``t`` in a dtype of JAX.
 
     Raises:
@@ -181,7 +189,7 @@ def narrowed(t: Any, dtype: Any, name: str) -> Any:
     return found
 
 
-def as_numpy(t: Any, dtype: Any, name: str) -> np.ndarray:
+def as_numpy(t: TorchTensor, dtype: DType, name: str) -> np.ndarray:
     """A result of PyTorch as an array of NumPy, on its memory."""
     t = narrowed(plain(t, name), dtype, name)
     if _is_bfloat(t):  # which PyTorch cannot give to NumPy
@@ -192,7 +200,7 @@ def as_numpy(t: Any, dtype: Any, name: str) -> np.ndarray:
 # Arguments and results of a function of fad
 
 
-def borrowed_array(t: Any, name: str) -> jax.Array:
+def borrowed_array(t: TorchTensor, name: str) -> jax.Array:
     """A tensor as an array for a function of fad, on its memory where JAX can have it.
 
     Raises:
@@ -219,10 +227,10 @@ def borrowed_array(t: Any, name: str) -> jax.Array:
     return borrow(jnp.from_dlpack(source), source)
 
 
-def _is_bfloat(t: Any) -> bool:
+def _is_bfloat(t: TorchTensor) -> bool:
     return t.dtype is load().bfloat16
 
 
-def returned(array: Any, name: str) -> Any:
+def returned(array: Array, name: str) -> Array:
     """An array as a tensor on memory of its own."""
     return lent(array, name).clone()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fad.bridge.compilation import jit
+from fad.core.types import PyTree
 from fad.transforms.boundary import check_callable
 
 __all__ = ["eval_shape", "make_jaxpr"]
 
 
-def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(f: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> PyTree:
     """Shapes and dtypes of what a function returns; nothing is computed.
 
     Arguments:
@@ -33,11 +33,11 @@ def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def make_jaxpr(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     static_argnums: int | Sequence[int] | None = None,
     *,
     return_shape: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """A function that gives the jaxpr of ``f``: the operations of JAX that it is traced to.
 
     Arguments:
@@ -59,7 +59,7 @@ def make_jaxpr(
     compiled = jit(f, static_argnums=static_argnums)
 
     @functools.wraps(f)
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def made(*args: PyTree, **kwargs: PyTree) -> PyTree:
         traced = compiled.trace(*args, **kwargs)
         return (traced.jaxpr, traced.out_info) if return_shape else traced.jaxpr
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 from fad.core import jaxapi
 from fad.core.caches import Table
 from fad.core.jaxapi import shaped_array
+from fad.core.types import Aval, Operand, Shape
 
 __all__ = [
     "SCALARS",
@@ -35,7 +36,7 @@ class Count(int):
 
     shape: tuple[int, ...] = ()
 
-    def __call__(self, dim: int | None = None) -> Any:
+    def __call__(self, dim: int | None = None) -> Shape | int:
         """The lengths of all dimensions, or that of one.
 
         Raises:
@@ -47,11 +48,11 @@ class Count(int):
             raise IndexError(f"size: dim {dim} is out of range for the shape {self.shape}")
         return self.shape[dim]
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
         return int, (int(self),)
 
 
-SCALARS: dict[type, Any] = {
+SCALARS: dict[type, type[np.generic]] = {
     bool: np.bool_,
     int: np.int32,
     Count: np.int32,
@@ -65,7 +66,7 @@ VALUES = frozenset([jaxapi.array_type, *SCALARS])
 _constants = Table(4096)
 
 
-def with_constants(values: Sequence[Any]) -> list[Any]:
+def with_constants(values: Sequence[Operand]) -> list[Any]:
     """The values, none of them tracers, with Python scalars replaced by cached, weakly typed arrays.
 
     To make an array of a number takes JAX microseconds.
@@ -80,7 +81,7 @@ def with_constants(values: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _constant_key(x: Any, x64: bool) -> Any:
+def _constant_key(x: Operand, x64: bool) -> Hashable:
     # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
     kind = type(x)
     return kind, x if x and kind is not complex else str(x), x64
@@ -102,7 +103,7 @@ def constant(x: Any) -> Any:
     return found
 
 
-def aval_key(values: Sequence[Any]) -> tuple[Any, ...]:
+def aval_key(values: Sequence[Operand]) -> tuple[Hashable, ...]:
     """A hashable summary of the avals of ``values`` (arrays, Tensors, Python scalars)."""
     key: list[Any] = []
     scalars = False
@@ -117,13 +118,13 @@ def aval_key(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(key)
 
 
-def aval_of(value: Any) -> Any:
+def aval_of(value: Operand) -> Any:
     """JAX's abstract value of an array, Tensor or Python scalar."""
     aval = getattr(value, "aval", None)
     return jax.typeof(value) if aval is None else aval
 
 
-def struct_of(aval: Any) -> Any:
+def struct_of(aval: Aval) -> Aval:
     """``aval`` in the form that `jax.make_jaxpr` takes."""
     if isinstance(aval, shaped_array):
         return aval  # with its sharding, and the shard_map axes that it varies along

@@ -21,19 +21,23 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core.types import Array, DType, Operand
+
+T = TypeVar("T")
+
 __all__ = ["as_array", "borrow", "borrowed", "copied", "is_borrowed", "is_foreign", "waited"]
 
 CPU = 1  # the code of this kind of device in DLPack
-borrowed: dict[int, weakref.ref[Any]] = {}  # borrowed arrays by id, each until it is freed
+borrowed: dict[int, weakref.ref[Array]] = {}  # borrowed arrays by id, each until it is freed
 
 
-def borrow(array: Any, source: Any) -> Any:
+def borrow(array: Any, source: Any) -> Array:
     """``array``, which JAX has imported from ``source``, registered as borrowed.
 
     If ``array`` is on another kind of device than ``source``, it is a copy: this blocks until the copy
@@ -46,7 +50,7 @@ def borrow(array: Any, source: Any) -> Any:
     return array
 
 
-def is_borrowed(value: Any) -> bool:
+def is_borrowed(value: object) -> bool:
     """Whether ``value`` is an array that shares memory with another library, as `borrow` has
     registered.
     """
@@ -73,14 +77,14 @@ def copied(value: Any) -> jax.Array:
     return jnp.array(value).block_until_ready()
 
 
-def as_array(value: Any, dtype: Any = None) -> jax.Array:
+def as_array(value: Any, dtype: DType | None = None) -> jax.Array:
     """``value``, a number, a nested list or an array, as a JAX array; a NumPy array is copied before
     this returns.
     """
     return jnp.asarray(np.array(value) if isinstance(value, np.ndarray) else value, dtype)
 
 
-def waited(out: Any, operands: Sequence[Any]) -> Any:
+def waited(out: T, operands: Sequence[Operand]) -> T:
     """``out``, the result of a call with ``operands``; if one of these is borrowed or NumPy's, wait for
     it.
     """

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import collections
 import threading
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 __all__ = ["Cache", "Table"]
 
@@ -17,10 +20,10 @@ class Cache:
     __slots__ = ("_entries", "_lock")
 
     def __init__(self) -> None:
-        self._entries: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+        self._entries: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
         self._lock = threading.RLock()
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Hashable) -> Any:
         """The entry of ``key``, None if there is none."""
         with self._lock:
             found = self._entries.get(key)
@@ -28,13 +31,13 @@ class Cache:
                 self._entries.move_to_end(key)
             return found
 
-    def put(self, key: Any, value: Any) -> Any:
+    def put(self, key: Hashable, value: T) -> T:
         """Keep ``value``, and return it; of several threads, what the first has put."""
         with self._lock:
-            value = self._entries.setdefault(key, value)
+            kept: T = self._entries.setdefault(key, value)
             if len(self._entries) > CAPACITY:
                 self._entries.popitem(last=False)
-        return value
+        return kept
 
     def values(self) -> list[Any]:
         """The entries, the one that was used last at the end."""
@@ -47,7 +50,7 @@ class Cache:
             self._entries.clear()
 
 
-class Table(dict[Any, Any]):
+class Table(dict[Hashable, Any]):
     """A dict for look-ups on fast paths, which is emptied when it has ``capacity`` entries."""
 
     __slots__ = ("capacity",)
@@ -56,8 +59,9 @@ class Table(dict[Any, Any]):
         super().__init__()
         self.capacity = capacity
 
-    def put(self, key: Any, value: Any) -> Any:
+    def put(self, key: Hashable, value: T) -> T:
         """Keep ``value``, and return it; of several threads, what the first has put."""
         if len(self) >= self.capacity and key not in self:
             self.clear()
-        return self.setdefault(key, value)
+        kept: T = self.setdefault(key, value)
+        return kept

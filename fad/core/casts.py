@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from fad.core.primitive import Primitive
+from fad.core.types import Array, DType
 
 __all__ = ["cast_to"]
 
 
 @functools.lru_cache(maxsize=64)
-def cast_to(dtype: Any) -> Primitive:
+def cast_to(dtype: DType) -> Primitive:
     """The conversion to a dtype: to a real one, of the real part."""
 
-    def cast(x: Any) -> Any:
+    def cast(x: Array) -> Array:
         is_complex = jnp.issubdtype(x.dtype, np.complexfloating)
         if is_complex and not jnp.issubdtype(dtype, np.complexfloating):
             x = x.real

@@ -32,6 +32,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
+from fad.core.types import ArrayFunction
+
 __all__ = ["make_jit", "sleep", "without_collector"]
 
 P = ParamSpec("P")
@@ -92,7 +94,7 @@ def _resume(calls: set[_RunningCall]) -> None:
             _enabled.clear()
 
 
-def make_jit(f: Callable[..., Any], **options: Any) -> Any:
+def make_jit(f: ArrayFunction, **options: Any) -> jax.stages.Wrapped:
     """``jax.jit(f, **options)``.
 
     JAX holds a lock while it makes a compiled function. A finalizer in the middle of that would wait for the

@@ -26,6 +26,7 @@ from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, branches, called, loop_parts, programs, scan_parts
+from fad.core.types import ArrayFunction, Atom, Aval, JaxBody, JaxEquation
 
 __all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 
@@ -37,7 +38,7 @@ COMPUTED, READ = "computed", "read"
 
 
 def dependence_rows(
-    flat: Any, mask: Sequence[bool], avals: Sequence[Any], paths: str
+    flat: ArrayFunction, mask: Sequence[bool], avals: Sequence[Aval], paths: str
 ) -> DependenceRows:
     """On which of its masked inputs each output of ``flat`` depends."""
     jaxpr = without_collector(jax.make_jaxpr(flat))(*map(struct_of, avals)).jaxpr
@@ -45,15 +46,15 @@ def dependence_rows(
     return tuple([tuple([bool(bits >> k & 1) for k in range(len(mask))]) for bits in found])
 
 
-def _through(jaxpr: Any, given: Sequence[int], paths: str) -> list[int]:
+def _through(jaxpr: JaxBody, given: Sequence[int], paths: str) -> list[int]:
     """What the outputs of a jaxpr depend on, if its inputs depend on ``given``: each a set, as bits."""
-    env: dict[Any, int] = {}
+    env: dict[Atom, int] = {}
 
-    def note(variables: Sequence[Any], bits: Sequence[int]) -> None:
+    def note(variables: Sequence[Atom], bits: Sequence[int]) -> None:
         pairs = zip(variables, bits, strict=True)
         env.update([(v, b) for v, b in pairs if paths == READ or is_inexact(v.aval.dtype)])
 
-    def read(atoms: Sequence[Any]) -> list[int]:
+    def read(atoms: Sequence[Atom]) -> list[int]:
         return [0 if isinstance(v, Literal) else env.get(v, 0) for v in atoms]
 
     note(jaxpr.invars, given)
@@ -62,7 +63,7 @@ def _through(jaxpr: Any, given: Sequence[int], paths: str) -> list[int]:
     return read(jaxpr.outvars)
 
 
-def _equation(eqn: Any, given: list[int], paths: str) -> list[int]:
+def _equation(eqn: JaxEquation, given: list[int], paths: str) -> list[int]:
     """`_through` for one equation."""
     if not any(given):
         return [0] * len(eqn.outvars)
@@ -93,12 +94,13 @@ def _equation(eqn: Any, given: list[int], paths: str) -> list[int]:
 _REMATERIALIZED = frozenset({"checkpoint", "remat", "remat2"})
 
 
-def _opened(jaxpr: Any) -> Any:
-    return getattr(jaxpr, "jaxpr", jaxpr)
+def _opened(program: Any) -> JaxBody:
+    found: JaxBody = getattr(program, "jaxpr", program)
+    return found
 
 
 def _loop(
-    body: Any, given: list[int], paths: str, constants: int, carried: int | None = None
+    body: JaxBody, given: list[int], paths: str, constants: int, carried: int | None = None
 ) -> list[int]:
     """`_through` for a body that gets constants, what it carries (all the rest, if None), and elements."""
     end = len(given) if carried is None else constants + carried

@@ -5,10 +5,10 @@ Where 64 bits are off (``jax_enable_x64``), JAX warns and makes 32 of them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
+
+from fad.core.types import DType
 
 __all__ = [
     "bfloat16",
@@ -54,10 +54,10 @@ uint64 = np.dtype(np.uint64)
 bool_ = np.dtype(np.bool_)
 
 
-_inexact: dict[Any, bool] = {}
+_inexact: dict[DType, bool] = {}
 
 
-def is_inexact(dtype: Any) -> bool:
+def is_inexact(dtype: DType) -> bool:
     """Whether values of this dtype have derivatives: floating or complex."""
     known = _inexact.get(dtype)
     if known is None:

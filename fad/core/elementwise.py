@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,6 +10,7 @@ import numpy as np
 from fad.core.collector import without_collector
 from fad.core.jaxapi import called, parameters
 from fad.core.jaxprs import inner_jaxprs
+from fad.core.types import ArrayFunction, JaxBody, JaxEquation
 
 __all__ = ["ELEMENTWISE", "is_elementwise", "is_elementwise_equation"]
 
@@ -27,7 +26,7 @@ ELEMENTWISE = frozenset(
 
 
 @functools.lru_cache(maxsize=1024)
-def is_elementwise(flat: Callable[..., Any], avals: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
+def is_elementwise(flat: ArrayFunction, avals: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
     """Whether ``flat`` works element by element, as far as its program shows."""
     closed = without_collector(jax.make_jaxpr(flat))(*avals)
     shape = np.broadcast_shapes(*[a.shape for a in avals])
@@ -35,11 +34,11 @@ def is_elementwise(flat: Callable[..., Any], avals: tuple[jax.ShapeDtypeStruct, 
     return shapes and not any(map(np.ndim, closed.consts)) and _all(closed.jaxpr)
 
 
-def _all(jaxpr: Any) -> bool:
+def _all(jaxpr: JaxBody) -> bool:
     return all(map(is_elementwise_equation, jaxpr.eqns))
 
 
-def is_elementwise_equation(eqn: Any) -> bool:
+def is_elementwise_equation(eqn: JaxEquation) -> bool:
     """Whether an equation works element by element, broadcast as NumPy does."""
     name = eqn.primitive.name
     if name in ELEMENTWISE or name == "select_n":

@@ -21,7 +21,7 @@ copy is made. An operation that rounds once, such as ``x * x``, gives the same b
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
@@ -42,18 +42,28 @@ from fad.core.jaxapi import (
 )
 from fad.core.jaxprs import parameters_key
 from fad.core.pace import pace
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Atom,
+    Aval,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
+    Operand,
+)
 
 __all__ = ["barrier", "jit_exact", "jit_of_small"]
 
 
 @functools.cache
-def _options_of_small_programs() -> dict[str, Any]:
+def _options_of_small_programs() -> dict[str, bool | str]:
     """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
 
     By default XLA schedules parts of a program on other threads, which takes longer than to compute
     small ones. The operations of such a program are separated by `barrier`.
     """
-    options: dict[str, Any] = {
+    options: dict[str, bool | str] = {
         "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
         # This pass would remove the barriers before XLA fuses operations.
         "xla_disable_hlo_passes": "cse_barrier_expander",
@@ -67,12 +77,12 @@ def _options_of_small_programs() -> dict[str, Any]:
     return options
 
 
-def jit_of_small(f: Callable[..., Any]) -> Any:
+def jit_of_small(f: ArrayFunction) -> jax.stages.Wrapped:
     """``jax.jit`` for a program of small arrays, which is called outside of all JAX transforms."""
     return make_jit(without_collector(f), compiler_options=_options_of_small_programs())
 
 
-def barrier(values: Sequence[Any]) -> list[Any]:
+def barrier(values: Sequence[Any]) -> list[Array]:
     """The same values, behind an optimization barrier and in row-major layout.
 
     XLA does not fuse an operation with others across a barrier: it compiles it as it would alone.
@@ -94,12 +104,12 @@ def barrier(values: Sequence[Any]) -> list[Any]:
     return [next(kept) if p else v for v, p in zip(values, plain)]
 
 
-def _optimization_barrier(*values: Any) -> Sequence[Any]:
-    found: Sequence[Any] = jax.lax.optimization_barrier(values)
+def _optimization_barrier(*values: Operand) -> Sequence[Array]:
+    found: Sequence[Array] = jax.lax.optimization_barrier(values)
     return found
 
 
-def _lower_barrier(_: Any, *values: Any) -> Sequence[Any]:
+def _lower_barrier(_: object, *values: object) -> Sequence[object]:
     pace.yield_gil()
     return list(barrier_op(values).results)
 
@@ -114,7 +124,7 @@ define_primitive(
 )
 
 
-def _copying_barrier(*values: Any, copies: Sequence[int]) -> list[Any]:
+def _copying_barrier(*values: Array, copies: Sequence[int]) -> list[Array]:
     """A barrier behind as many copies of each value; see NOTE [exact programs]."""
     found = list(values)
     for k, count in enumerate(copies):
@@ -129,7 +139,7 @@ _copying_barrier_primitive = new_primitive("copying_barrier")
 define_primitive(_copying_barrier_primitive, _copying_barrier, lambda *avals, copies: avals)
 
 
-def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]:
+def jit_exact(f: ArrayFunction, avals: Sequence[Aval]) -> ArrayFunction:
     """``f``, which returns a tuple, compiled for small arrays, with bitwise the results of eager
     execution; see NOTE [exact programs].
     """
@@ -147,7 +157,7 @@ def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]
         jaxpr=closed.jaxpr.replace(eqns=eqns or closed.jaxpr.eqns, outvars=outvars)
     )
 
-    def written(*values: Any) -> tuple[Any, ...]:
+    def written(*values: Array) -> tuple[Array, ...]:
         outs = write_equations(current_program(), whole, values)
         if not unread:
             return tuple(outs)
@@ -159,7 +169,7 @@ def jit_exact(f: Callable[..., Any], avals: Sequence[Any]) -> Callable[..., Any]
     return (lambda *values: compiled(*values)[:count]) if unread else compiled
 
 
-def _unread(jaxpr: Any) -> list[Any]:
+def _unread(jaxpr: JaxBody) -> list[Atom]:
     """Results of barriers that are not read, where another result of the same barrier is."""
     live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
     found = []
@@ -172,11 +182,11 @@ def _unread(jaxpr: Any) -> list[Any]:
     return found
 
 
-def _with_copies(closed: Any) -> list[Any] | None:
+def _with_copies(closed: JaxProgram) -> list[JaxEquation] | None:
     """The equations, with copies where an operation has operands in one buffer; None if none has."""
     eqns = closed.jaxpr.eqns
     numbering = _Numbering(closed)
-    changed: dict[int, Any] = {}
+    changed: dict[int, JaxEquation] = {}
     for i, eqn in enumerate(eqns):
         pace.yield_gil()
         numbering.add(eqn)
@@ -213,10 +223,10 @@ _EXACT = frozenset(
 class _Numbering:
     """Numbers of values: equal ones for values that may be in one buffer."""
 
-    def __init__(self, closed: Any) -> None:
+    def __init__(self, closed: JaxProgram) -> None:
         self._known: dict[Hashable, int] = {}
-        self._numbers: dict[Any, int] = {}
-        self._params: dict[int, Any] = {}
+        self._numbers: dict[Atom, int] = {}
+        self._params: dict[int, Hashable] = {}
         self._name(closed)
         for v in closed.jaxpr.invars:
             self._numbers[v] = self._number(v)
@@ -224,17 +234,17 @@ class _Numbering:
     def _number(self, key: Hashable) -> int:
         return self._known.setdefault(key, len(self._known))
 
-    def _name(self, closed: Any) -> None:
+    def _name(self, closed: JaxProgram) -> None:
         for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True):
             self._numbers[v] = self._number(_content(c))
 
-    def of(self, atom: Any) -> int:
+    def of(self, atom: Atom) -> int:
         """The number of an operand of an equation."""
         if isinstance(atom, Literal):
             return self._number(_content(atom.val))
         return self._numbers[atom]
 
-    def add(self, eqn: Any) -> None:
+    def add(self, eqn: JaxEquation) -> None:
         """Number the results of an equation, whose operands are numbered."""
         numbers = list(map(self.of, eqn.invars))
         inner = _opened(eqn)
@@ -256,7 +266,7 @@ class _Numbering:
                 results.append(self._number((key, k)) if moved is None else moved)
         self._numbers.update(zip(eqn.outvars, results, strict=True))
 
-    def _moved(self, eqn: Any, out: Any, numbers: Sequence[int]) -> int | None:
+    def _moved(self, eqn: JaxEquation, out: Atom, numbers: Sequence[int]) -> int | None:
         """The number of the operand that a result may be."""
         for v, number in zip(reversed(eqn.invars), reversed(numbers)):
             if (
@@ -268,12 +278,12 @@ class _Numbering:
         return None
 
 
-def _opened(eqn: Any) -> Any:
+def _opened(eqn: JaxEquation) -> JaxProgram | None:
     """The program of a call, with a derivative of its own or not; None for what is no call."""
     return next(programs(eqn)) if eqn.primitive.name == "custom_jvp_call" else called(eqn)
 
 
-def _rounds_once(eqns: Sequence[Any], barrier: int) -> bool:
+def _rounds_once(eqns: Sequence[JaxEquation], barrier: int) -> bool:
     """Whether the operation behind a barrier rounds each entry of its results at most once."""
     depth = dict.fromkeys(eqns[barrier].outvars, 0)
     for eqn in eqns[barrier + 1 :]:
@@ -284,7 +294,7 @@ def _rounds_once(eqns: Sequence[Any], barrier: int) -> bool:
     return True
 
 
-def _add_depth(eqn: Any, depth: dict[Any, int]) -> bool:
+def _add_depth(eqn: JaxEquation, depth: dict[Atom, int]) -> bool:
     """Note how often the results of an equation are rounded; False if it is more than once, or unknown."""
     inner = _opened(eqn)
     if inner is not None:
@@ -309,16 +319,16 @@ def _add_depth(eqn: Any, depth: dict[Any, int]) -> bool:
     )
 
 
-def _depth_of(atom: Any, depth: dict[Any, int]) -> int:
+def _depth_of(atom: Atom, depth: dict[Atom, int]) -> int:
     return 0 if isinstance(atom, Literal) else depth.get(atom, 0)
 
 
-def _is_neutral(atom: Any) -> bool:
+def _is_neutral(atom: Atom) -> bool:
     """Whether it is a number with which an operation may give its other operand."""
     return isinstance(atom, Literal) and np.size(atom.val) == 1 and atom.val in (0, 1)
 
 
-def _content(value: Any) -> Hashable:
+def _content(value: object) -> Hashable:
     """A key of a constant."""
     found = np.asarray(value)
     return str(found.dtype), found.shape, found.tobytes()

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 from jax.experimental import io_callback
 from jax.experimental.compilation_cache import compilation_cache
 
+from fad.core import types
 from fad.core.private_names import check_version, private
 
 __all__ = [
@@ -66,9 +67,9 @@ __all__ = [
 
 
 _closed: Any = jax.make_jaxpr(lambda: 0)()
-ClosedJaxpr: Any = type(_closed)  # from JAX 0.11 on the same as `Jaxpr`
-Jaxpr: Any = type(_closed.jaxpr)
-Literal: Any = type(_closed.jaxpr.outvars[0])
+ClosedJaxpr: type[types.JaxProgram] = type(_closed)  # from JAX 0.11 on the same as `Jaxpr`
+Jaxpr: type[types.JaxBody] = type(_closed.jaxpr)
+Literal: type[types.JaxLiteral] = type(_closed.jaxpr.outvars[0])
 _Primitive: Any = type(jax.lax.add_p)
 array_type: type[jax.Array] = private("jax._src.array.ArrayImpl")
 barrier_op = private("jax._src.lib.mlir.dialects.hlo.OptimizationBarrierOp")
@@ -85,14 +86,14 @@ _ProgramTrace = private("jax._src.interpreters.partial_eval.DynamicJaxprTrace")
 _here = private("jax._src.source_info_util.current")
 
 
-def current_trace() -> Any:
+def current_trace() -> object:
     """The JAX trace that operations go to now; outside of all transforms, the one that runs them."""
     with _take_current_trace() as trace:
         return trace
 
 
 @contextlib.contextmanager
-def outside_trace(outer: Any) -> Iterator[Any]:
+def outside_trace(outer: object) -> Iterator[object]:
     """A block that computes in the trace ``outer`` instead of the current one, which it yields."""
     with _take_current_trace() as trace, set_current_trace(outer):
         yield trace
@@ -123,8 +124,8 @@ class _OwnPrimitive(_Primitive):  # type: ignore[misc]
 
     multiple_results = True
     expensive = False
-    drawing: Callable[[Any], Any] | None = None
-    loop: Callable[[Any], WhileParts] | None = None
+    drawing: Callable[[types.JaxEquation], types.JaxProgram | None] | None = None
+    loop: Callable[[types.JaxEquation], WhileParts] | None = None
 
 
 def new_primitive(name: str, expensive: bool = False) -> Any:
@@ -134,22 +135,22 @@ def new_primitive(name: str, expensive: bool = False) -> Any:
     return p
 
 
-def flag_of(eqn: Any, name: str) -> Any:
+def flag_of(eqn: types.JaxEquation, name: str) -> Any:
     """What the primitive of an equation says of itself (see `_OwnPrimitive`); None of JAX's own."""
     return getattr(eqn.primitive, name, None)
 
 
 def define_primitive(
     primitive: Any,
-    run: Callable[..., Any],
-    avals: Callable[..., Any],
+    run: types.ArrayFunction,
+    avals: Callable[..., object],
     *,
-    effects: Callable[..., Any] | None = None,
-    jvp: Callable[..., Any] | None = None,
-    transpose: Callable[..., Any] | None = None,
-    batch: Callable[..., Any] | None = None,
-    traced: Callable[..., Any] | None = None,
-    lowering: Callable[..., Any] | None = None,
+    effects: Callable[[], object] | None = None,
+    jvp: Callable[..., object] | None = None,
+    transpose: Callable[..., object] | None = None,
+    batch: Callable[..., object] | None = None,
+    traced: types.ArrayFunction | None = None,
+    lowering: Callable[..., object] | None = None,
 ) -> None:
     """Give a primitive its rules, in the forms that JAX has for them.
 
@@ -185,7 +186,7 @@ _run_pjit = private("jax._src.pjit._run_python_pjit")
 def call_table(
     name: str,
     find: Callable[..., Any],
-    disabled: Callable[[], Any],
+    disabled: Callable[[], object],
     forgotten: Callable[[], None],
 ) -> Any:
     """JAX's C++ cache of compiled calls, for programs that fad finds itself.
@@ -204,7 +205,7 @@ def call_table(
         forgotten: called after a call that JAX cannot cache.
     """
 
-    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+    def miss(*args: object, **kwargs: object) -> tuple[types.PyTree, object, bool]:
         jitted, before, leaves, join = find(args, kwargs)
         operands = (*before, *leaves)
         params, flat = _infer_params(jitted._fun, jitted._jit_info, operands, {})
@@ -256,9 +257,9 @@ def is_tracing() -> bool:
 
 
 # The settings of JAX, and its current mesh and axes, that a trace depends on; hashable.
-trace_context: Callable[[], Any] = private("jax._src.config.trace_context")
+trace_context: Callable[[], Hashable] = private("jax._src.config.trace_context")
 # Whether the user has put an array on its device.
-is_committed: Callable[[Any], bool] = operator.attrgetter("committed")
+is_committed: Callable[[types.Array], bool] = operator.attrgetter("committed")
 
 
 _config: Any = jax.config
@@ -293,13 +294,13 @@ def keep_compiled(folder: str) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def varying_axes(aval: Any) -> frozenset[Any]:
+def varying_axes(aval: types.Aval) -> frozenset[Hashable]:
     """The names of the ``shard_map`` axes along which a value differs between devices."""
     kind = getattr(aval, "manual_axis_type", None)
     return frozenset() if kind is None else frozenset(kind.varying)
 
 
-def zeros(aval: Any) -> Any:
+def zeros(aval: Any) -> types.Array:
     """Zeros of an abstract value: its weak type, explicit sharding, the axes that it varies along."""
     sharded = any([axis is not None for axis in aval.sharding.spec])
     if varying_axes(aval) or aval.weak_type or (sharded and is_tracing()):
@@ -310,7 +311,7 @@ def zeros(aval: Any) -> Any:
 _dce_jaxpr = private("jax._src.interpreters.partial_eval.dce_jaxpr")
 
 
-def without_unused(closed: Any) -> Any:
+def without_unused(closed: types.JaxProgram) -> types.JaxProgram:
     """A closed jaxpr without the equations that its outputs do not need; its inputs stay."""
     jaxpr = closed.jaxpr
     needed, _ = _dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
@@ -324,7 +325,7 @@ _inline = private("jax._src.interpreters.partial_eval.inline_jaxpr_into_trace")
 check_version(jax.__version__)  # it has all these names
 
 
-def stand_in(aval: Any) -> Any:
+def stand_in(aval: types.Aval) -> jax.core.Tracer:
     """A tracer that stands for a value which is not known yet.
 
     It belongs to a trace that never becomes a program. To any other trace it is a constant.
@@ -340,38 +341,37 @@ def current_program() -> Any:
     return trace if type(trace) is _ProgramTrace else None
 
 
-def write_equations(trace: Any, closed: Any, values: Sequence[Any]) -> list[Any]:
+def write_equations(trace: Any, closed: Any, values: Sequence[types.Operand]) -> list[types.Array]:
     """Write a jaxpr, on ``values``, into the program that `current_program` found."""
     if closed.jaxpr.is_high:  # it has a hijax primitive, which JAX expands before XLA compiles
         if trace.requires_low:
             return run_jaxpr(closed, *values)
         trace.frame.is_high = True
     source = _here()
-    tracers: list[Any] = [
+    tracers: list[jax.core.Tracer] = [
         trace.to_jaxpr_tracer(v if isinstance(v, jax.core.Tracer) else _canonicalize(v), source)
         for v in values
     ]
-    written: list[Any] = _inline(trace, source, closed.jaxpr, closed.consts, *tracers)
+    written: list[types.Array] = _inline(trace, source, closed.jaxpr, closed.consts, *tracers)
     return written
 
 
 # What is read off programs and their equations
 
 
-def run_jaxpr(closed: Any, *values: Any) -> list[Any]:
+def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
     """The results of a closed jaxpr."""
-    found: list[Any] = jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
-    return found
+    return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
 
 
-def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
+def evaluate_equation(eqn: types.JaxEquation, inputs: Sequence[types.Operand]) -> list[types.Array]:
     """Bind one equation of a jaxpr again, on ``inputs``."""
     with eqn.ctx.manager:
         out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
-def programs(eqn: Any) -> Iterator[Any]:
+def programs(eqn: types.JaxEquation) -> Iterator[Any]:
     """The programs in an equation: those among its parameters, or what its hijax primitive stands for."""
     if eqn.primitive.name == "call_hi_primitive":
         expand = functools.partial(eqn.primitive.to_lojax, **eqn.params)
@@ -382,7 +382,7 @@ def programs(eqn: Any) -> Iterator[Any]:
                 yield v
 
 
-def called(eqn: Any) -> Any:
+def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
     """The jaxpr that an equation calls with its last operands, and does nothing else; None if there is none.
 
     That of a nested ``jax.jit``; and that for everywhere else of a branch that is for Pallas kernels alone.
@@ -395,7 +395,7 @@ def called(eqn: Any) -> Any:
     return None
 
 
-def has_rule_made_anew(eqn: Any) -> bool:
+def has_rule_made_anew(eqn: types.JaxEquation) -> bool:
     """Whether the derivative of a call is a function that JAX makes for it, so that no two are equal: that of
     ``custom_root``, a custom_jvp or, from JAX 0.11 on, a hijax primitive.
     """
@@ -407,7 +407,7 @@ def has_rule_made_anew(eqn: Any) -> bool:
     )
 
 
-def defined_rule(eqn: Any) -> Any:
+def defined_rule(eqn: types.JaxEquation) -> object:
     """What the calls of a custom_jvp share that come of one call of it; None for other calls, and where
     JAX makes the rule for each call.
 
@@ -426,10 +426,10 @@ class ScanParts(NamedTuple):
     carried: int
     length: int
     reverse: bool
-    unroll: Any
+    unroll: int | bool
 
 
-def scan_parts(eqn: Any) -> ScanParts:
+def scan_parts(eqn: types.JaxEquation) -> ScanParts:
     """What an equation of ``scan`` says."""
     p = eqn.params
     if "num_carry" in p:
@@ -443,29 +443,29 @@ def scan_parts(eqn: Any) -> ScanParts:
 class WhileParts(NamedTuple):
     """A ``while``: condition and body, on constants of their own and the carry."""
 
-    cond: Any
-    body: Any
+    cond: types.JaxProgram
+    body: types.JaxProgram
     cond_count: int
     body_count: int
 
 
-def while_parts(eqn: Any) -> WhileParts:
+def while_parts(eqn: types.JaxEquation) -> WhileParts:
     """What an equation of ``while`` says."""
     p = eqn.params
     return WhileParts(p["cond_jaxpr"], p["body_jaxpr"], p["cond_nconsts"], p["body_nconsts"])
 
 
-def loop_parts(eqn: Any) -> WhileParts | None:
+def loop_parts(eqn: types.JaxEquation) -> WhileParts | None:
     """What an equation says that is a ``while``, or one of fad's that is such a loop; None for others."""
-    own: Callable[[Any], WhileParts] | None = flag_of(eqn, "loop")
+    own: Callable[[types.JaxEquation], WhileParts] | None = flag_of(eqn, "loop")
     if own is not None:
         return own(eqn)
     return while_parts(eqn) if eqn.primitive.name == "while" else None
 
 
-def branches(eqn: Any) -> Sequence[Any]:
+def branches(eqn: types.JaxEquation) -> Sequence[types.JaxProgram]:
     """The branches of a ``cond``, on all operands but the first, which chooses one."""
-    found: Sequence[Any] = eqn.params["branches"]
+    found: Sequence[types.JaxProgram] = eqn.params["branches"]
     return found
 
 
@@ -490,11 +490,11 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def rules_of(eqn: Any) -> Any:
+def rules_of(eqn: types.JaxEquation) -> Any:
     """The rules of a call of a Function; None for other equations."""
     return eqn.params.get("rules")
 
 
-def parameters(eqn: Any) -> tuple[Any, ...]:
+def parameters(eqn: types.JaxEquation) -> tuple[Any, ...]:
     """The parameters of an equation that fad reads, in the order of ``_PARAMETERS``."""
     return tuple([eqn.params[name] for name in _PARAMETERS[eqn.primitive.name]])

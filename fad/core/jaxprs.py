@@ -28,6 +28,19 @@ from fad.core.jaxapi import (
     write_equations,
 )
 from fad.core.keys import exact
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Atom,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
+    Operand,
+    Outputs,
+)
+
+# A program, None where it is valid for one call only; and whether it has one result, not a tuple.
+KnownCall = tuple[JaxProgram | None, bool]
 
 __all__ = [
     "bind_jaxpr",
@@ -42,13 +55,13 @@ __all__ = [
 ]
 
 
-def inner_jaxprs(eqn: Any) -> Iterator[Any]:
+def inner_jaxprs(eqn: JaxEquation) -> Iterator[JaxBody]:
     """The jaxprs in an equation."""
     for program in programs(eqn):
         yield program.jaxpr if isinstance(program, ClosedJaxpr) else program
 
 
-def with_programs(eqn: Any, f: Callable[[Any], Any]) -> Any:
+def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquation:
     """An equation with ``f`` of each jaxpr among its parameters in its place."""
 
     def mapped(value: Any) -> Any:
@@ -63,7 +76,7 @@ def with_programs(eqn: Any, f: Callable[[Any], Any]) -> Any:
     return eqn.replace(params={name: mapped(value) for name, value in eqn.params.items()})
 
 
-def calls_host(jaxpr: Any) -> bool:
+def calls_host(jaxpr: JaxBody) -> bool:
     """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
     return bool(jaxpr.effects) or any(
         [
@@ -73,13 +86,15 @@ def calls_host(jaxpr: Any) -> bool:
     )
 
 
-def map_equations(eqns: Sequence[Any], env: dict[Any, Any], inline: bool = False) -> None:
+def map_equations(
+    eqns: Sequence[JaxEquation], env: dict[Atom, Array], inline: bool = False
+) -> None:
     """Evaluate ``eqns`` in order, reading and writing variables in ``env``.
 
     With ``inline``, calls (see `fad.core.jaxapi.called`) are opened up and evaluated in place.
     """
 
-    def read(atom: Any) -> Any:
+    def read(atom: Atom) -> Array:
         return atom.val if isinstance(atom, Literal) else env[atom]
 
     for eqn in eqns:
@@ -87,7 +102,7 @@ def map_equations(eqns: Sequence[Any], env: dict[Any, Any], inline: bool = False
         closed = called(eqn) if inline else None
         if closed is not None:
             inputs = inputs[len(inputs) - len(closed.jaxpr.invars) :]
-            inner: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+            inner: dict[Atom, Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
             inner.update(zip(closed.jaxpr.invars, inputs, strict=True))
             map_equations(closed.jaxpr.eqns, inner, inline)
             outputs = [v.val if isinstance(v, Literal) else inner[v] for v in closed.jaxpr.outvars]
@@ -96,7 +111,9 @@ def map_equations(eqns: Sequence[Any], env: dict[Any, Any], inline: bool = False
         env.update(zip(eqn.outvars, outputs, strict=True))
 
 
-def write_call(known: dict[Any, Any], f: Callable[..., Any], values: Sequence[Any]) -> Any:
+def write_call(
+    known: dict[Hashable, KnownCall], f: ArrayFunction, values: Sequence[Operand]
+) -> Outputs:
     """Write a call of ``f`` into the program being traced: what it returns, an array or a tuple.
 
     None if no program is being traced, or if ``f`` closes over a tracer, so that its equations are valid
@@ -108,7 +125,7 @@ def write_call(known: dict[Any, Any], f: Callable[..., Any], values: Sequence[An
     trace = current_program()
     if trace is None:
         return None
-    kinds = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
+    kinds: list[Any] = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
     key = (trace_context(), *kinds)
     found = known.get(key)
     if found is None:
@@ -125,9 +142,7 @@ def write_call(known: dict[Any, Any], f: Callable[..., Any], values: Sequence[An
     return outs[0] if single else tuple(outs)
 
 
-def inlined_when_traced(
-    flat: Callable[..., Any], compiled: Callable[..., Any]
-) -> Callable[..., Any]:
+def inlined_when_traced(flat: ArrayFunction, compiled: ArrayFunction) -> ArrayFunction:
     """``compiled``; where JAX traces, ``flat`` instead, so that positions which are numbers become
     constants.
 
@@ -135,7 +150,7 @@ def inlined_when_traced(
     position is a gather.
     """
 
-    def call(*values: Any) -> Any:
+    def call(*values: Array) -> Outputs:
         for v in values:
             if isinstance(v, jax.core.Tracer):
                 return flat(*values) if is_tracing() else compiled(*values)
@@ -144,23 +159,23 @@ def inlined_when_traced(
     return call
 
 
-def bind_jaxpr(closed: Any) -> Any:
+def bind_jaxpr(closed: JaxProgram) -> Callable[..., list[Array]]:
     """A function of (consts, inputs) that evaluates a closed jaxpr with those consts."""
     jaxpr = convert_constvars_jaxpr(closed.jaxpr)
     opened = ClosedJaxpr(jaxpr, ())
 
-    def run(*values: Any) -> Any:
+    def run(*values: Array) -> list[Array]:
         trace = current_program()
         if trace is not None:
             return write_equations(trace, opened, values)
-        env: dict[Any, Any] = dict(zip(jaxpr.invars, values, strict=True))
+        env: dict[Atom, Array] = dict(zip(jaxpr.invars, values, strict=True))
         map_equations(jaxpr.eqns, env)
         return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
 
     return run
 
 
-def parameters_key(eqn: Any, known: dict[int, Any]) -> Hashable:
+def parameters_key(eqn: JaxEquation, known: dict[int, Hashable]) -> Hashable:
     """A hashable form of the parameters of an equation, as in `jaxpr_key`.
 
     Arguments:
@@ -188,7 +203,7 @@ _derived = _Derived()
 class _Alive:
     """Keeps objects alive as long as the key is in which their identities are; all are equal."""
 
-    def __init__(self, *objects: Any) -> None:
+    def __init__(self, *objects: object) -> None:
         self._objects = objects
 
     def __eq__(self, other: object) -> bool:
@@ -198,14 +213,14 @@ class _Alive:
         return 0
 
 
-def _key_with_rule(eqn: Any) -> Hashable:
+def _key_with_rule(eqn: JaxEquation) -> Hashable:
     """What a call computes, and the program of its derivative, in which the call itself comes again.
 
     The program of a derivative is made anew, and so are the calls in it: a custom_jvp there is known by the
     rule that it was defined with. Calls in the derivatives of those count by what they compute.
     """
     inner = list(programs(eqn))
-    key: tuple[Any, ...] = (*map(_parameter_key, inner), _Alive(*inner))
+    key: tuple[Hashable, ...] = (*map(_parameter_key, inner), _Alive(*inner))
     depth = _derived.depth
     rule = defined_rule(eqn)
     if depth == 2 or (depth and rule is None):
@@ -214,8 +229,8 @@ def _key_with_rule(eqn: Any) -> Hashable:
         key += (id(rule), _Alive(rule))
     inexact = [is_inexact(v.aval.dtype) for v in eqn.invars]
 
-    def run(values: list[Any], tangents: list[Any]) -> Any:
-        def call(*some: Any) -> Any:
+    def run(values: list[Array], tangents: list[Array]) -> tuple[Outputs, Outputs]:
+        def call(*some: Array) -> list[Array]:
             it = iter(some)
             given = [next(it) if i else v for v, i in zip(values, inexact, strict=True)]
             return evaluate_equation(eqn, given)
@@ -232,7 +247,7 @@ def _key_with_rule(eqn: Any) -> Hashable:
         _derived.depth = depth
 
 
-def _parameter_key(p: Any) -> Any:
+def _parameter_key(p: object) -> Hashable:
     if isinstance(p, ClosedJaxpr):
         return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
     if isinstance(p, Jaxpr):
@@ -245,21 +260,21 @@ def _parameter_key(p: Any) -> Any:
         return (type(p), id(p))
 
 
-def jaxpr_key(jaxpr: Any) -> tuple[Any, ...]:
+def jaxpr_key(jaxpr: JaxBody) -> tuple[Hashable, ...]:
     """A hashable form of a jaxpr: equal keys mean the same program.
 
     Unhashable parameters count by identity, so the jaxpr must be kept alive as long as the key is.
     """
-    numbers: dict[Any, int] = {}
-    params: dict[int, Any] = {}
+    numbers: dict[Atom, int] = {}
+    params: dict[int, Hashable] = {}
 
-    def atom(v: Any) -> Any:
+    def atom(v: Atom) -> Hashable:
         if isinstance(v, Literal):
             value = np.asarray(v.val)
             return (str(value.dtype), value.shape, value.tobytes(), v.aval)
         return numbers.setdefault(v, len(numbers))
 
-    key: list[Any] = []
+    key: list[Hashable] = []
     for v in (*jaxpr.constvars, *jaxpr.invars):
         key += (atom(v), v.aval)
     for eqn in jaxpr.eqns:

@@ -21,13 +21,27 @@ import threading
 import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from fad.core import tensor as tensors
 from fad.core.avals import VALUES
 from fad.core.observation import Observable
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Aval,
+    Expanding,
+    MaybeValue,
+    Operand,
+    Operation,
+    Outputs,
+    Value,
+)
 from fad.errors.advice import advise
+
+if TYPE_CHECKING:
+    from fad.core.replay_protocol import Deferred
 
 __all__ = [
     "Level",
@@ -49,36 +63,6 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Operation(Protocol):
-    """What `bind` can run: a Primitive, a call of a Function, or a program.
-
-    ``expands``: it has no rules of its own, but a method ``expand(args)``, which binds the operations
-    that it consists of.
-
-    >>> import fad
-    >>> class Names(fad.extend.Level):
-    ...     def process(self, op, args):
-    ...         return f"{op.name}: {op.expands}"
-    >>> with Names() as level:
-    ...     -level.lift(fad.tensor(2.0))
-    'negative: False'
-    """
-
-    name: str
-    expands: bool
-
-    def execute(self, values: Sequence[Any]) -> Any:
-        """Run on arrays, tracers and Python scalars (no Tensors); returns an array or a tuple of
-        arrays.
-        """
-
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        """Outputs and their tangents (None is zero), by binding one level down."""
-
-    def batch(self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any) -> Any:
-        """Outputs batched along dimension 0, by binding one level down."""
 
 
 class ThreadState(threading.local):
@@ -203,7 +187,7 @@ class Level(Observable):
         self.alive = False
         state.levels, state.watermark, state.base_watermark = self._saved
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` on arguments whose highest level is this one."""
         raise NotImplementedError
 
@@ -211,13 +195,13 @@ class Level(Observable):
         """What a backward pass that is not itself recorded computes with, in place of ``x``."""
         raise NotImplementedError
 
-    def current_trace(self) -> Any:
+    def current_trace(self) -> Deferred | None:
         """The trace to which its operations are appended now; None if there is none."""
 
     def flush(self) -> None:
         """Materialize its trace, if it has one."""
 
-    def lift(self, x: Any) -> Tensor:
+    def lift(self, x: Operand) -> Tensor:
         """``x`` as a Tensor of this level; Tensors of this or a higher level are returned as they are."""
         if isinstance(x, Tensor) and x.level.id >= self.id:
             return x
@@ -227,11 +211,11 @@ class Level(Observable):
         """The value that replaces ``t``, a Tensor of this level, once the level has finished."""
         return t.value
 
-    def afterwards(self, op: Any, args: Sequence[Any]) -> Any:
+    def afterwards(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """`process` for a level that has finished."""
         return bind(op, [outlived(a) for a in args])
 
-    def tangent(self, t: Tensor) -> Any:
+    def tangent(self, t: Tensor) -> MaybeValue:
         """The tangent that ``t`` has at this level; None where it has none."""
         return None
 
@@ -245,7 +229,7 @@ class Level(Observable):
     def note_draw(self) -> None:
         """Random numbers are drawn while this level runs."""
 
-    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         """``t`` without gradient and tangent; ``stop`` does so one level down."""
         return new_tensor(stop(t.value), self)
 
@@ -283,7 +267,7 @@ class Level(Observable):
         """A Tensor of this level with these parts and `layout`."""
         return new_tensor(parts[0], self)
 
-    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+    def part_avals(self, aval: Aval, layout: Any) -> tuple[Aval, ...]:
         """The avals of the parts of a Tensor of this level with this aval and `layout`."""
         return (aval,)
 
@@ -291,7 +275,7 @@ class Level(Observable):
         """How many parts a Tensor of this level with this `layout` has."""
         return 1
 
-    def maker(self) -> Callable[[], Any]:
+    def maker(self) -> Callable[[], Level]:
         """A function that makes an equivalent level; it does not refer to this one."""
         raise NotImplementedError
 
@@ -300,7 +284,7 @@ class Level(Observable):
         return self.kind
 
 
-def bind(op: Any, args: Sequence[Any]) -> Any:
+def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
     """Run an operation on flat arguments: arrays, Python scalars and Tensors.
 
     Arguments:
@@ -318,7 +302,7 @@ def bind(op: Any, args: Sequence[Any]) -> Any:
     ...     -level.lift(fad.tensor(2.0))
     Tensor(-2., dtype=float32)
     """
-    top = None
+    top: Any = None
     for a in args:
         if type(a) not in VALUES and isinstance(a, Tensor):
             meta = a.meta
@@ -358,7 +342,7 @@ bodies = _Bodies()
 
 
 @contextmanager
-def body_of(level: Any) -> Iterator[None]:
+def body_of(level: Level) -> Iterator[None]:
     """A block that traces the body of `jit` at ``level``, which captures Tensors made before it."""
     before, state.body = state.body, level
     with bodies.lock:
@@ -393,10 +377,10 @@ def traced_by_jax() -> Iterator[None]:
         state.outside_jax_trace = before
 
 
-def batching(f: Callable[..., Any]) -> Callable[..., Any]:
+def batching(f: ArrayFunction) -> ArrayFunction:
     """``f``, an application of `jax.vmap`, with ``state.batching`` on during its calls."""
 
-    def run(*values: Any) -> Any:
+    def run(*values: Array) -> Outputs:
         before, state.batching = state.batching, True
         try:
             return f(*values)
@@ -406,7 +390,7 @@ def batching(f: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def captured_by_jit(x: Any) -> bool:
+def captured_by_jit(x: object) -> bool:
     """Whether ``x`` is a Tensor of level 0 that the `jit` being traced captures, and reads at each call."""
     if not bodies.traced or state.body is None:
         return False
@@ -490,7 +474,7 @@ def active_levels() -> tuple[Level, ...]:
     return state.levels
 
 
-def map_tensors(f: Callable[[Any], Any], out: Any) -> Any:
+def map_tensors(f: Callable[[Any], object], out: Outputs) -> Outputs:
     """Apply ``f`` to a flat output: an array, or a tuple of arrays.
 
     >>> from fad import extend

@@ -5,7 +5,7 @@ A *mask* is a tuple of bools, one for each argument: whether the function is dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,21 +15,22 @@ import numpy as np
 from fad.core import jaxapi
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import shaped_array
+from fad.core.types import Array, ArrayFunction, Outputs
 
 __all__ = ["conjugate", "jvp_in", "run_pullback", "vjp_in"]
 
 
-def conjugate(x: Any) -> Any:
+def conjugate(x: Any) -> Array:
     """Complex conjugate; real values pass untouched."""
     return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
 
 
 def _active(
-    flat: Callable[..., Any], mask: tuple[bool, ...], values: Sequence[Any]
-) -> tuple[Callable[..., Any], list[Any]]:
+    flat: ArrayFunction, mask: tuple[bool, ...], values: Sequence[Array]
+) -> tuple[ArrayFunction, list[Array]]:
     """``flat`` as a function of its masked arguments, and these; the others are fixed."""
 
-    def on_active(*active: Any) -> Any:
+    def on_active(*active: Array) -> Outputs:
         it = iter(active)
         return flat(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
 
@@ -38,10 +39,10 @@ def _active(
 
 def jvp_in(
     mask: tuple[bool, ...],
-    flat: Callable[..., Any],
-    values: Sequence[Any],
-    tangents: Sequence[Any],
-) -> tuple[Any, Any]:
+    flat: ArrayFunction,
+    values: Sequence[Array],
+    tangents: Sequence[Array],
+) -> tuple[Outputs, Outputs]:
     """The outputs, and their tangents for the tangents of the masked arguments."""
     on_active, active = _active(flat, mask, values)
     cast = [
@@ -53,8 +54,8 @@ def jvp_in(
 
 
 def vjp_in(
-    mask: tuple[bool, ...], flat: Callable[..., Any], values: Sequence[Any]
-) -> tuple[Any, Callable[..., Any]]:
+    mask: tuple[bool, ...], flat: ArrayFunction, values: Sequence[Array]
+) -> tuple[Outputs, ArrayFunction]:
     """The outputs, and the pullback from their cotangents to those of the masked arguments."""
     on_active, active = _active(flat, mask, values)
     out, pullback = jax.vjp(on_active, *active)
@@ -62,13 +63,13 @@ def vjp_in(
 
 
 def run_pullback(
-    pullback: Callable[..., Any],
-    out: Any,
-    cotangents: Sequence[Any],
+    pullback: ArrayFunction,
+    out: Outputs,
+    cotangents: Sequence[Array | None],
     given: tuple[bool, ...] | None,
     need: tuple[bool, ...],
     sparse: bool = False,
-) -> tuple[Any, ...]:
+) -> tuple[Array, ...]:
     """Run a JAX pullback with PyTorch's convention for complex values.
 
     Arguments:
@@ -85,7 +86,7 @@ def run_pullback(
     it = iter(cotangents)
     cts: list[Any] = []
     for o, g in zip(outs, given, strict=True):
-        ct = next(it) if g else None
+        ct: Any = next(it) if g else None
         if not is_inexact(o.dtype):
             ct = np.zeros(o.shape, jaxapi.float0)
         elif ct is None:

@@ -40,7 +40,7 @@ class Observable:
 
     observables: Mapping[str, str] = types.MappingProxyType({})
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         for name, kind in cls.observables.items():
             if name in vars(cls):
@@ -64,7 +64,7 @@ class _Places:
         is_method = isinstance(holder, type)
 
         @functools.wraps(function)
-        def observed(*args: Any, **kwargs: Any) -> Any:
+        def observed(*args: object, **kwargs: object) -> object:
             if is_method and getattr(type(args[0]), name) is not observed:
                 return function(*args, **kwargs)  # called by `super()`, inside of such a call
             return observer.observed(kind, function, args, kwargs)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import PyTreeDef
 
 from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
@@ -19,8 +20,8 @@ from fad.core.dependence import READ, DependenceRows
 from fad.core.dtypes import is_inexact
 from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type
-from fad.core.jaxprs import inlined_when_traced, write_call
-from fad.core.level import batching, bind, state
+from fad.core.jaxprs import KnownCall, inlined_when_traced, write_call
+from fad.core.level import Operation, batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
 from fad.core.observation import observable
 from fad.core.residuals import (
@@ -28,6 +29,18 @@ from fad.core.residuals import (
     dependence_of_jvp,
 )
 from fad.core.rules import Rules
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Aval,
+    Dims,
+    Mask,
+    MaybeValue,
+    Operand,
+    Outputs,
+    PyTree,
+    Value,
+)
 
 __all__ = ["Primitive", "VjpPlan", "as_derivative", "forget_shapes"]
 
@@ -109,7 +122,7 @@ class Primitive:
     def __init__(
         self,
         name: str,
-        fn: Callable[..., Any],
+        fn: ArrayFunction,
         *,
         jit: bool = True,
         collective: bool = False,
@@ -127,17 +140,17 @@ class Primitive:
         self.calls_host = False
         self.paths = ""
         self.collective = collective
-        self._structures: dict[int, Any] = {} if rules is None else rules.structures
+        self._structures: dict[int, PyTreeDef] = {} if rules is None else rules.structures
         self.primals = 0
         self.dependence: Dependence | None = None
-        self._jvps: dict[Any, Primitive] = {}
-        self._tangents: dict[Any, Primitive] = {}
-        self._batched: dict[Any, Primitive] = {}
-        self._full_vjps: dict[Any, Primitive] = {}
-        self._plans: dict[Any, VjpPlan] = {}
-        self._jaxprs: dict[Any, Any] = {}
+        self._jvps: dict[Hashable, Primitive] = {}
+        self._tangents: dict[Mask, Primitive] = {}
+        self._batched: dict[Hashable, Primitive] = {}
+        self._full_vjps: dict[Hashable, Primitive] = {}
+        self._plans: dict[Hashable, VjpPlan] = {}
+        self._jaxprs: dict[Hashable, KnownCall] = {}
 
-        def flat(*values: Any) -> Any:
+        def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))
             if structure == trees.LEAF:
                 return jnp.asarray(leaves[0]) if not isinstance(leaves[0], jax.Array) else leaves[0]
@@ -158,7 +171,7 @@ class Primitive:
     def __repr__(self) -> str:
         return f"Primitive({self.name})"
 
-    def execute(self, values: Sequence[Any]) -> Any:
+    def execute(self, values: Sequence[Operand]) -> Outputs:
         """Run on arrays: one array, or a tuple of them."""
         scalars = False
         for v in values:
@@ -173,7 +186,7 @@ class Primitive:
         out = self.compiled(*(with_constants(values) if scalars else values))
         return waited(out, values) if borrowed else out
 
-    def _write_exact(self, values: Sequence[Any]) -> Any:
+    def _write_exact(self, values: Sequence[Operand]) -> Outputs:
         """`_write` between barriers, so that the results are bitwise those of eager execution: NOTE
         [exact programs].
         """
@@ -183,7 +196,7 @@ class Primitive:
         out = self._write(barrier(values))
         return tuple(barrier(out)) if type(out) is tuple else out
 
-    def _write(self, values: Sequence[Any]) -> Any:
+    def _write(self, values: Sequence[Operand]) -> Outputs:
         """Run on tracers: `write_call` does what ``call`` does, but not through the caches of `jax.jit`,
         which are slower.
         """
@@ -193,7 +206,7 @@ class Primitive:
                 return out
         return self.call(*values)
 
-    def unflatten(self, out: Any) -> Any:
+    def unflatten(self, out: Outputs) -> PyTree:
         """The structure that ``fn`` returned, from a flat output of `bind`."""
         if type(out) is not tuple:
             return out
@@ -210,7 +223,9 @@ class Primitive:
 
     # Forward mode
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    def jvp(
+        self, primals: Sequence[Operand], tangents: Sequence[MaybeValue]
+    ) -> tuple[Outputs, Outputs]:
         """Outputs and their tangents; a tangent of None is zero."""
         mask = tuple([t is not None for t in tangents])
         derived = self._jvps.get(mask)
@@ -245,8 +260,8 @@ class Primitive:
         return derived
 
     def linear(
-        self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
-    ) -> tuple[Primitive, list[Any], tuple[bool, ...]]:
+        self, mask: Mask, primals: Sequence[Operand], outs: Sequence[Value]
+    ) -> tuple[Operation, list[Operand], Mask]:
         """An operation linear in the masked tangents, the operands that it takes before these, and
         which outputs have a tangent among its results.
         """
@@ -256,7 +271,7 @@ class Primitive:
         n = len(mask)
         flat = self.to_jvp
 
-        def jvp(*values: Any) -> tuple[Any, ...]:
+        def jvp(*values: Array) -> tuple[Outputs, ...]:
             out, out_t = jvp_in(mask, flat, values[:n], values[n:])
             outs, outs_t = (out, out_t) if type(out) is tuple else ((out,), (out_t,))
             differentiable = self.differentiable_outputs(mask, outs)
@@ -271,7 +286,7 @@ class Primitive:
 
     # Batching
 
-    def batch(self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any) -> Any:
+    def batch(self, values: Sequence[Operand], dims: Dims, level: Any) -> Outputs:
         """Outputs with the batch along dimension 0."""
         key = (dims, level.batch_size, level.axis_name)
         derived = self._batched.get(key)
@@ -279,7 +294,9 @@ class Primitive:
             derived = self._batched[key] = self._derive_batched(*key)
         return bind(derived, values)
 
-    def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
+    def _derive_batched(
+        self, dims: tuple[int | None, ...], size: int, axis_name: Hashable
+    ) -> Primitive:
         mapped = functools.partial(
             jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
         )
@@ -293,8 +310,8 @@ class Primitive:
         return derived
 
     def batch_tangents(
-        self, values: Sequence[Any], dims: tuple[int | None, ...], level: Any
-    ) -> tuple[tuple[Any, ...], int]:
+        self, values: Sequence[Operand], dims: Dims, level: Any
+    ) -> tuple[tuple[Value, ...], int]:
         """`batch` of a jvp whose primals are not batched.
 
         Its outputs need not be batched either: so `jacfwd` runs the function itself once, not once for
@@ -316,10 +333,10 @@ class Primitive:
     ) -> Primitive:
         options = {"in_axes": dims, "axis_size": size, "axis_name": axis_name}
 
-        def jvp(*values: Any) -> Any:
+        def jvp(*values: Array) -> PyTree:
             return self.unflatten(self.flat(*values))
 
-        def mapped(*values: Any) -> Any:
+        def mapped(*values: Array) -> PyTree:
             """What is not batched, then what is."""
             try:
                 return jax.vmap(jvp, out_axes=(None, 0), **options)(*values)
@@ -330,12 +347,12 @@ class Primitive:
 
     # Reverse mode
 
-    def plan(self, mask: tuple[bool, ...], values: Sequence[Any]) -> VjpPlan:
+    def plan(self, mask: Mask, values: Sequence[Operand]) -> VjpPlan:
         """What to save and how to run the vjp, for inputs with the avals of ``values``."""
         return self.plan_of(mask, aval_key(values), values)
 
     def plan_of(
-        self, mask: tuple[bool, ...], avals: tuple[Any, ...], values: Sequence[Any]
+        self, mask: Mask, avals: tuple[Hashable, ...], values: Sequence[Operand]
     ) -> VjpPlan:
         """`plan`, for values whose `aval_key` is known."""
         key = (mask, avals)
@@ -367,7 +384,7 @@ class Primitive:
         n = len(mask)
         flat = self.to_vjp
 
-        def vjp(*values: Any) -> tuple[Any, ...]:
+        def vjp(*values: Array) -> tuple[Array, ...]:
             out, pullback = vjp_in(mask, flat, values[:n])
             return run_pullback(pullback, out, values[n:], given, need)
 
@@ -431,10 +448,10 @@ class VjpPlan:
         self.kept_inputs: tuple[int, ...] = tuple(range(len(mask)))
         self.kept_outputs: tuple[int, ...] = ()
         self.differentiable: tuple[bool, ...] | None = None
-        self.out_avals: tuple[Any, ...] | None = None
+        self.out_avals: tuple[Aval, ...] | None = None
         self.single = self.simple = False
         self.rows: DependenceRows | None = None
-        self._vjps: dict[Any, Primitive] = {}
+        self._vjps: dict[Hashable, Primitive] = {}
 
     def narrow(self, rows: DependenceRows) -> None:
         """Pass gradients on to what the outputs depend on alone."""
@@ -443,7 +460,7 @@ class VjpPlan:
         if any([row != self.routed for row in own]):
             self.rows = rows
 
-    def sends(self, cotangents: Sequence[Any], need: Sequence[bool]) -> tuple[bool, ...]:
+    def sends(self, cotangents: Sequence[MaybeValue], need: Sequence[bool]) -> tuple[bool, ...]:
         """Which of the inputs in ``need`` get a gradient from the outputs that have a cotangent."""
         own = [r for r, c in zip(self.rows or (), cotangents, strict=True) if c is not None]
         return tuple([n and any([row[k] for row in own]) for k, n in enumerate(need)])

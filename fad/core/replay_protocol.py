@@ -25,11 +25,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from fad.core.level import Level, Operation
+from fad.core.primitive import Primitive, VjpPlan
+from fad.core.tensor import Tensor
+from fad.core.types import JaxBody, MaybeValue, Operand, Outputs, PyTree, Value
+
+if TYPE_CHECKING:
+    from fad.tape.graph import Node
 
 __all__ = ["Deferred", "NoReplay", "Part", "Replay", "Seam", "begin_trace", "seam"]
 
-Pull = Callable[[Any, Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
+# An output of a node and its gradient; and several outputs.
+Sent: TypeAlias = "tuple[tuple[Node, int], Value]"
+Places: TypeAlias = "Sequence[tuple[Node, int]]"
+# From a level, the outputs, the inputs that require grad and their values, to results one level down.
+Pull = Callable[[Level, Sequence[Any], Sequence[Tensor], Sequence[Value]], list[Any]]
 
 
 class Deferred(Protocol):
@@ -37,9 +50,9 @@ class Deferred(Protocol):
     Tensors. ``lock`` is held by who looks at them and then calls `finish`.
     """
 
-    lock: Any
+    lock: AbstractContextManager[Any]
 
-    def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
+    def append(self, op: Operation, args: Sequence[Operand], tracked: bool = True) -> Outputs:
         """Defer an operation, and return its lazy outputs.
 
         None: it cannot be deferred, and the caller evaluates it. The trace has been materialized, unless
@@ -49,20 +62,20 @@ class Deferred(Protocol):
     def before_write(self) -> None:
         """What may share its memory with a value of level 0 is about to be written to."""
 
-    def write(self, op: Any, own: Sequence[Any], others: Sequence[Any]) -> bool:
+    def write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
         """Defer a write: ``own[0]`` is from now on the output of ``op``, an operation on ``own`` and
         ``others``.
 
         Returns whether it was deferred. If not, nothing has changed, and the caller writes.
         """
 
-    def share(self, t: Any, new: Any) -> bool:
+    def share(self, t: Tensor, new: Tensor) -> bool:
         """Give a view ``t``, which is out of date, the state of ``new``, a lazy Tensor of the trace.
 
         Returns whether it was; if not, the caller reads the state of ``new``, and sets it.
         """
 
-    def get(self, t: Any, name: str) -> Any:
+    def get(self, t: Tensor, name: str) -> Any:
         """The value, or what its level keeps beside it, or the node of ``t``, an output of the trace.
 
         What was deferred is run as one program, or one by one. Raises the error of an operation that has
@@ -74,13 +87,13 @@ class Deferred(Protocol):
 
     def finish(
         self,
-        outs: list[Any],
+        outs: list[Tensor],
         pull: Pull,
         *static: Hashable,
-        leaves: Sequence[Any] | None = None,
+        leaves: Sequence[Tensor] | None = None,
         values: bool = False,
         frees: bool = True,
-    ) -> list[Any] | None:
+    ) -> list[Value] | None:
         """Run the trace and ``pull(level, outs, variables, values)`` as one program; None if there is
         none.
 
@@ -96,7 +109,7 @@ class Deferred(Protocol):
             frees: whether the backward pass frees the graph.
         """
 
-    def leaves(self) -> list[Any]:
+    def leaves(self) -> list[Tensor]:
         """The inputs that require grad."""
 
     def close(self) -> None:
@@ -108,17 +121,21 @@ class Deferred(Protocol):
 class Replay(Protocol):
     """An engine that runs repeated traces as compiled programs."""
 
-    def open(self, level: Any, inputs: Sequence[Any], function: Any) -> None:
+    def open(
+        self, level: Level, inputs: Sequence[Value], function: Callable[..., PyTree] | None
+    ) -> None:
         """Give ``level``, which begins with ``inputs``, a trace of the operations of ``function``, if
         it pays.
         """
 
-    def open_step(self, op: Any, args: Sequence[Any], plan: Any) -> Any:
+    def open_step(self, op: Primitive, args: Sequence[Operand], plan: VjpPlan) -> Outputs:
         """Begin a trace of the eager tape with this operation; its lazy outputs, or None if none was
         begun.
         """
 
-    def backward(self, roots: Any, captures: Any, keep_graph: bool) -> Any:
+    def backward(
+        self, roots: Sequence[Sent], captures: Places | None, keep_graph: bool
+    ) -> list[tuple[tuple[Any, int], Value]] | None:
         """A backward pass of a recorded graph in one program: pairs (edge, gradient); None if
         there is none.
         """
@@ -141,13 +158,17 @@ class Replay(Protocol):
 class NoReplay:
     """The null object: nothing is replayed."""
 
-    def open(self, level: Any, inputs: Sequence[Any], function: Any) -> None:
+    def open(
+        self, level: Level, inputs: Sequence[Value], function: Callable[..., PyTree] | None
+    ) -> None:
         return None
 
-    def open_step(self, op: Any, args: Sequence[Any], plan: Any) -> Any:
+    def open_step(self, op: Primitive, args: Sequence[Operand], plan: VjpPlan) -> Outputs:
         return None
 
-    def backward(self, roots: Any, captures: Any, keep_graph: bool) -> Any:
+    def backward(
+        self, roots: Sequence[Sent], captures: Places | None, keep_graph: bool
+    ) -> list[tuple[tuple[Any, int], Value]] | None:
         return None
 
     def cache_info(self) -> dict[str, int]:
@@ -173,7 +194,9 @@ class Seam:
 seam = Seam(NoReplay())
 
 
-def begin_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
+def begin_trace(
+    level: Level, inputs: Sequence[Value], function: Callable[..., PyTree] | None
+) -> None:
     """Have the operations of ``function`` deferred at ``level``, which begins with ``inputs``, if it pays."""
     seam.replay.open(level, inputs, function)
 
@@ -191,6 +214,6 @@ class Part:
     """
 
     key: Hashable
-    operands: list[Any]
-    pull: Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
-    allows: Callable[[Any], bool]
+    operands: list[Operand]
+    pull: Callable[[Sequence[Operand], Sequence[MaybeValue], Sequence[bool]], Sequence[MaybeValue]]
+    allows: Callable[[JaxBody], bool]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any
 
 from fad.core.jaxapi import run_jaxpr
 from fad.core.masked import run_pullback
 from fad.core.primitive import Primitive, VjpPlan, as_derivative
 from fad.core.residuals import Residuals, dependence_of_jaxpr, residuals_of
+from fad.core.types import Array, Aval
 
 __all__ = ["derived_plan"]
 
@@ -39,7 +39,7 @@ class ResidualPlan(VjpPlan):
         out = found.out_avals[0] if found.single else found.out_avals
         count = len(found.sources)
 
-        def vjp(*values: Any) -> tuple[Any, ...]:
+        def vjp(*values: Array) -> tuple[Array, ...]:
             pullback = found.pullback(values[:count])
             return run_pullback(pullback, out, values[count:], given, need, found.sparse)
 
@@ -48,7 +48,7 @@ class ResidualPlan(VjpPlan):
         )
 
 
-def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Any]) -> VjpPlan:
+def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Aval]) -> VjpPlan:
     """The plan that follows from the function of ``primitive``."""
     if primitive.jit and not primitive.collective:
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
@@ -64,7 +64,7 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
     run = functools.partial(run_jaxpr, found.closed)
     count = len(found.out_avals)
 
-    def forward(*values: Any) -> tuple[Any, ...]:
+    def forward(*values: Array) -> tuple[Array, ...]:
         leaves = run(*values)
         return (*leaves[:count], *[leaves[i] for i in found.extras])
 

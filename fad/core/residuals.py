@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
+from jax.tree_util import PyTreeDef
 
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
@@ -34,6 +34,16 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, called, flag_of
 from fad.core.jaxprs import inner_jaxprs, map_equations
 from fad.core.masked import vjp_in
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Atom,
+    Aval,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
+    Outputs,
+)
 
 __all__ = [
     "Dependence",
@@ -77,36 +87,36 @@ class Residuals:
     a custom rule in it: there JAX 0.10 confuses the cotangents when some are symbolic zeros.
     """
 
-    closed: Any
-    out_avals: tuple[Any, ...]
+    closed: JaxProgram
+    out_avals: tuple[Aval, ...]
     single: bool
     differentiable: tuple[bool, ...]
     rows: DependenceRows | None
-    structure: Any
-    leaves: list[Any]
-    eqns: list[Any]
-    consts: dict[Any, Any]
+    structure: PyTreeDef
+    leaves: list[Atom]
+    eqns: list[JaxEquation]
+    consts: dict[Atom, Array]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     extras: tuple[int, ...]
-    sources: list[Any]
+    sources: list[Atom]
     sparse: bool
 
-    def pullback(self, kept: Sequence[Any]) -> Callable[..., Any]:
+    def pullback(self, kept: Sequence[Array]) -> ArrayFunction:
         """JAX's pullback, rebuilt from the values of ``sources``."""
         env = dict(self.consts)
         env.update(zip(self.sources, kept, strict=True))
         map_equations(self.eqns, env)
         leaves = [r.val if isinstance(r, Literal) else env[r] for r in self.leaves]
-        pullback: Callable[..., Any] = jax.tree_util.tree_unflatten(self.structure, leaves)
+        pullback: ArrayFunction = jax.tree_util.tree_unflatten(self.structure, leaves)
         return pullback
 
 
 def residuals_of(
-    flat: Callable[..., Any],
+    flat: ArrayFunction,
     mask: tuple[bool, ...],
-    avals: Sequence[Any],
-    differentiable_outputs: Callable[[tuple[bool, ...], Sequence[Any]], tuple[bool, ...]],
+    avals: Sequence[Aval],
+    differentiable_outputs: Callable[[tuple[bool, ...], Sequence[Aval]], tuple[bool, ...]],
     paths: str,
 ) -> Residuals:
     """Trace ``jax.vjp`` of ``flat`` in its masked arguments, and sort its residuals.
@@ -121,10 +131,11 @@ def residuals_of(
         TypeError, ValueError, NotImplementedError: the function has no reverse mode.
     """
 
-    def forward(*values: Any) -> Any:
+    def forward(*values: Array) -> Outputs:
         return vjp_in(mask, flat, values)
 
     trace = without_collector(jax.make_jaxpr(forward, return_shape=True))
+    closed: JaxProgram
     closed, shapes = trace(*map(struct_of, avals))
     if any(called(eqn) is not None for eqn in closed.jaxpr.eqns):
         closed = _inline(closed, avals)
@@ -133,7 +144,7 @@ def residuals_of(
     n_out = 1 if single else len(out_shapes)
     structure = jax.tree_util.tree_structure(shapes[1])
     jaxpr = closed.jaxpr
-    outs, leaves = jaxpr.outvars[:n_out], jaxpr.outvars[n_out:]
+    outs, leaves = jaxpr.outvars[:n_out], list(jaxpr.outvars[n_out:])
     out_avals = tuple([v.aval for v in outs])
     differentiable = differentiable_outputs(mask, out_avals)
     rows = None
@@ -146,12 +157,12 @@ def residuals_of(
     producer = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
     consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     inputs = {v: i for i, v in enumerate(jaxpr.invars)}
-    outputs: dict[Any, int] = {}
+    outputs: dict[Atom, int] = {}
     for i, v in enumerate(outs):
         if not isinstance(v, Literal) and v not in inputs and v not in consts:
             outputs.setdefault(v, i)
     slicer = _Slicer(producer, set(inputs) | set(outputs) | set(consts))
-    extras: dict[Any, int] = {}
+    extras: dict[Atom, int] = {}
     for i, v in enumerate(leaves):
         available = isinstance(v, Literal) or v in inputs or v in outputs or v in consts
         if not available and slicer.is_expensive(v):
@@ -190,16 +201,16 @@ class _Slicer:
     ``kept``: ids of the equations in the slices so far; ``reached``: the stops that they read.
     """
 
-    def __init__(self, producer: dict[Any, Any], stops: set[Any]) -> None:
+    def __init__(self, producer: dict[Atom, JaxEquation], stops: set[Atom]) -> None:
         self.producer = producer
         self.stops = stops
         self.kept: set[int] = set()
-        self.reached: set[Any] = set()
+        self.reached: set[Atom] = set()
 
-    def _cone(self, var: Any) -> tuple[list[Any], set[Any]]:
+    def _cone(self, var: Atom) -> tuple[list[JaxEquation], set[Atom]]:
         """The slice of ``var``: the equations that compute it, and the stops that they read."""
-        eqns: dict[int, Any] = {}
-        stops: set[Any] = set()
+        eqns: dict[int, JaxEquation] = {}
+        stops: set[Atom] = set()
         todo = [var]
         while todo:
             v = todo.pop()
@@ -214,32 +225,32 @@ class _Slicer:
                 todo.extend(eqn.invars)
         return list(eqns.values()), stops
 
-    def is_expensive(self, var: Any) -> bool:
+    def is_expensive(self, var: Atom) -> bool:
         """Whether the slice of ``var`` has an expensive equation."""
         return any(_is_expensive(eqn) for eqn in self._cone(var)[0])
 
-    def need(self, var: Any) -> None:
+    def need(self, var: Atom) -> None:
         """Add the slice of ``var``."""
         eqns, stops = self._cone(var)
         self.kept.update(id(eqn) for eqn in eqns)
         self.reached |= stops
 
 
-def _is_expensive(eqn: Any) -> bool:
+def _is_expensive(eqn: JaxEquation) -> bool:
     if eqn.primitive.name in EXPENSIVE or flag_of(eqn, "expensive"):
         return True
     return any(_is_expensive(inner) for j in inner_jaxprs(eqn) for inner in j.eqns)
 
 
-def _has_body(eqn: Any) -> bool:
+def _has_body(eqn: JaxEquation) -> bool:
     """Whether an equation contains a jaxpr or a custom rule: a loop, a branch, a custom_vjp."""
     return any(True for _ in inner_jaxprs(eqn)) or "custom" in eqn.primitive.name
 
 
-def _inline(closed: Any, avals: Sequence[Any]) -> Any:
+def _inline(closed: JaxProgram, avals: Sequence[Aval]) -> JaxProgram:
     """``closed`` with nested calls inlined, so that slices can go through them."""
 
-    def run(*values: Any) -> list[Any]:
+    def run(*values: Array) -> list[Array]:
         env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
         env.update(zip(closed.jaxpr.invars, values, strict=True))
         map_equations(closed.jaxpr.eqns, env, inline=True)
@@ -249,7 +260,7 @@ def _inline(closed: Any, avals: Sequence[Any]) -> Any:
 
 
 def dependence_of_jaxpr(
-    jaxpr: Any, outs: Sequence[Any], mask: tuple[bool, ...]
+    jaxpr: JaxBody, outs: Sequence[Atom], mask: tuple[bool, ...]
 ) -> tuple[bool, ...]:
     """Which of the variables ``outs`` have a derivative in the masked inputs."""
     reached = {v for v, m in zip(jaxpr.invars, mask, strict=True) if m}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import PyTreeDef
+
+from fad.core.types import Array, ArrayFunction, Outputs
 
 __all__ = ["Rules"]
 
@@ -26,12 +28,12 @@ class Rules:
     ``batch``: ``batch(size, dims, *values)`` returns the outputs and the batch dimension of each.
     """
 
-    structures: dict[int, Any]
-    jvp: Callable[..., Any] | None = None
-    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None = None
-    batch: Callable[..., Any] | None = None
+    structures: dict[int, PyTreeDef]
+    jvp: ArrayFunction | None = None
+    vjp: tuple[ArrayFunction, ArrayFunction] | None = None
+    batch: ArrayFunction | None = None
 
-    def to_jvp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+    def to_jvp(self, flat: ArrayFunction) -> ArrayFunction:
         """The function to pass to `jax.jvp` in place of ``flat``: with the hand-written jvp, if there
         is one.
         """
@@ -41,7 +43,7 @@ class Rules:
         made.defjvp(self.jvp)
         return made
 
-    def to_vjp(self, flat: Callable[..., Any]) -> Callable[..., Any]:
+    def to_vjp(self, flat: ArrayFunction) -> ArrayFunction:
         """The function to pass to `jax.vjp` in place of ``flat``: with the hand-written rule, if there
         is one.
         """
@@ -51,7 +53,7 @@ class Rules:
         made.defvjp(*self.vjp)
         return made
 
-    def batched(self, size: int, dims: Sequence[int | None]) -> Callable[..., Any] | None:
+    def batched(self, size: int, dims: Sequence[int | None]) -> ArrayFunction | None:
         """The hand-written ``batch`` rule as a function that has the batch in dimension 0 of each output;
         None if there is none.
         """
@@ -59,12 +61,12 @@ class Rules:
         if rule is None:
             return None
 
-        def lead(x: Any, dim: int | None) -> Any:
+        def lead(x: Array, dim: int | None) -> Array:
             if dim is None:
                 return jnp.broadcast_to(x, (size, *x.shape))
             return jnp.moveaxis(x, dim, 0)
 
-        def run(*values: Any) -> Any:
+        def run(*values: Array) -> Outputs:
             out, out_dims = rule(size, dims, *values)
             if type(out) is not tuple:
                 return lead(out, out_dims)

@@ -40,6 +40,7 @@ from fad.core.jaxapi import (
     while_parts,
     without_unused,
 )
+from fad.core.types import Array, ArrayFunction, Atom, JaxBody, JaxEquation, JaxProgram
 
 __all__ = [
     "Series",
@@ -50,13 +51,15 @@ __all__ = [
     "series_of",
 ]
 
+Coefficient = Array | None  # None is zero
+# Of coefficients; the first one is an array.
 Series = list[Any]
 
 
 def series_of(
-    flat: Callable[..., Any],
+    flat: ArrayFunction,
     order: int,
-    values: Sequence[Any],
+    values: Sequence[Array],
     differentiated: Sequence[Series | None],
 ) -> tuple[list[Series], bool]:
     """The outputs of ``flat`` as series, and whether it returns one array, not a tuple.
@@ -76,15 +79,15 @@ def series_of(
     return evaluate_series(closed, order, inputs), type(shape) is not tuple
 
 
-def evaluate_series(closed: Any, order: int, inputs: Sequence[Series]) -> list[Series]:
+def evaluate_series(closed: JaxProgram, order: int, inputs: Sequence[Series]) -> list[Series]:
     """The outputs of a closed jaxpr as series of ``order``."""
-    fixed: list[Any] = [None] * order
+    fixed: Series = [None] * order
     return evaluate_with(lambda eqn, x: _evaluate(eqn, order, x), closed, inputs, fixed)
 
 
 def evaluate_with(
-    equation: Callable[[Any, list[Series]], list[Series]],
-    closed: Any,
+    equation: Callable[[JaxEquation, list[Series]], list[Series]],
+    closed: JaxProgram,
     inputs: Sequence[Series],
     fixed: Series,
 ) -> list[Series]:
@@ -97,9 +100,9 @@ def evaluate_with(
         fixed: what stands behind the value of a constant.
     """
     jaxpr = closed.jaxpr
-    env: dict[Any, Series] = {}
+    env: dict[Atom, Series] = {}
 
-    def read(atom: Any) -> Series:
+    def read(atom: Atom) -> Series:
         return [atom.val, *fixed] if isinstance(atom, Literal) else env[atom]
 
     for v, c in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -115,7 +118,7 @@ def _varies(x: Series) -> bool:
     return any([c is not None for c in x[1:]])
 
 
-def _evaluate(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _evaluate(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     """One equation on series."""
     if not any(map(_varies, inputs)):
         return [[o, *[None] * order] for o in evaluate_equation(eqn, [x[0] for x in inputs])]
@@ -129,14 +132,14 @@ def _evaluate(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
     return _derived(eqn, order, inputs) if rule is None else rule(eqn, order, inputs)
 
 
-def _by_hand_inside(eqn: Any) -> Any:
+def _by_hand_inside(eqn: JaxEquation) -> JaxProgram | None:
     """The jaxpr of a function with its own jvp rule, if it is a division, which has a rule by hand here."""
     if eqn.primitive.name != "custom_jvp_call":
         return None
-    closed = next(programs(eqn))
+    closed: JaxProgram = next(programs(eqn))
     inner = closed.jaxpr
-    while len(inner.eqns) == 1 and called(inner.eqns[0]) is not None:
-        inner = called(inner.eqns[0]).jaxpr
+    while len(inner.eqns) == 1 and (call := called(inner.eqns[0])) is not None:
+        inner = call.jaxpr
     found = {e.primitive.name for e in inner.eqns}
     return closed if found <= {"convert_element_type", "div"} else None
 
@@ -144,7 +147,7 @@ def _by_hand_inside(eqn: Any) -> Any:
 # What has no rule
 
 
-def _derived(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _derived(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     """The series of an equation from its derivative; see NOTE [series]."""
     differentiated = [k for k, x in enumerate(inputs) if _varies(x)]
     point = [x[0] for x in inputs]
@@ -173,14 +176,18 @@ def _derived(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 
 def derivative_of(
-    eqn: Any, differentiated: list[int], kept: list[int], point: list[Any], directions: list[Any]
-) -> Any:
+    eqn: JaxEquation,
+    differentiated: list[int],
+    kept: list[int],
+    point: list[Array],
+    directions: list[Array],
+) -> JaxProgram:
     """The tangents of the outputs ``kept``, as a program of all inputs and the differentiated tangents."""
 
-    def derivative(*values: Any) -> list[Any]:
+    def derivative(*values: Array) -> list[Array]:
         at = list(values[: len(point)])
 
-        def on_differentiated(*moved: Any) -> list[Any]:
+        def on_differentiated(*moved: Array) -> list[Array]:
             for k, v in zip(differentiated, moved, strict=True):
                 at[k] = v
             outs = evaluate_equation(eqn, at)
@@ -195,10 +202,10 @@ def derivative_of(
 
 
 def _each(
-    derivative: Any, order: int, point: list[Any], differentiated: list[Series]
+    derivative: JaxProgram, order: int, point: list[Array], differentiated: list[Series]
 ) -> list[Series]:
     """A derivative that is the same at all points, applied to each coefficient."""
-    found: list[Any] = []
+    found: list[Sequence[Coefficient]] = []
     for k in range(1, order + 1):
         terms = [x[k] for x in differentiated]
         if all([t is None for t in terms]):
@@ -216,7 +223,7 @@ def _each(
 _STEPS = frozenset({"ceil", "floor", "round", "sign", "stop_gradient"})
 
 
-def depends_on_point(jaxpr: Any, n: int, differentiated: list[int]) -> bool:
+def depends_on_point(jaxpr: JaxBody, n: int, differentiated: list[int]) -> bool:
     """Whether the tangents have a derivative in the differentiated inputs."""
     reached = {jaxpr.invars[k] for k in differentiated}
     for eqn in jaxpr.eqns:
@@ -230,30 +237,32 @@ def depends_on_point(jaxpr: Any, n: int, differentiated: list[int]) -> bool:
 # Arithmetic of coefficients, where None is zero
 
 
-def _plus(a: Any, b: Any) -> Any:
+def _plus(a: Coefficient, b: Coefficient) -> Coefficient:
     return b if a is None else a if b is None else a + b
 
 
-def _times(a: Any, b: Any) -> Any:
+def _times(a: Coefficient, b: Coefficient) -> Coefficient:
     return None if a is None or b is None else a * b
 
 
-def _scaled(n: float, a: Any) -> Any:
+def _scaled(n: float, a: Coefficient) -> Coefficient:
     return a if a is None or n == 1 else n * a
 
 
-def _convolved(a: Series, b: Series, k: int, product: Callable[[Any, Any], Any] = _times) -> Any:
+def _convolved(
+    a: Series, b: Series, k: int, product: Callable[[Array, Array], Coefficient] = _times
+) -> Coefficient:
     """Coefficient ``k`` of a product."""
-    total = None
+    total: Coefficient = None
     for j in range(k + 1):
         if a[j] is not None and b[k - j] is not None:
             total = _plus(total, product(a[j], b[k - j]))
     return total
 
 
-def _solved(u: Series, slopes: Series, k: int) -> Any:
+def _solved(u: Series, slopes: Series, k: int) -> Coefficient:
     """Coefficient ``k`` of a function with the derivative ``slopes * u'``, from earlier ``slopes``."""
-    total = None
+    total: Coefficient = None
     for j in range(1, k + 1):
         total = _plus(total, _times(_scaled(j, u[j]), slopes[k - j]))
     return None if total is None else total / k
@@ -265,7 +274,7 @@ def _multiplied(u: Series, w: Series) -> Series:
 
 # Rules by hand: of an equation, the order, and its inputs
 
-Rule = Callable[[Any, int, list[Series]], list[Series]]
+Rule = Callable[[JaxEquation, int, list[Series]], list[Series]]
 RULES: dict[str, Rule] = {}
 
 
@@ -278,8 +287,8 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 @_rule("mul", "dot_general", "conv_general_dilated")
-def _bilinear(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
-    def product(a: Any, b: Any) -> Any:
+def _bilinear(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
+    def product(a: Array, b: Array) -> Array:
         return evaluate_equation(eqn, [a, b])[0]
 
     u, w = inputs
@@ -287,9 +296,9 @@ def _bilinear(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 
 @_rule("div")
-def _quotient(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _quotient(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     u, w = inputs
-    v = evaluate_equation(eqn, [u[0], w[0]])
+    v: Series = evaluate_equation(eqn, [u[0], w[0]])
     for k in range(1, order + 1):
         rest = _convolved([*v, None], w, k)
         found = _plus(u[k], _scaled(-1, rest))
@@ -298,12 +307,12 @@ def _quotient(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 
 @_rule("square")
-def _square(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _square(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     return [_multiplied(inputs[0], inputs[0])]
 
 
 @_rule("integer_pow")
-def _integer_pow(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _integer_pow(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     u, (n,) = inputs[0], parameters(eqn)
     power: Series | None = None
     factor, left = u, abs(n)
@@ -314,7 +323,7 @@ def _integer_pow(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
         factor = _multiplied(factor, factor) if left else factor
     if power is None:
         return [[jnp.ones_like(u[0]), *[None] * order]]
-    v = [evaluate_equation(eqn, [u[0]])[0]]
+    v: Series = [evaluate_equation(eqn, [u[0]])[0]]
     if n > 0:
         return [[*v, *power[1:]]]
     for k in range(1, order + 1):
@@ -324,9 +333,9 @@ def _integer_pow(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 
 @_rule("sqrt")
-def _sqrt(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _sqrt(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     (u,) = inputs
-    v = evaluate_equation(eqn, [u[0]])
+    v: Series = evaluate_equation(eqn, [u[0]])
     for k in range(1, order + 1):
         rest = _convolved([None, *v[1:], None], [None, *v[1:], None], k)
         found = _plus(u[k], _scaled(-1, rest))
@@ -334,13 +343,13 @@ def _sqrt(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
     return [v]
 
 
-def _by_its_value(slope: Callable[[Series], Any]) -> Rule:
+def _by_its_value(slope: Callable[[Series], Coefficient]) -> Rule:
     """The rule of a function ``v`` whose derivative is ``slope(v)``: the newest coefficient of it."""
 
-    def rule(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    def rule(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
         (u,) = inputs
-        v = evaluate_equation(eqn, [u[0]])
-        slopes = []
+        v: Series = evaluate_equation(eqn, [u[0]])
+        slopes: Series = []
         for k in range(1, order + 1):
             slopes.append(slope(v))
             v.append(_solved(u, slopes, k))
@@ -349,11 +358,11 @@ def _by_its_value(slope: Callable[[Series], Any]) -> Rule:
     return rule
 
 
-def _one_plus(c: Any, v: Series, sign: int) -> Any:
+def _one_plus(c: Coefficient, v: Series, sign: int) -> Coefficient:
     """The newest coefficient of ``1 + sign * v**2``."""
     k = len(v) - 1
     c = _scaled(sign, _convolved(v, v, k))
-    return 1 + c if k == 0 else c
+    return 1 + c if k == 0 and c is not None else c
 
 
 RULES["exp"] = _by_its_value(lambda v: v[-1])
@@ -364,12 +373,15 @@ RULES["tan"] = _by_its_value(lambda v: _one_plus(None, v, 1))
 RULES["logistic"] = _by_its_value(lambda v: _plus(v[-1], _scaled(-1, _convolved(v, v, len(v) - 1))))
 
 
-def _pair(value: Callable[[Any], Any], other: Callable[[Any], Any], signs: tuple[int, int]) -> Rule:
+def _pair(
+    value: Callable[[Array], Array], other: Callable[[Array], Array], signs: tuple[int, int]
+) -> Rule:
     """The rule of a function whose derivative is another one, and back, with these signs."""
 
-    def rule(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+    def rule(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
         (u,) = inputs
-        v, w = evaluate_equation(eqn, [u[0]]), [other(u[0])]
+        v: Series = evaluate_equation(eqn, [u[0]])
+        w: Series = [other(u[0])]
         for k in range(1, order + 1):
             v_k = _scaled(signs[0], _solved(u, w, k))
             w.append(_scaled(signs[1], _solved(u, v, k)))
@@ -395,16 +407,16 @@ def _filled(x: Series) -> Series:
     return [jnp.zeros_like(x[0]) if c is None else c for c in x]
 
 
-def _series(parts: Sequence[Any], order: int) -> Series:
+def _series(parts: Series, order: int) -> Series:
     """`_filled` undone."""
     return list(parts) if len(parts) > 1 else [parts[0], *[None] * order]
 
 
 @_rule("cond")
-def _cond(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _cond(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     index, *operands = inputs
 
-    def branch(closed: Any) -> Callable[..., Any]:
+    def branch(closed: JaxProgram) -> Callable[[], list[Series]]:
         return lambda: list(map(_filled, evaluate_series(closed, order, operands)))
 
     outs = lax.switch(index[0], [branch(b) for b in branches(eqn)])
@@ -412,16 +424,16 @@ def _cond(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 
 @_rule("while")
-def _while(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _while(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     loop = while_parts(eqn)
     of_cond, of_body = loop.cond_count, loop.body_count
     cond_consts = [x[0] for x in inputs[:of_cond]]
     consts, start = inputs[of_cond : of_cond + of_body], inputs[of_cond + of_body :]
 
-    def goes_on(carry: Any) -> Any:
+    def goes_on(carry: list[Series]) -> Array:
         return run_jaxpr(loop.cond, *cond_consts, *[x[0] for x in carry])[0]
 
-    def body(carry: Any) -> Any:
+    def body(carry: list[Series]) -> list[Series]:
         values = [_series(x, order) for x in carry]
         return list(map(_filled, evaluate_series(loop.body, order, [*consts, *values])))
 
@@ -430,12 +442,12 @@ def _while(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
 
 
 @_rule("scan")
-def _scan(eqn: Any, order: int, inputs: list[Series]) -> list[Series]:
+def _scan(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     scan = scan_parts(eqn)
     n, carried = scan.constants, scan.carried
     consts, start, xs = inputs[:n], inputs[n : n + carried], inputs[n + carried :]
 
-    def body(carry: Any, x: Any) -> Any:
+    def body(carry: list[Series], x: list[Series]) -> tuple[list[Series], list[Series]]:
         values = [_series(v, order) for v in (*carry, *x)]
         outs = list(map(_filled, evaluate_series(scan.body, order, [*consts, *values])))
         return outs[:carried], outs[carried:]

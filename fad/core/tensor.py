@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fad.core.avals import Count
+from fad.core.types import Aval, DType
 from fad.errors.suggestions import no_name_later
 from fad.errors.synonyms import instead_of_attribute
 
 if TYPE_CHECKING:
     from fad.core.level import Level
     from fad.core.tensor_members import TensorMembers
-    from fad.tape.graph import Node
+    from fad.tape.graph import AccumulateGrad, Node
 else:
     TensorMembers = object
 
@@ -70,9 +72,9 @@ class Meta:
     """
 
     grad: Tensor | None = None
-    accumulator: weakref.ref[Any] | None = None
-    hooks: dict[int, Any] | None = None
-    post_hooks: dict[int, Any] | None = None
+    accumulator: weakref.ref[AccumulateGrad] | None = None
+    hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
+    post_hooks: dict[int, Callable[[Tensor], None]] | None = None
     retains_grad: bool = False
     inference: bool = False
     of_leaf: bool = False
@@ -269,7 +271,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         return shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The NumPy dtype of the elements."""
         return self.aval.dtype
 
@@ -304,12 +306,12 @@ def current_node(t: Tensor) -> Node | None:
     return t._node
 
 
-def is_variable(x: Any) -> bool:
+def is_variable(x: object) -> bool:
     """Whether ``x`` is a Tensor that requires grad, at any level."""
     return isinstance(x, Tensor) and x._requires_grad
 
 
-def bottom(x: Any) -> Any:
+def bottom(x: object) -> Any:
     """``x`` with the wrappers of all levels removed: an array or a JAX tracer."""
     while isinstance(x, Tensor):
         x = x.value
@@ -352,7 +354,7 @@ class Lazy:
 
     __slots__ = ("aval", "place", "trace")
 
-    def __init__(self, aval: Any, trace: Any, place: int) -> None:
+    def __init__(self, aval: Aval, trace: Any, place: int) -> None:
         self.aval = aval
         self.trace = trace
         self.place = place

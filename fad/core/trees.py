@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jax import tree_util
@@ -11,6 +11,7 @@ from jax.tree_util import PyTreeDef
 
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.errors import StructureError, describe
 
 __all__ = [
@@ -29,12 +30,12 @@ _ARRAYS = (Tensor, array_type)
 LEAF = tree_util.tree_structure(0)
 
 
-def is_leaf(x: Any) -> bool:
+def is_leaf(x: object) -> bool:
     """Whether ``x`` ends the descent into a pytree: a Tensor does, wherever it stands."""
     return isinstance(x, Tensor)
 
 
-def flatten(tree: Any) -> tuple[list[Any], PyTreeDef]:
+def flatten(tree: PyTree) -> tuple[list[Any], PyTreeDef]:
     """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree."""
     if isinstance(tree, _ARRAYS):
         return [tree], LEAF
@@ -58,7 +59,7 @@ def is_flat(structure: PyTreeDef) -> bool:
     return structure == LEAF or structure == _tuple_of(structure.num_leaves)
 
 
-def unflatten(structure: PyTreeDef, leaves: Sequence[Any], like: Any = None) -> Any:
+def unflatten(structure: PyTreeDef, leaves: Sequence[Any], like: PyTree = None) -> PyTree:
     """Put ``leaves`` back into ``structure``.
 
     ``like`` is a tree of that structure, or its `skeleton`: dicts get the order of its keys, which a
@@ -71,7 +72,7 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[Any], like: Any = None) -> 
     return _in_order_of(like, tree_util.tree_unflatten(structure, leaves))
 
 
-def skeleton(tree: Any) -> Any:
+def skeleton(tree: PyTree) -> PyTree:
     """The dicts, lists and tuples of ``tree``, without its leaves."""
     kind = type(tree)
     if kind is dict:
@@ -79,7 +80,7 @@ def skeleton(tree: Any) -> Any:
     return [skeleton(x) for x in tree] if _is_sequence(kind) else None
 
 
-def order_of(tree: Any) -> Any:
+def order_of(tree: PyTree) -> tuple[Hashable, ...] | None:
     """The keys of the dicts in ``tree``, as a hashable value; None if all dicts have the order of JAX."""
     kind = type(tree)
     if kind is Tensor or kind is array_type:
@@ -98,7 +99,7 @@ def _is_sequence(kind: type) -> bool:
     return kind is tuple or kind is list or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-def _in_order_of(like: Any, tree: Any) -> Any:
+def _in_order_of(like: PyTree, tree: PyTree) -> PyTree:
     kind = type(like)
     if kind is dict:
         return {k: _in_order_of(x, tree[k]) for k, x in like.items()}
@@ -108,7 +109,7 @@ def _in_order_of(like: Any, tree: Any) -> Any:
     return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
 
 
-def map_leaves(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+def map_leaves(f: Callable[..., object], tree: PyTree, *rest: PyTree) -> PyTree:
     """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure)."""
     if not rest:
         if isinstance(tree, _ARRAYS):
@@ -121,13 +122,13 @@ def map_leaves(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     return _in_order_of(tree, mapped)
 
 
-def path_names(tree: Any) -> list[str]:
+def path_names(tree: PyTree) -> list[str]:
     """A readable path for each leaf of ``tree``, such as ``['w'][0]``."""
     leaves, _ = tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
     return [tree_util.keystr(path) for path, _ in leaves]
 
 
-def broadcast_prefix(prefix: Any, tree: Any, who: str, of: str = "argument") -> list[Any]:
+def broadcast_prefix(prefix: PyTree, tree: PyTree, who: str, of: str = "argument") -> list[Any]:
     """Repeat the leaves of a pytree prefix over the leaves of ``tree``.
 
     ``None`` is a leaf of the prefix (as in ``in_dims``), not an empty subtree.
@@ -144,7 +145,7 @@ def broadcast_prefix(prefix: Any, tree: Any, who: str, of: str = "argument") -> 
             return list(prefix)
     result: list[Any] = []
 
-    def add(dim: Any, subtree: Any) -> None:
+    def add(dim: object, subtree: PyTree) -> None:
         count = len(tree_util.tree_leaves(subtree, is_leaf=is_leaf))
         result.extend([dim] * count)
 

@@ -26,35 +26,38 @@ from fad.core.jaxapi import (
     is_undefined_primal,
     new_primitive,
 )
+from fad.core.types import Array
 
 __all__ = ["unrecorded", "unrecorded_p"]
 
 unrecorded_p = new_primitive("fad_unrecorded")
 
 
-def unrecorded(new: Any, old: Any = None) -> Any:
+def unrecorded(new: Array, old: Array | None = None) -> Array:
     """The array ``new``, without a history, or with that of ``old``."""
     if not is_inexact(new.dtype):
         return new
     return unrecorded_p.bind(new)[0] if old is None else unrecorded_p.bind(new, old)[0]
 
 
-def _first(*values: Any) -> list[Any]:
+def _first(*values: Array) -> list[Array]:
     return [values[0]]
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def _jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[list[Array], list[Any]]:
     out = unrecorded_p.bind(*primals)
     if all([type(t) is Zero for t in tangents]):
         return out, [tangents[0]]
     return out, unrecorded_p.bind(*map(instantiate_zeros, tangents))
 
 
-def _transpose(cotangents: Sequence[Any], new: Any, *old: Any) -> list[Any]:
+def _transpose(cotangents: Sequence[Array], new: object, *old: object) -> list[Array | None]:
     return [None, *[cotangents[0] if is_undefined_primal(x) else None for x in old]]
 
 
-def _batch(axis: Any, values: Sequence[Any], dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def _batch(
+    axis: Any, values: Sequence[Array], dims: Sequence[int | None]
+) -> tuple[list[Array], list[int]]:
     moved = [
         jnp.broadcast_to(v, (axis.size, *v.shape)) if d is None else jnp.moveaxis(v, d, 0)
         for v, d in zip(values, dims, strict=True)

@@ -197,7 +197,9 @@ FILTERINGS = ("remove_frames", "off")
 traceback_filtering(os.environ.get("FAD_TRACEBACK_FILTERING") or None)
 
 
-def attribute(get: Callable[[Any], Any], put: Callable[[Any, Any], None] | None = None) -> property:
+def attribute(
+    get: Callable[[Any], object], put: Callable[[Any, Any], None] | None = None
+) -> property:
     """A property that is read by a `reader`.
 
     >>> class Example: size = attribute(lambda self: 3)
@@ -241,7 +243,7 @@ def _attribute_error(kind: Any) -> type[Exception]:
     return type(kind.__name__, (kind, AttributeError), members)
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Say what a value is, for an error message: type, and shape and dtype where it has them.
 
     >>> import numpy as np

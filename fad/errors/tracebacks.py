@@ -18,6 +18,7 @@ import threading
 import types
 import warnings
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any
 
 import jax
@@ -142,7 +143,9 @@ def install() -> None:
     """Filter what is shown of errors that nothing caught. The hooks that were there do the showing."""
     show, show_of_thread = sys.excepthook, threading.excepthook
 
-    def hook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+    def hook(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
         with shown(error):
             show(kind, error, error.__traceback__ or traceback)
 
@@ -163,7 +166,7 @@ def _show_in_shell(
     shell: Any,
     kind: type[BaseException],
     error: BaseException,
-    traceback: Any,
+    traceback: object,
     tb_offset: Any = None,
 ) -> None:
     """The handler of IPython's ``set_custom_exc``."""

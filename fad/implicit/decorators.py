@@ -18,6 +18,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, outlived, restores_modes, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
+from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
 from fad.functions.templates import Static, Template
 from fad.functions.user_rules import HOST_ERRORS
@@ -33,7 +34,7 @@ __all__ = ["custom_argmin", "custom_fixed_point", "custom_root", "differentiable
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def custom_root(residual: Callable[..., Any], linear_solve: Any = None) -> Callable[[F], F]:
+def custom_root(residual: Callable[..., PyTree], linear_solve: object = None) -> Callable[[F], F]:
     """A decorator of ``solve(init, *args)``, whose result x has ``residual(x, *args) = 0``.
 
     The result has derivatives in all args, and in what residual closes over, by the implicit function
@@ -76,7 +77,9 @@ def custom_root(residual: Callable[..., Any], linear_solve: Any = None) -> Calla
     return _decorator("custom_root", KINDS["root"], residual, linear_solve)
 
 
-def custom_fixed_point(step: Callable[..., Any], linear_solve: Any = None) -> Callable[[F], F]:
+def custom_fixed_point(
+    step: Callable[..., PyTree], linear_solve: object = None
+) -> Callable[[F], F]:
     """A decorator of ``solve(init, *args)``, whose result x has ``step(x, *args) = x``.
 
     Arguments, errors and conventions are those of `custom_root` with the residual ``step(x, *args) - x``.
@@ -93,7 +96,9 @@ def custom_fixed_point(step: Callable[..., Any], linear_solve: Any = None) -> Ca
     return _decorator("custom_fixed_point", KINDS["fixed_point"], step, linear_solve)
 
 
-def custom_argmin(objective: Callable[..., Any], linear_solve: Any = None) -> Callable[[F], F]:
+def custom_argmin(
+    objective: Callable[..., PyTree], linear_solve: object = None
+) -> Callable[[F], F]:
     """A decorator of ``solve(init, *args)``, whose result x is a minimum of ``objective(x, *args)``.
 
     Arguments, errors and conventions are those of `custom_root` with the gradient of the objective in x as
@@ -112,7 +117,9 @@ def custom_argmin(objective: Callable[..., Any], linear_solve: Any = None) -> Ca
     return _decorator("custom_argmin", KINDS["argmin"], objective, linear_solve)
 
 
-def _decorator(who: str, kind: Kind, f: Any, linear_solve: Any) -> Callable[[F], F]:
+def _decorator(
+    who: str, kind: Kind, f: Callable[..., PyTree], linear_solve: object
+) -> Callable[[F], F]:
     if not callable(f):
         raise ArgumentError(
             f"{who}: the first argument must be a function {kind.name}(x, *args), got {describe(f)}"
@@ -132,7 +139,7 @@ def _decorator(who: str, kind: Kind, f: Any, linear_solve: Any) -> Callable[[F],
             signature = None
 
         @functools.wraps(solve, updated=())
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
             options: dict[str, Any] = kwargs
             if signature is not None:
                 try:
@@ -154,13 +161,13 @@ def _decorator(who: str, kind: Kind, f: Any, linear_solve: Any) -> Callable[[F],
 def differentiable(
     name: str,
     kind: Kind,
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     system: System,
-    solve: Callable[..., Any],
-    init: Any,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
-) -> Any:
+    solve: Callable[..., PyTree],
+    init: PyTree,
+    args: tuple[PyTree, ...],
+    options: dict[str, PyTree],
+) -> PyTree:
     """``solve(init, *args, **options)``, with the derivatives that its equation gives."""
     tensors = has_tensor((init, args, options))
     given = enter((init, args, options))
@@ -181,7 +188,7 @@ def differentiable(
     return leave(trees.unflatten(structure, outs, trees.skeleton(found)), tensors)
 
 
-def _unknown(name: str, x: Any) -> Any:
+def _unknown(name: str, x: PyTree) -> PyTree:
     """A leaf of a solution, as a constant."""
     x = stopped(outlived(x))
     if not isinstance(x, (Tensor, jax.Array)):
@@ -196,7 +203,9 @@ def _unknown(name: str, x: Any) -> Any:
     return lower(x)
 
 
-def _solved(name: str, solve: Callable[..., Any], given: tuple[Any, tuple[Any, ...], Any]) -> Any:
+def _solved(
+    name: str, solve: Callable[..., PyTree], given: tuple[Any, tuple[Any, ...], Any]
+) -> PyTree:
     init, args, options = given
     try:
         return solve(init, *args, **options)
@@ -214,14 +223,14 @@ CLOSES_OVER = (
 )
 
 
-def _is_hidden(x: Any) -> bool:
+def _is_hidden(x: PyTree) -> bool:
     """Whether ``x`` has no value here: it is traced, or it has one for each lane."""
     return isinstance(x, Tensor) and (x.level is not ROOT or isinstance(bottom(x), jax.core.Tracer))
 
 
 def _on_host(
-    name: str, solve: Callable[..., Any], operands: Sequence[Any], around: Template
-) -> Any:
+    name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Template
+) -> PyTree:
     """The leaves of what a solver that reads values gives: a call for each execution and lane."""
     key = (Static(solve), around, tuple([aval_of(x) for x in operands]))
     primitive = _host_calls.get(key)
@@ -234,14 +243,14 @@ _host_calls = Cache()
 
 
 def _host_call(
-    name: str, solve: Callable[..., Any], operands: Sequence[Any], around: Template
+    name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Template
 ) -> Primitive:
     """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
     like, structure = trees.flatten(around.join(list(operands))[0])
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, like)]
 
     @with_default_state()
-    def call(*arrays: Any) -> tuple[np.ndarray, ...]:
+    def call(*arrays: Array) -> tuple[np.ndarray, ...]:
         with jax.ensure_compile_time_eval(), no_grad():
             init, args, options = around.join(
                 [new_tensor(as_array(np.asarray(a)), ROOT) for a in arrays]
@@ -262,7 +271,7 @@ def _host_call(
                 )
             return tuple([v.astype(s.dtype) for v, s in zip(values, structs, strict=True)])
 
-    def host(*values: Any) -> Any:
+    def host(*values: Array) -> PyTree:
         return jax.pure_callback(call, tuple(structs), *values, vmap_method="sequential")
 
     primitive = Primitive(name, host)

@@ -37,6 +37,7 @@ from fad.core.level import bind, flush
 from fad.core.masked import conjugate
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import Array, Aval, MaybeValue, PyTree, Value
 from fad.errors import (
     GradientError,
     HostValueError,
@@ -148,10 +149,10 @@ class Equation:
                     "detach, stop_gradient or no_grad"
                 )
 
-    def _flat(self, *values: Any) -> tuple[Any, ...]:
+    def _flat(self, *values: Array) -> tuple[Value, ...]:
         return tuple(self.residual(values[: self.unknowns], values[self.unknowns :]))
 
-    def solution(self, x: Leaves, parameters: Leaves) -> list[Any]:
+    def solution(self, x: Leaves, parameters: Leaves) -> list[Value]:
         """``x``, which solves the equation, as a function of the parameters."""
         values = [*x, *parameters]
         self.check_depends(values)
@@ -175,13 +176,15 @@ class ImplicitRules(CallRules):
         count = self.equation.unknowns
         return list(values[:count]), flat_template(count)
 
-    def setup(self, values: Leaves, outs: Leaves, template: Template, needs: Any = None) -> Saved:
+    def setup(
+        self, values: Leaves, outs: Leaves, template: Template, needs: object = None
+    ) -> Saved:
         return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
 
     def for_pullback(self, saved: Saved, values: Leaves, outs: Leaves) -> Saved:
         return saved.at(values, outs, ())
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+    def pushforward(self, saved: Saved, tangents: Sequence[MaybeValue]) -> list[MaybeValue]:
         count = self.equation.unknowns
         parameters, given = saved.values[count:], tangents[count:]
         mask = tuple([t is not None for t in given])
@@ -193,7 +196,9 @@ class ImplicitRules(CallRules):
         check_finite(self.equation, found, [*saved.outs, *directions])
         return found
 
-    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+    def pullback(
+        self, saved: Saved, cotangents: Sequence[MaybeValue], need: Sequence[bool]
+    ) -> list[MaybeValue]:
         count = self.equation.unknowns
         parameters = saved.values[count:]
         pairs = zip(parameters, need[count:], strict=True)
@@ -208,21 +213,23 @@ class ImplicitRules(CallRules):
         grads = iter(found)
         return [*[None] * count, *[next(grads) if m else None for m in mask]]
 
-    def bodies(self) -> list[Callable[..., Any]]:
+    def bodies(self) -> list[Callable[..., PyTree]]:
         return []
 
 
 _derivatives = Cache()
 
 
-def _derivative(equation: Equation, mask: tuple[bool, ...], rule: Any) -> Primitive:
+def _derivative(
+    equation: Equation, mask: tuple[bool, ...], rule: Callable[..., PyTree]
+) -> Primitive:
     """One of the rules as a Primitive of solution, parameters, and tangents or cotangents."""
     key = (equation, mask, rule)
     found: Primitive | None = _derivatives.get(key)
     if found is None:
         count = equation.unknowns
 
-        def fn(*values: Any) -> tuple[Any, ...]:
+        def fn(*values: Array) -> tuple[Array, ...]:
             x, rest = values[:count], values[count:]
             parameters, given = rest[: len(mask)], rest[len(mask) :]
             out: tuple[Any, ...] = tuple(rule(equation, mask, x, parameters, given))
@@ -238,7 +245,7 @@ def _of_masked(
 ) -> tuple[Callable[..., Any], list[Any]]:
     """The residual as a function of the masked parameters, and these."""
 
-    def residual(*active: Any) -> list[Any]:
+    def residual(*active: Array) -> list[Value]:
         given = iter(active)
         every = [next(given) if m else p for m, p in zip(mask, parameters, strict=True)]
         return list(equation.residual(x, every))
@@ -303,10 +310,10 @@ _FINITE = Primitive(
 def staged(
     name: str,
     kind: Kind,
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     x: Leaves,
     structure: trees.PyTreeDef,
-    args: Any,
+    args: PyTree,
     system: System,
     solution: str = "the solution",
 ) -> tuple[Equation, list[Any]]:
@@ -321,13 +328,13 @@ def staged(
     """
     leaves, around = Template.split(args, OPERANDS)
 
-    def body(*inside: Any) -> Any:
+    def body(*inside: PyTree) -> PyTree:
         given = around.join(inside[: len(leaves)])
         return f(trees.unflatten(structure, inside[len(leaves) :]), *given)
 
     body.__wrapped__ = f  # type: ignore[attr-defined]
 
-    def traced(level: StagedLevel, *tracers: Any) -> Any:
+    def traced(level: StagedLevel, *tracers: Array) -> PyTree:
         return in_body(level, body)(*tracers)
 
     traced.name = name  # type: ignore[attr-defined]
@@ -346,7 +353,7 @@ def staged(
     return equation, parameters
 
 
-def _results(equation: Equation, avals: Sequence[Any]) -> list[Any]:
+def _results(equation: Equation, avals: Sequence[Aval]) -> list[Aval]:
     """The avals of what the function of the user's returns.
 
     Raises:

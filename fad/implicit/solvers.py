@@ -17,6 +17,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import Array, MaybeValue, PyTree, Value
 from fad.errors import ArgumentError, ConvergenceError, describe
 from fad.functions.templates import HOLE, Static, Template
 from fad.implicit.equations import KINDS, OPERANDS, Equation, check_finite, run, staged
@@ -51,15 +52,15 @@ ITERATIONS = {
 
 
 def root(
-    residual: Callable[..., Any],
-    init: Any,
-    *args: Any,
-    solver: Any = None,
+    residual: Callable[..., PyTree],
+    init: PyTree,
+    *args: PyTree,
+    solver: object = None,
     tol: float | None = None,
     max_steps: int | None = None,
-    options: dict[str, Any] | None = None,
-    linear_solve: Any = None,
-) -> Any:
+    options: dict[str, object] | None = None,
+    linear_solve: object = None,
+) -> PyTree:
     """x with ``residual(x, *args) = 0``, by an iteration of optimistix, with derivatives as `custom_root`'s.
 
     Arguments:
@@ -97,15 +98,15 @@ def root(
 
 
 def fixed_point(
-    step: Callable[..., Any],
-    init: Any,
-    *args: Any,
-    solver: Any = None,
+    step: Callable[..., PyTree],
+    init: PyTree,
+    *args: PyTree,
+    solver: object = None,
     tol: float | None = None,
     max_steps: int | None = None,
-    options: dict[str, Any] | None = None,
-    linear_solve: Any = None,
-) -> Any:
+    options: dict[str, object] | None = None,
+    linear_solve: object = None,
+) -> PyTree:
     """x with ``step(x, *args) = x``, by an iteration of optimistix.
 
     Arguments, results and errors are those of `root`; the default solver is
@@ -123,15 +124,15 @@ def fixed_point(
 
 
 def argmin(
-    objective: Callable[..., Any],
-    init: Any,
-    *args: Any,
-    solver: Any = None,
+    objective: Callable[..., PyTree],
+    init: PyTree,
+    *args: PyTree,
+    solver: object = None,
     tol: float | None = None,
     max_steps: int | None = None,
-    options: dict[str, Any] | None = None,
-    linear_solve: Any = None,
-) -> Any:
+    options: dict[str, object] | None = None,
+    linear_solve: object = None,
+) -> PyTree:
     """The x at which ``objective(x, *args)``, a real scalar, has a minimum, by an iteration of optimistix.
 
     Arguments, results and errors are those of `root`; the default solver is ``optimistix.BFGS``. The
@@ -150,13 +151,13 @@ def argmin(
 
 @restores_modes
 def linear_solve(
-    matvec: Callable[..., Any],
-    b: Any,
+    matvec: Callable[..., PyTree],
+    b: PyTree,
     *,
     symmetric: bool = False,
     positive: bool = False,
-    solver: Any = None,
-) -> Any:
+    solver: object = None,
+) -> PyTree:
     """x with ``matvec(x) = b``, for a linear function; differentiable in b and in what matvec closes over.
 
     Arguments:
@@ -214,10 +215,10 @@ def _linear(equation: Equation) -> Primitive:
     if found is None:
         count = equation.unknowns
 
-        def fn(*parameters: Any) -> tuple[Any, ...]:
+        def fn(*parameters: Array) -> tuple[Value, ...]:
             constants, b = parameters[:-count], parameters[-count:]
 
-            def matvec(x: Any) -> list[Any]:
+            def matvec(x: PyTree) -> list[MaybeValue]:
                 return list(run(equation.program, x, constants))
 
             x = equation.system.run(equation.name, matvec, b, equation.structure)
@@ -232,15 +233,15 @@ def _linear(equation: Equation) -> Primitive:
 
 def _iterated(
     who: str,
-    f: Any,
-    init: Any,
-    args: tuple[Any, ...],
-    solver: Any,
+    f: Callable[..., PyTree],
+    init: PyTree,
+    args: tuple[PyTree, ...],
+    solver: object,
     tol: float | None,
     max_steps: int | None,
-    options: dict[str, Any] | None,
-    linear_solve: Any,
-) -> Any:
+    options: dict[str, object] | None,
+    linear_solve: object,
+) -> PyTree:
     kind = KINDS[who]
     _check_function(who, f"{kind.name}(x, *args)", f)
     steps = STEPS if max_steps is None else max_steps
@@ -262,7 +263,7 @@ def _iterated(
     return leave(trees.unflatten(structure, outs, trees.skeleton(init)), tensors)
 
 
-def _solver(who: str, solver: Any, tol: float | None, x: Sequence[Any]) -> Any:
+def _solver(who: str, solver: object, tol: float | None, x: Sequence[Value]) -> Any:
     """The solver of optimistix."""
     optx = library("optimistix", f"fad.implicit.{who}")
     _, default, classes = ITERATIONS[who]
@@ -284,7 +285,7 @@ def _solver(who: str, solver: Any, tol: float | None, x: Sequence[Any]) -> Any:
     return solver
 
 
-def _iteration(equation: Equation, solver: Any, steps: int, around: Template) -> Primitive:
+def _iteration(equation: Equation, solver: object, steps: int, around: Template) -> Primitive:
     """The result of an iteration, whether it converged, in how many steps, and the largest residual."""
     key = (equation, Static(solver), steps, around)
     found: Primitive | None = _programs.get(key)
@@ -294,11 +295,11 @@ def _iteration(equation: Equation, solver: Any, steps: int, around: Template) ->
     iterate = getattr(optx, ITERATIONS[equation.name][0])
     count, size = equation.unknowns, len([x for x in around.leaves if x is HOLE])
 
-    def fn(*values: Any) -> tuple[Any, ...]:
+    def fn(*values: Array) -> tuple[Value, ...]:
         last = len(values) - size
         x, parameters, taken = values[:count], values[count:last], values[last:]
 
-        def f(x: Any, _: Any) -> Any:
+        def f(x: PyTree, _: PyTree) -> PyTree:
             out = run(equation.program, trees.flatten(x)[0], parameters)
             return out[0] if equation.kind.symmetric else trees.unflatten(equation.structure, out)
 
@@ -313,7 +314,9 @@ def _iteration(equation: Equation, solver: Any, steps: int, around: Template) ->
     return _programs.put(key, Primitive(equation.name, fn))  # type: ignore[no-any-return]
 
 
-def _check_converged(who: str, name: str, good: Any, count: Any, error: Any, steps: int) -> None:
+def _check_converged(
+    who: str, name: str, good: object, count: object, error: object, steps: int
+) -> None:
     numbers = _numbers(good, count, error)
     if numbers is None or numbers[0].all():
         return
@@ -329,7 +332,7 @@ def _check_converged(who: str, name: str, good: Any, count: Any, error: Any, ste
     )
 
 
-def _numbers(*xs: Any) -> list[np.ndarray] | None:
+def _numbers(*xs: object) -> list[np.ndarray] | None:
     """The values as NumPy arrays; None where JAX traces them."""
     flush()
     values = [bottom(x) for x in xs]
@@ -338,7 +341,7 @@ def _numbers(*xs: Any) -> list[np.ndarray] | None:
     return list(map(np.asarray, np.broadcast_arrays(*values)))
 
 
-def _unknowns(who: str, what: str, tree: Any) -> tuple[list[Any], trees.PyTreeDef]:
+def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Any], trees.PyTreeDef]:
     """The leaves of a pytree of floating arrays, and its structure."""
     leaves, structure = trees.flatten(tree)
     for x in leaves:
@@ -355,7 +358,7 @@ def _unknowns(who: str, what: str, tree: Any) -> tuple[list[Any], trees.PyTreeDe
     ], structure
 
 
-def _check_function(who: str, form: str, f: Any) -> None:
+def _check_function(who: str, form: str, f: Callable[..., PyTree]) -> None:
     if not callable(f):
         raise ArgumentError(
             f"{who}: the first argument must be a function {form}, got {describe(f)}"

@@ -10,9 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from fad.bridge.jax_functions import from_jax, to_jax
 from fad.core import trees
+from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, MissingLibrary, StructureError, describe
 from fad.functions.templates import Static
 
@@ -75,24 +77,24 @@ class System:
     symmetric: bool = False
     positive: bool = False
 
-    def solve(self, who: str, matvec: Map, b: Leaves, structure: Any) -> list[Any]:
+    def solve(self, who: str, matvec: Map, b: Leaves, structure: PyTreeDef) -> list[Value]:
         """x with ``matvec(x) = b``, as leaves of a pytree of this structure; all are inexact."""
 
-        def solve(matvec: Any, b: Any) -> list[Any]:
+        def solve(matvec: Callable[..., PyTree], b: PyTree) -> list[Value]:
             return self.run(who, matvec, b, structure)
 
         symmetric = self.symmetric or self.positive
         found = jax.lax.custom_linear_solve(matvec, list(b), solve, solve, symmetric=symmetric)
         return list(found)
 
-    def run(self, who: str, matvec: Map, b: Leaves, structure: Any) -> list[Any]:
+    def run(self, who: str, matvec: Map, b: Leaves, structure: PyTreeDef) -> list[Value]:
         """What `solve` gives, without derivatives."""
         if self.solver is None:  # where the matrix is singular, infinite or NaN
             return by_matrix(matvec, b, self.positive)
         chosen = self.solver.value
         find = by_lineax if is_lineax(chosen) else by_function
 
-        def mapped(x: Any) -> Any:
+        def mapped(x: Array) -> Array:
             return trees.unflatten(structure, matvec(trees.flatten(x)[0]))
 
         x = trees.flatten(find(who, chosen, mapped, trees.unflatten(structure, list(b)), self))[0]
@@ -100,7 +102,7 @@ class System:
         return where(error <= GROSS * scale, x)
 
 
-def system_of(who: str, given: Any, symmetric: bool = False, positive: bool = False) -> System:
+def system_of(who: str, given: object, symmetric: bool = False, positive: bool = False) -> System:
     """The System for what a user gave for ``linear_solve`` or ``solver``.
 
     Raises:
@@ -119,12 +121,14 @@ def system_of(who: str, given: Any, symmetric: bool = False, positive: bool = Fa
     return System(None if given is None else Static(given), symmetric, positive)
 
 
-def is_lineax(x: Any) -> bool:
+def is_lineax(x: PyTree) -> bool:
     """Whether ``x`` is a solver of lineax; lineax is not imported for it."""
     return any([c.__module__.startswith("lineax.") for c in type(x).__mro__])
 
 
-def by_lineax(who: str, solver: Any, matvec: Any, b: Any, system: System) -> Any:
+def by_lineax(
+    who: str, solver: object, matvec: Callable[..., PyTree], b: PyTree, system: System
+) -> PyTree:
     """What a solver of lineax finds."""
     lx = library("lineax", who)
     structs = jax.eval_shape(lambda: b)
@@ -137,7 +141,7 @@ def by_lineax(who: str, solver: Any, matvec: Any, b: Any, system: System) -> Any
     return lx.linear_solve(operator, b, solver, throw=False).value
 
 
-def by_function(who: str, solver: Any, matvec: Any, b: Any, system: System) -> Any:
+def by_function(who: str, solver: Any, matvec: Any, b: Any, system: System) -> PyTree:
     """What a function of the user's finds."""
     found = to_jax(lambda b: solver(from_jax(matvec), b))(b)
     got, expected = trees.flatten(found), trees.flatten(b)
@@ -151,14 +155,14 @@ def by_function(who: str, solver: Any, matvec: Any, b: Any, system: System) -> A
     return trees.unflatten(got[1], [jnp.asarray(x, dtype=y.dtype) for x, y in pairs])
 
 
-def by_matrix(matvec: Map, b: Leaves, positive: bool) -> list[Any]:
+def by_matrix(matvec: Map, b: Leaves, positive: bool) -> list[Value]:
     """The solution by the matrix of ``matvec``, factorized.
 
     A complex unknown counts as two real ones, so that the map need not be linear in complex numbers.
     """
     vector = to_vector(b)
 
-    def mapped(x: Any) -> Any:
+    def mapped(x: Array) -> Array:
         return to_vector(matvec(from_vector(x, b)))
 
     if vector.size == 1:
@@ -172,19 +176,19 @@ def by_matrix(matvec: Map, b: Leaves, positive: bool) -> list[Any]:
 
 def to_vector(leaves: Leaves) -> Any:
     """The elements of the leaves, real and imaginary parts apart, in a dtype that can be factorized."""
-    parts: list[Any] = []
+    parts: list[Array] = []
     for x in leaves:
         parts += [x.real, x.imag] if jnp.iscomplexobj(x) else [x]
     dtype = jnp.result_type(jnp.float32, *parts)
     return jnp.concatenate([jnp.ravel(p).astype(dtype) for p in parts])
 
 
-def from_vector(vector: Any, like: Leaves) -> list[Any]:
+def from_vector(vector: Array, like: Leaves) -> list[Value]:
     """The leaves whose elements `to_vector` has put into ``vector``."""
-    found: list[Any] = []
+    found: list[Value] = []
     start = 0
 
-    def part(x: Any) -> Any:
+    def part(x: Value) -> Array:
         nonlocal start
         start += x.size
         return vector[start - x.size : start].reshape(x.shape)
@@ -197,27 +201,27 @@ def from_vector(vector: Any, like: Leaves) -> list[Any]:
     return found
 
 
-def largest(xs: Leaves) -> Any:
+def largest(xs: Leaves) -> Array:
     """The largest modulus among the elements."""
     return jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0).astype(float) for x in xs]))
 
 
-def distance(xs: Leaves, ys: Leaves) -> tuple[Any, Any]:
+def distance(xs: Leaves, ys: Leaves) -> tuple[Value, Value]:
     """How far two lists of arrays are apart, and how large their elements are."""
     apart = [x - y for x, y in zip(xs, ys, strict=True)]
     return largest(apart), largest([*xs, *ys])
 
 
-def where(good: Any, xs: Leaves) -> list[Any]:
+def where(good: Any, xs: Leaves) -> list[Value]:
     """The arrays, NaN where ``good`` is false."""
     return [jnp.where(good, x, jnp.full_like(x, np.nan)) for x in xs]
 
 
-def in_words(tree: Any) -> str:
+def in_words(tree: PyTree) -> str:
     """The form of a pytree of arrays, for a message."""
     return str(trees.map_leaves(described, tree)).replace("'", "")
 
 
-def described(x: Any) -> str:
+def described(x: PyTree) -> str:
     shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
     return describe(x) if shape is None else f"{dtype}[{','.join(map(str, shape))}]"

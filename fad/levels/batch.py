@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from fad.core.jaxapi import mapped_aval
-from fad.core.level import bind, map_tensors, outlived, state
+from fad.core.level import Level, bind, map_tensors, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Array, Aval, Operand, Operation, Outputs, Value
 from fad.errors import HostValueError, LevelError, StructureError, describe
 from fad.tape.recorder import RecordingLevel
 
@@ -43,7 +44,7 @@ class BatchLevel(RecordingLevel):
     maps = True
 
     def __init__(
-        self, batch_size: int, axis_name: Any = None, randomness: str = "error", first: int = 0
+        self, batch_size: int, axis_name: Hashable = None, randomness: str = "error", first: int = 0
     ) -> None:
         super().__init__()
         self.first = first
@@ -52,8 +53,8 @@ class BatchLevel(RecordingLevel):
         self.randomness = randomness
         self.lanes: Tensor | None = None  # see `lanes_of`
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        values: list[Any] = []
+    def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
+        values: list[Operand] = []
         dims: list[int | None] = []
         batched = False
         for a in args:
@@ -77,13 +78,13 @@ class BatchLevel(RecordingLevel):
     def layout(self, t: Tensor) -> Hashable:
         return t._aux
 
-    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+    def from_parts(self, parts: Sequence[Operand], layout: Any) -> Tensor:
         return new_tensor(parts[0], self, layout)
 
-    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+    def part_avals(self, aval: Any, layout: Any) -> tuple[Aval, ...]:
         return (aval,) if layout is None else (_with_dim(aval, layout, self.batch_size),)
 
-    def maker(self) -> Callable[[], Any]:
+    def maker(self) -> Callable[[], Level]:
         return functools.partial(
             BatchLevel, self.batch_size, self.axis_name, self.randomness, self.first
         )
@@ -111,10 +112,10 @@ class BatchLevel(RecordingLevel):
                 "and keep host code out of vmap."
             )
 
-    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         return new_tensor(stop(t.value), self, t.aux)
 
-    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+    def with_primal(self, value: Value, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
         if isinstance(primal, Tensor) and primal.level is self:
             if primal.aux is None:
                 primal = primal.value
@@ -126,7 +127,7 @@ class BatchLevel(RecordingLevel):
             primal = broadcast(primal, self.batch_size, aux)
         return value, aux, primal
 
-    def outlive(self, t: Tensor) -> Any:
+    def outlive(self, t: Tensor) -> Value:
         if t.aux is None:
             return super().outlive(t)
         raise LevelError(
@@ -134,7 +135,7 @@ class BatchLevel(RecordingLevel):
             "the mapped function, which stacks it, rather than store it outside"
         )
 
-    def unwrap(self, x: Any, out_dim: int | None, who: str = "vmap") -> Any:
+    def unwrap(self, x: Value, out_dim: int | None, who: str = "vmap") -> Value:
         """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
         x = outlived(x)
         value, dim = (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
@@ -151,7 +152,7 @@ class BatchLevel(RecordingLevel):
 
 
 @functools.lru_cache(maxsize=4096)
-def _without_dim(aval: Any, dim: int) -> Any:
+def _without_dim(aval: Aval, dim: int) -> Any:
     return mapped_aval(aval.shape[dim], dim, aval)
 
 
@@ -167,7 +168,7 @@ def _move_axis(source: int, target: int) -> Primitive:
 
 @functools.lru_cache(maxsize=1024)
 def _broadcast(size: int, dim: int) -> Primitive:
-    def spread(x: Any) -> Any:
+    def spread(x: Value) -> Array:
         x = jnp.expand_dims(jnp.asarray(x), dim)
         at = dim % x.ndim
         return jnp.broadcast_to(x, (*x.shape[:at], size, *x.shape[at + 1 :]))
@@ -175,12 +176,12 @@ def _broadcast(size: int, dim: int) -> Primitive:
     return Primitive("broadcast", spread, deferrable=True)
 
 
-def move_axis(x: Any, source: int, target: int) -> Any:
+def move_axis(x: Value, source: int, target: int) -> Value:
     """``x`` with dimension ``source`` moved to ``target``."""
     return x if source == target else bind(_move_axis(source, target), (x,))
 
 
-def broadcast(x: Any, size: int, dim: int) -> Any:
+def broadcast(x: Value, size: int, dim: int) -> Value:
     """``x`` repeated ``size`` times along a new dimension at ``dim``."""
     return bind(_broadcast(size, dim), (x,))
 
@@ -196,7 +197,7 @@ def lanes_among(levels: Sequence[Any], x: Tensor) -> int | None:
     return found[0] if found else None
 
 
-def bind_collective(op: Any, args: Sequence[Any], axis_name: Any) -> Any:
+def bind_collective(op: Any, args: Sequence[Operand], axis_name: Hashable) -> Outputs:
     """`bind` for a Primitive that names vmap axes, such as ``psum``.
 
     Each running vmap of that name takes part even where no argument is batched over it: an operand

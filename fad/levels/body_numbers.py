@@ -26,6 +26,7 @@ import numpy as np
 from fad.core.avals import SCALARS
 from fad.core.caches import Cache
 from fad.core.keys import exact
+from fad.core.types import Operand, PyTree
 
 __all__ = ["Body", "body_of_code", "code_of", "is_number"]
 
@@ -35,7 +36,7 @@ PROGRAMS = 32  # kept for one code, and operands of the same avals
 _NUMBERS = frozenset(SCALARS) - {bool}
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: Operand) -> bool:
     """Whether it is a number of Python or NumPy that may be an operand of a program.
 
     >>> is_number(2.0), is_number(np.float32(2.0)), is_number(True)
@@ -59,7 +60,7 @@ class Body:
         self._programs: collections.deque[Hashable] = collections.deque()
         self._lock = threading.Lock()
 
-    def note_numbers(self, numbers: Sequence[Any]) -> None:
+    def note_numbers(self, numbers: Sequence[Operand]) -> None:
         """Note the numbers of a trace, in order."""
         kinds = tuple(map(type, numbers))
         now = list(map(exact, numbers))
@@ -92,7 +93,7 @@ def body_of_code(key: Hashable) -> Body:
     return found
 
 
-def code_of(f: Callable[..., Any]) -> Hashable:
+def code_of(f: Callable[..., PyTree]) -> Hashable:
     """What functions have in common that the same line of a program has made."""
     found: list[Any] = []
     while len(found) < 16:

@@ -9,10 +9,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.core.level import bind, map_tensors, outlived
+from fad.core.level import Level, bind, map_tensors, outlived
 from fad.core.primitive import Primitive
 from fad.core.series import Series, series_of
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Array, Aval, MaybeValue, Operand, Operation, Outputs, Value
 from fad.tape.recorder import RecordingLevel
 
 __all__ = ["JetLevel", "scaled"]
@@ -33,9 +34,9 @@ class JetLevel(RecordingLevel):
         super().__init__()
         self.order = order
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        primals: list[Any] = []
-        series: list[Any] = []
+    def evaluate(self, op: Any, args: Sequence[Any]) -> Outputs:
+        primals: list[Operand] = []
+        series: list[MaybeValue] = []
         moves = False
         for a in args:
             own = isinstance(a, Tensor) and a._level is self
@@ -52,7 +53,7 @@ class JetLevel(RecordingLevel):
             return self._by_series(op, primals, series)
         return self._by_chain_rule(op, primals, series)
 
-    def _by_series(self, op: Primitive, primals: list[Any], series: list[Any]) -> Any:
+    def _by_series(self, op: Primitive, primals: list[Operand], series: list[Any]) -> Outputs:
         """One Primitive for all coefficients; see NOTE [series] in `fad.core.series`."""
         counts = tuple([0 if s is None else len(s) for s in series])
         kinds = tuple([getattr(p, "dtype", type(p)) for p in primals])
@@ -65,7 +66,7 @@ class JetLevel(RecordingLevel):
         wrapped = tuple([self.curve(o[0], o[1:]) for o in outs["series"]])
         return wrapped[0] if "single" in outs else wrapped
 
-    def _by_own_rule(self, op: Any, primals: list[Any], series: list[Any]) -> Any:
+    def _by_own_rule(self, op: Any, primals: list[Any], series: list[Any]) -> Outputs:
         """By the jet rule of a Function, which takes and returns derivatives."""
         factorials = [math.factorial(k) for k in range(self.order + 1)]
         given = [
@@ -80,11 +81,11 @@ class JetLevel(RecordingLevel):
             ]
         )
 
-    def _by_chain_rule(self, op: Any, primals: list[Any], series: list[Any]) -> Any:
+    def _by_chain_rule(self, op: Operation, primals: list[Any], series: list[Any]) -> Outputs:
         """The derivative along the curve is that of ``op``, evaluated on series of one order less."""
         with JetLevel(self.order - 1) as inner:
-            at: list[Any] = []
-            velocities: list[Any] = []
+            at: list[Operand] = []
+            velocities: list[MaybeValue] = []
             for p, s in zip(primals, series, strict=True):
                 at.append(p if s is None else inner.curve(p, s[: inner.order]))
                 v = [scaled(c, k) for k, c in enumerate(s or (), 1)]
@@ -99,35 +100,35 @@ class JetLevel(RecordingLevel):
             wrapped.append(self.curve(out, [scaled(c, 1 / k) for k, c in enumerate(v, 1)]))
         return wrapped[0] if single else tuple(wrapped)
 
-    def tangent(self, t: Tensor) -> Any:
+    def tangent(self, t: Tensor) -> MaybeValue:
         return None if t.aux is None else t.aux[0]
 
-    def parts(self, t: Tensor) -> tuple[Any, ...]:
+    def parts(self, t: Tensor) -> tuple[MaybeValue, ...]:
         return (t._value, *(t._aux or ()))
 
     def layout(self, t: Tensor) -> Hashable:
         return len(t._aux or ())
 
-    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+    def from_parts(self, parts: Sequence[Operand], layout: Any) -> Tensor:
         return self.curve(parts[0], parts[1:])
 
-    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+    def part_avals(self, aval: Aval, layout: Any) -> tuple[Aval, ...]:
         return (aval,) * (1 + layout)
 
     def part_count(self, layout: Any) -> int:
         return 1 + int(layout)
 
-    def maker(self) -> Callable[[], Any]:
+    def maker(self) -> Callable[[], Level]:
         return functools.partial(JetLevel, self.order)
 
     def key(self) -> Hashable:
         return self.kind, self.order
 
-    def curve(self, primal: Any, coefficients: Sequence[Any]) -> Tensor:
+    def curve(self, primal: Operand, coefficients: Sequence[Any]) -> Tensor:
         """A Tensor of this level."""
         return new_tensor(primal, self, tuple(coefficients) or None)
 
-    def unpack(self, x: Any) -> tuple[Any, tuple[Any, ...]]:
+    def unpack(self, x: Operand) -> tuple[Any, tuple[Any, ...]]:
         """Primal of ``x`` at this level, and the coefficients after it; those left out are zero."""
         x = outlived(x)
         if isinstance(x, Tensor) and x.level is self:
@@ -139,7 +140,7 @@ def _derive(op: Primitive, order: int, counts: tuple[int, ...]) -> Primitive:
     """The Primitive from primals, and their coefficients, to the series of all outputs."""
     n = len(counts)
 
-    def jet(*values: Any) -> dict[str, Any]:
+    def jet(*values: Array) -> dict[str, Any]:
         given = iter(values[n:])
         series = [
             [next(given) for _ in range(count)] + [None] * (order - count) if count else None
@@ -163,6 +164,6 @@ def _scale(factor: float) -> Primitive:
     return Primitive("multiply", lambda x: x * factor, deferrable=True)
 
 
-def scaled(x: Any, factor: float) -> Any:
+def scaled(x: Value, factor: float) -> Value:
     """``factor * x``, in the dtype of ``x``."""
     return x if factor == 1 else bind(_scale(factor), (x,))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from fad.core.level import bind, map_tensors, outlived, state
+from fad.core.level import Level, bind, map_tensors, outlived, state
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Aval, MaybeValue, Operand, Operation, Outputs
 from fad.tape.recorder import RecordingLevel
 
 __all__ = ["JvpLevel", "switch"]
@@ -31,8 +32,8 @@ class JvpLevel(RecordingLevel):
 
     kind = "jvp"
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        primals: list[Any] = []
+    def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
+        primals: list[Operand] = []
         tangents: list[Any] = []
         has_tangent = False
         for a in args:
@@ -54,32 +55,32 @@ class JvpLevel(RecordingLevel):
         """Whether this thread has switched off the tangents of this level."""
         return switch.used and self.id <= state.tangents_off
 
-    def tangent(self, t: Tensor) -> Any:
+    def tangent(self, t: Tensor) -> MaybeValue:
         return None if self.is_off() else t.aux
 
-    def parts(self, t: Tensor) -> tuple[Any, ...]:
+    def parts(self, t: Tensor) -> tuple[MaybeValue, ...]:
         return (t._value,) if t._aux is None else (t._value, t._aux)
 
     def layout(self, t: Tensor) -> Hashable:
         return t._aux is not None
 
-    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
+    def from_parts(self, parts: Sequence[Operand], layout: Any) -> Tensor:
         return new_tensor(parts[0], self, parts[1] if layout else None)
 
-    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+    def part_avals(self, aval: Aval, layout: Any) -> tuple[Aval, ...]:
         return (aval, aval) if layout else (aval,)
 
     def part_count(self, layout: Any) -> int:
         return 2 if layout else 1
 
-    def maker(self) -> Callable[[], Any]:
+    def maker(self) -> Callable[[], Level]:
         return JvpLevel
 
-    def dual(self, primal: Any, tangent: Any) -> Tensor:
+    def dual(self, primal: Operand, tangent: MaybeValue) -> Tensor:
         """A Tensor of this level."""
         return new_tensor(primal, self, tangent)
 
-    def unpack(self, x: Any) -> tuple[Any, Any]:
+    def unpack(self, x: Operand) -> tuple[Any, Any]:
         """Primal and tangent of ``x`` at this level; the tangent is None where it is zero."""
         x = outlived(x)
         if isinstance(x, Tensor) and x.level is self:

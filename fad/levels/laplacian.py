@@ -342,7 +342,7 @@ def _is_slogdet(eqn: Any) -> bool:
 @functools.lru_cache(maxsize=64)
 def _key_of_slogdet(shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
     """The key of its program, and the program, as long as which the key is valid."""
-    closed = jax.make_jaxpr(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(shape, dtype))
+    closed: Any = jax.make_jaxpr(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(shape, dtype))
     (eqn,) = closed.jaxpr.eqns
     while called(eqn) is not None:
         closed = called(eqn)

@@ -33,6 +33,7 @@ from fad.core.jaxprs import inner_jaxprs
 from fad.core.level import Level, bind, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import JaxBody, JaxEquation, Operand, Operation, Outputs
 from fad.errors import LevelError
 from fad.levels.batch import BatchLevel, batch_levels, lanes_of
 
@@ -64,7 +65,7 @@ def _marking(name: str) -> Primitive:
 _FOLD_IN = Primitive("fold_in", jax.random.fold_in)
 
 
-def bind_random(op: Any, args: Sequence[Any]) -> Any:
+def bind_random(op: Operation, args: Sequence[Operand]) -> Outputs:
     """`bind` for a Primitive that draws random numbers with the key ``args[0]``.
 
     Each running vmap has its ``randomness``. "same": a key that all lanes share draws once for all of them.
@@ -131,7 +132,7 @@ def drawing_levels() -> list[BatchLevel]:
     return [level for level in batch_levels() if level.id > state.outside_jax_trace]
 
 
-def differs(x: Any, level: Level) -> bool | None:
+def differs(x: Operand, level: Level) -> bool | None:
     """Whether a value differs between the lanes of a vmap; None for one of a body staged inside of it."""
     staged = False
     while isinstance(x, Tensor):
@@ -142,7 +143,7 @@ def differs(x: Any, level: Level) -> bool | None:
     return None if staged and isinstance(x, jax.core.Tracer) else False
 
 
-def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
+def check_draws(jaxpr: JaxBody, values: Sequence[Operand]) -> None:
     """Refuse a staged body that draws with a key which all lanes of a vmap around it share.
 
     Arguments:
@@ -164,19 +165,19 @@ def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
             _refuse(refused[0])
 
 
-def draws(jaxpr: Any) -> bool:
+def draws(jaxpr: JaxBody) -> bool:
     """Whether there is a mark in a program."""
     return any(map(_marked, jaxpr.eqns))
 
 
-def _marked(eqn: Any) -> bool:
+def _marked(eqn: JaxEquation) -> bool:
     if eqn.primitive is draw_p or any(map(draws, inner_jaxprs(eqn))):
         return True
     drawing = flag_of(eqn, "drawing")
     return drawing is not None and drawing(eqn) is not None
 
 
-def _propagate(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
+def _propagate(jaxpr: JaxBody, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
     """Which results of a jaxpr differ between lanes, if of its constants and inputs ``differing`` do.
 
     Draws with keys that do not are added to ``refused``, unless that is None.
@@ -190,7 +191,7 @@ def _propagate(jaxpr: Any, differing: Sequence[bool], refused: list[str] | None)
     return [not isinstance(v, Literal) and v in found for v in jaxpr.outvars]
 
 
-def _step(eqn: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
+def _step(eqn: JaxEquation, ins: list[bool], refused: list[str] | None) -> list[bool]:
     """`_propagate` for one equation."""
     if eqn.primitive is draw_p:
         if refused is not None and not ins[0]:

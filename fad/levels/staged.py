@@ -47,6 +47,7 @@ from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Array, JaxProgram, Operand, Operation, Outputs, PyTree, Value
 from fad.core.unrecorded import unrecorded
 from fad.errors import ArgumentError, HostValueError, LevelError, describe
 from fad.levels.batch import batch_levels
@@ -92,16 +93,16 @@ class StagedLevel(RecordingLevel):
     runs_again = "jit, scan, cond or another staged function"
     traces = True
 
-    def __init__(self, operands: Sequence[Any], outer: Any) -> None:
+    def __init__(self, operands: Sequence[Operand], outer: Any) -> None:
         super().__init__()
         self.outer = outer
         self.operands = operands
         self.captures = Captures()
-        self.stand_ins: list[Any] = []
+        self.stand_ins: list[Operand] = []
         self.draws = False
         self.records = True
         self.jax_trace: Any = None
-        self.numbers: list[Any] = []
+        self.numbers: list[Operand] = []
         self.lifted: frozenset[int] = frozenset()
         self.given: list[tuple[Any, Any]] = []
 
@@ -110,7 +111,7 @@ class StagedLevel(RecordingLevel):
         self.records = self.id > state.watermark
         return self
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+    def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         fixed = isinstance(op, Primitive) and (op.positions or not op.jit)  # numbers stay numbers
         with jaxapi.set_current_trace(self.jax_trace):
             out = op.execute([a if fixed and is_number(a) else self.lower(a) for a in args])
@@ -124,7 +125,7 @@ class StagedLevel(RecordingLevel):
         with jaxapi.set_current_trace(self.jax_trace):
             return new_tensor(unrecorded(new.value, self.lower(old)), self)
 
-    def outlive(self, t: Tensor) -> Any:
+    def outlive(self, t: Tensor) -> Value:
         if not isinstance(t.value, jax.core.Tracer):
             return t.value
         raise LevelError(
@@ -144,12 +145,12 @@ class StagedLevel(RecordingLevel):
     def note_draw(self) -> None:
         self.draws = True
 
-    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         stopped: Tensor = bind(STOP_GRADIENT, (self.detach(t),))
         stopped._requires_grad = False
         return stopped
 
-    def lower(self, x: Any) -> Any:
+    def lower(self, x: Operand) -> Any:
         """``x`` as JAX sees it inside of the body."""
         try:
             x = outlived(x)
@@ -166,7 +167,7 @@ class StagedLevel(RecordingLevel):
             return x.value
         return self.capture(x)
 
-    def _number(self, x: Any) -> Any:
+    def _number(self, x: Operand) -> Operand:
         """A Python number, or what stands for it if it is an input of the staged call."""
         self.numbers.append(x)
         if len(self.numbers) - 1 not in self.lifted:
@@ -189,7 +190,7 @@ class StagedLevel(RecordingLevel):
             return False
         return not isinstance(x.value, jax.core.Tracer)
 
-    def capture(self, x: Tensor) -> Any:
+    def capture(self, x: Tensor) -> Operand:
         """Make a Tensor from outside an input of the staged call."""
         at = self.captures.position(x)
         if at == len(self.stand_ins):
@@ -197,7 +198,7 @@ class StagedLevel(RecordingLevel):
         return self.stand_ins[at]
 
 
-def check_outputs(outs: Sequence[Any], who: str) -> None:
+def check_outputs(outs: Sequence[Operand], who: str) -> None:
     """Refuse outputs of traced code that are no arrays."""
     for k, o in enumerate(outs):
         if isinstance(o, (str, bytes)) or callable(o):
@@ -207,7 +208,7 @@ def check_outputs(outs: Sequence[Any], who: str) -> None:
 
 
 def stage(
-    run: Callable[..., Any],
+    run: Callable[..., PyTree],
     operands: Sequence[Any],
     *,
     bodies: Sequence[Callable[..., Any]] = (),
@@ -231,7 +232,7 @@ def stage(
     level.lifted = body.numbers
     structure: list[trees.PyTreeDef] = []
 
-    def traced(*leaves: Any) -> list[Any]:
+    def traced(*leaves: Operand) -> list[Array]:
         with level, body_of(level) if kept else contextlib.nullcontext():
             outs, found = trees.flatten(run(level, *leaves))
             check_outputs(outs, getattr(run, "name", "a compiled function"))
@@ -267,7 +268,7 @@ _lock = threading.RLock()
 
 
 def _primitive_for(
-    closed: Any, name: str, collective: bool, fixed: dict[int, np.ndarray], body: Body
+    closed: JaxProgram, name: str, collective: bool, fixed: dict[int, np.ndarray], body: Body
 ) -> Primitive:
     """The Primitive for a jaxpr; the same one for equal programs.
 
@@ -282,7 +283,7 @@ def _primitive_for(
             return known
         run = bind_jaxpr(closed)
 
-        def call(*values: Any) -> tuple[Any, ...]:
+        def call(*values: Operand) -> tuple[Array, ...]:
             given = list(values)
             for k, c in fixed.items():  # in order
                 given.insert(k, c)
@@ -309,7 +310,9 @@ def _bits(x: np.ndarray) -> tuple[Any, ...]:
 PREDICATED = frozenset({"cond", "fori_loop", "switch", "while_loop"})
 
 
-def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def call_with_bodies(
+    fn: Callable[..., PyTree], args: Sequence[PyTree], kwargs: dict[str, PyTree]
+) -> PyTree:
     """Call a JAX function whose callable arguments are fad functions.
 
     Arrays, Tensors and positional floats among the arguments are operands, so that a new initial value
@@ -333,7 +336,7 @@ def call_with_bodies(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[s
     operands = [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d]
     orders = _Orders((*args, *kwargs.values()))
 
-    def run(level: StagedLevel, *tracers: Any) -> Any:
+    def run(level: StagedLevel, *tracers: Array) -> Outputs:
         it = iter(tracers)
         inside = [
             next(it) if d else (in_body(level, orders.kept_by(x)) if _is_body(x) else x)
@@ -359,15 +362,15 @@ class _Orders:
     a body. Where several have one structure, those of operands go with those of arguments, in order.
     """
 
-    def __init__(self, operands: Sequence[Any]) -> None:
+    def __init__(self, operands: Sequence[Operand]) -> None:
         self._operands = _by_structure(operands)
         self._results: dict[trees.PyTreeDef, Any] = {}
 
-    def kept_by(self, f: Callable[..., Any]) -> Callable[..., Any]:
+    def kept_by(self, f: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """``f`` with its arguments in their order, and a note of the order of its result."""
 
         @functools.wraps(f, updated=())
-        def body(*args: Any, **kwargs: Any) -> Any:
+        def body(*args: PyTree, **kwargs: object) -> PyTree:
             out = f(*self._in_order(args), **kwargs)
             for structure, found in _by_structure([out]).items():
                 self._results.setdefault(structure, found[0])
@@ -375,7 +378,7 @@ class _Orders:
 
         return body
 
-    def _in_order(self, args: Sequence[Any]) -> list[Any]:
+    def _in_order(self, args: Sequence[Operand]) -> list[Operand]:
         if not self._operands:
             return list(args)
         given = []
@@ -389,12 +392,12 @@ class _Orders:
             seen[structure] += 1
         return given
 
-    def of_result(self, structure: trees.PyTreeDef) -> Any:
+    def of_result(self, structure: trees.PyTreeDef) -> PyTree:
         """What a result of the call has the order of."""
         return self._results.get(structure)
 
 
-def _by_structure(values: Sequence[Any]) -> dict[trees.PyTreeDef, list[Any]]:
+def _by_structure(values: Sequence[Operand]) -> dict[trees.PyTreeDef, list[Operand]]:
     """Skeletons of the values, by their structures; none if all have the order of JAX."""
     found: dict[trees.PyTreeDef, list[Any]] = {}
     structures = [trees.flatten(x)[1] for x in values]
@@ -404,19 +407,19 @@ def _by_structure(values: Sequence[Any]) -> dict[trees.PyTreeDef, list[Any]]:
     return found
 
 
-def _is_body(x: Any) -> bool:
+def _is_body(x: object) -> bool:
     """Whether a static argument is a function to run, not a dtype such as ``jnp.float32``."""
     return callable(x) and not isinstance(x, type) and not hasattr(x, "dtype")
 
 
-def in_body(level: StagedLevel, f: Callable[..., Any]) -> Callable[..., Any]:
+def in_body(level: StagedLevel, f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """``f`` on JAX values.
 
     It runs outside of the trace, so that what it computes with Tensors of outer levels is done at
     those levels; `StagedLevel.evaluate` goes back into the trace.
     """
 
-    def body(*args: Any, **kwargs: Any) -> Any:
+    def body(*args: PyTree, **kwargs: object) -> PyTree:
         inside, inside_kwargs = trees.map_leaves(
             lambda x: new_tensor(x, level) if isinstance(x, jax.Array) else x, (args, kwargs)
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import fad.numpy as fnp
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.views.copying import CLONE, deep_copy, reduce, shallow_copy
 from fad.views.indexing import At, get_item, items
 from fad.views.inplace import set_item
@@ -21,19 +21,19 @@ def _len(self: Tensor) -> int:
     return self.shape[0]
 
 
-def _iter(self: Tensor) -> Iterator[Any]:
+def _iter(self: Tensor) -> Iterator[Tensor]:
     """The items along the first dimension: views."""
     if not self.shape:
         raise TypeError("iteration over a 0-d Tensor")
     return iter(items(self))
 
 
-def _contains(self: Tensor, value: Any) -> bool:
+def _contains(self: Tensor, value: PyTree) -> bool:
     """Whether an element equals ``value``, a number."""
     return bool(fnp.any(fnp.equal(self, value)))
 
 
-def _set_item(self: Tensor, index: Any, value: Any) -> None:
+def _set_item(self: Tensor, index: PyTree, value: PyTree) -> None:
     if isinstance(value, (list, tuple)):  # there may be Tensors in it
         value = fnp.asarray(value)
     set_item(self, index, value)
@@ -53,7 +53,7 @@ def _copy(self: Tensor, order: str = "C") -> Tensor:
     return _clone(self)
 
 
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     "__contains__": _contains,
     "__copy__": shallow_copy,
     "__deepcopy__": deep_copy,

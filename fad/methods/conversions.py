@@ -13,6 +13,7 @@ import fad.numpy as fnp
 from fad.core.devices import device_of
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import DeviceLike, DTypeLike, Operand, PyTree
 from fad.views.addresses import is_contiguous
 from fad.views.copying import CLONE
 
@@ -35,8 +36,8 @@ DTYPES = {
 }
 
 
-def _to_dtype(name: str, dtype: str) -> Callable[[Tensor], Any]:
-    def convert(self: Tensor) -> Any:
+def _to_dtype(name: str, dtype: str) -> Callable[[Tensor], Tensor]:
+    def convert(self: Tensor) -> Tensor:
         return self.to(jax.dtypes.canonicalize_dtype(dtype))
 
     convert.__name__ = name
@@ -47,8 +48,8 @@ def _to_dtype(name: str, dtype: str) -> Callable[[Tensor], Any]:
     return convert
 
 
-def _to_platform(name: str) -> Callable[..., Any]:
-    def move(self: Tensor, device: Any = None, non_blocking: bool = False) -> Any:
+def _to_platform(name: str) -> Callable[..., PyTree]:
+    def move(self: Tensor, device: DeviceLike | None = None, non_blocking: bool = False) -> Tensor:
         number = f":{device}" if isinstance(device, int) else ""
         return self.to(f"{name}{number}" if device is None or number else device)
 
@@ -60,12 +61,12 @@ def _to_platform(name: str) -> Callable[..., Any]:
     return move
 
 
-def _cpu(self: Tensor) -> Any:
+def _cpu(self: Tensor) -> Tensor:
     """The Tensor in the memory of the host."""
     return self.to("cpu")
 
 
-def _type(self: Tensor, dtype: Any, non_blocking: bool = False) -> Any:
+def _type(self: Tensor, dtype: DTypeLike | None, non_blocking: bool = False) -> Tensor:
     """Converted to ``dtype``; what the dtype is, ``x.dtype`` says."""
     return self.to(dtype=dtype)
 
@@ -75,7 +76,7 @@ def _round(self: Tensor, ndigits: int | None = None) -> Tensor:
     return self.round().astype(int) if ndigits is None else self.round(ndigits)
 
 
-def _type_as(self: Tensor, other: Tensor) -> Any:
+def _type_as(self: Tensor, other: Tensor) -> Tensor:
     """Converted to the dtype of ``other``."""
     return self.to(other.dtype)
 
@@ -85,12 +86,12 @@ def _itself(self: Tensor) -> Tensor:
     return self
 
 
-def _contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+def _contiguous(self: Tensor, memory_format: object = None) -> Tensor:
     """The Tensor itself if it is contiguous, see `is_contiguous`; else a copy."""
     return self if is_contiguous(self) else bind(CLONE, (self,))  # type: ignore[no-any-return]
 
 
-def _is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
+def _is_contiguous(self: Tensor, memory_format: object = None) -> bool:
     """Whether it is no view, or one of elements that are next to each other in row-major order."""
     return is_contiguous(self)
 
@@ -127,7 +128,13 @@ def _element_size(self: Tensor) -> int:
 # New Tensors of the dtype, and on the device, of this one
 
 
-def _new(self: Tensor, make: Callable[..., Any], dtype: Any, device: Any, grad: bool) -> Tensor:
+def _new(
+    self: Tensor,
+    make: Callable[..., PyTree],
+    dtype: DTypeLike | None,
+    device: DeviceLike | None,
+    grad: bool,
+) -> Tensor:
     if device is None:
         own = self.device
         device = own if isinstance(own, jax.Device) else None
@@ -135,12 +142,12 @@ def _new(self: Tensor, make: Callable[..., Any], dtype: Any, device: Any, grad: 
     return t.requires_grad_() if grad else t
 
 
-def _new_like(name: str, make: Callable[..., Any]) -> Callable[..., Tensor]:
+def _new_like(name: str, make: Callable[..., PyTree]) -> Callable[..., Tensor]:
     def new(
         self: Tensor,
-        *size: Any,
-        dtype: Any = None,
-        device: Any = None,
+        *size: int | Sequence[int],
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
         shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], Sequence) else size
@@ -157,9 +164,9 @@ def _new_like(name: str, make: Callable[..., Any]) -> Callable[..., Tensor]:
 def _new_full(
     self: Tensor,
     size: Sequence[int],
-    fill_value: Any,
-    dtype: Any = None,
-    device: Any = None,
+    fill_value: Operand,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A new Tensor of one value, with the dtype and on the device of this one."""
@@ -169,7 +176,11 @@ def _new_full(
 
 
 def _new_tensor(
-    self: Tensor, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    self: Tensor,
+    data: PyTree,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A new Tensor with a copy of ``data``, with the dtype and on the device of this one."""
     if isinstance(data, Tensor):
@@ -177,7 +188,7 @@ def _new_tensor(
     return _new(self, lambda **kind: fnp.array(data, **kind), dtype, device, requires_grad)
 
 
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     **{name: _to_dtype(name, dtype) for name, dtype in DTYPES.items()},
     "__round__": _round,
     "contiguous": _contiguous,

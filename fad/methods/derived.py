@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.errors import ArgumentError
 from fad.methods.names import COPIES, ELEMENTWISE, METHODS, Where, method_of, say
 
@@ -23,11 +23,11 @@ HINTS = {
 }
 
 
-def _hinted(where: Where, name: str, hint: str) -> Callable[..., Any]:
+def _hinted(where: Where, name: str, hint: str) -> Callable[..., PyTree]:
     """`method_of`, whose errors say what else may have been meant."""
     function = method_of(where, name)
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
             return function(self, *args, **kwargs)
         except (TypeError, ValueError) as error:
@@ -38,18 +38,18 @@ def _hinted(where: Where, name: str, hint: str) -> Callable[..., Any]:
     return functools.wraps(function)(method)
 
 
-def _copy(where: Where, name: str) -> Callable[..., Any]:
+def _copy(where: Where, name: str) -> Callable[..., PyTree]:
     """`method_of` for a function that returns a view: the method returns a copy."""
     method = method_of(where, name, bind)
     method.__doc__ = f"A copy of what {say(where)[:-1]} is."
     return method
 
 
-def _of_complex(where: Where, name: str) -> Callable[..., Any]:
+def _of_complex(where: Where, name: str) -> Callable[..., PyTree]:
     """`method_of` for what changes nothing but complex numbers: of others it is the Tensor itself."""
     function = method_of(where, name)
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         if args or kwargs or self.dtype.kind == "c":
             return function(self, *args, **kwargs)
         return self
@@ -58,7 +58,7 @@ def _of_complex(where: Where, name: str) -> Callable[..., Any]:
     return functools.wraps(function, ["__name__", "__qualname__"])(method)
 
 
-def _member(where: Where, name: str) -> Callable[..., Any]:
+def _member(where: Where, name: str) -> Callable[..., PyTree]:
     if name in HINTS:
         return _hinted(where, name, HINTS[name])
     if name in ("conj", "conjugate", "positive"):
@@ -66,6 +66,6 @@ def _member(where: Where, name: str) -> Callable[..., Any]:
     return _copy(where, name) if name in COPIES else method_of(where, name)
 
 
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     name: _member(where, name) for name, where in (ELEMENTWISE | METHODS | COPIES).items()
 }

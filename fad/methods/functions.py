@@ -16,6 +16,7 @@ import numpy as np
 import fad.numpy as fnp
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, Axes, DeviceLike, DTypeLike, Operand, PyTree, Value
 from fad.errors import ArgumentError, describe
 from fad.methods.install import asarray
 from fad.views.chains import Step, ViewOp, Write
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 
-def _made(t: Any, device: Any, requires_grad: bool) -> Tensor:
+def _made(t: PyTree, device: DeviceLike, requires_grad: bool) -> Tensor:
     """A new Tensor on its device, recorded from there on."""
     if device is not None:
         t = t.to(device)
@@ -69,14 +70,14 @@ def _shape(who: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _filled(name: str, make: Callable[..., Any], what: str) -> Callable[..., Tensor]:
+def _filled(name: str, make: Callable[..., PyTree], what: str) -> Callable[..., Tensor]:
     """``zeros`` and its like."""
 
     def filled(
         *sizes: int | Sequence[int],
         size: Sequence[int] | None = None,
-        dtype: Any = None,
-        device: Any = None,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
         if bool(sizes) is (size is not None):
@@ -113,10 +114,10 @@ empty = _filled("empty", fnp.empty, "whose values are of no interest; they are z
 
 def full(
     size: int | Sequence[int],
-    fill_value: Any,
+    fill_value: Operand,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A Tensor with one value everywhere.
@@ -140,8 +141,8 @@ def eye(
     n: int,
     m: int | None = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """The identity matrix of n rows and m columns; m is n where it is not given.
@@ -161,12 +162,12 @@ def eye(
 
 
 def arange(
-    start: Any = None,
-    end: Any = None,
+    start: PyTree = None,
+    end: PyTree = None,
     step: Any = 1,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """The numbers from start up to end, without it: ``arange(end)`` or ``arange(start, end, step)``.
@@ -195,12 +196,12 @@ def arange(
 
 
 def linspace(
-    start: Any,
-    end: Any,
+    start: Operand,
+    end: Operand,
     steps: int,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """So many numbers from start to end, both included, at equal distances.
@@ -219,11 +220,15 @@ def linspace(
     return _made(fnp.linspace(start, end, steps, dtype=dtype), device, requires_grad)
 
 
-def _like(name: str, make: Callable[..., Any], what: str) -> Callable[..., Tensor]:
+def _like(name: str, make: Callable[..., PyTree], what: str) -> Callable[..., Tensor]:
     """``zeros_like`` and its like."""
 
     def like(
-        input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        input: Operand,
+        *,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
     ) -> Tensor:
         return _made(make(input, dtype=dtype), device, requires_grad)
 
@@ -250,11 +255,11 @@ empty_like = _like("empty_like", fnp.empty_like, "whose values are of no interes
 
 
 def full_like(
-    input: Any,
-    fill_value: Any,
+    input: Operand,
+    fill_value: Operand,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """A Tensor with one value everywhere, in the shape of another one.
@@ -274,7 +279,9 @@ def full_like(
     return _made(fnp.full_like(input, fill_value, dtype=dtype), device, requires_grad)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(
+    data: PyTree, dtype: DTypeLike | None = None, device: DeviceLike | None = None
+) -> Tensor:
     """``data`` as a Tensor: the same one if it is a Tensor already, with its history.
 
     Arguments:
@@ -314,7 +321,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     return asarray(ndarray)
 
 
-def _joined(who: str, join: Callable[..., Any], tensors: Sequence[Any], dim: Any, axis: Any) -> Any:
+def _joined(
+    who: str, join: Callable[..., PyTree], tensors: Sequence[Operand], dim: Axes, axis: Axes
+) -> Tensor:
     if not isinstance(tensors, (tuple, list)):
         raise TypeError(
             f"{who}: the first argument must be a list or tuple of Tensors, got {describe(tensors)}"
@@ -327,7 +336,7 @@ def _joined(who: str, join: Callable[..., Any], tensors: Sequence[Any], dim: Any
     return join(tensors, axis=place)
 
 
-def cat(tensors: Sequence[Any], dim: int | None = None, *, axis: int | None = None) -> Any:
+def cat(tensors: Sequence[Operand], dim: int | None = None, *, axis: int | None = None) -> Value:
     """Tensors joined along a dimension that they have.
 
     Arguments:
@@ -351,7 +360,7 @@ def cat(tensors: Sequence[Any], dim: int | None = None, *, axis: int | None = No
     return _joined("cat", fnp.concatenate, tensors, dim, axis)
 
 
-def stack(tensors: Sequence[Any], dim: int | None = None, *, axis: int | None = None) -> Any:
+def stack(tensors: Sequence[Operand], dim: int | None = None, *, axis: int | None = None) -> Value:
     """Tensors of one shape joined along a new dimension.
 
     Arguments:
@@ -370,7 +379,7 @@ def stack(tensors: Sequence[Any], dim: int | None = None, *, axis: int | None = 
     return _joined("stack", fnp.stack, tensors, dim, axis)
 
 
-def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+def where(condition: PyTree, input: PyTree = None, other: PyTree = None) -> PyTree:
     """``input`` where the condition is true, ``other`` elsewhere; with the condition alone, where it is.
 
     Arguments:
@@ -392,7 +401,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     return fnp.where(condition, input, other)
 
 
-def view_as_real(input: Any) -> Any:
+def view_as_real(input: Operand) -> Value:
     """A complex Tensor as a real one, with a last dimension of 2: real and imaginary parts.
 
     Arguments:
@@ -418,7 +427,7 @@ def view_as_real(input: Any) -> Any:
     return bind_view(x, Step(_AS_REAL)) if isinstance(x, Tensor) else _AS_REAL.forward(x, ())
 
 
-def view_as_complex(input: Any) -> Any:
+def view_as_complex(input: Operand) -> Value:
     """A real Tensor with a last dimension of 2, real and imaginary parts, as a complex one.
 
     Arguments:
@@ -445,11 +454,11 @@ def view_as_complex(input: Any) -> Any:
     return bind_view(x, Step(_AS_COMPLEX)) if isinstance(x, Tensor) else _AS_COMPLEX.forward(x, ())
 
 
-def _parts(z: Any) -> Any:
+def _parts(z: Array) -> Array:
     return jnp.stack([z.real, z.imag], -1)
 
 
-def _whole(parts: Any) -> Any:
+def _whole(parts: Array) -> Array:
     return jax.lax.complex(parts[..., 0], parts[..., 1])
 
 

@@ -13,6 +13,7 @@ from fad.core.level import bind, captured_by_jit, flush, state
 from fad.core.tensor import Tensor, current_node, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
+from fad.tape.graph import Node
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
@@ -31,7 +32,7 @@ def _is_leaf(self: Tensor) -> bool:
     return not has_error(self) and current_node(self) is None
 
 
-def _grad_fn(self: Tensor) -> Any:
+def _grad_fn(self: Tensor) -> Node | None:
     """The node that produced it, None for a leaf.
 
     Raises:
@@ -217,7 +218,7 @@ def _is_all_of(a: Tensor, b: Tensor) -> bool:
     return a is b or same_view(a, b) or (whole and shares(a, b))
 
 
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     "backward": _backward,
     "data": attribute(_get_data, _set_data),
     "detach": _detach,

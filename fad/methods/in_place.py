@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
 from fad.methods.names import ELEMENTWISE, IN_PLACE_ALONE, method_of
 from fad.views.copying import CLONE
@@ -37,11 +37,11 @@ OPERATORS = {
 }
 
 
-def _operand(x: Any) -> Any:
+def _operand(x: PyTree) -> PyTree:
     return as_array(x) if isinstance(x, (list, tuple, np.ndarray, np.generic)) else x
 
 
-def _copy_(self: Tensor, source: Any) -> Tensor:
+def _copy_(self: Tensor, source: PyTree) -> Tensor:
     """Take the values of ``source``, broadcast to the shape and converted to the dtype."""
     source = _operand(source)
     if np.ndim(source) > self.ndim:
@@ -51,7 +51,7 @@ def _copy_(self: Tensor, source: Any) -> Tensor:
     return replace(self, source)
 
 
-def _fill_(self: Tensor, value: Any) -> Tensor:
+def _fill_(self: Tensor, value: PyTree) -> Tensor:
     """Set all elements to one value, a number or 0-d Tensor."""
     if np.ndim(value) != 0:
         raise ArgumentError(f"fill_: the value must have no dimensions, got {describe(value)}")
@@ -64,7 +64,7 @@ def _zero_(self: Tensor) -> Tensor:
 
 
 def _index_put_(
-    self: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False
+    self: Tensor, indices: Sequence[PyTree], values: PyTree, accumulate: bool = False
 ) -> Tensor:
     """Set (or, with ``accumulate``, add to) the elements at a tuple of index arrays."""
     if not isinstance(indices, (tuple, list)):
@@ -79,14 +79,14 @@ def _index_put_(
 
 
 def _index_put(
-    self: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False
+    self: Tensor, indices: Sequence[PyTree], values: PyTree, accumulate: bool = False
 ) -> Tensor:
     """A copy with the elements at a tuple of index arrays set to ``values``, or with these added."""
     t: Tensor = bind(CLONE, (self,))
     return _index_put_(t, indices, values, accumulate)
 
 
-IN_PLACE: dict[str, Any] = {
+IN_PLACE: dict[str, object] = {
     **{
         f"{name}_": method_of(where, f"{name}_", write)
         for name, where in (ELEMENTWISE | IN_PLACE_ALONE).items()

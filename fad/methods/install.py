@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 import fad.numpy as fnp
 from fad.core.observation import observable
 from fad.core.tensor import Tensor
+from fad.core.types import DeviceLike, DTypeLike, PyTree
 from fad.errors import ArgumentError
 from fad.methods import (
     container,
@@ -32,7 +31,11 @@ __all__ = ["asarray", "stop_gradient", "tensor"]
 
 
 def tensor(
-    data: Any, dtype: Any = None, requires_grad: bool = False, *, device: Any = None
+    data: PyTree,
+    dtype: DTypeLike | None = None,
+    requires_grad: bool = False,
+    *,
+    device: DeviceLike | None = None,
 ) -> Tensor:
     """A new Tensor with a copy of ``data``.
 
@@ -65,7 +68,7 @@ def tensor(
     return t.requires_grad_() if requires_grad else t
 
 
-def asarray(x: Any, dtype: Any = None) -> Tensor:
+def asarray(x: PyTree, dtype: DTypeLike | None = None) -> Tensor:
     """``x`` as a Tensor: the same one if it is a Tensor of that dtype, else around a JAX array.
 
     >>> import fad, jax.numpy as jnp

@@ -14,6 +14,7 @@ from fad.arrays import torch_operations
 from fad.arrays.operations import fast_function
 from fad.arrays.torch_operations import FORMS
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 
 __all__ = [
     "COPIES",
@@ -47,7 +48,7 @@ def say(where: Where, in_place: bool = False) -> str:
 
 def method_of(
     where: Where, name: str, binder: Callable[[Any, Any], Any] | None = None
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """A function as a method; it is derived when the method is first called.
 
     Arguments:
@@ -59,7 +60,7 @@ def method_of(
     function: Callable[..., Any] | None = None
     other: Callable[..., Any] | None = None
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         nonlocal function, other
         if kwargs and form is not None and not form.keywords.isdisjoint(kwargs):
             if other is None:

@@ -6,7 +6,6 @@ import base64
 import html
 import struct
 import zlib
-from typing import Any
 
 import jax
 import numpy as np
@@ -148,4 +147,4 @@ def _repr_html_(self: Tensor) -> str:
     return f"<div>{'<br>'.join(parts)}</div>"
 
 
-MEMBERS: dict[str, Any] = {"_repr_html_": _repr_html_}
+MEMBERS: dict[str, object] = {"_repr_html_": _repr_html_}

@@ -14,6 +14,7 @@ from fad.arrays.lists import is_list
 from fad.core.avals import VALUES
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, attribute, describe
 from fad.methods.in_place import OPERATORS
 from fad.methods.names import method_of
@@ -53,17 +54,17 @@ _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"
 _PARTS = ("real", "imag")
 
 
-def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, Any], Any]:
+def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
     """The operator method of ``op``; with ``swap`` the reflected one."""
     if swap:
 
-        def operator(self: Tensor, other: Any) -> Any:
+        def operator(self: Tensor, other: Operand) -> PyTree:
             if type(other) in _USUAL or isinstance(other, _OPERANDS):
                 return op(other, self)
             return op(other, self) if is_list(other) else _no_operand(other)
     else:
 
-        def operator(self: Tensor, other: Any) -> Any:
+        def operator(self: Tensor, other: Operand) -> PyTree:
             if type(other) in _USUAL or isinstance(other, _OPERANDS):
                 return op(self, other)
             return op(self, other) if is_list(other) else _no_operand(other)
@@ -71,7 +72,7 @@ def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, Any], Any]:
     return operator
 
 
-def _no_operand(other: Any) -> Any:
+def _no_operand(other: Operand) -> Tensor:
     """NotImplemented: Python asks the other operand. PyTorch's tensors would not be told apart by name."""
     if type(other).__module__.partition(".")[0] == "torch":
         raise ArgumentError(
@@ -81,10 +82,10 @@ def _no_operand(other: Any) -> Any:
     return NotImplemented
 
 
-def _augmented(change: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
+def _augmented(change: Callable[..., PyTree]) -> Callable[[Tensor, PyTree], PyTree]:
     """The operator method that changes its Tensor in place, as ``+=``."""
 
-    def operator(self: Tensor, other: Any) -> Any:
+    def operator(self: Tensor, other: Operand) -> PyTree:
         if isinstance(other, _OPERANDS) or is_list(other):
             return change(self, other)
         return _no_operand(other)
@@ -92,10 +93,10 @@ def _augmented(change: Callable[..., Any]) -> Callable[[Tensor, Any], Any]:
     return operator
 
 
-def _method(op: Any, name: str) -> Callable[..., Any]:
+def _method(op: Any, name: str) -> Callable[..., PyTree]:
     """``op`` as a method."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> PyTree:
         return op(self, *args, **kwargs)
 
     method.__name__ = name
@@ -107,7 +108,7 @@ def _method(op: Any, name: str) -> Callable[..., Any]:
 def _set_part(name: str) -> Callable[[Tensor, Any], None]:
     """The setter of ``x.real`` and ``x.imag``."""
 
-    def put(self: Tensor, value: Any) -> None:
+    def put(self: Tensor, value: Operand) -> None:
         if name == "imag" and not jnp.issubdtype(self.dtype, np.complexfloating):
             raise TypeError(f"imag: {describe(self)} has no imaginary part to write to")
         part = getattr(self, name)
@@ -118,7 +119,7 @@ def _set_part(name: str) -> Callable[[Tensor, Any], None]:
 
 
 def _table() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, function in OPERATORS.items():
         found[f"__{name}__"] = _augmented(method_of((fnp, function), f"__{name}__", write))
     for name, function in _BINARY.items():

@@ -14,6 +14,7 @@ from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import DeviceLike, DTypeLike, Operand
 from fad.errors import attribute, describe
 from fad.methods.values import unwrap
 from fad.views.copying import CLONE
@@ -23,14 +24,14 @@ __all__ = ["MEMBERS"]
 
 def _astype(
     self: Tensor,
-    dtype: Any,
+    dtype: DTypeLike | None,
     copy: bool = True,
-    device: Any = None,
+    device: DeviceLike | None = None,
     *,
     casting: str = "unsafe",
     order: str = "K",
     subok: bool = True,
-) -> Any:
+) -> Tensor:
     """Converted to ``dtype``; with ``copy=False`` the Tensor itself, if it has this dtype.
 
     ``order`` and ``subok``, of NumPy's method, have no effect.
@@ -63,12 +64,12 @@ def _devices(self: Tensor) -> set[jax.Device]:
 
 def _to(
     self: Tensor,
-    *targets: Any,
-    device: Any = None,
-    dtype: Any = None,
+    *targets: object,
+    device: DeviceLike | None = None,
+    dtype: DTypeLike | None = None,
     copy: bool = False,
     non_blocking: bool = False,
-) -> Any:
+) -> Tensor:
     """The Tensor on another device or sharding, or in another dtype; derivatives are moved back.
 
     The Tensor itself if nothing changes. Its node is called CopyBackwards.
@@ -94,7 +95,7 @@ def _to(
     return bind(CLONE, (out,)) if copy and out is self else out
 
 
-def _to_one(self: Tensor, target: Any) -> Any:
+def _to_one(self: Tensor, target: Any) -> Tensor:
     if target is None:
         return self
     if isinstance(target, str) and not _names_dtype(target):
@@ -125,7 +126,7 @@ def _names_dtype(name: str) -> bool:
 _PUT: dict[Any, Primitive] = {}
 
 
-def _put(x: Any, target: Any) -> Any:
+def _put(x: Operand, target: object) -> Tensor:
     """``jax.device_put``, or its equivalent in compiled code."""
     if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
         # In compiled code JAX's device_put leaves the layout to XLA; this fixes it.
@@ -138,7 +139,7 @@ def _sharding(self: Tensor) -> Any:
     return unwrap(self).sharding
 
 
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     "astype": _astype,
     "device": attribute(_device),
     "devices": _devices,

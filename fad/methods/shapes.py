@@ -14,6 +14,7 @@ from fad.arrays.operations import fast_function
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import STATE, Tensor
+from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.views.aliases import link_of
 from fad.views.chains import Step, ViewOp, Write
@@ -37,7 +38,7 @@ def _base(self: Tensor) -> Tensor | None:
     return None if link is None else link.base
 
 
-def _view_fn(self: Tensor) -> Callable[[Any], Any]:
+def _view_fn(self: Tensor) -> Callable[[Operand], Tensor]:
     """The function that makes this view of its base; of anything with the base's shape.
 
     Raises:
@@ -47,7 +48,7 @@ def _view_fn(self: Tensor) -> Callable[[Any], Any]:
         raise GradientError(f"view_fn: {describe(self)} is not a view")
     chain = self.meta.link.chain  # type: ignore[union-attr]
 
-    def view_fn(base: Any) -> Any:
+    def view_fn(base: Operand) -> Any:
         for step in chain:
             base = bind_view(base, step)
         return base
@@ -55,7 +56,7 @@ def _view_fn(self: Tensor) -> Callable[[Any], Any]:
     return view_fn
 
 
-def _replay_on(self: Tensor, new_base: Any) -> Any:
+def _replay_on(self: Tensor, new_base: PyTree) -> Tensor:
     """The view of ``new_base`` that this is of its own base.
 
     Raises:
@@ -84,7 +85,7 @@ def _dir(self: Tensor) -> list[str]:
 # Making views
 
 
-def _expand(self: Tensor, *sizes: Any) -> Any:
+def _expand(self: Tensor, *sizes: Any) -> Tensor:
     """Dimensions of length 1 repeated to ``sizes``, as a view; -1 keeps a length."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
@@ -97,12 +98,12 @@ def _expand(self: Tensor, *sizes: Any) -> Any:
     return fnp.broadcast_to(self, tuple(lengths))
 
 
-def _unbind(self: Tensor, dim: int = 0) -> Any:
+def _unbind(self: Tensor, dim: int = 0) -> PyTree:
     """A tuple of views, one for each index along ``dim``."""
     return fnp.unstack(self, axis=dim)
 
 
-def _split(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _split(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
     """``fad.numpy.split`` of this Tensor, a list of views: ``x.split(2)`` is in two parts.
 
     With ``split_size=`` or ``dim=`` it is PyTorch's: ``x.split(2, dim=0)`` is in parts of length 2.
@@ -122,7 +123,9 @@ def _reshape(self: Tensor, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
     )
 
 
-def _transpose(self: Tensor, *axes: Any, dim0: int | None = None, dim1: int | None = None) -> Any:
+def _transpose(
+    self: Tensor, *axes: Any, dim0: int | None = None, dim1: int | None = None
+) -> Tensor:
     """Dimensions permuted; reversed if no ``axes`` are given; two of them swapped: ``dim0`` and ``dim1``.
 
     Raises:
@@ -142,12 +145,12 @@ def _transpose(self: Tensor, *axes: Any, dim0: int | None = None, dim1: int | No
     return fnp.transpose(self, axes)
 
 
-def _reversed(self: Tensor) -> Any:
+def _reversed(self: Tensor) -> Tensor:
     """Dimensions reversed."""
     return fnp.transpose(self)
 
 
-def _swapped(self: Tensor) -> Any:
+def _swapped(self: Tensor) -> Tensor:
     """Last two dimensions swapped.
 
     Raises:
@@ -158,7 +161,7 @@ def _swapped(self: Tensor) -> Any:
     return fnp.matrix_transpose(self)
 
 
-def _flatten(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _flatten(self: Tensor, *args: PyTree, **kwargs: PyTree) -> Tensor:
     """A copy with one dimension; `ravel` is a view. The one argument that NumPy has is ``order``.
 
     With a dimension to begin at, and maybe one to end at, it is PyTorch's: ``x.flatten(1)`` has these, and
@@ -176,7 +179,7 @@ _reshape_op: Any = fnp.reshape
 _reshaped_view = fast_function(_reshape_op.op, view_binder(Write.RESHAPE))
 
 
-def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Any:
+def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     """The same elements in another shape, ``x.view(2, -1)``, or their bytes read as another dtype.
 
     Both are views, wherever the elements are; one of another dtype has no derivative.
@@ -200,7 +203,7 @@ def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Any:
 
 
 _VIEWS: dict[Any, ViewOp] = {}
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     "T": attribute(_reversed),
     "__dir__": _dir,
     "mT": attribute(_swapped),

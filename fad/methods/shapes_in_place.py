@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import fad.numpy as fnp
 from fad.core.tensor import Tensor
@@ -43,7 +42,7 @@ def _unsqueeze_(self: Tensor, dim: int | Sequence[int]) -> Tensor:
     return become_view(self, lambda x: fnp.expand_dims(x, dim), "unsqueeze_")
 
 
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     "expand_dims_": _unsqueeze_,
     "squeeze_": _squeeze_,
     "swapaxes_": _transpose_,

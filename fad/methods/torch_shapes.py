@@ -11,13 +11,14 @@ from fad.arrays import torch_operations
 from fad.arrays.operations import fast_function
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, attribute, describe
 from fad.views.copying import CLONE
 
 __all__ = ["MEMBERS"]
 
 
-def _sizes(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+def _sizes(sizes: tuple[int | Sequence[int], ...]) -> tuple[Any, ...]:
     """What is given as ``f(2, 3)`` or ``f((2, 3))``."""
     return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
 
@@ -38,12 +39,12 @@ def _numel(self: Tensor) -> int:
 # Views
 
 
-def _permute(self: Tensor, *order: Any, dims: Any = None) -> Any:
+def _permute(self: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """A view with the dimensions in another order: ``x.permute(1, 0)``, or the tuple, also as ``dims=``."""
     return fnp.transpose(self, _sizes(order) if dims is None else dims)
 
 
-def _t(self: Tensor) -> Any:
+def _t(self: Tensor) -> Tensor:
     """A view of a matrix with its dimensions swapped; of what has fewer, as it is.
 
     Raises:
@@ -56,12 +57,12 @@ def _t(self: Tensor) -> Any:
     return fnp.transpose(self)
 
 
-def _conjugated(self: Tensor) -> Any:
+def _conjugated(self: Tensor) -> Tensor:
     """The last two dimensions swapped, and conjugated where the elements are complex."""
     return self.mT.conj() if self.dtype.kind == "c" else self.mT
 
 
-def _hermitian(self: Tensor) -> Any:
+def _hermitian(self: Tensor) -> Tensor:
     """A matrix transposed, and conjugated where its elements are complex.
 
     Raises:
@@ -74,18 +75,18 @@ def _hermitian(self: Tensor) -> Any:
     return _conjugated(self)
 
 
-def _unsqueeze(self: Tensor, dim: int) -> Any:
+def _unsqueeze(self: Tensor, dim: int) -> Tensor:
     """A view with a dimension of length 1 at ``dim``."""
     return fnp.expand_dims(self, dim)
 
 
-def _along(self: Tensor, dim: int, index: Any, who: str) -> Any:
+def _along(self: Tensor, dim: int, index: PyTree, who: str) -> Tensor:
     if not -self.ndim <= dim < self.ndim:
         raise IndexError(f"{who}: dim {dim} is out of range for {describe(self)}")
     return self[(*[slice(None)] * (dim % self.ndim), index)]
 
 
-def _narrow(self: Tensor, dim: int, start: Any, length: int) -> Any:
+def _narrow(self: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """A view of the ``length`` parts from ``start`` on along ``dim``."""
     count = self.shape[dim] if -self.ndim <= dim < self.ndim else 0
     start = int(start)
@@ -98,32 +99,32 @@ def _narrow(self: Tensor, dim: int, start: Any, length: int) -> Any:
     return _along(self, dim, slice(start, start + length), "narrow")
 
 
-def _narrow_copy(self: Tensor, dim: int, start: Any, length: int) -> Any:
+def _narrow_copy(self: Tensor, dim: int, start: Operand, length: int) -> Tensor:
     """`narrow`, as a copy."""
     return bind(CLONE, (_narrow(self, dim, start, length),))
 
 
-def _select(self: Tensor, dim: int, index: Any) -> Any:
+def _select(self: Tensor, dim: int, index: PyTree) -> Tensor:
     """A view of the part at ``index`` along ``dim``, without this dimension."""
     return _along(self, dim, index, "select")
 
 
-def _expand_as(self: Tensor, other: Tensor) -> Any:
+def _expand_as(self: Tensor, other: Tensor) -> Tensor:
     """A view in which dimensions of length 1 are repeated to the shape of ``other``."""
     return fnp.broadcast_to(self, other.shape)
 
 
-def _reshape_as(self: Tensor, other: Tensor) -> Any:
+def _reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """A view of the same elements in the shape of ``other``."""
     return fnp.reshape(self, other.shape)
 
 
-def _unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Any:
+def _unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """A view with one dimension as several, of the lengths ``sizes``."""
     return torch_operations.unflatten(self, dim, tuple(sizes))
 
 
-def _split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> Any:
+def _split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> PyTree:
     """A list of views of the lengths ``split_sizes`` along ``dim``."""
     return torch_operations.split(self, tuple(split_sizes), dim)
 
@@ -131,7 +132,7 @@ def _split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 # Copies
 
 
-def _flip(self: Tensor, *axes: Any, **kwargs: Any) -> Any:
+def _flip(self: Tensor, *axes: int | Sequence[int], **kwargs: PyTree) -> Tensor:
     """The elements in reverse order along ``axes`` (also ``dims=``), along all if there are none."""
     return _flipped(self, *((_sizes(axes),) if axes else ()), **kwargs)
 
@@ -140,12 +141,12 @@ _flip_op: Any = fnp.flip
 _flipped = fast_function(_flip_op.op, bind)  # in NumPy it is a view
 
 
-def _tile(self: Tensor, *reps: Any, **kwargs: Any) -> Any:
+def _tile(self: Tensor, *reps: int | Sequence[int], **kwargs: PyTree) -> Tensor:
     """The Tensor ``reps`` times in each dimension (also ``dims=``), next to itself: PyTorch's ``repeat``."""
     return fnp.tile(self, *((_sizes(reps),) if reps else ()), **kwargs)
 
 
-def _sum_to_size(self: Tensor, *size: Any) -> Any:
+def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """The sum over the dimensions in which ``size``, which broadcasts to the shape, is shorter.
 
     Raises:
@@ -161,7 +162,7 @@ def _sum_to_size(self: Tensor, *size: Any) -> Any:
     return fnp.reshape(fnp.sum(self, axes), size) if axes else self
 
 
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     "H": attribute(_hermitian),
     "adjoint": _conjugated,
     "dim": _dim,

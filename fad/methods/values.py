@@ -11,6 +11,7 @@ import numpy as np
 from fad.core.jaxapi import array_type
 from fad.core.level import flush, outlived, state
 from fad.core.tensor import Tensor
+from fad.core.types import DTypeLike, Operand, PyTree
 from fad.errors import (
     ArgumentError,
     DroppedDerivativeWarning,
@@ -27,7 +28,7 @@ from fad.views.aliases import has_error
 __all__ = ["MEMBERS", "facts", "is_tracked", "unwrap"]
 
 
-def unwrap(x: Any) -> Any:
+def unwrap(x: Operand) -> Any:
     """The bare primal value of a Tensor, under grad and jvp levels.
 
     Raises:
@@ -51,7 +52,7 @@ def _concrete(x: Tensor, what: str) -> Any:
     return value
 
 
-def is_tracked(x: Any, watermark: int = -1) -> bool:
+def is_tracked(x: Operand, watermark: int = -1) -> bool:
     """Whether ``x`` requires grad or has a tangent, at any of its levels.
 
     ``watermark``: levels with an id up to this one do not record.
@@ -72,7 +73,7 @@ def _constant(x: Tensor, what: str) -> None:
         v = outlived(v.value)
 
 
-def _is_tracked_by_transform(x: Any) -> bool:
+def _is_tracked_by_transform(x: Operand) -> bool:
     """Whether a running transform differentiates with respect to ``x``, other than the eager tape.
 
     What is on the tape keeps its graph when a number is read: logging ``float(loss)`` loses nothing.
@@ -138,13 +139,15 @@ def _numpy(self: Tensor, *, force: bool = False, copy: bool = False) -> np.ndarr
     return np.array(value) if copy else np.asarray(value)
 
 
-def _dunder_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+def _dunder_array(
+    self: Tensor, dtype: DTypeLike | None = None, copy: bool | None = None
+) -> np.ndarray:
     """NumPy's conversion protocol; refuses as `_numpy` does."""
     value = _numpy(self)
     return np.array(value, dtype=dtype, copy=True) if copy else np.asarray(value, dtype=dtype)
 
 
-def _item(self: Tensor, *args: Any) -> Any:
+def _item(self: Tensor, *args: PyTree) -> Any:
     """The element of a Tensor with one element, or that at ``args``, as a Python scalar."""
     _constant(self, "item()")
     value = _concrete(self, "item()")
@@ -253,7 +256,7 @@ def _repr(self: Tensor) -> str:
     return f"Tensor({_short(inner)}, {', '.join([dtype, *facts(self)])})"
 
 
-def _safe(f: Callable[[], Any]) -> Any:
+def _safe(f: Callable[[], object]) -> object:
     """What ``f`` returns; "?" where a Tensor in an odd state has no answer."""
     try:
         return f()
@@ -261,7 +264,7 @@ def _safe(f: Callable[[], Any]) -> Any:
         return "?"
 
 
-def _short(value: Any) -> str:
+def _short(value: Operand) -> str:
     """An array's values as text; the type and shape of what has none."""
     while isinstance(value, Tensor) and not value.level.maps:
         value = value.value
@@ -280,7 +283,7 @@ def _short(value: Any) -> str:
     )
 
 
-MEMBERS: dict[str, Any] = {
+MEMBERS: dict[str, object] = {
     "__array__": _dunder_array,
     "__array_priority__": 1000,
     "__bool__": _scalar(bool, "bool()"),

@@ -20,9 +20,10 @@ from typing import Any
 import jax
 
 from fad.core.jaxapi import array_type
-from fad.core.level import state
+from fad.core.level import Level, state
 from fad.core.observation import observe
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, PyTree
 from fad.profiling.events import FREED, KEPT, LEFT, MADE, Event, Target, now
 from fad.tape.anomaly import mode
 from fad.tape.graph import AccumulateGrad, Node
@@ -88,7 +89,7 @@ class Collector:
         self.arrays.clear()
         self.nodes.clear()
 
-    def _note_compilation(self, event: str, duration_secs: float, **_: Any) -> None:
+    def _note_compilation(self, event: str, duration_secs: float, **_: object) -> None:
         if event == COMPILED:
             self.thread.compiled += 1
 
@@ -101,15 +102,21 @@ class Collector:
     # What is observed
 
     def observed(
-        self, kind: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
-    ) -> Any:
+        self,
+        kind: str,
+        function: Callable[..., PyTree],
+        args: tuple[Any, ...],
+        kwargs: dict[str, PyTree],
+    ) -> PyTree:
         """See `fad.core.observation.Observer`."""
         if self.thread.muted:
             return function(*args, **kwargs)
         result: Any = getattr(self, f"_{kind}")(function, args, kwargs)
         return result
 
-    def _operation(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _operation(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         level, op = args[0], args[1]
         kind = "program" if op.expands else "operation"
         with self.begin(op.name, kind, level_name(level)) as event:
@@ -118,7 +125,9 @@ class Collector:
             self._note_outputs(event, out)
             return out
 
-    def _execution(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _execution(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         """A call of XLA: of the operation that is running, or an operation of its own."""
         stack = self.thread.stack
         if stack and stack[-1].kind in ("operation", "traced"):
@@ -126,7 +135,13 @@ class Collector:
         with self.begin(args[0].name, "operation", "arrays") as event:
             return self._call_xla(event, function, args, kwargs)
 
-    def _call_xla(self, event: Event, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _call_xla(
+        self,
+        event: Event,
+        function: Callable[..., PyTree],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> PyTree:
         thread = self.thread
         before, inner, start = thread.compiled, event.inner, now()
         out = function(*args, **kwargs)
@@ -142,7 +157,9 @@ class Collector:
             event.compiled += thread.compiled - before
         return out
 
-    def _program(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _program(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         program = args[0]
         with self.begin(program.name, "replayed") as event:
             event.operations = program.work
@@ -151,7 +168,9 @@ class Collector:
                 event.kind, event.xla, event.compiling = "program", 0, 0
             return out
 
-    def _compilation(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _compilation(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         program = args[0]
         before = self.thread.compiled
         with self.begin(program.name, "compilation") as event:
@@ -162,7 +181,9 @@ class Collector:
                 self.thread.compiled = before  # it is counted here
                 event.compiling = now() - event.start
 
-    def _abstract_evaluation(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _abstract_evaluation(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         """Operations of which only shapes are asked, or which become part of a program of replay."""
         thread = self.thread
         before, thread.muted = thread.muted, True
@@ -171,7 +192,9 @@ class Collector:
         finally:
             thread.muted = before
 
-    def _compiled(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _compiled(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         with self.begin(args[0]._name, "jit") as event:
             before = self.thread.compiled
             out = function(*args, **kwargs)
@@ -181,7 +204,9 @@ class Collector:
                 event.xla, event.compiling = (0, duration) if event.compiled else (duration, 0)
             return out
 
-    def _function(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _function(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         name = getattr(args[0], "__name__", "") or args[0].name
         with self.begin(name, "function") as event:
             out = function(*args, **kwargs)
@@ -193,11 +218,13 @@ class Collector:
                 self._note_outputs(event, out)
             return out
 
-    def _indexing(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _indexing(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         with self.begin("x[i] = v" if len(args) == 3 else "x[i]", "indexing"):
             return function(*args, **kwargs)
 
-    def node(self, function: Callable[..., Any], work: Any, node: Node, *args: Any) -> Any:
+    def node(self, function: Callable[..., PyTree], work: Any, node: Node, *args: object) -> PyTree:
         """A node of a backward pass; see `fad.tape.anomaly.watched_node`."""
         if self.thread.muted:
             return function(work, node, *args)
@@ -207,14 +234,16 @@ class Collector:
                 event.sequence = (node.sequence_nr, node.thread_id)
             return function(work, node, *args)
 
-    def _trace(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _trace(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         for target in self.targets:
             target.traces.append(args[1:])
         return function(*args, **kwargs)
 
     # Memory
 
-    def _note_made(self, event: Event, outs: Sequence[Any]) -> bool:
+    def _note_made(self, event: Event, outs: Sequence[Operand]) -> bool:
         """Note the arrays that a call gave; False if there are none: it was traced."""
         found = False
         for a in outs:
@@ -239,7 +268,7 @@ class Collector:
         for target in self.targets:
             target.changes.append((now(), what, key, nbytes, name))
 
-    def _note_outputs(self, event: Event, out: Any) -> None:
+    def _note_outputs(self, event: Event, out: object) -> None:
         """Whether outputs are deferred; and the node that was recorded, and what it keeps."""
         for t in out if type(out) is tuple else (out,):
             if not isinstance(t, Tensor):
@@ -276,19 +305,21 @@ class Collector:
             self._change(LEFT, key, nbytes, "")
         reference.kept = []
 
-    def _release(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _release(
+        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> PyTree:
         reference = self.nodes.get(id(args[0]))
         if reference is not None:
             self._let_go(reference)
         return function(*args, **kwargs)
 
 
-def _nbytes(a: Any) -> int:
+def _nbytes(a: PyTree) -> int:
     aval = a.aval  # faster than `a.nbytes`
     return int(aval.size * aval.dtype.itemsize)
 
 
-def _bottom(x: Any) -> Any:
+def _bottom(x: object) -> Any:
     """The array in a Tensor that has one; None for what has none, or none yet."""
     while isinstance(x, Tensor):
         if x._lazy is not None:
@@ -304,7 +335,7 @@ def note_tracing(event: Event | None) -> None:
         event = event.parent
 
 
-def level_name(level: Any) -> str:
+def level_name(level: Level) -> str:
     """The kinds of the levels that this thread has entered, up to this one: "vmap/grad"."""
     levels: Sequence[Any] = state.__dict__.get("levels", ())
     if level not in levels:

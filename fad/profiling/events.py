@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 from fad.tape.running import running
 
@@ -86,7 +86,7 @@ class Event:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, *exc: object) -> None:
+    def __exit__(self, kind: object, *exc: object) -> None:
         self.end = now()
         self.failed = kind is not None
         stack = self.stack

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from fad.errors import ArgumentError
 from fad.profiling.collector import close_target, collector, open_target
@@ -208,7 +208,7 @@ class record_function(contextlib.ContextDecorator):
         self._open.append(None if found is None else found.begin(self.name, "range"))
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         event = self._open.pop()
         if event is not None:
             event.__exit__(*exc)

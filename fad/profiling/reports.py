@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+from fad.core.types import PathLike
 from fad.errors import ArgumentError
 from fad.profiling.events import FREED, KEPT, LEFT, MADE, Change, Event
 
@@ -32,7 +33,7 @@ def in_bytes(count: float) -> str:
 
 def pairs(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
     """Each forward event that added a node, with the events of that node in backward passes."""
-    ran: dict[Any, list[Event]] = {}
+    ran: dict[Hashable, list[Event]] = {}
     forward = []
     for event in events:
         if event.sequence is None:
@@ -225,7 +226,7 @@ class Memory:
             lines.append(f"{time:10.3f} ms  {bar:40}  {in_bytes(alive)}")
         return "\n".join(lines)
 
-    def draw(self, path: Any, formats: str) -> None:
+    def draw(self, path: PathLike, formats: str) -> None:
         """Draw it with matplotlib into a file."""
         try:
             figures = importlib.import_module("matplotlib.figure")
@@ -269,10 +270,10 @@ class Memory:
 # Traces
 
 
-def chrome_trace(events: Iterable[Event], memory: Memory, start: int) -> dict[str, Any]:
+def chrome_trace(events: Iterable[Event], memory: Memory, start: int) -> dict[str, object]:
     """The events in the format of chrome://tracing and Perfetto; arrows lead from forward to backward."""
     events = sorted(events, key=lambda event: (event.start, -event.end))
-    found: list[dict[str, Any]] = [
+    found: list[dict[str, object]] = [
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "fad"}}
     ]
     for thread in sorted({event.thread for event in events}):
@@ -283,7 +284,7 @@ def chrome_trace(events: Iterable[Event], memory: Memory, start: int) -> dict[st
         return (ns - start) / 1000
 
     for e in events:
-        args: dict[str, Any] = {"level": e.level, "python µs": e.python / 1000}
+        args: dict[str, object] = {"level": e.level, "python µs": e.python / 1000}
         args |= {"xla µs": e.xla / 1000, "compile µs": e.compiling / 1000}
         args |= {"bytes made": e.made, "bytes saved": e.saved}
         if e.sequence is not None:

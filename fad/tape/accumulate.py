@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any
+from collections.abc import Callable
 
 import jax.numpy as jnp
 
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, meta_of
+from fad.core.types import MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad, alias
 from fad.tape.handles import call_observer, host_for, name_of
@@ -21,7 +22,7 @@ ADD = Primitive("add", jnp.add, deferrable=True)
 _adding = threading.RLock()
 
 
-def add_to_grad(t: Tensor, gradient: Any, create_graph: bool = False) -> None:
+def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
     """Add a gradient, a Tensor of t's level or its detached value, to ``t.grad``.
 
     ``t.grad`` is changed in place, unless ``create_graph``: then it becomes another Tensor, with history.
@@ -45,7 +46,7 @@ def add_to_grad(t: Tensor, gradient: Any, create_graph: bool = False) -> None:
             AccumulateGrad.write(old, level, bind(ADD, (level.detach(old), level.detach(gradient))))
 
 
-def accumulate(node: AccumulateGrad, gradient: Any, create_graph: bool = False) -> None:
+def accumulate(node: AccumulateGrad, gradient: MaybeValue, create_graph: bool = False) -> None:
     """The work of an accumulator: ``.grad``, and the hooks that run after it."""
     variable = node.variable
     if gradient is None or not variable.requires_grad:
@@ -65,7 +66,7 @@ def accumulate(node: AccumulateGrad, gradient: Any, create_graph: bool = False) 
                 call_observer(on_copy, [variable, meta.grad], hook)
 
 
-def _call_after(hook: Any, variable: Tensor) -> None:
+def _call_after(hook: Callable[..., object], variable: Tensor) -> None:
     """A post accumulate grad hook."""
     result = hook(variable)
     if result is not None:
@@ -76,7 +77,7 @@ def _call_after(hook: Any, variable: Tensor) -> None:
         )
 
 
-def _call_on_copy(hook: Any, values: list[Tensor]) -> None:
+def _call_on_copy(hook: Callable[..., object], values: list[Tensor]) -> None:
     """`_call_after` at an execution of compiled code: with a leaf that has this value and ``.grad``."""
     leaf, gradient = map(alias, values)
     leaf._requires_grad = True

@@ -6,7 +6,7 @@ import functools
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 import jax
@@ -15,9 +15,10 @@ import numpy as np
 
 from fad.core.blocks import BlockType
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, flush, state
+from fad.core.level import Level, bind, flush, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import GradientError
 from fad.tape.graph import Node
 from fad.tape.running import running
@@ -193,14 +194,14 @@ def observed_nodes(observer: Callable[[Node], None]) -> Iterator[None]:
 _observers_change = threading.RLock()
 
 
-def _annotation(name: str, seq: int, thread: int) -> Any:
+def _annotation(name: str, seq: int, thread: int) -> AbstractContextManager[object]:
     return jax.profiler.TraceAnnotation(name, seq=seq, thread=thread)
 
 
 # Calls
 
 
-def watched_call(level: Any, op: Any, args: Sequence[Any], whole: bool) -> Any:
+def watched_call(level: Level, op: Operation, args: Sequence[Operand], whole: bool) -> Outputs:
     """``level.process(op, args)``, named for the profiler, its results checked for NaN.
 
     ``whole``: calls that it consists of (at the levels below) are not watched for themselves.
@@ -240,7 +241,7 @@ def reported_as_one() -> Iterator[None]:
         running.watched = before
 
 
-def _check_call(name: str, level: Any, args: Sequence[Any], outs: Sequence[Any]) -> None:
+def _check_call(name: str, level: Level, args: Sequence[Any], outs: Sequence[Any]) -> None:
     """Raise if a call made a NaN, in a value or a tangent, that was not in its arguments."""
     for k, o in enumerate(outs):
         for what, lanes in _nans(o):
@@ -252,7 +253,7 @@ def _check_call(name: str, level: Any, args: Sequence[Any], outs: Sequence[Any])
             )
 
 
-def _parts(x: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+def _parts(x: Operand) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
     """The value and the tangents that a value consists of, each with the dimensions of its lanes.
 
     Those of traced code are Tensors of its level.
@@ -270,7 +271,7 @@ def _parts(x: Any) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
         yield what, x, dims
 
 
-def _nans(x: Any) -> Iterator[tuple[str, str]]:
+def _nans(x: Operand) -> Iterator[tuple[str, str]]:
     """Where a value has NaN: ("value" or "tangent", lanes of vmap in words)."""
     for what, part, dims in _parts(x):
         lanes = _nan_lanes(part, dims)
@@ -278,7 +279,7 @@ def _nans(x: Any) -> Iterator[tuple[str, str]]:
             yield what, lanes
 
 
-def has_nan(x: Any) -> bool:
+def has_nan(x: Operand) -> bool:
     """Whether there is a NaN in a value or its tangents, in any lane."""
     return any(True for _ in _nans(x))
 
@@ -287,7 +288,7 @@ def has_nan(x: Any) -> bool:
 def _lanes_with_nan(dims: tuple[int, ...]) -> Primitive:
     """For each lane, NaN if there is one in it, else 0; the dimensions of lanes first."""
 
-    def flag(x: Any) -> Any:
+    def flag(x: Array) -> Array:
         bad = jnp.isnan(x)
         for depth, dim in enumerate(dims):
             bad = jnp.moveaxis(bad, depth + dim, depth)
@@ -312,7 +313,7 @@ def _check_when_executed(values: Sequence[Any], count: int, message: str) -> Non
 
     places = [(what, k, dims) for what, k, _, dims in parts]  # what the program keeps
 
-    def check(*flags: Any) -> tuple[()]:
+    def check(*flags: Array) -> tuple[()]:
         nans = []
         for (what, k, own), flag in zip(places, flags, strict=True):
             for _, part, dims in _parts(flag):
@@ -341,7 +342,7 @@ def _as_text(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _nan_lanes(x: Any, dims: tuple[int, ...]) -> str | None:
+def _nan_lanes(x: Operand, dims: tuple[int, ...]) -> str | None:
     """In which lanes an array has NaN, in words; None if there is none.
 
     ``dims``: the batch dimension of each vmap, outermost first, each as seen inside of those before.
@@ -405,7 +406,7 @@ def explain(node: Node) -> str:
     return "".join(parts)
 
 
-def watched_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
+def watched_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequence[MaybeValue]:
     """One node of a backward pass: ``work(node, *args)``, which gives its gradients."""
     observer = mode.observer
     if observer is None:
@@ -413,13 +414,13 @@ def watched_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
     return observer.node(_named_node, work, node, *args)
 
 
-def _named_node(work: Callable[..., Any], node: Node, *args: Any) -> Any:
+def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequence[MaybeValue]:
     """`watched_node`, named for the profiler of JAX.
 
     In anomaly mode, an error gets a note that says where the node was made, and gradients are checked
     for NaN.
     """
-    naming = nullcontext()
+    naming: AbstractContextManager[object] = nullcontext()
     if mode.tracing:
         naming = _annotation(node.name(), node.sequence_nr, node.thread_id)
     if not mode.on:

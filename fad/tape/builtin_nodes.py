@@ -16,7 +16,9 @@ import jax.numpy as jnp
 from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import DType, Operand
 from fad.errors import GradientError, describe
+from fad.tape.edges import NextEdge
 from fad.tape.graph import Node
 from fad.tape.graphs_by_hand import (
     create_gradient_edge,
@@ -78,7 +80,7 @@ class Error(Node):
 
     __slots__ = ("message",)
 
-    def __init__(self, message: str, next_edges: Iterable[Any] = ()) -> None:
+    def __init__(self, message: str, next_edges: Iterable[NextEdge] = ()) -> None:
         super().__init__(next_edges)
         self.message = message
 
@@ -100,7 +102,7 @@ class NotImplemented(Error):
 
     __slots__ = ()
 
-    def __init__(self, forward: str, next_edges: Iterable[Any] = ()) -> None:
+    def __init__(self, forward: str, next_edges: Iterable[NextEdge] = ()) -> None:
         super().__init__(f"derivative for {forward} is not implemented", next_edges)
 
 
@@ -177,7 +179,7 @@ class GraphRoot(Node):
 
     __slots__ = ("outputs",)
 
-    def __init__(self, next_edges: Iterable[Any], inputs: Sequence[Any]) -> None:
+    def __init__(self, next_edges: Iterable[NextEdge], inputs: Sequence[Operand]) -> None:
         super().__init__(next_edges)
         self.outputs = tuple(inputs)
         for value in self.outputs:
@@ -219,7 +221,10 @@ class CopyBackwards(TraceableNode):
     __slots__ = ("source_dtype", "source_sharding")
 
     def __init__(
-        self, next_edges: Iterable[Any] = (), dtype: Any = None, sharding: Any = None
+        self,
+        next_edges: Iterable[NextEdge] = (),
+        dtype: DType | None = None,
+        sharding: jax.sharding.Sharding | None = None,
     ) -> None:
         super().__init__(next_edges)
         self.source_dtype = dtype
@@ -323,7 +328,7 @@ class Gather(Node):
 
     __slots__ = ("destination", "dim")
 
-    def __init__(self, destination: Any, dim: int = 0, next_edges: Iterable[Any] = ()) -> None:
+    def __init__(self, destination: Any, dim: int = 0, next_edges: Iterable[NextEdge] = ()) -> None:
         super().__init__(next_edges)
         self.destination = destination
         self.dim = dim
@@ -350,7 +355,7 @@ class Gather(Node):
             set_history(out, node)
         return out
 
-    def _filled(self, parts: Sequence[Any]) -> list[Any]:
+    def _filled(self, parts: Sequence[Operand]) -> list[Operand]:
         """Zeros for gradients that did not arrive."""
         known = self.metadata_of_inputs()
         return [
@@ -369,7 +374,7 @@ class _ScatterBackward(Scatter):
         devices: Sequence[Any],
         sizes: Sequence[int],
         dim: int,
-        next_edges: Iterable[Any],
+        next_edges: Iterable[NextEdge],
         scalars: bool,
     ) -> None:
         super().__init__(devices, sizes, dim)
@@ -386,11 +391,11 @@ class _ScatterBackward(Scatter):
         return tuple([p.reshape(()) for p in parts]) if self.scalars else parts  # type: ignore[attr-defined]
 
 
-def _put(x: Any, device: Any) -> Any:
+def _put(x: Any, device: object) -> Any:
     return x if device is None else jax.device_put(x, device)
 
 
-def _device_of(x: Any) -> Any:
+def _device_of(x: object) -> object:
     x = outlived(bottom(x))
     if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array):
         return None

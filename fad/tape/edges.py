@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from fad.core.types import DType
 
 if TYPE_CHECKING:
     from fad.tape.graph import Node
@@ -68,12 +70,18 @@ class InputMetadata(NamedTuple):
     """
 
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: DType | None
     sharding: Any = None
     is_undefined: bool = False
 
 
-def pair(edge: Any) -> tuple[Node, int] | None:
+# Of next edges: one, a range, or a list of these.
+Indices: TypeAlias = int | range | tuple[int, int] | list[int | range | tuple[int, int]]
+# An edge in any form that users may give.
+NextEdge: TypeAlias = "Edge | GradientEdge | tuple[Node | None, int] | None"
+
+
+def pair(edge: NextEdge) -> tuple[Node, int] | None:
     """An edge, in any form, in the one that nodes keep."""
     if edge is None:
         return None

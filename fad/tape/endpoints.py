@@ -13,6 +13,7 @@ import numpy as np
 from fad.core.borrowed import as_array
 from fad.core.level import bind, outlived
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
 from fad.tape.edges import Edge, GradientEdge, edge_to_operation
 from fad.tape.engine import ONES_LIKE
@@ -31,7 +32,7 @@ _SINGLE = (
 )  # one item, though it can be iterated over
 
 
-def as_list(x: Any) -> list[Any]:
+def as_list(x: PyTree) -> list[Any]:
     """One Tensor or edge, an iterable or a dict of them, as a list; edges as gradient edges."""
     if isinstance(x, Tensor):
         return [x]
@@ -48,7 +49,7 @@ def as_list(x: Any) -> list[Any]:
 
 
 def roots_of(
-    tensors: Sequence[Any], cotangents: Sequence[Any] | None, create_graph: bool, who: str
+    tensors: Sequence[Operand], cotangents: Sequence[Any] | None, create_graph: bool, who: str
 ) -> list[tuple[tuple[Node, int], Any]]:
     """The gradient edges of outputs, each with the cotangent that enters there, checked."""
     if cotangents is None:
@@ -68,7 +69,8 @@ def roots_of(
                     f"takes {len(known)} gradients"
                 )
             meta = known[t.output_nr] if t.output_nr < len(known) else None
-            level, edge = level_of(t.node), (t.node, t.output_nr)
+            level: Any = level_of(t.node)
+            edge = (t.node, t.output_nr)
             expected = None if meta is None or meta.is_undefined else meta
         elif isinstance(t, Tensor):
             t = outlived(t)
@@ -85,7 +87,7 @@ def roots_of(
     return roots
 
 
-def _implicit(t: Any, expected: Any, who: str) -> Any:
+def _implicit(t: Tensor, expected: Any, who: str) -> Value:
     """The gradient 1 of a root with one element."""
     if expected is None or math.prod(expected.shape) != 1:
         shape = "unknown" if expected is None else tuple(expected.shape)
@@ -103,7 +105,7 @@ def _implicit(t: Any, expected: Any, who: str) -> Any:
     return jnp.ones(expected.shape, expected.dtype)
 
 
-def _given(c: Any, k: int, expected: Any, who: str) -> Any:
+def _given(c: Any, k: int, expected: Any, who: str) -> Value:
     """A gradient that the user gave for root ``k``, checked against what is known of the root."""
     if not isinstance(c, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)):
         raise TypeError(
@@ -148,7 +150,7 @@ def _untracked(t: Any, k: int, who: str) -> str:
     )
 
 
-def edges_of(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
+def edges_of(inputs: Sequence[Operand], who: str) -> list[tuple[Node, int]]:
     """Where the gradients of ``inputs`` arrive; refuses what has none."""
     edges: list[tuple[Node, int]] = []
     for k, x in enumerate(inputs):
@@ -166,7 +168,7 @@ def edges_of(inputs: Sequence[Any], who: str) -> list[tuple[Node, int]]:
     return edges
 
 
-def inputs_outside(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
+def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> list[int]:
     """The inputs that are Tensors from outside of the level of an output, by their numbers.
 
     Their place in the outer graph is hidden by the wrappers of that level: they would be reported as

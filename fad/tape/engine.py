@@ -14,6 +14,7 @@ from fad.core.level import MODES, bind, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
+from fad.core.types import Array, MaybeValue, Operand, Value
 from fad.errors import GradientError
 from fad.tape.accumulate import ADD, accumulate
 from fad.tape.anomaly import mode as anomaly
@@ -40,7 +41,7 @@ def _filled(name: str, number: int) -> Primitive:
     known on which devices to run.
     """
 
-    def fill(x: Any) -> Any:
+    def fill(x: Array) -> Array:
         full = jax.lax.full_like(x, number)
         return jax.lax.select(x == x, full, full)
 
@@ -88,7 +89,7 @@ def queue_callback(callback: Callable[[], Any]) -> None:
 
 
 def run(
-    roots: Sequence[tuple[tuple[Node, int], Any]],
+    roots: Sequence[tuple[tuple[Node, int], Value]],
     captures: Sequence[tuple[Node, int]] | None,
     *,
     targets: Sequence[Node] | None = None,
@@ -136,12 +137,12 @@ def run(
 
 
 def pull_back(
-    outputs: Sequence[Any],
-    cotangents: Sequence[Any],
+    outputs: Sequence[Operand],
+    cotangents: Sequence[MaybeValue],
     inputs: Sequence[Tensor],
     *,
     keep_graph: bool = False,
-) -> list[Any]:
+) -> list[Operand]:
     """Gradients of ``inputs``, as values below their level; None is zero.
 
     ``outputs`` that are not part of the inputs' graph, and cotangents of None, contribute nothing.
@@ -183,12 +184,12 @@ def _in_thread(task: _Task, *args: Any) -> list[Any]:
 
 def _run_task(
     task: _Task,
-    roots: Sequence[tuple[tuple[Node, int], Any]],
+    roots: Sequence[tuple[tuple[Node, int], Value]],
     captures: Sequence[tuple[Node, int]] | None,
     targets: Sequence[Node] | None,
     create_graph: bool,
     keep_graph: bool,
-) -> list[Any]:
+) -> list[MaybeValue]:
     """`run`, node by node.
 
     The loop takes the latest node of which all gradients have arrived, runs it, and sends on what it gives.
@@ -196,7 +197,7 @@ def _run_task(
     be attached to a node (`_attended`).
     """
     wanted: dict[Node, list[int]] = {}
-    results: list[Any] = []
+    results: list[MaybeValue] = []
     if captures is not None:
         results = [None] * len(captures)
         for k, (node, _) in enumerate(captures):
@@ -208,7 +209,7 @@ def _run_task(
         starts = [e[0] for e, _ in roots]
         graph = _graph_of(starts, wanted, targets)
     dependencies, needed = graph.counts, graph.needed
-    buffers: dict[Node, list[Any]] = {}
+    buffers: dict[Node, list[MaybeValue]] = {}
     for (node, nr), cotangent in roots:
         _add_to(buffers, node, nr, cotangent)
     task.nodes = dependencies
@@ -278,7 +279,9 @@ def _run_task(
     return results
 
 
-def _end(node: Node, cotangents: list[Any], runs: bool, create_graph: bool) -> Any:
+def _end(
+    node: Node, cotangents: list[MaybeValue], runs: bool, create_graph: bool
+) -> list[MaybeValue]:
     """What has arrived where a pass ends, after the hooks of Tensors, which run there.
 
     Also, as in PyTorch, those of a root that leads nowhere, if it is the only one.
@@ -296,10 +299,10 @@ def _attended(
     graph: _PassGraph,
     cotangents: list[Any],
     need: tuple[bool, ...],
-    buffers: dict[Node, list[Any]],
+    buffers: dict[Node, list[MaybeValue]],
     create_graph: bool,
     keep_graph: bool,
-) -> Sequence[Any]:
+) -> Sequence[MaybeValue]:
     """What any node gives for its edges: it may be watched, or a leaf or a program, or have hooks."""
     if type(node) is AccumulateGrad:
         if anomaly.nodes:
@@ -425,11 +428,11 @@ def _open(graph: _PassGraph, roots: Sequence[Any], create_graph: bool) -> bool:
 def _run_program(
     node: Any,
     graph: _PassGraph,
-    cotangents: Sequence[Any],
+    cotangents: Sequence[MaybeValue],
     need: Sequence[bool],
-    buffers: dict[Node, list[Any]],
+    buffers: dict[Node, list[MaybeValue]],
     keep_graph: bool,
-) -> Sequence[Any]:
+) -> Sequence[MaybeValue]:
     """The gradients that the node of a program gives, added to those that have arrived where they go.
 
     NOTE [sums in order]
@@ -438,7 +441,7 @@ def _run_program(
     to that one after the other, and sums of floating-point numbers depend on the order: so the program is
     given what has arrived, and what it gives takes the place of that.
     """
-    arrived: list[Any] = [None] * len(need)
+    arrived: list[MaybeValue] = [None] * len(need)
     for k, (edge, n) in enumerate(zip(graph.edges[node], need, strict=True)):
         if n and edge is not None and edge[0] in buffers:
             slots = buffers[edge[0]]

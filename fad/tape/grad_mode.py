@@ -30,6 +30,7 @@ import numpy as np
 from fad.core.blocks import BlockType
 from fad.core.level import Level, last_level_id, map_tensors, state
 from fad.core.tensor import Tensor, meta_of, storage_of
+from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
 
 __all__ = [
@@ -67,12 +68,12 @@ def is_inference_mode_enabled() -> bool:
     return state.inference is not None
 
 
-def mark_inference(out: Any) -> Any:
+def mark_inference(out: PyTree) -> PyTree:
     """Make inference Tensors of fresh results; without tangents of a level outside of the mode."""
     return map_tensors(_mark, out)
 
 
-def _mark(t: Any) -> Any:
+def _mark(t: object) -> object:
     if isinstance(t, Tensor):
         meta_of(t).inference = True
         storage_of(t)
@@ -123,7 +124,7 @@ class _GradMode(metaclass=BlockType):
             return _around_steps(f, self._again)
 
         @functools.wraps(f)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: object, **kwargs: object) -> PyTree:
             with self._again():
                 return f(*args, **kwargs)
 
@@ -139,15 +140,15 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
         def __init__(self, inner: Any) -> None:
             self.inner = inner
 
-        def send(self, value: Any) -> Any:
+        def send(self, value: object) -> Any:
             with mode():
                 return self.inner.send(value)
 
-        def throw(self, *exc: Any) -> Any:
+        def throw(self, *exc: object) -> Any:
             with mode():
                 return self.inner.throw(*exc)
 
-        def close(self) -> Any:
+        def close(self) -> object:
             with mode():
                 return self.inner.close()
 
@@ -163,7 +164,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
     if inspect.iscoroutinefunction(f):
 
         @functools.wraps(f)
-        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        async def coroutine(*args: object, **kwargs: object) -> PyTree:
             return await Steps(f(*args, **kwargs))
 
         return coroutine
@@ -171,7 +172,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
     if inspect.isasyncgenfunction(f):
 
         @functools.wraps(f)
-        async def async_generator(*args: Any, **kwargs: Any) -> Any:
+        async def async_generator(*args: object, **kwargs: object) -> Any:
             inner = f(*args, **kwargs)
             step, argument = inner.asend, None
             try:
@@ -191,7 +192,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
         return async_generator
 
     @functools.wraps(f)
-    def generator(*args: Any, **kwargs: Any) -> Any:
+    def generator(*args: object, **kwargs: object) -> Any:
         return (yield from Steps(f(*args, **kwargs)))
 
     return generator

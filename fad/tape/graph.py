@@ -11,20 +11,15 @@ from typing import Any, ClassVar, NoReturn
 
 import jax
 
-from fad.core.level import outlived, state
+from fad.core.level import Level, outlived, state
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
+from fad.core.types import MaybeValue
 from fad.errors import GradientError, describe
-from fad.tape.edges import Edge, InputMetadata, edges_of_operations, pair
+from fad.tape.edges import Edge, Indices, InputMetadata, NextEdge, edges_of_operations, pair
 from fad.tape.handles import RemovableHandle, host_for
 from fad.tape.running import running
 
-__all__ = [
-    "AccumulateGrad",
-    "Node",
-    "accumulator_of",
-    "alias",
-    "gradient_edge",
-]
+__all__ = ["AccumulateGrad", "Node", "accumulator_of", "alias", "gradient_edge"]
 
 
 class NodeExtra:
@@ -47,13 +42,13 @@ class NodeExtra:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.level: Any = None
-        self.metadata: dict[Any, Any] = {}
+        self.level: Level | None = None
+        self.metadata: dict[object, Any] = {}
         self.inputs: list[InputMetadata] | None = None
-        self.tensor_hooks: dict[int, dict[int, Callable[[Any], Any]]] = {}
+        self.tensor_hooks: dict[int, dict[int, Callable[[Tensor], Tensor | None]]] = {}
         self.retains: dict[int, weakref.ref[Tensor]] = {}
-        self.pre_hooks: dict[int, Callable[..., Any]] = {}
-        self.post_hooks: dict[int, Callable[..., Any]] = {}
+        self.pre_hooks: dict[int, Callable[..., object]] = {}
+        self.post_hooks: dict[int, Callable[..., object]] = {}
 
 
 class Node:
@@ -97,7 +92,9 @@ class Node:
     sequence_nr: int
     thread_id: int
 
-    def __init__(self, next_edges: Iterable[Any] = (), *, sequence_nr: int | None = None) -> None:
+    def __init__(
+        self, next_edges: Iterable[NextEdge] = (), *, sequence_nr: int | None = None
+    ) -> None:
         self._start(None, [pair(e) for e in next_edges])
         if sequence_nr is not None:
             self.sequence_nr = sequence_nr
@@ -125,7 +122,7 @@ class Node:
     def __copy__(self) -> Node:
         raise TypeError(f"{self.name()}: a Node is a place in a graph and cannot be copied")
 
-    def __deepcopy__(self, memo: Any) -> Node:
+    def __deepcopy__(self, memo: object) -> Node:
         return self.__copy__()
 
     def __reduce__(self) -> Any:
@@ -141,7 +138,7 @@ class Node:
         """
         raise NotImplementedError(f"{self.name()}: a Node subclass needs apply(self, *gradients)")
 
-    def __call__(self, *gradients: Any) -> Any:
+    def __call__(self, *gradients: MaybeValue) -> Any:
         """Run `apply` alone: without hooks, and without freeing anything.
 
         Raises:
@@ -154,8 +151,8 @@ class Node:
             running.current = before
 
     def run(
-        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
-    ) -> Sequence[Any]:
+        self, cotangents: Sequence[MaybeValue], need: tuple[bool, ...], create_graph: bool
+    ) -> Sequence[MaybeValue]:
         """`apply` as the engine calls it: on the level's detached values, or Tensors to record."""
         raise NotImplementedError
 
@@ -184,17 +181,17 @@ class Node:
         """One of `next_edges`."""
         return self.next_edges[index]
 
-    def set_next_edge(self, index: int, edge: Any) -> None:
+    def set_next_edge(self, index: int, edge: NextEdge) -> None:
         """Replace one of `next_edges`."""
         edges = list(self.edges)
         edges[index] = pair(edge)
         self._set_edges(edges)
 
-    def set_next_edges(self, edges: Iterable[Any]) -> None:
+    def set_next_edges(self, edges: Iterable[NextEdge]) -> None:
         """Replace all of `next_edges`."""
         self._set_edges([pair(e) for e in edges])
 
-    def add_next_edge(self, edge: Any) -> None:
+    def add_next_edge(self, edge: NextEdge) -> None:
         """Append to `next_edges`."""
         self._set_edges([*self.edges, pair(edge)])
 
@@ -235,7 +232,7 @@ class Node:
                 stack.pop()
         return self.topology
 
-    def should_compute_output(self, index: Any) -> bool:
+    def should_compute_output(self, index: Indices) -> bool:
         """Whether a gradient for this next edge (or one of these, for ranges) has anywhere to go.
 
         Arguments:
@@ -246,7 +243,7 @@ class Node:
         """
         return any([self.edges[i] is not None for i in _indices(self, index)])
 
-    def task_should_compute_output(self, index: Any) -> bool:
+    def task_should_compute_output(self, index: Indices) -> bool:
         """`should_compute_output`, and the backward pass that is running needs it."""
         need = running.need if running.current is self else None
         return any(
@@ -347,7 +344,7 @@ class Node:
     # Hooks and metadata
 
     @property
-    def metadata(self) -> dict[Any, Any]:
+    def metadata(self) -> dict[object, Any]:
         """A dict of the user's; anomaly mode keeps the forward traceback in it."""
         return extra_of(self).metadata
 
@@ -372,13 +369,13 @@ class Node:
         return RemovableHandle(extra_of(self).pre_hooks, hook)
 
 
-def _sharding_of(value: Any) -> Any:
+def _sharding_of(value: object) -> jax.sharding.Sharding | None:
     """How a value is laid out; None for one that is being traced."""
     value = outlived(bottom(value))
     return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 
 
-def _indices(node: Node, index: Any) -> list[int]:
+def _indices(node: Node, index: Indices) -> list[int]:
     """Positions among a node's next edges meant by an index, a range, or a list of these."""
     result: list[int] = []
     for part in index if isinstance(index, list) else [index]:

@@ -10,6 +10,7 @@ import jax
 from fad.core import trees
 from fad.core.level import state
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
@@ -48,7 +49,7 @@ def create_gradient_edge(t: Tensor) -> Edge:
     return Edge(*edge_to_operation(gradient_edge(t))) if t.requires_grad else Edge(None, 0)
 
 
-def _check_tensor(who: str, t: Any) -> None:
+def _check_tensor(who: str, t: object) -> None:
     if not isinstance(t, Tensor):
         raise TypeError(f"{who} expects a Tensor, got {describe(t)}")
 
@@ -75,7 +76,7 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
     return GradientEdge(*edge_to_operation(gradient_edge(t)))
 
 
-def any_variable_requires_grad(*tensors: Any) -> bool:
+def any_variable_requires_grad(*tensors: object) -> bool:
     """Whether one of the Tensors requires grad; they may be nested.
 
     Source: ``torch::autograd::any_variable_requires_grad`` and ``compute_requires_grad`` in C++.
@@ -88,7 +89,7 @@ def any_variable_requires_grad(*tensors: Any) -> bool:
     return any(isinstance(t, Tensor) and t.requires_grad for t in trees.flatten(tensors)[0])
 
 
-def collect_next_edges(*tensors: Any) -> list[Edge]:
+def collect_next_edges(*tensors: Operand) -> list[Edge]:
     """Edges for a node that computes from ``tensors``; all invalid where nothing is recorded.
 
     Tensors may stand in lists and other containers; what is no Tensor has an invalid edge.
@@ -117,7 +118,7 @@ def current_node() -> Node | None:
     return running.current
 
 
-def set_history(outputs: Any, node: Node) -> Any:
+def set_history(outputs: PyTree, node: Node) -> PyTree:
     """Make ``node`` the ``grad_fn`` of ``outputs``, a Tensor or a sequence of one level; returns them.
 
     Source: ``torch::autograd::set_history`` in C++.
@@ -138,7 +139,7 @@ def set_history(outputs: Any, node: Node) -> Any:
     return outputs
 
 
-def is_recorded(t: Any) -> bool:
+def is_recorded(t: object) -> bool:
     """Whether an operation on ``t`` is recorded at its level."""
     return isinstance(t, Tensor) and t.requires_grad and t.level.id > state.watermark
 
@@ -153,7 +154,7 @@ def _id(level: Any) -> int:
     return number
 
 
-def without_history(values: Sequence[Any], level: Any) -> list[Any]:
+def without_history(values: Sequence[Operand], level: Any) -> list[Any]:
     """Values whose Tensors of ``level`` are not tracked there; what levels below track stays."""
     return [
         new_tensor(v.value, level, v.aux) if isinstance(v, Tensor) and v.level is level else v

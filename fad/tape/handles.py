@@ -9,6 +9,7 @@ from typing import Any
 from fad.core import jaxapi
 from fad.core.level import state
 from fad.core.tensor import Tensor
+from fad.core.types import MaybeValue, Value
 from fad.errors import GradientError, describe
 
 __all__ = [
@@ -35,7 +36,7 @@ class RemovableHandle:
 
     _ids = itertools.count()
 
-    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Callable[..., object]) -> None:
         if not callable(hook):
             raise TypeError(f"a hook must be callable, got {describe(hook)}")
         self.hooks: dict[int, Any] | None = hooks
@@ -75,14 +76,18 @@ def host_for(what: str, owner: Any, running: bool = False) -> Any:
     return None
 
 
-def name_of(hook: Any) -> str:
+def name_of(hook: Callable[..., object]) -> str:
     """What messages call a hook."""
     return str(getattr(hook, "__name__", type(hook).__name__))
 
 
 def call_hook(
-    host: Any, hook: Any, f: Callable[..., Any], values: Sequence[Any], count: int
-) -> tuple[Any, ...]:
+    host: Any,
+    hook: Callable[..., object],
+    f: Callable[..., Sequence[MaybeValue]],
+    values: Sequence[Any],
+    count: int,
+) -> tuple[MaybeValue, ...]:
     """``f(*values)``, which calls ``hook``: what replaces the first ``count`` values.
 
     Arguments:
@@ -94,7 +99,7 @@ def call_hook(
         return tuple(f(*values))
     present = [v is not None for v in values]
 
-    def run(*given: Any) -> list[Any]:
+    def run(*given: MaybeValue) -> Sequence[Value]:
         it = iter(given)
         outs = f(*[next(it) if p else None for p in present])
         return [o for o in outs if o is not None]
@@ -104,14 +109,16 @@ def call_hook(
     return tuple([next(outs) if p else None for p in present[:count]])
 
 
-def call_observer(f: Callable[[list[Any]], Any], values: Sequence[Any], hook: Any) -> None:
+def call_observer(
+    f: Callable[[list[Any]], object], values: Sequence[MaybeValue], hook: Callable[..., object]
+) -> None:
     """``f(values)``, which calls ``hook`` and replaces nothing; at each execution, in traced code."""
     host = state.host
     if host is None:
         f(list(values))
         return
 
-    def run(*given: Any) -> tuple[()]:
+    def run(*given: MaybeValue) -> Sequence[Value]:
         f(list(given))
         return ()
 

@@ -26,6 +26,7 @@ import jax
 import numpy as np
 
 from fad.core.tensor import Tensor, meta_of
+from fad.core.types import MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
 from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 
-def register_hook(t: Tensor, hook: Callable[[Any], Any]) -> RemovableHandle:
+def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Call ``hook(grad)`` whenever a gradient of this Tensor has been computed.
 
     The hook may return a replacement for the gradient, of the same shape and dtype. It gets None in
@@ -113,11 +114,11 @@ def _level(node: Node) -> Any:
     return ROOT if node.level is None else node.level
 
 
-def _name(hook: Any) -> str:
+def _name(hook: Callable[..., object]) -> str:
     return repr(name_of(hook))
 
 
-def _checked(hook: Any, result: Any, before: Any) -> Any:
+def _checked(hook: Callable[..., object], result: object, before: MaybeValue) -> MaybeValue:
     """A gradient that a hook returned in place of ``before``."""
     if result is None:
         return None
@@ -151,7 +152,9 @@ def separates_outputs(node: Node) -> bool:
     return getattr(getattr(node, "rules", None), "separates_outputs", False)
 
 
-def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> list[Any]:
+def call_tensor_hooks(
+    node: Node, cotangents: list[MaybeValue], create_graph: bool
+) -> list[MaybeValue]:
     """Hooks of the Tensors that ``node`` produced, or of its leaf, then ``retain_grad``."""
     if type(node) is AccumulateGrad:
         meta = node.variable.meta
@@ -169,12 +172,13 @@ def call_tensor_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> 
             values[nr] = _call(hooks, values[nr], node, create_graph)
     for nr, ref in list(extra.retains.items()):
         t = ref()
-        if t is not None and nr < len(values) and values[nr] is not None:
-            add_to_grad(t, values[nr], True)  # in another Tensor, as in PyTorch
+        value = values[nr] if nr < len(values) else None
+        if t is not None and value is not None:
+            add_to_grad(t, value, True)  # in another Tensor, as in PyTorch
     return values
 
 
-def _call(hooks: dict[int, Any], value: Any, node: Node, create_graph: bool) -> Any:
+def _call(hooks: dict[int, Any], value: MaybeValue, node: Node, create_graph: bool) -> MaybeValue:
     if not hooks:
         return value
     host = host_for("a hook", node, running=True)
@@ -182,7 +186,7 @@ def _call(hooks: dict[int, Any], value: Any, node: Node, create_graph: bool) -> 
     g = None if value is None else level.lift(value)
     for hook in list(hooks.values()):
 
-        def run(g: Any, hook: Any = hook) -> tuple[Any]:
+        def run(g: Value, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
             result = _checked(hook, hook(g), g)
             return (g if result is None else result,)
 
@@ -190,7 +194,9 @@ def _call(hooks: dict[int, Any], value: Any, node: Node, create_graph: bool) -> 
     return g if g is None or create_graph else level.detach(g)
 
 
-def call_pre_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> list[Any]:
+def call_pre_hooks(
+    node: Node, cotangents: list[MaybeValue], create_graph: bool
+) -> list[MaybeValue]:
     """The node's pre-hooks."""
     extra = node.extra
     if extra is None or not extra.pre_hooks:
@@ -200,7 +206,7 @@ def call_pre_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> lis
     lifted = tuple([None if c is None else level.lift(c) for c in cotangents])
     for hook in list(extra.pre_hooks.values()):
 
-        def run(*gs: Any, hook: Any = hook) -> tuple[Any, ...]:
+        def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
             return _replaced(hook, hook(gs), gs)
 
         lifted = call_hook(host, hook, run, lifted, len(lifted))
@@ -208,8 +214,8 @@ def call_pre_hooks(node: Node, cotangents: list[Any], create_graph: bool) -> lis
 
 
 def call_post_hooks(
-    node: Node, grads: Sequence[Any], cotangents: Sequence[Any], create_graph: bool
-) -> Sequence[Any]:
+    node: Node, grads: Sequence[MaybeValue], cotangents: Sequence[MaybeValue], create_graph: bool
+) -> Sequence[MaybeValue]:
     """The node's post-hooks."""
     extra = node.extra
     if extra is None or not extra.post_hooks:
@@ -221,14 +227,16 @@ def call_post_hooks(
     count = len(inputs)
     for hook in list(extra.post_hooks.values()):
 
-        def run(*gs: Any, hook: Any = hook) -> tuple[Any, ...]:
+        def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
             return _replaced(hook, hook(gs[:count], gs[count:]), gs[:count])
 
         inputs = call_hook(host, hook, run, (*inputs, *outputs), count)
     return [g if g is None or create_graph else level.detach(g) for g in inputs]
 
 
-def _replaced(hook: Any, result: Any, before: tuple[Any, ...]) -> tuple[Any, ...]:
+def _replaced(
+    hook: Callable[..., object], result: object, before: tuple[MaybeValue, ...]
+) -> tuple[MaybeValue, ...]:
     """What a hook on a node returned in place of ``before``: all of the gradients, or None."""
     if result is None:
         return before
@@ -297,7 +305,7 @@ def register_multi_grad_hook(
     if mode == "any":
         done: weakref.WeakSet[Any] = weakref.WeakSet()
 
-        def any_hook(g: Any) -> None:
+        def any_hook(g: Tensor) -> None:
             with lock:
                 if running.task in done:
                     return
@@ -310,8 +318,8 @@ def register_multi_grad_hook(
     nodes: list[Any] = []  # weak: the hooks below belong to these nodes
     passes: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 
-    def all_hook(index: int) -> Callable[[Any], None]:
-        def inner(g: Any) -> None:
+    def all_hook(index: int) -> Callable[[Tensor], None]:
+        def inner(g: Tensor) -> None:
             task = running.task
             with lock:
                 found = passes.get(task)

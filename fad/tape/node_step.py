@@ -12,9 +12,10 @@ import numpy as np
 
 from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, outlived
+from fad.core.level import Level, bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import Array, MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import accumulate
 from fad.tape.edges import InputMetadata
@@ -73,7 +74,9 @@ def release_by_hand(node: Node) -> None:
         node.release_variables()
 
 
-def _run_by_hand(node: Node, cotangents: Sequence[Any], create_graph: bool) -> Sequence[Any]:
+def _run_by_hand(
+    node: Node, cotangents: Sequence[MaybeValue], create_graph: bool
+) -> Sequence[MaybeValue]:
     """Run a node that the user wrote: on Tensors, one thread at a time, the results counted."""
     level = level_of(node)
     with extra_of(node).lock:
@@ -115,7 +118,7 @@ def level_of(node: Node) -> Any:
     return found
 
 
-def _level_id(level: Any) -> int:
+def _level_id(level: Level) -> int:
     number: int = level.id
     return number
 
@@ -127,7 +130,7 @@ def _known_level(node: Node) -> Any:
     return node.extra.level
 
 
-def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
+def _validated(node: Node, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
     """Gradients in the form that the next nodes expect; broadcast ones are summed.
 
     Shape, dtype, and for nodes that know it, the devices.
@@ -159,7 +162,7 @@ def _validated(node: Node, grads: Sequence[Any]) -> Sequence[Any]:
     return result
 
 
-def _is_alike(g: Any, variable: Tensor) -> bool:
+def _is_alike(g: Value, variable: Tensor) -> bool:
     """Whether a gradient certainly has the shape, dtype and place of a leaf of level 0."""
     meta, value = variable.meta, variable._value
     if type(value) is not array_type or (meta is not None and meta.link is not None):
@@ -170,7 +173,7 @@ def _is_alike(g: Any, variable: Tensor) -> bool:
     return g.shape == aval.shape and g.dtype == aval.dtype and g.sharding == value.sharding
 
 
-def _placed(node: Node, i: int, g: Any, expected: InputMetadata) -> Any:
+def _placed(node: Node, i: int, g: Value, expected: InputMetadata) -> Value:
     """A gradient on the devices where it is expected; a scalar is sent there, as in PyTorch."""
     value = outlived(bottom(g))
     if (
@@ -199,10 +202,10 @@ def is_broadcast(small: Sequence[int], large: Sequence[int]) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
+def sum_to(shape: tuple[int, ...], ndim: int) -> Any:
     """The sum of a gradient with ``ndim`` dimensions over those along which ``shape`` was broadcast."""
 
-    def sum_to(x: Any) -> Any:
+    def sum_to(x: Array) -> Any:
         x = jnp.sum(x, axis=tuple(range(ndim - len(shape))))
         axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
         return jnp.sum(x, axis=axes, keepdims=True)
@@ -211,5 +214,5 @@ def sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
 
 
 @functools.lru_cache(maxsize=64)
-def _put_on(sharding: Any) -> Primitive:
+def _put_on(sharding: jax.sharding.Sharding) -> Primitive:
     return Primitive("to", lambda x: jax.device_put(x, sharding), jit=False)

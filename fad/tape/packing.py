@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -14,9 +14,12 @@ from fad.core.casts import cast_to
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, state
 from fad.core.tensor import Tensor, meta_of, new_tensor
+from fad.core.types import Operand, Value
 from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad, Node
 from fad.tape.handles import refuse_in_traced_code
+
+T = TypeVar("T")
 
 __all__ = ["UNCHANGED", "PackedValue", "pack", "unpack"]
 
@@ -47,7 +50,7 @@ class PackedValue:
     __slots__ = ("aval", "data", "edge", "hooks", "level")
 
     def __init__(
-        self, level: Level, value: Any, edge: tuple[Node, int] | None, hooks: tuple[Any, Any]
+        self, level: Level, value: Operand, edge: tuple[Node, int] | None, hooks: tuple[Any, Any]
     ) -> None:
         if hooks is not UNCHANGED:
             refuse_in_traced_code("a hook for saved tensors", write=_WRITE)
@@ -64,7 +67,9 @@ class PackedValue:
             return None, 0
         return node, self.edge[1]  # type: ignore[index]
 
-    def repack(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+    def repack(
+        self, pack_hook: Callable[[Any], object], unpack_hook: Callable[[Any], object]
+    ) -> None:
         """Pack with other hooks what no hooks of the user have packed so far."""
         if self.hooks is not UNCHANGED:
             raise GradientError(
@@ -101,7 +106,7 @@ class PackedValue:
                 t.node, t.output_nr = node, self.edge[1]
         return t
 
-    def _as_saved(self, x: Any) -> Any:
+    def _as_saved(self, x: Operand) -> Value:
         """What the unpack hook gave, in the dtype of what was saved.
 
         Raises:
@@ -117,12 +122,12 @@ class PackedValue:
         return bind(cast_to(own.dtype), (x,))
 
 
-def _name(hook: Any) -> str:
+def _name(hook: Callable[..., object]) -> str:
     """A hook, for a message."""
     return str(getattr(hook, "__qualname__", None) or repr(hook))
 
 
-def _run_pack(level: Level, hook: Callable[[Any], Any], value: Any) -> Any:
+def _run_pack(level: Level, hook: Callable[[Any], object], value: Any) -> object:
     """What a pack hook makes of a value.
 
     Raises:
@@ -146,7 +151,7 @@ def _bare(level: Level, value: Any) -> Tensor:
     return new_tensor(value, level)
 
 
-def _quietly(level: Level, f: Callable[[Any], Any], x: Any) -> Any:
+def _quietly(level: Level, f: Callable[[Any], T], x: object) -> T:
     """Call a hook without hooks for what it saves itself, and at level 0 without recording.
 
     At a higher level ``x`` may be tracked by the levels below, which must see what the hook does.
@@ -161,7 +166,7 @@ def _quietly(level: Level, f: Callable[[Any], Any], x: Any) -> Any:
         state.watermark, state.saved_hooks = watermark, hooks
 
 
-def pack(level: Level, value: Any, edge: tuple[Node, int] | None) -> Any:
+def pack(level: Level, value: Any, edge: tuple[Node, int] | None) -> object:
     """``value`` for saving: packed by the innermost hooks, if there are any."""
     if not state.saved_hooks or not isinstance(value, (Tensor, jax.Array, np.ndarray)):
         return value

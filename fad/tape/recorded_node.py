@@ -11,7 +11,9 @@ import jax
 from fad.core.borrowed import as_array
 from fad.core.level import outlived, state
 from fad.core.observation import Observable
+from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import MaybeValue
 from fad.tape.graph import Node
 
 __all__ = ["RecordedNode", "node_name", "spread"]
@@ -32,7 +34,7 @@ class RecordedNode(Observable, Node):
                 "one gradient for each output of the operation, None for zero"
             )
         create_graph = level.id > state.watermark
-        cotangents: list[Any] = [None] * len(gradients)
+        cotangents: list[MaybeValue] = [None] * len(gradients)
         for i, g in enumerate(gradients):
             if g is not None:
                 x = g if isinstance(g, (Tensor, jax.Array)) else as_array(g)
@@ -42,7 +44,7 @@ class RecordedNode(Observable, Node):
         result = tuple([None if g is None else level.lift(g) for g in grads])
         return result[0] if len(result) == 1 else result
 
-    def _own_sharding(self) -> Any:
+    def _own_sharding(self) -> jax.sharding.Sharding | None:
         for value in self.saved_values():
             value = outlived(bottom(value))
             found = getattr(value, "sharding", None)
@@ -50,19 +52,19 @@ class RecordedNode(Observable, Node):
                 return found
         return None
 
-    def saved_values(self) -> Sequence[Any]:
+    def saved_values(self) -> Sequence[MaybeValue]:
         """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
         return ()
 
     def output_written(self, output_nr: int, version: int) -> None:
         """Note that an output was changed in place, where the backward pass would need it as it was."""
 
-    def part(self) -> Any:
+    def part(self) -> Part | None:
         """A `fad.core.replay_protocol.Part`, used for `run` in a compiled pass; None if there is none."""
         return None
 
 
-def spread(grads: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
+def spread(grads: Sequence[MaybeValue], need: Sequence[bool]) -> Sequence[MaybeValue]:
     """Gradients for every edge, from gradients for those that are needed alone."""
     if len(grads) == len(need):
         return grads

@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeVar, overload
 import jax.numpy as jnp
 
 from fad.core.borrowed import as_array
-from fad.core.level import bind, restores_modes, state
+from fad.core.level import Level, bind, restores_modes, state
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import GradientError
 from fad.levels.batch import BatchLevel
 from fad.tape.accumulate import accumulate
@@ -29,11 +30,11 @@ Key = TypeVar("Key")
 
 
 def backward(
-    tensors: Any,
-    grad_tensors: Any = None,
+    tensors: PyTree,
+    grad_tensors: PyTree = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Any = None,
+    inputs: PyTree = None,
 ) -> None:
     """Accumulate gradients of ``tensors`` into the ``.grad`` of the leaves they depend on.
 
@@ -89,8 +90,8 @@ def backward(
 
 
 def _of_trace(
-    tensors: Sequence[Any], inputs: Sequence[Any] | None = None
-) -> tuple[list[Any], list[Any]] | None:
+    tensors: Sequence[Value], inputs: Sequence[MaybeValue] | None = None
+) -> tuple[list[PyTree], list[PyTree]] | None:
     """What a deferred step begins with, and the gradients of that, if its trace gives them.
 
     None if the step has to be recorded first, or if ``inputs`` are given and are not these, all leaves.
@@ -117,8 +118,8 @@ def _of_trace(
 
 
 def _of_leaves(
-    level: Any, outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Any]
-) -> list[Any]:
+    level: Level, outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Value]
+) -> list[Operand]:
     """Gradients of scalar outputs with respect to the leaves of a step; None where nothing arrives."""
     seeds = [bind(ONES_LIKE, (o.level.detach(o),)) for o in outs]
     return pull_back(outs, seeds, leaves)
@@ -128,7 +129,7 @@ def _of_leaves(
 def grad(  # type: ignore[overload-overlap]
     outputs: Tensors,
     inputs: Mapping[Key, Tensor | GradientEdge],
-    grad_outputs: Any = None,
+    grad_outputs: PyTree = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
@@ -140,7 +141,7 @@ def grad(  # type: ignore[overload-overlap]
 def grad(
     outputs: Tensors,
     inputs: Tensors,
-    grad_outputs: Any = None,
+    grad_outputs: PyTree = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
@@ -152,7 +153,7 @@ def grad(
 def grad(
     outputs: Tensors,
     inputs: Tensors,
-    grad_outputs: Any = None,
+    grad_outputs: PyTree = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
@@ -163,8 +164,8 @@ def grad(
 ) -> tuple[Tensor | None, ...]: ...
 def grad(
     outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
+    inputs: PyTree,
+    grad_outputs: PyTree = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     only_inputs: bool = True,
@@ -234,13 +235,13 @@ def grad(
 
 def _grad(
     outputs: Sequence[Any],
-    inputs: Sequence[Any],
-    cotangents: Sequence[Any] | None,
+    inputs: Sequence[Value],
+    cotangents: Sequence[MaybeValue] | None,
     keep: bool,
     create_graph: bool,
     allow_unused: bool,
     zeros_for_unused: bool,
-) -> list[Any]:
+) -> list[Value]:
     """`grad` of lists, once all options are decided."""
     found = None
     if not keep and not create_graph and cotangents is None:
@@ -263,12 +264,12 @@ def _grad(
 
 
 def _through_captures(
-    roots: Sequence[Any],
-    inputs: Sequence[Any],
+    roots: Sequence[PyTree],
+    inputs: Sequence[Value],
     outside: Sequence[int],
     keep: bool,
     create_graph: bool,
-) -> list[Any]:
+) -> list[Value]:
     """Gradients with respect to inputs some of which are ``outside`` of the level of the roots.
 
     First those of what the level captured; from there on through the graph outside, which is kept.
@@ -297,8 +298,8 @@ def _level(x: Any) -> Any:
 
 
 def _finish(
-    k: int, x: Any, g: Any, create_graph: bool, allow_unused: bool, zeros_for_unused: bool
-) -> Any:
+    k: int, x: PyTree, g: PyTree, create_graph: bool, allow_unused: bool, zeros_for_unused: bool
+) -> PyTree:
     """What `grad` returns for input ``k``, which got the value ``g`` of its level, None if nothing."""
     level = _level(x)
     if g is not None:
@@ -322,12 +323,12 @@ def _finish(
 def _batched_grad(
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor],
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Value],
     keep: bool,
     create_graph: bool,
     allow_unused: bool,
     zeros_for_unused: bool,
-) -> tuple[Any, ...]:
+) -> tuple[Value, ...]:
     """`grad` for cotangents with a leading batch dimension, by a vmap over the backward pass."""
     cotangents = [c if c is None or isinstance(c, Tensor) else as_array(c) for c in cotangents]
     sizes = {tuple(c.shape[:1]) for c in cotangents if c is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor, version_of
+from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.transforms.boundary import (
@@ -47,17 +48,17 @@ _ARRAYS = (array_type, Tensor, np.ndarray, jax.Array)
 
 
 def vmap(
-    f: Callable[..., Any],
-    in_dims: Any = _NOT_GIVEN,
-    out_dims: Any = _NOT_GIVEN,
+    f: Callable[..., PyTree],
+    in_dims: PyTree = _NOT_GIVEN,
+    out_dims: PyTree = _NOT_GIVEN,
     *,
-    in_axes: Any = _NOT_GIVEN,
-    out_axes: Any = _NOT_GIVEN,
+    in_axes: PyTree = _NOT_GIVEN,
+    out_axes: PyTree = _NOT_GIVEN,
     randomness: str = "error",
     chunk_size: int | None = None,
     axis_size: int | None = None,
-    axis_name: Any = None,
-) -> Callable[..., Any]:
+    axis_name: Hashable = None,
+) -> Callable[..., PyTree]:
     """``f`` mapped over a batch dimension of its arguments.
 
     Arguments:
@@ -107,7 +108,7 @@ def vmap(
 
     @restores_modes
     @functools.wraps(f)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         given = (args, kwargs) if kwargs else args
         leaves, structure = trees.flatten(given)
         dims = trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims")
@@ -120,10 +121,10 @@ def vmap(
         pairs = zip(leaves, dims, strict=True)
         own_places = [place_of(x, d) if tensors and d is not None else None for x, d in pairs]
 
-        def run(chunk: list[Any], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
+        def run(chunk: list[PyTree], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
             first = first if randomness == "different" else 0  # all that reads it
             with BatchLevel(count, axis_name, randomness, first) as level:
-                handles: dict[int, Any] = {}
+                handles: dict[int, object] = {}
                 inside = [
                     new_tensor(v, level, d)
                     if d is not None
@@ -201,7 +202,7 @@ def vmap(
     return mapped
 
 
-def _given(name: str, value: Any, other: str, same: Any) -> Any:
+def _given(name: str, value: PyTree, other: str, same: PyTree) -> PyTree:
     """The value of a parameter that has two names."""
     if value is not _NOT_GIVEN and same is not _NOT_GIVEN:
         raise ArgumentError(
@@ -211,14 +212,14 @@ def _given(name: str, value: Any, other: str, same: Any) -> Any:
     return 0 if found is _NOT_GIVEN else found
 
 
-def _shared_with_mapped(leaves: list[Any], dims: list[int | None]) -> dict[int, int]:
+def _shared_with_mapped(leaves: list[Value], dims: list[int | None]) -> dict[int, int]:
     """Leaves that all lanes share but whose storage is that of a mapped one, which is given too."""
     shared = [k for k, d in enumerate(dims) if d is None and isinstance(leaves[k], Tensor)]
     mapped = [k for k, d in enumerate(dims) if d is not None]
     return {k: j for k in shared for j in mapped if shares(leaves[k], leaves[j])}
 
 
-def in_dims_of(in_dims: Any, args: tuple[Any, ...]) -> Any:
+def in_dims_of(in_dims: PyTree, args: tuple[PyTree, ...]) -> PyTree:
     """``in_dims`` as a prefix of the tuple of arguments."""
     if isinstance(in_dims, list):
         in_dims = tuple(in_dims)
@@ -232,13 +233,13 @@ def in_dims_of(in_dims: Any, args: tuple[Any, ...]) -> Any:
 
 
 def batch_inputs(
-    leaves: list[Any], dims: list[Any], axis_size: int | None, names: Callable[[], list[str]]
+    leaves: list[PyTree], dims: list[Any], axis_size: int | None, names: Callable[[], list[str]]
 ) -> tuple[list[Any], list[int | None], int]:
     """Values one level down, dimensions counted from the left, and the batch size.
 
     ``names`` gives a name for each leaf, for messages.
     """
-    values: list[Any] = []
+    values: list[Value] = []
     positive: list[int | None] = []
     sizes: dict[int, int] = {}
     for k, (x, d) in enumerate(zip(leaves, dims, strict=True)):
@@ -287,7 +288,7 @@ def batch_inputs(
     return values, positive, distinct.pop()
 
 
-def out_dim_of(out: Any, dim: Any, k: int) -> int | None:
+def out_dim_of(out: PyTree, dim: PyTree, k: int) -> int | None:
     """An entry of ``out_dims``, checked against its output and counted from the left."""
     if dim is None:
         return None
@@ -318,8 +319,8 @@ def _concatenate(dim: int) -> Primitive:
 
 
 def _in_chunks(
-    run: Callable[..., Any], values: list[Any], dims: list[int | None], size: int, chunk: int
-) -> tuple[list[Any], Any]:
+    run: Callable[..., PyTree], values: list[Value], dims: list[int | None], size: int, chunk: int
+) -> tuple[list[PyTree], PyTree]:
     """Run ``chunk`` lanes at a time and join the outputs."""
     parts = []
     for start in range(0, size, chunk):

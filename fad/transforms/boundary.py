@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -15,6 +14,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type
 from fad.core.level import captured_by_jit, outlived
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import MaybeValue, PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.addresses import place_of, stand_at
@@ -39,12 +39,12 @@ __all__ = [
 ]
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: object) -> bool:
     """Whether a transform can wrap ``x``: a Tensor or an array."""
     return isinstance(x, (Tensor, jax.Array, np.ndarray))
 
 
-def enter(tree: Any) -> Any:
+def enter(tree: PyTree) -> PyTree:
     """``tree`` with its arrays as Tensors. Python scalars stay what they are.
 
     >>> import jax.numpy as jnp
@@ -62,7 +62,7 @@ def enter(tree: Any) -> Any:
     )
 
 
-def has_tensor(tree: Any) -> bool:
+def has_tensor(tree: PyTree) -> bool:
     """Whether there is a Tensor among the leaves, so that results are Tensors too.
 
     >>> import fad
@@ -78,7 +78,7 @@ def has_tensor(tree: Any) -> bool:
     return any(isinstance(x, Tensor) for x in trees.flatten(tree)[0])
 
 
-def lower(x: Any) -> Any:
+def lower(x: PyTree) -> PyTree:
     """The value that a level wraps for the user's ``x``: an array, or a Tensor with a history."""
     if type(x) is array_type:
         return x
@@ -93,7 +93,7 @@ def _is_bare(x: Tensor) -> bool:
     return x.level is ROOT and not x.requires_grad and not captured_by_jit(x)
 
 
-def leave(tree: Any, tensors: bool) -> Any:
+def leave(tree: PyTree, tensors: bool) -> PyTree:
     """``tree`` as the caller sees it: Tensors if ``tensors``, else arrays where that loses nothing.
 
     A result that is part of an outer transform or graph stays a Tensor in either case.
@@ -107,7 +107,7 @@ def leave(tree: Any, tensors: bool) -> Any:
     if type(tree) is array_type and not tensors:
         return tree
 
-    def one(x: Any) -> Any:
+    def one(x: PyTree) -> PyTree:
         x = outlived(x)
         if tensors:
             return as_tensor(x) if isinstance(x, (jax.Array, np.ndarray)) else x
@@ -117,8 +117,8 @@ def leave(tree: Any, tensors: bool) -> Any:
 
 
 def differentiable_leaves(
-    args: Sequence[Any], nums: Sequence[int], who: str
-) -> tuple[list[Any], Any]:
+    args: Sequence[PyTree], nums: Sequence[int], who: str
+) -> tuple[list[PyTree], PyTree]:
     """The leaves of the arguments at ``nums``, to be differentiated; and the structure around them.
 
     Raises:
@@ -136,7 +136,7 @@ def differentiable_leaves(
     return values, structure
 
 
-def _differentiable(leaf: Any, who: str, where: str) -> Any:
+def _differentiable(leaf: PyTree, who: str, where: str) -> PyTree:
     """`lower` of a value to be differentiated, after a check that it can be."""
     if not isinstance(leaf, (Tensor, jax.Array, np.ndarray, np.generic, float, complex, int)):
         raise ArgumentError(
@@ -184,19 +184,19 @@ def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
     return picked
 
 
-def substitute(args: Sequence[Any], nums: Sequence[int], new: Sequence[Any]) -> list[Any]:
+def substitute(args: Sequence[PyTree], nums: Sequence[int], new: Sequence[PyTree]) -> list[PyTree]:
     """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
     chosen = dict(zip(nums, new))
     return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
 
 
-def stand_for(inside: Sequence[Any], arguments: Any) -> None:
+def stand_for(inside: Sequence[Value], arguments: PyTree) -> None:
     """Let Tensors that stand for the leaves of ``arguments`` have their elements where these have them."""
     for x, own in zip(trees.flatten(arguments)[0], inside, strict=True):
         stand_at(own, place_of(x))
 
 
-def was_written(handle: Any) -> bool:
+def was_written(handle: PyTree) -> bool:
     """Whether the function changed this handle of an argument in place.
 
     Raises:
@@ -214,7 +214,7 @@ def was_written(handle: Any) -> bool:
     return True
 
 
-def check_written(leaves: Sequence[Any], changed: Sequence[int], who: str) -> None:
+def check_written(leaves: Sequence[Value], changed: Sequence[int], who: str) -> None:
     """Refuse arguments that must not be changed in place as the function changes them."""
     for k in changed:
         x = leaves[k]
@@ -230,21 +230,21 @@ def check_written(leaves: Sequence[Any], changed: Sequence[int], who: str) -> No
                 )
 
 
-def write_back(originals: Sequence[Any], new: Sequence[Any], who: str) -> None:
+def write_back(originals: Sequence[Value], new: Sequence[MaybeValue], who: str) -> None:
     """Change the caller's Tensors as the function changed its handles of them; None is unchanged."""
     for x, n in zip(originals, new, strict=True):
         if n is not None and isinstance(x, Tensor):
             overwrite_from(x, as_tensor(outlived(n)), who)
 
 
-def write_back_to(arguments: Any, new: Sequence[Any], who: str) -> None:
+def write_back_to(arguments: PyTree, new: Sequence[MaybeValue], who: str) -> None:
     """`write_back` to the leaves of ``arguments``, if they may be changed in place as the function does."""
     leaves = trees.flatten(tuple(arguments))[0]
     check_written(leaves, [k for k, n in enumerate(new) if n is not None], who)
     write_back(leaves, new, who)
 
 
-def check_callable(f: Any, who: str, argnums: Any = 0) -> None:
+def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> None:
     """Refuse what is not a function, where a transform expects one; and an argument after it."""
     if type(argnums) is not int and is_array(argnums):
         pick(argnums, 1, who)
@@ -253,7 +253,7 @@ def check_callable(f: Any, who: str, argnums: Any = 0) -> None:
         raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}{called}")
 
 
-def check_arrays(outs: Sequence[Any], who: str) -> None:
+def check_arrays(outs: Sequence[Value], who: str) -> None:
     """Refuse outputs of a transformed function that are no arrays."""
     for k, o in enumerate(outs):
         if not isinstance(
@@ -264,7 +264,7 @@ def check_arrays(outs: Sequence[Any], who: str) -> None:
             )
 
 
-def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+def argument_names(args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> list[str]:
     """A name for each leaf of ``(args, kwargs)``, for messages."""
     named = [
         f"argument {name!r}{path}"
@@ -274,12 +274,12 @@ def argument_names(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     return [*names_of(range(len(args)), args), *named]
 
 
-def names_of(nums: Sequence[int], args: Sequence[Any]) -> list[str]:
+def names_of(nums: Sequence[int], args: Sequence[PyTree]) -> list[str]:
     """A name for each leaf of the arguments at ``nums``, for messages."""
     return [f"argument {i}{path}" for i in nums for path in trees.path_names(args[i])]
 
 
-def with_aux(out: Any, has_aux: bool, who: str) -> tuple[Any, Any]:
+def with_aux(out: PyTree, has_aux: bool, who: str) -> tuple[PyTree, PyTree]:
     """Split what a function with ``has_aux`` returned."""
     if not has_aux:
         return out, None

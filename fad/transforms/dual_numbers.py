@@ -15,6 +15,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.level import Level, flush, last_level_id, outlived, state
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
+from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
 from fad.levels.jvp import JvpLevel, switch
 from fad.tape.recorder import as_tensor
@@ -120,7 +121,7 @@ class _DualLevel(JvpLevel):
         super().__init__()
         self.tape_id = -1
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         return super().process(op, joined(self, args) if self.id > state.watermark else args)
 
 
@@ -131,7 +132,7 @@ def _innermost() -> _DualLevel | None:
     return None
 
 
-def _level(level: Any, who: str) -> JvpLevel:
+def _level(level: Level | None, who: str) -> JvpLevel:
     if level is None:
         level = _innermost()
         if level is None:
@@ -149,7 +150,7 @@ def _level(level: Any, who: str) -> JvpLevel:
     return level
 
 
-def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
+def make_dual(x: Any, tangent: MaybeValue, level: Level | None = None) -> Tensor:
     """A dual Tensor with primal ``x`` and the given tangent.
 
     It shares its values with them, where they are Tensors: a write to the dual changes both, a write to
@@ -203,7 +204,7 @@ def make_dual(x: Any, tangent: Any, level: Any = None) -> Tensor:
     return made_dual(dual, primal, direction)
 
 
-def _check_below(level: JvpLevel, *values: Any) -> None:
+def _check_below(level: JvpLevel, *values: PyTree) -> None:
     for v in values:
         if isinstance(v, Tensor) and v.level.id > level.id:
             raise LevelError(
@@ -212,7 +213,7 @@ def _check_below(level: JvpLevel, *values: Any) -> None:
             )
 
 
-def unpack_dual(x: Any, level: Any = None) -> UnpackedDual:
+def unpack_dual(x: Any, level: Level | None = None) -> UnpackedDual:
     """Primal and tangent of a dual Tensor, as a named tuple; the tangent is None where it is zero.
 
     Of a Tensor from `make_dual` they are what it was made from. Outside of every dual level the tangent
@@ -262,7 +263,7 @@ def enter_dual_level() -> JvpLevel:
     return dual_level().__enter__()
 
 
-def exit_dual_level(*, level: Any = None) -> None:
+def exit_dual_level(*, level: Level | None = None) -> None:
     """Leave a dual level.
 
     Arguments:

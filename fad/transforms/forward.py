@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_of
@@ -17,6 +18,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes, state
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
+from fad.core.types import MaybeValue, PyTree, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE
@@ -37,9 +39,9 @@ __all__ = ["jvp", "push_forward", "tangent_leaves", "tangent_of", "zeros_like"]
 
 
 def jvp(
-    f: Callable[..., Any],
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
+    f: Callable[..., PyTree],
+    primals: Sequence[PyTree],
+    tangents: Sequence[PyTree],
     *,
     strict: bool = False,
     has_aux: bool = False,
@@ -73,11 +75,11 @@ def jvp(
     return push_forward(_strict(f, has_aux) if strict else f, primals, tangents, has_aux, "jvp")
 
 
-def _strict(f: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
+def _strict(f: Callable[..., PyTree], has_aux: bool) -> Callable[..., PyTree]:
     """``f`` inside of `jvp`, with a check that its outputs have tangents."""
 
     @functools.wraps(f)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: PyTree, **kwargs: PyTree) -> PyTree:
         level = state.levels[-1]
         result = f(*args, **kwargs)
         for k, y in enumerate(trees.flatten(result[0] if has_aux else result)[0]):
@@ -93,8 +95,8 @@ def _strict(f: Callable[..., Any], has_aux: bool) -> Callable[..., Any]:
 
 @restores_modes
 def push_forward(
-    f: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool, who: str
-) -> Any:
+    f: Callable[..., PyTree], primals: PyTree, tangents: PyTree, has_aux: bool, who: str
+) -> PyTree:
     """`jvp`, under the name ``who`` in messages."""
     check_callable(f, who)
     values, directions, structure = tangent_leaves(primals, tangents, who)
@@ -120,7 +122,7 @@ def push_forward(
     return (*pair, leave(aux, tensors)) if has_aux else pair
 
 
-def zeros_like(x: Any) -> Any:
+def zeros_like(x: Value) -> Value:
     """Zeros with the shape and dtype of ``x``, at its levels."""
     if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
         raise ArgumentError(f"an output must be an array to have a tangent, got {describe(x)}")
@@ -128,7 +130,7 @@ def zeros_like(x: Any) -> Any:
 
 
 def tangent_leaves(
-    primals: Any, tangents: Any, who: str
+    primals: PyTree, tangents: PyTree, who: str
 ) -> tuple[list[Any], list[Any], trees.PyTreeDef]:
     """Leaves of primals and tangents, checked against each other, and their structure."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -154,9 +156,9 @@ def tangent_leaves(
     return values, directions, structure
 
 
-def trees_with_none(structure: Any, tangents: Any, who: str) -> list[Any]:
+def trees_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[MaybeValue]:
     """Tangent leaves where None stands for a whole subtree."""
-    result: list[Any] = []
+    result: list[MaybeValue] = []
     skeleton = trees.unflatten(structure, list(range(structure.num_leaves)))
     try:
         jax.tree_util.tree_map(
@@ -177,11 +179,11 @@ def trees_with_none(structure: Any, tangents: Any, who: str) -> list[Any]:
     return result
 
 
-def _count(tree: Any) -> int:
+def _count(tree: PyTree) -> int:
     return len(jax.tree_util.tree_leaves(tree))
 
 
-def tangent_of(primal: Any, tangent: Any, who: str, name: str) -> Any:
+def tangent_of(primal: PyTree, tangent: PyTree, who: str, name: str) -> PyTree:
     """A tangent checked against its primal; None is zero."""
     if tangent is None:
         return None

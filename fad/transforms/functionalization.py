@@ -8,6 +8,7 @@ from typing import Any
 
 from fad.core import trees
 from fad.core.tensor import version_of
+from fad.core.types import PyTree
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave
 from fad.views.aliases import snapshot
 from fad.views.copying import handle
@@ -16,7 +17,7 @@ from fad.views.inplace import overwrite_from
 __all__ = ["functionalize", "functionalized"]
 
 
-def functionalize(f: Callable[..., Any]) -> Callable[..., Any]:
+def functionalize(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """A function with f's results that leaves its arguments as they are.
 
     Arguments that ``f`` changes in place are changed on handles of their own, which share what the

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from fad.core import jaxapi, trees
 from fad.core.dtypes import is_inexact
@@ -18,6 +19,7 @@ from fad.core.level import bind, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.levels.jvp import JvpLevel
@@ -46,12 +48,12 @@ _OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, deferrable=True)
 
 
 def jacrev(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     argnums: int | Sequence[int] = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """The Jacobian of ``f``, row by row in reverse mode.
 
     Arguments:
@@ -126,12 +128,12 @@ def _rows(
     level: Any,
     outs: Sequence[Any],
     variables: Sequence[Tensor],
-    values: Sequence[Any],
-) -> list[Any]:
+    values: Sequence[Operand],
+) -> list[PyTree]:
     """For each output, and each input: its gradients for all cotangents of the basis, stacked."""
 
-    def pull(k: int, cotangents: list[Any]) -> list[Any]:
-        cts: list[Any] = [None] * len(outs)
+    def pull(k: int, cotangents: list[Value]) -> list[Value]:
+        cts: list[MaybeValue] = [None] * len(outs)
         cts[k] = cotangents[0]
         grads = pull_back(outs, cts, variables, keep_graph=True)
         return [
@@ -139,7 +141,7 @@ def _rows(
             for g, v in zip(grads, values, strict=True)
         ]
 
-    rows: list[Any] = []
+    rows: list[Value] = []
     for k, o in enumerate(outs):
         run, basis = functools.partial(pull, k), basis_of([o])
         found = _over_basis(run, basis, chunk_size, 0)
@@ -154,12 +156,12 @@ def _rows(
 
 
 def jacfwd(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     *,
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """The Jacobian of ``f``, column by column in forward mode.
 
     Arguments, result and errors are those of `jacrev`; outputs may have any dtype.
@@ -175,8 +177,8 @@ def jacfwd(
 
 
 def forward_jacobian(
-    f: Callable[..., Any], argnums: Any, has_aux: bool, chunk_size: int | None, who: str
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree], argnums: PyTree, has_aux: bool, chunk_size: int | None, who: str
+) -> Callable[..., PyTree]:
     """`jacfwd`, under the name ``who`` in messages."""
     _check(f, argnums, chunk_size, who)
 
@@ -186,10 +188,10 @@ def forward_jacobian(
         nums, values, structure = _inputs(args, argnums, who)
         like = [args[i] for i in nums]
         tensors = has_tensor((args, kwargs))
-        found: dict[str, Any] = {}
+        found: dict[str, PyTree] = {}
 
         @functools.wraps(f)
-        def push(tangents: list[Any]) -> list[Any]:
+        def push(tangents: list[Value]) -> list[Value]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
                 if tensors:
@@ -208,7 +210,7 @@ def forward_jacobian(
         basis = basis_of(values)
         columns = _over_basis(push, basis, chunk_size, -1)
         complex_of = list(map(_is_complex, values))
-        turned: list[Any] = [None] * len(columns)
+        turned: list[MaybeValue] = [None] * len(columns)
         if any(complex_of) and any(map(_is_real, columns)):
             others = [
                 1j * b if c else jnp.zeros_like(b) for b, c in zip(basis, complex_of, strict=True)
@@ -231,7 +233,7 @@ def forward_jacobian(
     return jacobian
 
 
-def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def hessian(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Callable[..., PyTree]:
     """The matrix of second derivatives of a scalar function, ``jacfwd(jacrev(f))``.
 
     Arguments:
@@ -252,7 +254,9 @@ def hessian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable
     return forward_jacobian(gradient, argnums, False, None, "hessian")
 
 
-def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def hvp(
+    f: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree]
+) -> tuple[PyTree, PyTree]:
     """The gradient of a scalar function, and its Hessian times a vector.
 
     Arguments:
@@ -276,7 +280,9 @@ def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     return result
 
 
-def ggnvp(model: Callable[[Any], Any], loss: Callable[[Any], Any], params: Any, v: Any) -> Any:
+def ggnvp(
+    model: Callable[[PyTree], PyTree], loss: Callable[[PyTree], PyTree], params: PyTree, v: PyTree
+) -> PyTree:
     """The generalized Gauss-Newton matrix of ``loss(model(params))``, times a vector.
 
     It is ``Jᵀ H J v``, with the Jacobian ``J`` of the model and the Hessian ``H`` of the loss in the
@@ -323,7 +329,7 @@ def ggnvp(model: Callable[[Any], Any], loss: Callable[[Any], Any], params: Any, 
     return pull(curved)[0]
 
 
-def _check(f: Any, argnums: Any, chunk_size: Any, who: str) -> None:
+def _check(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, who: str) -> None:
     check_callable(f, who, argnums)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ArgumentError(
@@ -331,7 +337,7 @@ def _check(f: Any, argnums: Any, chunk_size: Any, who: str) -> None:
         )
 
 
-def _inputs(args: Any, argnums: Any, who: str) -> tuple[tuple[int, ...], list[Any], Any]:
+def _inputs(args: PyTree, argnums: PyTree, who: str) -> tuple[tuple[int, ...], list[Any], Any]:
     nums = pick(argnums, len(args), who)
     values, structure = differentiable_leaves(args, nums, who)
     if not values:
@@ -339,7 +345,7 @@ def _inputs(args: Any, argnums: Any, who: str) -> tuple[tuple[int, ...], list[An
     return nums, values, structure
 
 
-def _check_outputs(outs: Sequence[Any], who: str) -> list[Any]:
+def _check_outputs(outs: Sequence[Value], who: str) -> list[Value]:
     outs = [jnp.asarray(o) if isinstance(o, (float, complex, np.generic)) else o for o in outs]
     check_arrays(outs, who)
     for k, o in enumerate(outs):
@@ -351,19 +357,19 @@ def _check_outputs(outs: Sequence[Any], who: str) -> list[Any]:
     return outs
 
 
-def _is_complex(x: Any) -> bool:
+def _is_complex(x: PyTree) -> bool:
     return bool(jnp.issubdtype(x.dtype, np.complexfloating))
 
 
-def _is_real(x: Any) -> bool:
+def _is_real(x: PyTree) -> bool:
     return bool(jnp.issubdtype(x.dtype, np.floating))
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: PyTree) -> PyTree:
     return bind(CONJUGATE, (x,)) if _is_complex(x) else x
 
 
-def basis_of(values: Sequence[Any]) -> list[Any]:
+def basis_of(values: Sequence[Value]) -> list[Value]:
     """The standard basis of the space of ``values``, stacked: an array for each value."""
     shapes = tuple([tuple(v.shape) for v in values])
     dtypes = tuple([v.dtype for v in values])
@@ -382,12 +388,12 @@ SMALL = 64  # elements: the basis of so many is kept, and is a constant of compi
 
 
 @functools.lru_cache(maxsize=256)
-def _small_basis(shapes: Any, dtypes: Any, settings: Any) -> list[Any]:
+def _small_basis(shapes: Any, dtypes: Any, settings: Any) -> list[Value]:
     with jax.ensure_compile_time_eval():
         return _new_basis(shapes, dtypes)
 
 
-def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list[Any]:
+def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list[Value]:
     sizes = [math.prod(shape) for shape in shapes]
     total = sum(sizes)
     starts = itertools.accumulate([0, *sizes])
@@ -398,7 +404,7 @@ def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list
 
 
 def _over_basis(
-    run: Callable[[list[Any]], list[Any]], bases: list[Any], chunk_size: int | None, out_dim: int
+    run: Callable[[list[Any]], list[Any]], bases: list[PyTree], chunk_size: int | None, out_dim: int
 ) -> list[Any]:
     """Map ``run`` over the leading dimension of ``bases``, which goes to ``out_dim``, 0 or -1.
 
@@ -433,7 +439,7 @@ def _slicer(start: int, stop: int) -> Primitive:
     return Primitive("slice", lambda x: x[..., start:stop], deferrable=True)
 
 
-def _columns(x: Any, start: int, stop: int) -> Any:
+def _columns(x: PyTree, start: int, stop: int) -> PyTree:
     return x if (start, stop) == (0, x.shape[-1]) else bind(_slicer(start, stop), (x,))
 
 
@@ -447,18 +453,18 @@ def _reshaper(shape: tuple[int, ...]) -> Primitive:
     return Primitive("reshape", lambda x: jnp.reshape(x, shape), deferrable=True)
 
 
-def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
+def _reshape(x: PyTree, shape: tuple[int, ...]) -> PyTree:
     return x if tuple(x.shape) == shape else bind(_reshaper(shape), (x,))
 
 
 def _assemble(
     blocks: Sequence[Sequence[Any]],
-    out_structure: Any,
-    out_like: Any,
-    structure: Any,
-    like: Any,
-    argnums: Any,
-) -> Any:
+    out_structure: PyTreeDef,
+    out_like: PyTree,
+    structure: PyTreeDef,
+    like: PyTree,
+    argnums: PyTree,
+) -> PyTree:
     """Blocks as a pytree of the output with pytrees of the arguments for leaves."""
     single = not isinstance(argnums, (tuple, list))
     rows = [trees.unflatten(structure, list(row), like) for row in blocks]

@@ -8,6 +8,7 @@ from typing import Any
 from fad.core import trees
 from fad.core.level import bind, map_tensors, outlived, restores_modes
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Outputs, PyTree, Value
 from fad.tape.recorder import RecordingLevel
 from fad.transforms.boundary import (
     check_callable,
@@ -38,13 +39,13 @@ class LinearizeLevel(RecordingLevel):
         self.tape: list[tuple[Any, list[Any], list[int], list[int]]] = []
         self.count = 0
 
-    def variable(self, value: Any) -> Tensor:
+    def variable(self, value: PyTree) -> Tensor:
         """A fresh input."""
         self.count += 1
         return new_tensor(value, self, self.count - 1)
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
-        primals: list[Any] = []
+    def evaluate(self, op: Any, args: Sequence[PyTree]) -> Outputs:
+        primals: list[Value] = []
         numbers: list[int | None] = []
         for a in args:
             if isinstance(a, Tensor) and a.level is self:
@@ -80,7 +81,7 @@ class LinearizeLevel(RecordingLevel):
         return known
 
 
-def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def linearize(f: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> PyTree:
     """The output of ``f`` and its derivative as a linear function of tangents.
 
     Arguments:
@@ -106,7 +107,7 @@ def linearize(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> An
 
 
 @restores_modes
-def linearization_of(f: Callable[..., Any], primals: Any, has_aux: bool, who: str) -> Any:
+def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, who: str) -> PyTree:
     """`linearize`, under the name ``who`` in messages."""
     check_callable(f, who)
     values, structure = differentiable_leaves(primals, range(len(primals)), who)
@@ -125,7 +126,7 @@ def linearization_of(f: Callable[..., Any], primals: Any, has_aux: bool, who: st
         ]
     results = [outlived(o) for o in outs]
 
-    def jvp_fn(*tangents: Any) -> Any:
+    def jvp_fn(*tangents: PyTree) -> PyTree:
         _, directions, _ = tangent_leaves(primals, tangents, "jvp_fn")
         known = level.push(
             [zeros_like(v) if t is None else t for v, t in zip(values, directions, strict=True)]

@@ -13,9 +13,10 @@ import numpy as np
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, restores_modes, state
+from fad.core.level import Level, bind, restores_modes, state
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
+from fad.core.types import MaybeValue, PyTree, Value
 from fad.errors import GradientError, StructureError, describe
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
@@ -37,8 +38,8 @@ __all__ = ["grad", "value_and_grad", "vjp"]
 
 
 def value_and_grad(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., PyTree]:
     """The value of ``f`` and its gradient, in one pass.
 
     Arguments:
@@ -84,13 +85,17 @@ def grad(
 
 
 def gradient_function(
-    f: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool, who: str, with_value: bool
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree],
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    who: str,
+    with_value: bool,
+) -> Callable[..., PyTree]:
     check_callable(f, who, argnums)
 
     @restores_modes
     @functools.wraps(f)
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: PyTree, **kwargs: PyTree) -> PyTree:
         nums = pick(argnums, len(args), who)
         values, structure = differentiable_leaves(args, nums, who)
         tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
@@ -134,8 +139,8 @@ def gradient_function(
 
 
 def _gradients(
-    level: Any, outs: Sequence[Any], variables: Sequence[Tensor], values: Sequence[Any]
-) -> list[Any]:
+    level: Level, outs: Sequence[Value], variables: Sequence[Tensor], values: Sequence[Value]
+) -> list[Value]:
     """Gradients of the one output, a scalar, as values one level down; None is zero."""
     (out,) = outs
     grads: Sequence[Any] = [None] * len(variables)
@@ -144,7 +149,7 @@ def _gradients(
     return list(grads)
 
 
-def _check_scalar(out: Any, who: str) -> None:
+def _check_scalar(out: PyTree, who: str) -> None:
     """Refuse an output that is not a real scalar."""
     if type(out) is Tensor:
         aval = out.aval
@@ -168,7 +173,7 @@ def _check_scalar(out: Any, who: str) -> None:
         )
 
 
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(f: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> PyTree:
     """The output of ``f`` and the function that pulls cotangents back through it.
 
     Arguments:
@@ -198,8 +203,8 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 @restores_modes
 def pullback_of(
-    f: Callable[..., Any], primals: Sequence[Any], has_aux: bool, who: str, pull: str
-) -> Any:
+    f: Callable[..., PyTree], primals: Sequence[PyTree], has_aux: bool, who: str, pull: str
+) -> PyTree:
     """`vjp`, under the name ``who`` in messages, its result under the name ``pull``."""
     check_callable(f, who)
     values, structure = differentiable_leaves(primals, range(len(primals)), who)
@@ -227,7 +232,7 @@ def pullback_of(
     return (result, vjp_fn, leave(aux, tensors)) if has_aux else (result, vjp_fn)
 
 
-def aval_like(x: Any) -> tuple[tuple[int, ...], Any]:
+def aval_like(x: PyTree) -> tuple[tuple[int, ...], Any]:
     """Shape and dtype of an output leaf."""
     if isinstance(x, (Tensor, jax.Array, np.ndarray)):
         return tuple(x.shape), x.dtype
@@ -250,7 +255,7 @@ def cotangent_leaves(
         raise StructureError(
             f"{who}: the cotangent must have the structure of the output, {structure}, got {given}"
         )
-    result: list[Any] = []
+    result: list[MaybeValue] = []
     for k, (c, (shape, dtype)) in enumerate(zip(leaves, avals, strict=True)):
         if c is None or not is_inexact(dtype):
             result.append(None)

@@ -21,6 +21,7 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad.core import trees
+from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, StructureError, describe
 from fad.transforms.boundary import has_tensor, is_array, leave
 from fad.views.make_view import stop_gradient
@@ -28,7 +29,9 @@ from fad.views.make_view import stop_gradient
 __all__ = ["safe_where"]
 
 
-def safe_where(condition: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> Any:
+def safe_where(
+    condition: PyTree, f: Callable[..., PyTree], g: Callable[..., PyTree], *args: PyTree
+) -> PyTree:
     """``where(condition, f(*args), g(*args))``; the function that is not taken has derivative zero.
 
     With ``where``, a function that is singular where it is not taken (the root at 0, a quotient by 0, the
@@ -87,12 +90,12 @@ def safe_where(condition: Any, f: Callable[..., Any], g: Callable[..., Any], *ar
     return leave(out, has_tensor((condition, args)))
 
 
-def _only_where(chosen: Any, x: Any) -> Any:
+def _only_where(chosen: Any, x: PyTree) -> PyTree:
     """``x``, with a derivative only where ``chosen`` is true."""
     return fnp.where(chosen, x, stop_gradient(x))
 
 
-def _bools(condition: Any) -> Any:
+def _bools(condition: PyTree) -> PyTree:
     """The condition as an array or a Tensor."""
     if isinstance(condition, (bool, np.bool_)):
         return jnp.asarray(condition)
@@ -104,7 +107,7 @@ def _bools(condition: Any) -> Any:
     )
 
 
-def _check_broadcast(taken: Any, x: Any, what: str) -> None:
+def _check_broadcast(taken: Array, x: PyTree, what: str) -> None:
     if not hasattr(x, "shape"):
         return
     try:

@@ -15,6 +15,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.level import restores_modes, state
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, StructureError, describe
 from fad.levels.jet import JetLevel, scaled
 from fad.transforms.boundary import (
@@ -34,7 +35,9 @@ __all__ = ["derivatives", "jet"]
 _ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)
 
 
-def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) -> tuple[Any, Any]:
+def jet(
+    f: Callable[..., PyTree], primals: Sequence[PyTree], series: Sequence[PyTree]
+) -> tuple[PyTree, PyTree]:
     """The output of ``f`` and its derivatives along a curve, up to any order, in one pass.
 
     The curve ``x(t)`` goes through the primals at ``t = 0``; the series are its derivatives there: the first,
@@ -68,7 +71,9 @@ def jet(f: Callable[..., Any], primals: Sequence[Any], series: Sequence[Any]) ->
 
 
 @restores_modes
-def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[Any, Any]:
+def _jet(
+    f: Callable[..., PyTree], primals: PyTree, series: PyTree, who: str
+) -> tuple[PyTree, PyTree]:
     check_callable(f, who)
     values, curves, order, structure = _leaves(primals, series, who)
     tensors = has_tensor((primals, series))
@@ -94,7 +99,9 @@ def _jet(f: Callable[..., Any], primals: Any, series: Any, who: str) -> tuple[An
     )
 
 
-def derivatives(f: Callable[[Any], Any], x: Any, order: int, direction: Any = None) -> list[Any]:
+def derivatives(
+    f: Callable[[PyTree], PyTree], x: PyTree, order: int, direction: PyTree = None
+) -> list[PyTree]:
     """The value of ``f`` at ``x``, and its derivatives up to ``order``.
 
     Arguments:
@@ -155,7 +162,8 @@ def _leaves(primals: Any, series: Any, who: str) -> tuple[list[Any], list[Any], 
     names = names_of(range(len(primals)), tuple(primals))
     lists = _lists(primals, series, who)
     order: int | None = None
-    values, curves = [], []
+    values: list[Any] = []
+    curves: list[Any] = []
     for x, terms, name in zip(leaves, lists, names, strict=True):
         if not isinstance(x, _ARRAYS):
             raise ArgumentError(f"{who}: {name} must be an array, got {describe(x)}")
@@ -180,7 +188,7 @@ def _leaves(primals: Any, series: Any, who: str) -> tuple[list[Any], list[Any], 
     return values, curves, order or 0, structure
 
 
-def _lists(primals: Sequence[Any], series: Sequence[Any], who: str) -> list[Any]:
+def _lists(primals: Sequence[PyTree], series: Sequence[PyTree], who: str) -> list[Any]:
     """The list of derivatives for each leaf of the primals."""
     found: list[Any] = []
     for k, (x, s) in enumerate(zip(primals, series, strict=True)):
@@ -198,7 +206,7 @@ def _lists(primals: Sequence[Any], series: Sequence[Any], who: str) -> list[Any]
     return found
 
 
-def _coefficients(value: Any, terms: Sequence[Any]) -> tuple[Any, ...]:
+def _coefficients(value: PyTree, terms: Sequence[Value]) -> tuple[Value, ...]:
     """Derivatives as coefficients, up to the last that is not None."""
     count = max([k for k, t in enumerate(terms, 1) if t is not None], default=0)
     return tuple(

@@ -21,6 +21,7 @@ from fad.core.jaxapi import ClosedJaxpr, Literal, Zero, define_primitive, new_pr
 from fad.core.jaxprs import bind_jaxpr, with_programs
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
+from fad.core.types import JaxBody, JaxEquation, PyTree, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave, lower
@@ -65,7 +66,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., Any]
 
     like = trees.skeleton(primals)
 
-    def run(level: StagedLevel, *tracers: Any) -> Any:
+    def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
         return in_body(level, f)(*trees.unflatten(structure, tracers, like=like))
 
     primitive, values, out_structure = stage(run, structs, bodies=[f])
@@ -106,10 +107,10 @@ def _outputs(primitive: Primitive, avals: tuple[Any, ...]) -> list[Any]:
 def _transposed(primitive: Primitive, count: int, structs: tuple[Any, ...]) -> Primitive:
     """The transpose of a Primitive in its inputs after the first ``count``."""
 
-    def transposed(*values: Any) -> Sequence[Any]:
+    def transposed(*values: PyTree) -> Sequence[Any]:
         fixed, cotangents = values[:count], values[count:]
 
-        def linear(*xs: Any) -> tuple[Any, ...]:
+        def linear(*xs: PyTree) -> tuple[Value, ...]:
             out = primitive.flat(*fixed, *xs)
             return out if type(out) is tuple else (out,)
 
@@ -137,7 +138,7 @@ define_primitive(
 )
 
 
-def _with_untaken(jaxpr: Any) -> Any:
+def _with_untaken(jaxpr: JaxBody) -> JaxBody:
     """A program with `untaken_p` in the place of JAX's ``stop_gradient`` for branches that are not taken."""
     uses: dict[Any, list[Any]] = {}
     for eqn in jaxpr.eqns:
@@ -145,7 +146,7 @@ def _with_untaken(jaxpr: Any) -> Any:
             if not isinstance(v, Literal):
                 uses.setdefault(v, []).append(eqn)
 
-    def selects(eqn: Any) -> bool:
+    def selects(eqn: JaxEquation) -> bool:
         x, out = eqn.invars[0], eqn.outvars[0]
         return out not in jaxpr.outvars and all(
             [e.primitive.name == "select_n" and x in e.invars[1:] for e in uses.get(out, ())]

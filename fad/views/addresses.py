@@ -22,6 +22,7 @@ import numpy as np
 
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, storage_of
+from fad.core.types import Array, DType, NumpyArray, Operand
 from fad.views.aliases import link_of
 from fad.views.chains import Form, Step, ViewOp, Write, form_of, numbers_of, view_op
 from fad.views.duals import DualLink
@@ -93,7 +94,7 @@ def gives_view(primitive: Primitive, x: Tensor, test: Test) -> bool:
     return _decide(primitive, test, *_place(x))
 
 
-def place_of(x: Any, dim: int | None = None) -> Place | None:
+def place_of(x: Operand, dim: int | None = None) -> Place | None:
     """Where the elements of ``x`` are, or those of a lane along ``dim``; None if next to each other."""
     if not isinstance(x, Tensor) or not (_moved(x) or dim):
         return None
@@ -139,7 +140,7 @@ def _decide(
     test: Test,
     form: Form,
     shape: tuple[int, ...],
-    dtype: Any,
+    dtype: DType,
     shapes: tuple[tuple[int, ...], ...],
 ) -> bool:
     """Whether ``test`` holds of the addresses that the steps, and the primitive, lead to."""
@@ -163,5 +164,5 @@ def _decide(
         return test(np.asarray(addresses))
 
 
-def _numbered(shape: tuple[int, ...]) -> Any:
+def _numbered(shape: tuple[int, ...]) -> NumpyArray | Array:
     return jnp.arange(int(np.prod(shape))).reshape(shape)

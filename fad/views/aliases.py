@@ -10,7 +10,8 @@ import jax
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, bodies, captured_by_jit, constants, flush, outlived, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, current_node, new_tensor
+from fad.core.tensor import Storage, Tensor, current_node, new_tensor
+from fad.core.types import Value
 from fad.errors import GradientError
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import alias, extra_of
@@ -222,7 +223,7 @@ def has_only_values() -> bool:
     return not (bodies.traced or anomaly.watch or state.inference is not None)
 
 
-def only_value(x: Any) -> Any:
+def only_value(x: Value) -> Any:
     """The array of a Tensor of level 0 without history; None for anything else."""
     if type(x) is not Tensor:
         return None
@@ -267,7 +268,7 @@ def set_value(t: Tensor, new: Tensor) -> None:
     t._lazy = None
 
 
-def tell_nodes(t: Tensor, storage: Any, version: int) -> None:
+def tell_nodes(t: Tensor, storage: Storage, version: int) -> None:
     """Tell the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
     for own in (t, *[p() for p in storage.peers]):
         node = None if own is None else current_node(own)

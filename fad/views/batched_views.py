@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 
-from fad.core.level import outlived
+from fad.core.level import Level, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, Operand
 from fad.tape.graph import alias
 from fad.tape.recorder import as_tensor
 from fad.views.aliases import link_of
@@ -45,7 +46,7 @@ class BatchedView:
         self.creation = creation
         self.output_nr = output_nr
 
-    def attached(self, out: Any) -> Tensor:
+    def attached(self, out: Operand) -> Tensor:
         """The output for the caller, whose value ``out`` is."""
         if self.step is None:
             return self.source
@@ -56,12 +57,12 @@ class BatchedView:
 
 
 def view_of_argument(
-    out: Tensor,
+    out: Any,
     target: int | None,
     arguments: Sequence[Any],
     inside: Sequence[Any],
     dims: Sequence[int | None],
-    level: Any,
+    level: Level,
 ) -> BatchedView | None:
     """How an output of a mapped function is a view of an argument; None if it is none.
 
@@ -95,7 +96,7 @@ def view_of_argument(
 
 def _batched(chain: Sequence[Step], dim: int | None, target: int, level: Any) -> Step:
     """The steps of a chain, in each lane of a batch, as one step."""
-    numbers: list[Any] = []
+    numbers: list[Operand] = []
     axes: list[int | None] = []
     for n in map(outlived, numbers_of(chain)):
         of_lanes = isinstance(n, Tensor) and n.level is level
@@ -113,7 +114,7 @@ def _batched_op(
     ops = [op for op, _ in form]
     view = chain_primitive(form).flat
 
-    def put(x: Any, changed: Any, *numbers: Any) -> Any:
+    def put(x: Array, changed: Array, *numbers: Array) -> Array:
         return chain_put(ops, x, changed, split_numbers(form, numbers))
 
     repeats = dim is None or any([op.write is Write.BROADCAST for op in ops])

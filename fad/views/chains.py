@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from fad.core import jaxapi
 from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, ArrayFunction, Operand, Value
 
 __all__ = [
     "BROADCAST",
@@ -74,8 +75,8 @@ class ViewOp:
 
     primitive: Primitive
     write: Write
-    put: Callable[..., Any] | None = None
-    add: Callable[..., Any] | None = None
+    put: ArrayFunction | None = None
+    add: ArrayFunction | None = None
     selects: bool = True
     whole: bool = True
     pieces: int = 1
@@ -83,7 +84,7 @@ class ViewOp:
     def __post_init__(self) -> None:
         _view_primitives.add(self.primitive)
 
-    def forward(self, parent: Any, numbers: Sequence[Any]) -> Any:
+    def forward(self, parent: Array, numbers: Sequence[Operand]) -> Array:
         """The view, in plain JAX."""
         return self.primitive.flat(parent, *numbers)
 
@@ -105,8 +106,8 @@ class Step:
     """
 
     op: ViewOp
-    numbers: tuple[Any, ...] = ()
-    constants: tuple[Any, ...] = ()
+    numbers: tuple[Operand, ...] = ()
+    constants: tuple[Operand, ...] = ()
 
 
 def same_chain(ours: Sequence[Step], theirs: Sequence[Step]) -> bool:
@@ -140,7 +141,7 @@ def numbers_of(chain: Sequence[Step]) -> list[Any]:
     return [n for step in chain for n in step.numbers]
 
 
-def split_numbers(form: Form, numbers: Sequence[Any]) -> list[Sequence[Any]]:
+def split_numbers(form: Form, numbers: Sequence[Operand]) -> list[Sequence[Operand]]:
     """The numbers of each step."""
     it = iter(numbers)
     return [[next(it) for _ in range(count)] for _, count in form]
@@ -153,21 +154,21 @@ def chain_primitive(form: Form) -> Primitive:
         return form[0][0].primitive
     ops = [op for op, _ in form]
 
-    def view(x: Any, *numbers: Any) -> Any:
+    def view(x: Array, *numbers: Operand) -> Array:
         return chain_forward(ops, x, split_numbers(form, numbers))
 
     deferrable = all([op.primitive.deferrable for op in ops])
     return Primitive(ops[-1].primitive.name, view, positions=True, deferrable=deferrable)
 
 
-def chain_forward(ops: Sequence[ViewOp], x: Any, numbers: Sequence[Sequence[Any]]) -> Any:
+def chain_forward(ops: Sequence[ViewOp], x: Array, numbers: Sequence[Sequence[Operand]]) -> Array:
     """The view that the steps make of the array ``x``, in plain JAX."""
     for op, own in zip(ops, numbers, strict=True):
         x = op.forward(x, own)
     return x
 
 
-def replay(base: Any, chain: Sequence[Step]) -> Any:
+def replay(base: Value, chain: Sequence[Step]) -> Any:
     """The view that a chain makes of ``base``."""
     numbers = numbers_of(chain)
     forward = chain_primitive(form_of(chain))
@@ -177,7 +178,7 @@ def replay(base: Any, chain: Sequence[Step]) -> Any:
     return bind(forward, [base, *numbers])
 
 
-def bottom(x: Any) -> Any:
+def bottom(x: object) -> Any:
     """The array (or JAX tracer) inside all the levels of ``x``; a batched one with its batch."""
     x = outlived(x)
     while isinstance(x, Tensor):

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from fad.core.level import bind, captured_by_jit
 from fad.core.primitive import Primitive
 from fad.core.tensor import Storage, Tensor, current_node, meta_of, new_tensor, storage_of
+from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
@@ -81,7 +82,7 @@ def handle(x: Any, memo: dict[int, Any]) -> Any:
     return new
 
 
-def _copy_link(new: Tensor, old: Any, memo: dict[int, Any], copied: Callable[..., Any]) -> None:
+def _copy_link(new: Tensor, old: Any, memo: dict[int, Any], copied: Callable[..., PyTree]) -> None:
     """Make ``new`` an alias of the copy of what ``old`` is an alias of."""
     meta = meta_of(new)
     link: Link = old.link
@@ -103,7 +104,7 @@ def _copy_link(new: Tensor, old: Any, memo: dict[int, Any], copied: Callable[...
     meta.link = Link(base, link.chain, link.creation, storage.version, link.output_nr)
 
 
-def reduce(t: Tensor, protocol: Any) -> Any:
+def reduce(t: Tensor, protocol: object) -> Any:
     """How a Tensor is pickled: its value, its gradient and attributes that the user has given it.
 
     The relation of a view to its base is not kept, as in NumPy.
@@ -119,7 +120,7 @@ def reduce(t: Tensor, protocol: Any) -> Any:
     return _unpickled, (t.value, t.requires_grad, grad), t.__dict__ or None
 
 
-def _unpickled(value: Any, requires_grad: bool, grad: Tensor | None) -> Tensor:
+def _unpickled(value: Operand, requires_grad: bool, grad: Tensor | None) -> Tensor:
     t = new_tensor(value, ROOT)
     t._requires_grad = requires_grad
     if grad is not None:

@@ -16,11 +16,12 @@ operations of that level in the same way, see `joined`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from fad.core.level import bind, captured_by_jit, flush, outlived, state
+from fad.core.level import Level, bind, captured_by_jit, flush, outlived, state
 from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of, version_of
+from fad.core.types import MaybeValue, Operand
 from fad.errors import LevelError, describe
 from fad.tape.engine import ZEROS_LIKE
 from fad.tape.graph import InputMetadata, gradient_edge
@@ -37,7 +38,7 @@ class MakeDualBackward(RecordedNode):
 
     __slots__ = ("_form",)
 
-    def __init__(self, level: Any, x: Tensor) -> None:
+    def __init__(self, level: Level, x: Tensor) -> None:
         self._start(level, [gradient_edge(x)])
         self._form = InputMetadata(tuple(x.shape), x.dtype)
 
@@ -49,8 +50,8 @@ class MakeDualBackward(RecordedNode):
         return [self._form]
 
     def run(
-        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
-    ) -> Sequence[Any]:
+        self, cotangents: Sequence[MaybeValue], need: tuple[bool, ...], create_graph: bool
+    ) -> Sequence[MaybeValue]:
         return cotangents
 
 
@@ -87,7 +88,7 @@ class DualLink(Link):
         self.seen = storage_of(self.primal).version
         self.tangent_seen = self._tangent_version()
 
-    def write(self, t: Tensor, new: Tensor, overwrite: Any) -> None:
+    def write(self, t: Tensor, new: Tensor, overwrite: Callable[..., Tensor]) -> None:
         """Give the dual ``t``, and what it was made from, the values of ``new``.
 
         Arguments:
@@ -115,7 +116,7 @@ class DualLink(Link):
         self.note()
 
 
-def made_dual(level: Any, primal: Any, tangent: Any) -> Tensor:
+def made_dual(level: Level, primal: Operand, tangent: MaybeValue) -> Tensor:
     """The dual of ``level`` of a primal and a tangent, Tensors or arrays; a tangent of None is zero."""
     out: Tensor = new_tensor(None, level)
     x = primal if isinstance(primal, Tensor) else None
@@ -132,7 +133,7 @@ def link_dual(t: Tensor, primal: Tensor, tangent: Tensor | None) -> None:
     meta.storage, meta.link = storage_of(primal), DualLink(primal, tangent)
 
 
-def _fill(out: Tensor, primal: Any, tangent: Any) -> None:
+def _fill(out: Tensor, primal: Operand, tangent: MaybeValue) -> None:
     """Give ``out`` the values of a primal and a tangent, and its place in the graph of the primal."""
     level: Any = out._level
     below = _lowered(primal, level)
@@ -148,7 +149,7 @@ def _fill(out: Tensor, primal: Any, tangent: Any) -> None:
         level.tape_id = max(level.tape_id, below._level.id)
 
 
-def _lowered(x: Any, level: Any) -> Any:
+def _lowered(x: Operand, level: Any) -> Any:
     """What a Tensor is now, below ``level``, in a handle of its own; the bare array where that is as good."""
     if not isinstance(x, Tensor):
         return x
@@ -160,7 +161,7 @@ def _lowered(x: Any, level: Any) -> Any:
     return x
 
 
-def _is_on_tape(x: Any) -> bool:
+def _is_on_tape(x: object) -> bool:
     return (
         isinstance(x, Tensor)
         and x._requires_grad
@@ -170,7 +171,7 @@ def _is_on_tape(x: Any) -> bool:
     )
 
 
-def joined(level: Any, args: Sequence[Any]) -> Sequence[Any]:
+def joined(level: Level, args: Sequence[Operand]) -> Sequence[Operand]:
     """Arguments of an operation at ``level``, with those that require grad on the tape below as Tensors of
     ``level`` that lead there.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, PyTree, Value
 from fad.errors import HostValueError, describe
 from fad.tape.recorder import as_tensor
 
@@ -59,7 +60,7 @@ class _Mask:
         self.indices = indices
 
 
-def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
+def parse_index(x: Value, index: PyTree) -> tuple[tuple[Hashable, ...], list[Operand]]:
     """The static form of an index into ``x``, one entry for each dimension, and its array arguments.
 
     Raises:
@@ -94,8 +95,8 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
         expanded[dots[0] : dots[0] + 1] = fill
     else:
         expanded.extend(fill)
-    form: list[Any] = []
-    values: list[Any] = []
+    form: list[Hashable] = []
+    values: list[Operand] = []
     dim = 0
     flagged = any([isinstance(e, _BoolEntry) for e in expanded])
     for e in expanded:
@@ -130,7 +131,7 @@ def parse_index(x: Any, index: Any) -> tuple[tuple[Any, ...], list[Any]]:
     return tuple(form), values
 
 
-def _check_masks(entries: Sequence[Any], unnamed: int, x: Any) -> None:
+def _check_masks(entries: Sequence[Any], unnamed: int, x: Value) -> None:
     """Refuse a mask that does not have the shape of the dimensions of ``x`` that it selects from."""
     dim = 0
     for e in entries:
@@ -158,7 +159,7 @@ def _bound(value: Any) -> int | None:
     return operator.index(value)
 
 
-def _entry(e: Any, x: Any) -> Any:
+def _entry(e: Any, x: Operand) -> Any:
     """One entry of an index: a slice, int, None, Ellipsis, array or mask."""
     if e is None or e is Ellipsis:
         return e
@@ -208,6 +209,6 @@ def _mask_indices(mask: Any) -> _Mask | _BoolEntry:
     return _Mask(concrete.shape, [jnp.asarray(i) for i in concrete.nonzero()])
 
 
-def is_basic(form: tuple[Any, ...]) -> bool:
+def is_basic(form: tuple[Hashable, ...]) -> bool:
     """Whether an index has no arrays, so that what it selects is a view."""
     return ARRAY not in form and TRUE not in form and FALSE not in form

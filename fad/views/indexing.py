@@ -8,7 +8,7 @@ long, where None and ``...`` stand) is static.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Array, Operand, Params, PyTree
 from fad.errors import HostValueError
 from fad.tape.recorder import ROOT
 from fad.views.aliases import has_only_values, only_value
@@ -53,7 +54,7 @@ __all__ = [
 ]
 
 
-def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+def _rebuild(form: tuple[Any, ...], values: Sequence[Operand]) -> tuple[Any, ...]:
     """The index for JAX, windows still as slices from a traced start."""
     it = iter(values)
     index: list[Any] = []
@@ -71,7 +72,7 @@ def _rebuild(form: tuple[Any, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(index)
 
 
-def _cut(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
+def _cut(x: Array, starts: Sequence[Any], sizes: Sequence[int]) -> Array:
     """A window of ``x``; the starts are numbers or 0-d arrays, and within bounds."""
     if tuple(sizes) == x.shape:
         return x
@@ -80,7 +81,7 @@ def _cut(x: Any, starts: Sequence[Any], sizes: Sequence[int]) -> Any:
     return jax.lax.dynamic_slice(x, _int32(starts), sizes, allow_negative_indices=False)
 
 
-def _paste(x: Any, window: Any, starts: Sequence[Any]) -> Any:
+def _paste(x: Array, window: Array, starts: Sequence[Array]) -> Array:
     """``x`` with ``window`` in its place; see `_cut`."""
     if window.shape == x.shape:
         return window
@@ -92,7 +93,7 @@ def _int32(starts: Sequence[Any]) -> list[Any]:
 
 
 def _windows(
-    form: tuple[Any, ...], values: Sequence[Any], shape: tuple[int, ...], ints: bool
+    form: tuple[Hashable, ...], values: Sequence[Operand], shape: tuple[int, ...], ints: bool
 ) -> tuple[list[Any], list[int], tuple[Any, ...]]:
     """Where the windows of an index are, and what is left of it inside of them.
 
@@ -126,7 +127,7 @@ def _slices(rest: Sequence[Any]) -> list[slice]:
     return [slice(None) if i == 0 else i for i in rest if i is not None]
 
 
-def _reshaped(x: Any, rest: Sequence[Any]) -> Any:
+def _reshaped(x: Array, rest: Sequence[Operand]) -> Array:
     """``x[rest]``, where the ints are 0 and of dimensions of length 1."""
     steps = _slices(rest)
     if any([i != slice(None) for i in steps]):
@@ -144,11 +145,11 @@ def _reshaped(x: Any, rest: Sequence[Any]) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def getter(form: tuple[Any, ...]) -> Primitive:
+def getter(form: tuple[Hashable, ...]) -> Primitive:
     """``x[index]`` as a Primitive of (x, *values)."""
     basic = is_basic(form)
 
-    def getitem(x: Any, *values: Any) -> Any:
+    def getitem(x: Array, *values: Array) -> Array:
         starts, sizes, rest = _windows(form, values, x.shape, basic)
         x = _cut(x, starts, sizes)
         return _reshaped(x, rest) if basic else x[rest]
@@ -156,7 +157,7 @@ def getter(form: tuple[Any, ...]) -> Primitive:
     return Primitive("getitem", getitem, positions=True, deferrable=True)
 
 
-def get_item(x: Any, index: Any) -> Any:
+def get_item(x: Any, index: PyTree) -> Any:
     """``x[index]`` for a Tensor: a view for a basic index, a copy for one with arrays.
 
     Basic indices (ints, slices, None, ...) and integer arrays work under every transform. With a bool mask
@@ -175,7 +176,7 @@ def get_item(x: Any, index: Any) -> Any:
     return bind(getter(form), [x, *values])
 
 
-def items(x: Tensor) -> list[Any]:
+def items(x: Tensor) -> list[Tensor]:
     """``[x[0], x[1], ...]``; an array that nothing tracks is taken apart in few calls."""
     count = x.shape[0]
     value = only_value(x) if has_only_values() else None
@@ -210,7 +211,7 @@ _steps = Table(4096)
 _BOUNDS = frozenset([int, type(None)])
 
 
-def step_of(x: Tensor, index: Any) -> Step | tuple[tuple[Any, ...], list[Any]]:
+def step_of(x: Tensor, index: PyTree) -> Step | tuple[tuple[Any, ...], list[Any]]:
     """The view that a basic index selects; for an index with arrays what `parse_index` returns.
 
     Steps of indices without Tensors are remembered by the shape of ``x``.
@@ -232,11 +233,11 @@ def step_of(x: Tensor, index: Any) -> Step | tuple[tuple[Any, ...], list[Any]]:
     return step
 
 
-def _key_of(index: Any) -> Any:
+def _key_of(index: PyTree) -> Hashable:
     """A hashable key of an index of ints, slices between ints, None and ``...``; else None."""
     if type(index) is int:
         return index
-    key: list[Any] = []
+    key: list[Hashable] = []
     for e in index if type(index) is tuple else (index,):
         if type(e) is slice:
             start, stop, step = e.start, e.stop, e.step
@@ -251,10 +252,12 @@ def _key_of(index: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> Primitive:
+def updater(
+    method: str, form: tuple[Hashable, ...], options: tuple[tuple[str, Any], ...]
+) -> Primitive:
     """``x.at[index].method(v)`` as a Primitive of (x, v, *values)."""
 
-    def update(x: Any, v: Any, *values: Any) -> Any:
+    def update(x: Array, v: Array, *values: Array) -> Array:
         # Cut the windows out, update inside, and put them back: one slice update, no scatter.
         starts, sizes, rest = _windows(form, values, x.shape, False)
         new = combine_at(method, _cut(x, starts, sizes), rest, v, **dict(options))
@@ -263,7 +266,9 @@ def updater(method: str, form: tuple[Any, ...], options: tuple[tuple[str, Any], 
     return Primitive(f"at_{method}", update, positions=True, deferrable=True)
 
 
-def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -> Any:
+def put_basic(
+    form: tuple[Hashable, ...], x: Array, view: Array, values: Sequence[Operand]
+) -> Array:
     """``x`` with ``view`` in the place of ``x[index]``, for a basic index, in plain JAX."""
     starts, sizes, rest = _windows(form, values, x.shape, True)
     inside = _slices(rest)
@@ -274,7 +279,9 @@ def put_basic(form: tuple[Any, ...], x: Any, view: Any, values: Sequence[Any]) -
     return _paste(x, view, starts)
 
 
-def add_basic(form: tuple[Any, ...], x: Any, v: Any, values: Sequence[Any]) -> Any:
+def add_basic(
+    form: tuple[Hashable, ...], x: Array, v: Array, values: Sequence[Operand]
+) -> Array | None:
     """``x`` with ``v`` added to ``x[index]``; None where that is no addition at a constant place.
 
     JAX differentiates an addition as one: nothing is cut out of the gradient and put back.
@@ -305,13 +312,13 @@ def _reverses(entry: slice) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def view_of(form: tuple[Any, ...]) -> ViewOp:
+def view_of(form: tuple[Hashable, ...]) -> ViewOp:
     """The kind of view that a basic index makes."""
 
-    def put(x: Any, view: Any, *values: Any) -> Any:
+    def put(x: Array, view: Array, *values: Array) -> Array:
         return put_basic(form, x, view, values)
 
-    def add(x: Any, v: Any, *values: Any) -> Any:
+    def add(x: Array, v: Array, *values: Operand) -> Array | None:
         return add_basic(form, x, v, values) if x.ndim else None
 
     return ViewOp(getter(form), Write.FUNCTION, put, add)
@@ -333,7 +340,7 @@ class At:
     def __init__(self, x: Tensor) -> None:
         self.x = x
 
-    def __getitem__(self, index: Any) -> _Selected:
+    def __getitem__(self, index: PyTree) -> _Selected:
         return _Selected(self.x, index)
 
     def __repr__(self) -> str:
@@ -345,11 +352,11 @@ class _Selected:
 
     __slots__ = ("index", "x")
 
-    def __init__(self, x: Tensor, index: Any) -> None:
+    def __init__(self, x: Tensor, index: PyTree) -> None:
         self.x = x
         self.index = index
 
-    def _update(self, method: str, v: Any, options: dict[str, Any]) -> Tensor:
+    def _update(self, method: str, v: Operand, options: Params) -> Tensor:
         try:
             form, values = parse_index(self.x, self.index)
         except HostValueError as error:
@@ -359,9 +366,7 @@ class _Selected:
         t: Tensor = bind(op, [self.x, v, *values])
         return t
 
-    def _update_masked(
-        self, method: str, v: Any, options: dict[str, Any], error: HostValueError
-    ) -> Tensor:
+    def _update_masked(self, method: str, v: Any, options: Params, error: HostValueError) -> Tensor:
         """`_update` with a mask that has no concrete values."""
         x: Any = bind(_COPY, (self.x,))
         _, part = masked_part(x, self.index, error)
@@ -377,40 +382,40 @@ class _Selected:
         t: Tensor = bind(getter(form), [self.x, *values])
         return t
 
-    def set(self, v: Any, **options: Any) -> Tensor:
+    def set(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] = v``."""
         return self._update("set", v, options)
 
-    def add(self, v: Any, **options: Any) -> Tensor:
+    def add(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] += v``; repeated indices add up."""
         return self._update("add", v, options)
 
-    def subtract(self, v: Any, **options: Any) -> Tensor:
+    def subtract(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] -= v``."""
         return self._update("subtract", v, options)
 
-    def multiply(self, v: Any, **options: Any) -> Tensor:
+    def multiply(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] *= v``."""
         return self._update("multiply", v, options)
 
     mul = multiply
 
-    def divide(self, v: Any, **options: Any) -> Tensor:
+    def divide(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] /= v``."""
         return self._update("divide", v, options)
 
-    def power(self, v: Any, **options: Any) -> Tensor:
+    def power(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] **= v``."""
         return self._update("power", v, options)
 
-    def min(self, v: Any, **options: Any) -> Tensor:
+    def min(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] = minimum(x[index], v)``."""
         return self._update("min", v, options)
 
-    def max(self, v: Any, **options: Any) -> Tensor:
+    def max(self, v: PyTree, **options: object) -> Tensor:
         """``x`` with ``x[index] = maximum(x[index], v)``."""
         return self._update("max", v, options)
 
-    def apply(self, f: Callable[[Tensor], Any]) -> Tensor:
+    def apply(self, f: Callable[..., PyTree]) -> Tensor:
         """``x`` with ``x[index] = f(x[index])``, for an elementwise ``f``."""
         return self.set(f(self.get()))

@@ -28,9 +28,10 @@ import numpy as np
 from fad.core.avals import VALUES
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, flush, outlived, state
+from fad.core.level import Level, bind, flush, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, current_node, new_tensor, storage_of
+from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
@@ -126,7 +127,7 @@ def overwrite_from(t: Tensor, new: Tensor, who: str) -> Tensor:
     return t
 
 
-def write_value(t: Tensor, level: Any, value: Any) -> None:
+def write_value(t: Tensor, level: Level, value: Operand) -> None:
     """Change ``t`` in place to a detached value of ``level``, unrecorded, as `no_grad` would."""
     meta = t.meta
     usual = t._level is ROOT and t._node is None and not t._requires_grad and not state.levels
@@ -148,7 +149,7 @@ def write_value(t: Tensor, level: Any, value: Any) -> None:
 AccumulateGrad.write = staticmethod(write_value)  # type: ignore[assignment]
 
 
-def set_item(x: Tensor, index: Any, value: Any) -> None:
+def set_item(x: Tensor, index: PyTree, value: Any) -> None:
     """``x[index] = value``.
 
     Basic indices write to the view that they select; arrays of integers and bool masks scatter, and
@@ -191,7 +192,7 @@ def set_item(x: Tensor, index: Any, value: Any) -> None:
 _NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices
 
 
-def _is_mask(index: Any) -> bool:
+def _is_mask(index: PyTree) -> bool:
     """Whether an index is one bool array, which also serves without concrete values."""
     if type(index) in _NO_MASKS:
         return False
@@ -232,7 +233,7 @@ def check_writable(t: Tensor, who: str, elements: bool = True) -> None:
 
 
 def _check(
-    t: Any, link: Link | None, others: Sequence[Any], who: str, elements: bool = True
+    t: Operand, link: Link | None, others: Sequence[Operand], who: str, elements: bool = True
 ) -> None:
     """Raise where the Tensor must not be written to; tell the traces of levels that it is going to be."""
     if not isinstance(t, Tensor):
@@ -288,7 +289,7 @@ _LEAF = (
 )
 
 
-def _recorded(x: Any) -> bool:
+def _recorded(x: Operand) -> bool:
     """Whether operations on ``x`` are recorded now."""
     return isinstance(x, Tensor) and x.level.id > state.watermark and x.requires_grad
 
@@ -339,7 +340,7 @@ def _write(
     link: Link | None,
     op: Primitive,
     own: list[Tensor],
-    rest: list[Any],
+    rest: list[Operand],
     who: str,
     primitive: Primitive | None = None,
 ) -> Tensor:
@@ -359,7 +360,7 @@ def _write(
 
 
 def _write_deferred(
-    link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Any]
+    link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Operand]
 ) -> bool:
     """`_write` where the level of the result has a trace, which goes on with it; else returns False."""
     if link is not None and link.creation is not DEFAULT:
@@ -381,7 +382,7 @@ def _write_values(
     link: Link | None,
     op: Primitive,
     own: Sequence[Tensor],
-    rest: Sequence[Any],
+    rest: Sequence[Operand],
     primitive: Primitive | None,
 ) -> bool:
     """`_write` where there are only values: no level, no history and no mode; else returns False."""
@@ -401,7 +402,7 @@ def _write_values(
         of_values = part_write_of_values(primitive, form_of(link.chain))
         if of_values is not None:
             op, own = of_values, own[:1]
-    operands: list[Any] = [value, *own[1:]]
+    operands: list[Operand] = [value, *own[1:]]
     for step in () if link is None else link.chain:
         if step.op.write is BROADCAST:
             return False

@@ -12,7 +12,8 @@ import jax
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import UNSHARED, Meta, Tensor, meta_of, new_tensor, storage_of
+from fad.core.tensor import UNSHARED, Meta, Storage, Tensor, meta_of, new_tensor, storage_of
+from fad.core.types import Operand, Outputs
 from fad.tape.recorder import ROOT
 from fad.views.addresses import Test, gives_view, origin
 from fad.views.aliases import Link, has_only_values, link_of, only_value, set_state
@@ -36,7 +37,9 @@ __all__ = [
 ]
 
 
-def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr: int = 0) -> Any:
+def attach(
+    out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr: int = 0
+) -> Tensor:
     """Make ``out``, a fresh Tensor that ``step`` made of ``x``, a view of it."""
     if not isinstance(out, Tensor):
         return out
@@ -69,7 +72,7 @@ def attach(out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr
     return out
 
 
-def bind_view(x: Any, step: Step) -> Any:
+def bind_view(x: Any, step: Step) -> Tensor:
     """The view that ``step`` makes of ``x``; of an array, an array."""
     value = None
     if step.constants and not state.levels and has_only_values():
@@ -91,7 +94,7 @@ def view_binder(
         copies_unless: of the addresses of the result; it is a view if this holds, see NOTE [addresses].
     """
 
-    def binder(primitive: Primitive, args: Sequence[Any]) -> Any:
+    def binder(primitive: Primitive, args: Sequence[Operand]) -> Outputs:
         out = bind(primitive, args)
         x = args[0]
         if not isinstance(x, Tensor):
@@ -118,7 +121,7 @@ def _output(primitive: Primitive, k: int) -> Primitive:
     )
 
 
-def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Any:
+def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Tensor:
     """Make ``out``, an output of a Function, the view of its argument ``x`` that the body made."""
     out = attach(out, x, chain[0], Creation.FUNCTION, nr)
     link = link_of(out) if isinstance(out, Tensor) else None
@@ -155,7 +158,7 @@ def attach_peer(out: Tensor, x: Tensor, chain: tuple[Step, ...]) -> None:
     out.born = root.born  # since then there is what it shares
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: Operand) -> Any:
     """``x`` as a constant: no gradient and no tangent passes through it, at any level.
 
     Arguments:
@@ -170,13 +173,13 @@ def stop_gradient(x: Any) -> Any:
     return jax.tree_util.tree_map(_stop, x, is_leaf=lambda v: isinstance(v, Tensor))
 
 
-def _stop(x: Any) -> Any:
+def _stop(x: Operand) -> Operand:
     if isinstance(x, Tensor) and x.level is ROOT and captured_by_jit(x):
         return detach(x)
     return stopped(x)
 
 
-def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
+def _make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:
     """Make ``t`` an alias of the view that ``chain`` makes of the storage's data, if it is no alias yet."""
     meta = meta_of(t)
     if meta.link is not None:
@@ -190,7 +193,7 @@ def _make_peer(t: Tensor, storage: Any, chain: tuple[Step, ...]) -> None:
 # Relations between views
 
 
-def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | None:
+def chain_from(x: Any, bases: Sequence[Operand]) -> tuple[int, tuple[Step, ...]] | None:
     """Which of ``bases`` the Tensor ``x`` is (a view of), and by which chain; None if of none."""
     base: Any = x
     chain: tuple[Step, ...] = (Step(IDENTITY),)
@@ -203,7 +206,7 @@ def chain_from(x: Any, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | N
     return None
 
 
-def peer_chain_from(x: Tensor, bases: Sequence[Any]) -> tuple[int, tuple[Step, ...]] | None:
+def peer_chain_from(x: Tensor, bases: Sequence[Operand]) -> tuple[int, tuple[Step, ...]] | None:
     """Which of ``bases``, Tensors that are no views, ``x`` shares its storage with, and by which chain."""
     for i, b in enumerate(bases):
         if shares(x, b):

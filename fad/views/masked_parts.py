@@ -24,13 +24,14 @@ from fad.core.elementwise import is_elementwise
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, Operand, Outputs, PyTree
 from fad.errors import ArgumentError, HostValueError, describe
 from fad.tape.recorder import as_tensor
 
 __all__ = ["MASKED_UPDATES", "MaskedPart", "masked_part", "without_parts"]
 
 
-def _filled(mask: Any, x: Any) -> Any:
+def _filled(mask: Array, x: Array) -> Array:
     return jnp.where(mask, x, jnp.ones((), jnp.result_type(x)))
 
 
@@ -50,7 +51,9 @@ class MaskedPart:
 
     __slots__ = ("error", "mask", "selected", "trailing", "values")
 
-    def __init__(self, mask: Any, selected: Any, values: Tensor, trailing: int, error: Any) -> None:
+    def __init__(
+        self, mask: Any, selected: Any, values: Tensor, trailing: int, error: HostValueError
+    ) -> None:
         self.mask = mask
         self.selected = selected
         self.values = values
@@ -72,10 +75,10 @@ class MaskedPart:
         """That of the elements."""
         return self.values.dtype
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
         raise self.error
 
-    def operand(self, v: Any) -> Any:
+    def operand(self, v: object) -> Any:
         """``v`` with all elements that take part in an operation, 1 where none is selected."""
         return bind(_FILL, (self.selected, self.elements(v)))
 
@@ -111,11 +114,11 @@ class MaskedPart:
 jax.tree_util.register_pytree_node(MaskedPart, MaskedPart._refuse, lambda _, children: children)
 
 
-def _operator(name: str) -> Callable[..., Any]:
+def _operator(name: str) -> Callable[..., MaskedPart]:
     """An operator of a Tensor, in place or not, as one of the elements that a mask selects."""
     is_in_place = name.startswith("__i") and name != "__invert__"
 
-    def method(self: MaskedPart, *others: Any) -> Any:
+    def method(self: MaskedPart, *others: object) -> MaskedPart:
         own = self.operand(self)
         values = getattr(own, name)(*[self.operand(v) for v in others])
         if values is NotImplemented:
@@ -136,7 +139,7 @@ for _name in [
 
 
 def without_parts(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
+    args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
 ) -> tuple[tuple[Any, ...], dict[str, Any], Callable[[Primitive, Sequence[Any]], Any]] | None:
     """The arguments of a call with Tensors for the parts among them, and what then stands in for `bind`.
 
@@ -148,7 +151,7 @@ def without_parts(
     first, own = parts[0], {id(v): parts[0].operand(v) for v in parts}
     filled = set(map(id, own.values()))
 
-    def binder(primitive: Primitive, leaves: Sequence[Any]) -> Any:
+    def binder(primitive: Primitive, leaves: Sequence[Operand]) -> Outputs:
         operands = [x if id(x) in filled else first.operand(x) for x in leaves]
         if not is_elementwise(primitive.flat, tuple([struct_of(aval_of(x)) for x in operands])):
             raise first.error
@@ -181,7 +184,7 @@ def _aligned(trailing: int) -> Primitive:
     return Primitive("reshape", lambda m: m.reshape((*m.shape, *[1] * trailing)), deferrable=True)
 
 
-def masked_part(x: Tensor, index: Any, error: HostValueError) -> tuple[Tensor, MaskedPart]:
+def masked_part(x: Tensor, index: PyTree, error: HostValueError) -> tuple[Tensor, MaskedPart]:
     """The view of ``x`` that the rest of an index with one mask selects, and the part of that by the mask.
 
     Arguments:

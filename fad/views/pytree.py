@@ -23,6 +23,7 @@ from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
 from fad.core.level import bodies, captured_by_jit, flush, outlived, state
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import DType
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT
 
@@ -90,7 +91,7 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     return (leaf,), None
 
 
-def _is_numeric(dtype: Any) -> bool:
+def _is_numeric(dtype: DType) -> bool:
     """Whether JAX has arrays of this dtype of NumPy."""
     return bool(jnp.issubdtype(dtype, np.number) or dtype == np.bool_)
 

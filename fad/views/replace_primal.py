@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
-from fad.core.level import bind, outlived
+from fad.core.level import Level, bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Array, Operand
 from fad.errors import LevelError, describe
 from fad.tape.recorder import ROOT
 
 __all__ = ["replace_primal"]
 
 
-def replace_primal(t: Tensor, data: Any) -> None:
+def replace_primal(t: Tensor, data: Operand) -> None:
     """Give ``t`` the value ``data``, which has no history, and keep the history that ``t`` has."""
     data = outlived(data)
     inside = isinstance(data, Tensor) and data.level is not ROOT
@@ -28,13 +30,13 @@ def replace_primal(t: Tensor, data: Any) -> None:
     t._aux = aux
 
 
-def _with_primal(value: Any, level: Any, aux: Any, data: Any) -> tuple[Any, Any]:
+def _with_primal(value: Operand, level: Level, aux: Any, data: Operand) -> tuple[Any, Any]:
     """The value and aux of a Tensor of ``level`` once its primal is ``data``."""
     value, aux, data = level.with_primal(value, aux, data)
     return _inner(value, data, level), aux
 
 
-def _inner(value: Any, data: Any, level: Any) -> Any:
+def _inner(value: Operand, data: Operand, level: Level) -> Operand:
     """A value of ``level`` with a new primal."""
     value, data = outlived(value), outlived(data)
     if not isinstance(value, Tensor):
@@ -55,13 +57,13 @@ def _inner(value: Any, data: Any, level: Any) -> Any:
 
 
 @jax.custom_jvp
-def _replaced(old: Any, new: Any) -> Any:
+def _replaced(old: Array, new: Array) -> Array:
     """``new``, with the tangent of ``old``."""
     return new
 
 
 @_replaced.defjvp
-def _replaced_jvp(primals: Any, tangents: Any) -> Any:
+def _replaced_jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Array, Array]:
     return primals[1], tangents[0]
 
 

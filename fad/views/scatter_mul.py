@@ -8,7 +8,7 @@ from both ends of each stretch that has one place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
@@ -16,19 +16,23 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fad.core.types import Operand, PyTree
+
 __all__ = ["combine_at", "multiply_at", "multiply_in", "scatter_mul"]
 
 Multiply = Callable[..., Array]
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _multiplied(multiply: Multiply, x: Array, v: Array, places: Array, *index: Any) -> Array:
+def _multiplied(multiply: Multiply, x: Array, v: Array, places: Array, *index: Array) -> Array:
     """``multiply(x, v, *index)``; ``places`` has where in flat ``x`` each element of ``v`` goes."""
     return multiply(x, v, *index)
 
 
 @_multiplied.defjvp
-def _multiplied_jvp(multiply: Multiply, primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _multiplied_jvp(
+    multiply: Multiply, primals: Sequence[Array], tangents: Sequence[Array]
+) -> tuple[Array, Array]:
     x, v, places, *index = primals
     x_t, v_t = tangents[:2]
     at = places.reshape(-1)
@@ -63,14 +67,14 @@ def _places(x: Array) -> Array:
     return lax.iota(jnp.int32, x.size).reshape(x.shape)
 
 
-def multiply_at(x: Any, index: Any, v: Any, **options: Any) -> Array:
+def multiply_at(x: Array, index: PyTree, v: Array, **options: Any) -> Array:
     """``x.at[index].multiply(v, **options)``."""
     x = jnp.asarray(x)
     index = index if type(index) is tuple else (index,)
     arrays = [k for k, i in enumerate(index) if hasattr(i, "shape") or isinstance(i, (list, int))]
     dtypes = [jnp.asarray(index[k]).dtype for k in arrays]
 
-    def multiply(x: Array, v: Array, *values: Any) -> Array:
+    def multiply(x: Array, v: Array, *values: Array) -> Array:
         at = list(index)
         for k, value in zip(arrays, values, strict=True):
             at[k] = value
@@ -87,7 +91,7 @@ def multiply_at(x: Any, index: Any, v: Any, **options: Any) -> Array:
     return _multiplied(multiply, x, v, places, *[index[k] for k in arrays])
 
 
-def combine_at(method: str, x: Any, index: Any, v: Any, **options: Any) -> Array:
+def combine_at(method: str, x: Array, index: PyTree, v: Array, **options: Any) -> Array:
     """``x.at[index].method(v, **options)``, with derivatives where indices repeat."""
     if method in ("multiply", "mul"):
         return multiply_at(x, index, v, **options)
@@ -111,9 +115,9 @@ def multiply_in(a: Any, indices: Any, b: Any, /, *, inplace: bool = True) -> Arr
 
 @wraps(lax.scatter_mul)
 def scatter_mul(
-    operand: Any,
+    operand: Operand,
     scatter_indices: Any,
-    updates: Any,
+    updates: Operand,
     dimension_numbers: lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,

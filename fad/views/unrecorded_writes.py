@@ -6,12 +6,13 @@ from typing import Any
 
 from fad.core.level import outlived, state
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Value
 from fad.levels.batch import broadcast, move_axis
 
 __all__ = ["with_history"]
 
 
-def with_history(new: Any, old: Any) -> Any:
+def with_history(new: Value, old: Value) -> Any:
     """``new``, of a level that does not record now, with the history that ``old`` has there and below."""
     new, old = outlived(new), outlived(old)
     if not isinstance(new, Tensor) or not isinstance(old, Tensor) or new.level is not old.level:
@@ -27,7 +28,7 @@ def with_history(new: Any, old: Any) -> Any:
     return t
 
 
-def _with_lanes(value: Any, dim: int | None, new: Tensor) -> Any:
+def _with_lanes(value: Value, dim: int | None, new: Tensor) -> Value:
     """``value``, batched along ``dim``, with its lanes where those of ``new`` are; recorded as ever."""
     if dim == new.aux or new.aux is None:
         return value

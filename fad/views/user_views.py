@@ -8,6 +8,7 @@ from typing import Any
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, PyTree
 from fad.views.aliases import snapshot
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import attach
@@ -16,11 +17,11 @@ __all__ = ["view_function"]
 
 
 def view_function(
-    forward: Callable[..., Any],
+    forward: Callable[..., PyTree],
     write_back: Callable[..., Any] | None = None,
     *,
     name: str | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """A function whose results are views of its argument: a view op of your own.
 
     Arguments:
@@ -51,7 +52,7 @@ def view_function(
     else:
         op = ViewOp(primitive, Write.FUNCTION, write_back, selects=False, whole=False)
 
-    def function(x: Any, *numbers: Any) -> Any:
+    def function(x: PyTree, *numbers: Operand) -> PyTree:
         if numbers and write_back is None:
             raise TypeError(
                 f"{label}: a view function that takes numbers needs a write_back(x, view, *numbers)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ import numpy as np
 from fad.core.jaxapi import parameters
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.primitive import Primitive
+from fad.core.types import Array, DType, JaxBody, JaxEquation, Operand, Value
 from fad.errors import ArgumentError
 from fad.views.chains import Step, ViewOp, Write, bottom, chain_forward
 
@@ -21,8 +21,8 @@ __all__ = ["chain_put", "keeps_order", "overlaps", "put"]
 
 
 def chain_put(
-    ops: Sequence[ViewOp], parent: Any, view: Any, numbers: Sequence[Sequence[Any]]
-) -> Any:
+    ops: Sequence[ViewOp], parent: Array, view: Array, numbers: Sequence[Sequence[Operand]]
+) -> Array:
     """``parent`` with ``view`` in the place of the view that the steps make of it, in plain JAX."""
     if not ops:
         return view
@@ -39,7 +39,7 @@ def chain_put(
     return put(op, parent, view, own)
 
 
-def put(op: ViewOp, parent: Any, view: Any, numbers: Sequence[Any]) -> Any:
+def put(op: ViewOp, parent: Array, view: Array, numbers: Sequence[Operand]) -> Array:
     """``parent`` with ``view`` written back through one step."""
     if op.put is not None:
         return op.put(parent, view, *numbers)
@@ -73,7 +73,7 @@ def _check_selects(op: ViewOp, shape: tuple[int, ...]) -> None:
         )
 
 
-def _put_by_indices(forward: Callable[[Any], Any], parent: Any, view: Any) -> Any:
+def _put_by_indices(forward: Callable[[Array], Array], parent: Array, view: Array) -> Array:
     """The general write-back of a view that selects elements: replay it on their numbers."""
     indices = forward(jnp.arange(parent.size).reshape(parent.shape))
     return parent.ravel().at[indices.ravel()].set(view.ravel()).reshape(parent.shape)
@@ -92,16 +92,16 @@ def _permutation(primitive: Primitive, ndim: int) -> tuple[int, ...]:
 _ORDERLY = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy"])
 
 
-def _permutes(eqn: Any) -> bool:
+def _permutes(eqn: JaxEquation) -> bool:
     return eqn.primitive.name == "reshape" and parameters(eqn) != (None,)
 
 
 @functools.lru_cache(maxsize=1024)
-def keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> bool:
+def keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: DType) -> bool:
     """Whether a reshape keeps elements in row-major order, as ``order="C"`` does."""
     closed = jax.make_jaxpr(primitive.flat)(jax.ShapeDtypeStruct(shape, dtype))
 
-    def orderly(jaxpr: Any) -> bool:
+    def orderly(jaxpr: JaxBody) -> bool:
         for eqn in jaxpr.eqns:
             inner = list(inner_jaxprs(eqn))
             if inner:
@@ -114,7 +114,7 @@ def keeps_order(primitive: Primitive, shape: tuple[int, ...], dtype: Any) -> boo
     return orderly(closed.jaxpr)
 
 
-def overlaps(chain: Sequence[Step], base: Any) -> bool:
+def overlaps(chain: Sequence[Step], base: Value) -> bool:
     """Whether two elements of the view are one of the base, as in what ``broadcast_to`` returns."""
     if not any([step.op.write is Write.BROADCAST for step in chain]):
         return False

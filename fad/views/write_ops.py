@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
 from fad.core.primitive import Primitive, VjpPlan, as_derivative
 from fad.core.residual_plans import derived_plan
+from fad.core.types import Array, Aval, DType
 from fad.errors import ArgumentError
 from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
 from fad.views.indexing import getter, updater
@@ -35,7 +37,7 @@ def whole_write(primitive: Primitive) -> Primitive:
     """``primitive`` with a result that fits its first argument."""
     name = primitive.name
 
-    def changed(x: Any, *rest: Any) -> Any:
+    def changed(x: Array, *rest: Array) -> Array:
         return _fitted(primitive.flat(x, *rest), x, name)
 
     return Primitive(name, changed, deferrable=primitive.deferrable)
@@ -47,7 +49,7 @@ def copy_write(form: Form) -> Primitive:
     ops = [op for op, _ in form]
     view_shape = chain_primitive(form).flat
 
-    def changed(base: Any, *rest: Any) -> Any:
+    def changed(base: Array, *rest: Array) -> Array:
         *numbers, v = rest
         view = jax.eval_shape(view_shape, base, *numbers)
         return chain_put(ops, base, _copied(view, v), split_numbers(form, numbers))
@@ -66,7 +68,7 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
     add = ops[0].add if len(ops) == 1 and primitive.name in ADDITIVE else None
     negative = primitive.name == "subtract"
 
-    def changed(base: Any, view: Any, *rest: Any) -> Any:
+    def changed(base: Array, view: Array, *rest: Array) -> Array:
         numbers = split_numbers(form, rest[:count])
         if add is not None and len(rest) == count + 1 and isinstance(base, jax.core.Tracer):
             v = _same_kind(rest[-1], view)
@@ -95,13 +97,13 @@ def part_write_of_values(primitive: Primitive, form: Form) -> Primitive | None:
     view, write = chain_primitive(form).flat, part_write(primitive, form).flat
     count = sum([n for _, n in form])
 
-    def changed(base: Any, *rest: Any) -> Any:
+    def changed(base: Array, *rest: Array) -> Array:
         return write(base, view(base, *rest[:count]), *rest)
 
     return Primitive("CopySlices", changed, positions=True)
 
 
-def _same_kind(v: Any, view: Any) -> Any:
+def _same_kind(v: Any, view: Array) -> Any:
     """``v`` in the shape of the view, if it is an array of the dtype of it; else None."""
     if not isinstance(v, jax.Array) or v.dtype != view.dtype or view.dtype == bool:
         return None  # a number is none; in 64 bits JAX gives it a dtype, but no shape
@@ -145,7 +147,7 @@ def copy_slices_plan(
     form: Form,
     primitive: Primitive,
     mask: tuple[bool, ...],
-    avals: list[Any],
+    avals: list[Aval],
 ) -> VjpPlan:
     """How `part_write` is differentiated."""
     if mask[0] and not mask[1]:
@@ -166,7 +168,7 @@ class CopySlicesPlan(VjpPlan):
         form: Form,
         primitive: Primitive,
         mask: tuple[bool, ...],
-        avals: list[Any],
+        avals: list[Aval],
     ) -> None:
         super().__init__(primitive, mask)
         count = sum([n for _, n in form])
@@ -201,7 +203,7 @@ class CopySlicesPlan(VjpPlan):
             inner = plan.vjp(None, inner_need)
         additive = name in ADDITIVE
 
-        def vjp(*values: Any) -> tuple[Any, ...]:
+        def vjp(*values: Array) -> tuple[Array, ...]:
             numbers = split_numbers(form, values[:count])
             saved, g = values[count:-1], values[-1]
             part = chain_forward(ops, g, numbers)
@@ -218,11 +220,11 @@ class CopySlicesPlan(VjpPlan):
 
 
 @functools.lru_cache(maxsize=4096)
-def index_put(form: tuple[Any, ...]) -> Primitive:
+def index_put(form: tuple[Hashable, ...]) -> Primitive:
     """``x`` with a value in the place of ``x[index]``, for an index with arrays."""
     update, get = updater("set", form, ()).flat, getter(form).flat
 
-    def changed(x: Any, v: Any, *values: Any) -> Any:
+    def changed(x: Array, v: Array, *values: Array) -> Array:
         return update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
 
     return Primitive("index_put", changed, positions=True, deferrable=True)
@@ -231,7 +233,7 @@ def index_put(form: tuple[Any, ...]) -> Primitive:
 # What is written, made to fit
 
 
-def _fitted(out: Any, x: Any, name: str) -> Any:
+def _fitted(out: Array, x: Array, name: str) -> Array:
     """The result of an operation in the shape and dtype of the Tensor it is written to."""
     if out.shape != x.shape:
         raise ArgumentError(
@@ -246,13 +248,13 @@ def _fitted(out: Any, x: Any, name: str) -> Any:
     return _converted(out, x)
 
 
-def _converted(out: Any, x: Any) -> Any:
+def _converted(out: Array, x: Array) -> Array:
     """``out`` in the dtype of ``x``, and not weakly typed where ``x`` is not."""
     weak = jax.typeof(out).weak_type and not jax.typeof(x).weak_type
     return jax.lax.convert_element_type(out, x.dtype) if weak or out.dtype != x.dtype else out
 
 
-def _rank(dtype: Any) -> int:
+def _rank(dtype: DType) -> int:
     """The kind of a dtype, 0 to 3: bool, integer, floating, complex; casts go to the same or a higher one."""
     if jnp.issubdtype(dtype, np.bool_):
         return 0
@@ -286,13 +288,13 @@ def _copied(view: Any, v: Any) -> Any:
     return jnp.broadcast_to(v.reshape(shape), view.shape)
 
 
-def _masked_fill(x: Any, mask: Any, v: Any) -> Any:
+def _masked_fill(x: Array, mask: Array, v: Array) -> Array:
     """``x`` with the scalar ``v`` where ``mask``, over the first dimensions of ``x``, is true."""
     mask = mask.reshape((*mask.shape, *[1] * (x.ndim - mask.ndim)))
     return jnp.where(mask, _copied(jax.ShapeDtypeStruct((), x.dtype), v), x)
 
 
-def _masked_put(x: Any, mask: Any, v: Any) -> Any:
+def _masked_put(x: Array, mask: Array, v: Array) -> Array:
     """``x`` with ``v`` where ``mask``, which broadcasts to its shape, is true."""
     return jnp.where(mask, _copied(x, v), x)
 

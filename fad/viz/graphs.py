@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from typing import Any
 
 from fad.core.level import flush, state
+from fad.core.types import PathLike, PyTree
 from fad.errors import ArgumentError, describe
 from fad.tape.anomaly import observed_nodes
 from fad.tape.graph import Node
@@ -98,7 +98,7 @@ class Graph:
         """
         return drawing.draw(self.dot(), "png")
 
-    def save(self, path: Any) -> None:
+    def save(self, path: PathLike) -> None:
         """Write a file, in the format that the name ends with.
 
         Arguments:
@@ -134,7 +134,12 @@ class Graph:
 
 
 def graph(
-    x: Any, *args: Any, fold: bool = True, limit: int = 150, names: Any = None, **kwargs: Any
+    x: PyTree,
+    *args: PyTree,
+    fold: bool = True,
+    limit: int = 150,
+    names: PyTree = None,
+    **kwargs: PyTree,
 ) -> Graph:
     """The graph that a Tensor belongs to, or what a function records when it is called, at each level.
 
@@ -177,11 +182,13 @@ def graph(
     return Graph(read(roots_of(x), names=names), fold, limit)
 
 
-def _recorded(f: Callable[..., Any], args: Any, kwargs: Any, names: Any) -> Drawn:
+def _recorded(
+    f: Callable[..., PyTree], args: tuple[PyTree, ...], kwargs: dict[str, PyTree], names: PyTree
+) -> Drawn:
     """What a call of ``f`` records. Code that is traced, to be compiled, records nothing when it runs."""
     nodes: list[Node] = []
     saved: dict[Node, int] = {}
-    arrays: dict[int, Any] = {}
+    arrays: dict[int, object] = {}
     thread, traced = running.id, (state.body, state.outside_jax_trace)
 
     def observe(node: Node) -> None:

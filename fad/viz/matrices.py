@@ -15,6 +15,7 @@ import numpy as np
 
 from fad.core import trees
 from fad.core.tensor import Tensor
+from fad.core.types import PathLike, PyTree
 from fad.errors import ArgumentError, describe
 from fad.methods.notebook import colored, data_uri, real, shrunk
 from fad.methods.values import unwrap
@@ -146,7 +147,7 @@ class Matrix:
         figure.savefig(file, format="png", dpi=144)
         return file.getvalue()
 
-    def save(self, path: Any) -> None:
+    def save(self, path: PathLike) -> None:
         """Write a file, in the format that the name ends with.
 
         Arguments:
@@ -166,7 +167,7 @@ class Matrix:
         return f"<div>{self.svg()}</div>"
 
 
-def write(path: Any, formats: dict[str, Callable[[], str | bytes]]) -> None:
+def write(path: PathLike, formats: dict[str, Callable[[], str | bytes]]) -> None:
     """Write a file in the format that its name ends with.
 
     Raises:
@@ -181,7 +182,7 @@ def write(path: Any, formats: dict[str, Callable[[], str | bytes]]) -> None:
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def matrix(j: Any, out_ndim: int | None = None) -> Matrix:
+def matrix(j: PyTree, out_ndim: int | None = None) -> Matrix:
     """Jacobians and hessians as images: what `jacrev`, `jacfwd`, `hessian` or their sparse forms return.
 
     Arguments:
@@ -224,7 +225,7 @@ def matrix(j: Any, out_ndim: int | None = None) -> Matrix:
     return Matrix(panels)
 
 
-def _is_matrix(x: Any) -> bool:
+def _is_matrix(x: PyTree) -> bool:
     return trees.is_leaf(x) or hasattr(x, "todense")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from fad.arrays.special_cases import VIEWS
 from fad.core.level import Level, outlived
 from fad.core.tensor import Tensor, bottom
+from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
 from fad.functions.nodes import FunctionNode
 from fad.tape.edges import Edge, GradientEdge, edge_to_operation, edges_of_operations
@@ -92,7 +93,7 @@ class Drawn:
     saved: int
 
 
-def roots_of(x: Any) -> list[tuple[Node, int, str]]:
+def roots_of(x: PyTree) -> list[tuple[Node, int, str]]:
     """``(node, output_nr, label)`` for each place in a graph that ``x`` has: a Tensor, a node, an edge, or a
     pytree of these. A Tensor has one at each level that it requires grad at.
     """
@@ -111,16 +112,16 @@ def roots_of(x: Any) -> list[tuple[Node, int, str]]:
     return found
 
 
-def places_in(x: Any) -> list[Any]:
+def places_in(x: PyTree) -> list[PyTree]:
     """The Tensors, nodes and edges of a pytree, and its other leaves."""
     return jax.tree_util.tree_leaves(x, is_leaf=_is_place)
 
 
-def _is_place(x: Any) -> bool:
+def _is_place(x: PyTree) -> bool:
     return isinstance(x, (Tensor, Node, Edge, GradientEdge))
 
 
-def check_place(x: Any) -> None:
+def check_place(x: PyTree) -> None:
     """Refuse what has no place in a graph.
 
     Raises:
@@ -137,7 +138,7 @@ def check_place(x: Any) -> None:
 def _places(t: Tensor, label: str) -> list[tuple[Node, int, str]]:
     """The places of a Tensor at its level and at those below, in its tangent too."""
     found = []
-    parts: list[tuple[Any, str]] = [(t, label)]
+    parts: list[tuple[object, str]] = [(t, label)]
     while parts:
         part, label = parts.pop(0)
         part = outlived(part)
@@ -175,7 +176,7 @@ def read(
     recorded: Iterable[Node] | None = None,
     saved: dict[Node, int] | None = None,
     total: int | None = None,
-    names: Any = None,
+    names: PyTree = None,
 ) -> Drawn:
     """The graph that ``roots`` reach.
 
@@ -194,7 +195,7 @@ def read(
     for node, _, label in roots:
         labels.setdefault(node, []).append(label)
     if saved is None or total is None:
-        arrays: dict[int, Any] = {}
+        arrays: dict[int, object] = {}
         saved = {}
         for node in order:
             own = saved_arrays(node)
@@ -314,7 +315,7 @@ def _outputs(node: Node) -> tuple[tuple[tuple[int, ...], str], ...]:
     return tuple(map(_form, found))
 
 
-def _form(x: Any) -> tuple[tuple[int, ...], str]:
+def _form(x: PyTree) -> tuple[tuple[int, ...], str]:
     return tuple(x.shape), _name_of(x.dtype)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fad.core.tensor import Tensor
+from fad.core.types import PathLike, PyTree
 from fad.errors import ArgumentError, describe
 from fad.methods.notebook import data_uri, png
 from fad.sparse.coloring import best_coloring
@@ -109,7 +110,7 @@ class Pattern:
         step = max(1, int(_SIDE) // max(pixels.shape))
         return png(pixels.repeat(step, 0).repeat(step, 1))
 
-    def save(self, path: Any) -> None:
+    def save(self, path: PathLike) -> None:
         """Write a file, in the format that the name ends with.
 
         Arguments:
@@ -128,7 +129,7 @@ class Pattern:
         return f"<div>{self.svg()}</div>"
 
 
-def pattern(matrix: Any, out_ndim: int | None = None, symmetric: bool = False) -> Pattern:
+def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False) -> Pattern:
     """A pattern with its colours: entries of one colour are read from the same product.
 
     Arguments:
