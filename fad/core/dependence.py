@@ -17,6 +17,8 @@ rules of its own is not looked into: its outputs depend on all of its inputs.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,9 +26,10 @@ import jax
 
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
+from fad.core.dataflow import Dataflow, opened
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, branches, called, loop_parts, programs, scan_parts
-from fad.core.types import ArrayFunction, Atom, Aval, JaxBody, JaxEquation
+from fad.core.jaxapi import called, programs
+from fad.core.types import ArrayFunction, Aval
 
 __all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 
@@ -41,79 +44,50 @@ def dependence_rows(
     flat: ArrayFunction, mask: Sequence[bool], avals: Sequence[Aval], paths: str
 ) -> DependenceRows:
     """On which of its masked inputs each output of ``flat`` depends."""
-    jaxpr = without_collector(jax.make_jaxpr(flat))(*map(struct_of, avals)).jaxpr
-    found = _through(jaxpr, [m << k for k, m in enumerate(mask)], paths)
+    closed = without_collector(jax.make_jaxpr(flat))(*map(struct_of, avals))
+    found = _Dependence(paths).results(closed, [m << k for k, m in enumerate(mask)])
     return tuple([tuple([bool(bits >> k & 1) for k in range(len(mask))]) for bits in found])
 
 
-def _through(jaxpr: JaxBody, given: Sequence[int], paths: str) -> list[int]:
-    """What the outputs of a jaxpr depend on, if its inputs depend on ``given``: each a set, as bits."""
-    env: dict[Atom, int] = {}
+class _Dependence(Dataflow[int]):
+    """The inputs that a value depends on: a set, as bits."""
 
-    def note(variables: Sequence[Atom], bits: Sequence[int]) -> None:
-        pairs = zip(variables, bits, strict=True)
-        env.update([(v, b) for v, b in pairs if paths == READ or is_inexact(v.aval.dtype)])
+    def __init__(self, paths: str) -> None:
+        self.paths = paths
 
-    def read(atoms: Sequence[Atom]) -> list[int]:
-        return [0 if isinstance(v, Literal) else env.get(v, 0) for v in atoms]
+    def constant(self, value: Any) -> int:
+        return 0
 
-    note(jaxpr.invars, given)
-    for eqn in jaxpr.eqns:
-        note(eqn.outvars, _equation(eqn, read(eqn.invars), paths))
-    return read(jaxpr.outvars)
+    def union(self, found: Sequence[int]) -> int:
+        return functools.reduce(operator.or_, found, 0)
 
+    def results(self, program: Any, given: Sequence[int]) -> list[int]:
+        return super().results(program, self._along_paths(opened(program).invars, given))
 
-def _equation(eqn: JaxEquation, given: list[int], paths: str) -> list[int]:
-    """`_through` for one equation."""
-    if not any(given):
-        return [0] * len(eqn.outvars)
-    name = eqn.primitive.name
-    closed = called(eqn)
-    if closed is not None:
-        return _through(closed.jaxpr, given[len(given) - len(closed.jaxpr.invars) :], paths)
-    if name == "stop_gradient":
-        return [0]
-    if name == "fad_unrecorded":
-        return [given[1] if len(given) > 1 else 0]
-    if name == "optimization_barrier":
-        return given
-    if name in _REMATERIALIZED:
-        return _through(_opened(next(programs(eqn))), given, paths)
-    if name == "cond":
-        found = [_through(_opened(branch), given[1:], paths) for branch in branches(eqn)]
-        return [_union(bits) for bits in zip(*found, strict=True)]
-    if name == "scan":
-        scan = scan_parts(eqn)
-        return _loop(_opened(scan.body), given, paths, scan.constants, scan.carried)
-    loop = loop_parts(eqn)
-    if loop is not None and len(eqn.outvars) == len(given) - loop.cond_count - loop.body_count:
-        return _loop(_opened(loop.body), given[loop.cond_count :], paths, loop.body_count)
-    return [_union(given)] * len(eqn.outvars)
+    def _along_paths(self, variables: Sequence[Any], found: Sequence[int]) -> list[int]:
+        pairs = zip(variables, found, strict=True)
+        return [b if self.paths == READ or is_inexact(v.aval.dtype) else 0 for v, b in pairs]
+
+    def equation(self, eqn: Any, given: list[int]) -> list[int]:
+        if not any(given):
+            return [0] * len(eqn.outvars)
+        return self._along_paths(eqn.outvars, self._results_of(eqn, given))
+
+    def _results_of(self, eqn: Any, given: list[int]) -> list[int]:
+        name = eqn.primitive.name
+        closed = called(eqn)
+        if closed is not None:
+            return self.results(closed, given[len(given) - len(closed.jaxpr.invars) :])
+        if name == "stop_gradient":
+            return [0]
+        if name == "fad_unrecorded":
+            return [given[1] if len(given) > 1 else 0]
+        if name == "optimization_barrier":
+            return given
+        if name in _REMATERIALIZED:
+            return self.results(next(programs(eqn)), given)
+        found = self.inside(eqn, given)
+        return [self.union(given)] * len(eqn.outvars) if found is None else found
 
 
 _REMATERIALIZED = frozenset({"checkpoint", "remat", "remat2"})
-
-
-def _opened(program: Any) -> JaxBody:
-    found: JaxBody = getattr(program, "jaxpr", program)
-    return found
-
-
-def _loop(
-    body: JaxBody, given: list[int], paths: str, constants: int, carried: int | None = None
-) -> list[int]:
-    """`_through` for a body that gets constants, what it carries (all the rest, if None), and elements."""
-    end = len(given) if carried is None else constants + carried
-    while True:
-        outs = _through(body, given, paths)
-        carry = [a | b for a, b in zip(given[constants:end], outs)]
-        if carry == given[constants:end]:
-            return [*carry, *outs[len(carry) :]]
-        given = [*given[:constants], *carry, *given[end:]]
-
-
-def _union(sets: Sequence[int]) -> int:
-    found = 0
-    for bits in sets:
-        found |= bits
-    return found

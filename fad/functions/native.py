@@ -121,7 +121,7 @@ def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> tuple[list[Any], Temp
         closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
-    drawing = closed.jaxpr if draws(closed.jaxpr) else None
+    drawing = closed if draws(closed.jaxpr) else None
     return list(closed.out_avals), template[0], drawing
 
 

@@ -20,15 +20,8 @@ from typing import Any, NoReturn
 
 import jax
 
-from fad.core.jaxapi import (
-    Literal,
-    branches,
-    define_primitive,
-    flag_of,
-    loop_parts,
-    new_primitive,
-    scan_parts,
-)
+from fad.core.dataflow import Dataflow
+from fad.core.jaxapi import convert_constvars_jaxpr, define_primitive, flag_of, new_primitive
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.level import Level, bind, state
 from fad.core.primitive import Primitive
@@ -159,10 +152,10 @@ def check_draws(jaxpr: JaxBody, values: Sequence[Operand]) -> None:
         differing = [differs(v, level) for v in values]
         if None in differing:
             continue  # a part of another body, which is analysed as a whole
-        refused: list[str] = []
-        _propagate(jaxpr, list(map(bool, differing)), refused)
-        if refused:
-            _refuse(refused[0])
+        found = _Differing()
+        found.results(convert_constvars_jaxpr(jaxpr), list(map(bool, differing)))
+        if found.refused:
+            _refuse(found.refused[0])
 
 
 def draws(jaxpr: JaxBody) -> bool:
@@ -177,84 +170,44 @@ def _marked(eqn: JaxEquation) -> bool:
     return drawing is not None and drawing(eqn) is not None
 
 
-def _propagate(jaxpr: JaxBody, differing: Sequence[bool], refused: list[str] | None) -> list[bool]:
-    """Which results of a jaxpr differ between lanes, if of its constants and inputs ``differing`` do.
+class _Differing(Dataflow[bool]):
+    """Whether a value differs between lanes. ``refused``: what draws with keys that do not, in order.
 
-    Draws with keys that do not are added to ``refused``, unless that is None.
+    Where lanes take different branches, or end a loop in different iterations, what it changes differs.
     """
-    inputs = (*jaxpr.constvars, *jaxpr.invars)
-    found = {v for v, d in zip(inputs, differing, strict=True) if d}
-    for eqn in jaxpr.eqns:
-        ins = [not isinstance(v, Literal) and v in found for v in eqn.invars]
-        outs = _step(eqn, ins, refused)
-        found.update([v for v, d in zip(eqn.outvars, outs, strict=True) if d])
-    return [not isinstance(v, Literal) and v in found for v in jaxpr.outvars]
 
+    chooses = True
 
-def _step(eqn: JaxEquation, ins: list[bool], refused: list[str] | None) -> list[bool]:
-    """`_propagate` for one equation."""
-    if eqn.primitive is draw_p:
-        if refused is not None and not ins[0]:
-            refused.append(f"fad.random.{eqn.params['name']}")
-        return ins
-    drawing = flag_of(eqn, "drawing")
-    if drawing is not None:
-        body = drawing(eqn)
-        if body is None:
-            return [any(ins)] * len(eqn.outvars)
-        return _propagate(body, [*[False] * len(body.constvars), *ins], refused)
-    if eqn.primitive.name == "scan":
-        return _scan(scan_parts(eqn), ins, refused)
-    loop = loop_parts(eqn)
-    if loop is not None:
-        outs = _while(loop, ins, refused)
-        return [*outs, *[any(ins)] * (len(eqn.outvars) - len(outs))]  # and the checkpoints
-    if eqn.primitive.name == "cond":
-        return _cond(branches(eqn), ins, refused)
-    inner = list(inner_jaxprs(eqn))
-    if len(inner) == 1 and len(inner[0].invars) == len(ins) and not inner[0].constvars:
-        outs = _propagate(inner[0], ins, refused)
-        if len(outs) == len(eqn.outvars):
-            return outs
-    # Which operand is which input is not known: refuse too little rather than too much.
-    for jaxpr in inner:
-        _propagate(jaxpr, [any(ins)] * (len(jaxpr.constvars) + len(jaxpr.invars)), refused)
-    return [any(ins)] * len(eqn.outvars)
+    def __init__(self) -> None:
+        self.refused: list[str] = []
 
+    def constant(self, value: Any) -> bool:
+        return False
 
-def _scan(scan: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
-    body, fixed, carried = scan.body.jaxpr, scan.constants, scan.carried
-    carry, rest = ins[fixed : fixed + carried], ins[fixed + carried :]
-    while True:
-        outs = _propagate(body, [*ins[:fixed], *carry, *rest], refused)
-        refused = None  # in the first iteration the fewest values differ
-        after = _either(carry, outs[:carried])
-        if after == carry:
-            return [*carry, *outs[carried:]]
-        carry = after
+    def union(self, found: Sequence[bool]) -> bool:
+        return any(found)
 
+    def equation(self, eqn: Any, given: list[bool]) -> list[bool]:
+        if eqn.primitive is draw_p:
+            if not given[0]:
+                self.refused.append(f"fad.random.{eqn.params['name']}")
+            return given
+        drawing = flag_of(eqn, "drawing")
+        if drawing is not None:
+            body = drawing(eqn)
+            return self._joined(eqn, given) if body is None else self.results(body, given)
+        found = self.inside(eqn, given)
+        if found is not None:
+            return found
+        inner = list(inner_jaxprs(eqn))
+        if len(inner) == 1 and len(inner[0].invars) == len(given) and not inner[0].constvars:
+            found = self.results(inner[0], given)
+            if len(found) == len(eqn.outvars):
+                return found
+        # Which operand is which input is not known: refuse too little rather than too much.
+        for jaxpr in map(convert_constvars_jaxpr, inner):
+            self.results(jaxpr, [any(given)] * len(jaxpr.invars))
+        return self._joined(eqn, given)
 
-def _while(loop: Any, ins: list[bool], refused: list[str] | None) -> list[bool]:
-    condition, body = loop.cond.jaxpr, loop.body.jaxpr
-    first = loop.cond_count
-    last = first + loop.body_count
-    carry = ins[last:]
-    same = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
-    while True:
-        (goes_on,) = _propagate(condition, [*ins[:first], *carry], refused)
-        outs = _propagate(body, [*ins[first:last], *carry], refused)
-        refused = None
-        # Where lanes end in different iterations, what an iteration changes differs.
-        after = _either(carry, [d or (goes_on and not s) for d, s in zip(outs, same, strict=True)])
-        if after == carry:
-            return carry
-        carry = after
-
-
-def _cond(choices: Sequence[Any], ins: list[bool], refused: list[str] | None) -> list[bool]:
-    found = [_propagate(choice.jaxpr, ins[1:], refused) for choice in choices]
-    return [ins[0] or any(results) for results in zip(*found, strict=True)]
-
-
-def _either(a: Sequence[bool], b: Sequence[bool]) -> list[bool]:
-    return [x or y for x, y in zip(a, b, strict=True)]
+    def _joined(self, eqn: Any, given: list[bool]) -> list[bool]:
+        return [any(given)] * len(eqn.outvars)

@@ -17,17 +17,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.jaxapi import (
-    ClosedJaxpr,
-    Literal,
-    branches,
-    evaluate_equation,
-    flag_of,
-    programs,
-    rules_of,
-    scan_parts,
-    while_parts,
-)
+from fad.core.dataflow import Dataflow, opened
+from fad.core.jaxapi import evaluate_equation, flag_of, programs, rules_of, scan_parts
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
@@ -61,53 +52,73 @@ def pattern_of(closed: Any, constants: Sequence[Constant | None]) -> tuple[np.nd
 
 def _program(closed: Any, operands: Sequence[Value], width: int) -> list[Value]:
     """The results of a jaxpr."""
-    if isinstance(closed, ClosedJaxpr):
-        jaxpr, consts = closed.jaxpr, closed.consts
-    else:
-        jaxpr, consts = closed, ()
-    env: dict[Any, Value] = {}
-    for var, c in zip(jaxpr.constvars, consts, strict=True):
-        env[var] = (None, _constant(c))
-    env.update(zip(jaxpr.invars, operands, strict=True))
-
-    def read(atom: Any) -> Value:
-        return (None, _constant(atom.val)) if isinstance(atom, Literal) else env[atom]
-
-    for eqn in jaxpr.eqns:
-        env.update(
-            zip(eqn.outvars, _equation(eqn, [read(v) for v in eqn.invars], width), strict=True)
-        )
-    return [read(v) for v in jaxpr.outvars]
+    return _Entries(width).results(closed, operands)
 
 
 def _constant(value: Any) -> Constant | None:
     return None if isinstance(value, jax.core.Tracer) else Constant(lambda: value)
 
 
-def _equation(eqn: Any, operands: list[Value], width: int) -> list[Value]:
-    sets = [entries for entries, _ in operands]
-    known = [constant for _, constant in operands]
-    if all([s is None for s in sets]):
-        return _evaluated(eqn, known)
-    through = THROUGH.get(eqn.primitive.name)
-    if through is not None:
-        return through(eqn, operands, width)
-    if (
-        flag_of(eqn, "expensive") is not None
-    ):  # of fad; a call of a Function: what it declares, or computes
-        stated = _stated(eqn, sets, width)
-        if stated is not None:
-            return stated
-        body = functools.partial(eqn.primitive.impl, **eqn.params)
-        return _program(
-            jax.make_jaxpr(body)(*[_struct(v.aval) for v in eqn.invars]), operands, width
-        )
-    for program in programs(eqn) if eqn.primitive.name in CALLS else ():
-        counts = (len(_invars(program)), len(_outvars(program)))
-        if counts == (len(operands), len(eqn.outvars)):
-            return _program(program, operands, width)
-    rule = RULES.get(eqn.primitive.name, couples)
-    return [(entries, None) for entries in rule(eqn, sets, known, width)]
+class _Entries(Dataflow[Value]):
+    """The entries of a value's rows, or its value if it depends on no column."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def constant(self, value: Any) -> Value:
+        return None, _constant(value)
+
+    def union(self, found: Sequence[Value]) -> Value:
+        return unite([entries for entries, _ in found]), None
+
+    def same(self, a: Value, b: Value) -> bool:
+        return _size(a[0]) == _size(b[0])
+
+    def equation(self, eqn: Any, operands: list[Value]) -> list[Value]:
+        sets = [entries for entries, _ in operands]
+        known = [constant for _, constant in operands]
+        if all([s is None for s in sets]):
+            return _evaluated(eqn, known)
+        if (
+            flag_of(eqn, "expensive") is not None
+        ):  # of fad; a call of a Function: what it declares, or computes
+            stated = _stated(eqn, sets, self.width)
+            if stated is not None:
+                return stated
+            body = functools.partial(eqn.primitive.impl, **eqn.params)
+            structs = [_struct(v.aval) for v in eqn.invars]
+            return self.results(jax.make_jaxpr(body)(*structs), operands)
+        found = self.inside(eqn, operands)
+        if found is not None:
+            return found
+        for program in programs(eqn) if eqn.primitive.name in CALLS else ():
+            jaxpr = opened(program)
+            if (len(jaxpr.invars), len(jaxpr.outvars)) == (len(operands), len(eqn.outvars)):
+                return self.results(program, operands)
+        rule = RULES.get(eqn.primitive.name, couples)
+        return [(entries, None) for entries in rule(eqn, sets, known, self.width)]
+
+    def scan(self, eqn: Any, operands: list[Value]) -> list[Value]:
+        """Step by step: what a step depends on may differ."""
+        scan, width = scan_parts(eqn), self.width
+        first, last = scan.constants, scan.constants + scan.carried
+        consts, carry, xs = operands[:first], operands[first:last], operands[last:]
+        outs = [v.aval for v in eqn.outvars[scan.carried :]]
+        parts: list[list[Entries]] = [[] for _ in outs]
+        steps = range(scan.length)
+        for step in reversed(steps) if scan.reverse else steps:
+            slices = [
+                _step(x, v.aval, step, width) for x, v in zip(xs, eqn.invars[last:], strict=True)
+            ]
+            results = self.results(scan.body, [*consts, *carry, *slices])
+            carry = results[: scan.carried]
+            for part, (entries, _), aval in zip(parts, results[scan.carried :], outs, strict=True):
+                if entries is not None:
+                    part.append(entries + step * (aval.size // scan.length) * width)
+        return [
+            *[(entries, None) for entries, _ in carry],
+            *[(unite(part), None) for part in parts],
+        ]
 
 
 def _stated(eqn: Any, sets: Sequence[Entries | None], width: int) -> list[Value] | None:
@@ -132,14 +143,6 @@ def _struct(aval: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
-def _invars(program: Any) -> Any:
-    return (program.jaxpr if isinstance(program, ClosedJaxpr) else program).invars
-
-
-def _outvars(program: Any) -> Any:
-    return (program.jaxpr if isinstance(program, ClosedJaxpr) else program).outvars
-
-
 def _evaluated(eqn: Any, known: Sequence[Constant | None]) -> list[Value]:
     """Results that depend on no column. They are known if the operands are."""
     operands = [k for k in known if k is not None]
@@ -155,47 +158,8 @@ def _evaluated(eqn: Any, known: Sequence[Constant | None]) -> list[Value]:
     return [(None, Constant(functools.partial(result, k))) for k in range(len(eqn.outvars))]
 
 
-def _branches(eqn: Any, operands: list[Value], width: int) -> list[Value]:
-    """``cond``: what any branch gives."""
-    found = [_program(branch, operands[1:], width) for branch in branches(eqn)]
-    return [(unite([r[k][0] for r in found]), None) for k in range(len(eqn.outvars))]
-
-
-def _while(eqn: Any, operands: list[Value], width: int) -> list[Value]:
-    """The body, until it adds nothing."""
-    loop = while_parts(eqn)
-    skipped, count = loop.cond_count, loop.body_count
-    consts = operands[skipped : skipped + count]
-    carry = [entries for entries, _ in operands[skipped + count :]]
-    while True:
-        given: list[Value] = [*consts, *[(entries, None) for entries in carry]]
-        outs = _program(loop.body, given, width)
-        more = [unite([old, new]) for old, (new, _) in zip(carry, outs, strict=True)]
-        if all([_size(a) == _size(b) for a, b in zip(carry, more, strict=True)]):
-            return [(entries, None) for entries in carry]
-        carry = more
-
-
 def _size(entries: Entries | None) -> int:
     return 0 if entries is None else entries.size
-
-
-def _scan(eqn: Any, operands: list[Value], width: int) -> list[Value]:
-    """Step by step: what a step depends on may differ."""
-    scan = scan_parts(eqn)
-    first, last = scan.constants, scan.constants + scan.carried
-    consts, carry, xs = operands[:first], operands[first:last], operands[last:]
-    outs = [v.aval for v in eqn.outvars[scan.carried :]]
-    parts: list[list[Entries]] = [[] for _ in outs]
-    steps = range(scan.length)
-    for step in reversed(steps) if scan.reverse else steps:
-        slices = [_step(x, v.aval, step, width) for x, v in zip(xs, eqn.invars[last:], strict=True)]
-        results = _program(scan.body, [*consts, *carry, *slices], width)
-        carry = results[: scan.carried]
-        for part, (entries, _), aval in zip(parts, results[scan.carried :], outs, strict=True):
-            if entries is not None:
-                part.append(entries + step * (aval.size // scan.length) * width)
-    return [*[(entries, None) for entries, _ in carry], *[(unite(part), None) for part in parts]]
 
 
 def _step(x: Value, aval: Any, step: int, width: int) -> Value:
@@ -208,4 +172,3 @@ def _step(x: Value, aval: Any, step: int, width: int) -> Value:
 CALLS = """jit pjit closed_call core_call remat remat2 checkpoint custom_jvp_call custom_vjp_call
     custom_vjp_call_jaxpr xla_call eval_jaxpr
     call_hi_primitive""".split()
-THROUGH = {"cond": _branches, "scan": _scan, "while": _while}

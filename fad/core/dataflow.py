@@ -1,0 +1,120 @@
+"""Analyses of programs: from what is said of the inputs of a jaxpr to what that says of its results.
+
+NOTE [analyses go through bodies]
+
+    turn = lambda i, c: (c[1], c[2], c[0])
+    f = fad.jit(lambda x: fad.lax.fori_loop(0, 2, turn, (0.0, 0.0, x))[0])
+    fad.grad(f)(2.0)  # 1.0
+
+No iteration alone takes ``x`` to the first place. So a body is gone through until what is said of its carry
+changes no more. That comes to an end: `Dataflow.union` only adds to what it is given, and there is a finite
+number of things to add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from fad.core.jaxapi import Literal, WhileParts, branches, loop_parts, scan_parts
+
+__all__ = ["Dataflow", "opened"]
+
+V = TypeVar("V")
+
+
+def opened(program: Any) -> Any:
+    """The jaxpr of a program that may be closed."""
+    return getattr(program, "jaxpr", program)
+
+
+class Dataflow(Generic[V]):
+    """One analysis: something of type ``V`` is said of each variable, forwards, equation by equation.
+
+    ``chooses``: what chooses a branch, or ends a loop, counts among what its results come of.
+    """
+
+    chooses = False
+
+    def constant(self, value: Any) -> V:
+        """What is said of a constant."""
+        raise NotImplementedError
+
+    def union(self, found: Sequence[V]) -> V:
+        """What is said of a variable that may be any of several."""
+        raise NotImplementedError
+
+    def same(self, a: V, b: V) -> bool:
+        """Whether ``b``, a union with ``a``, says no more than ``a``."""
+        return a == b
+
+    def equation(self, eqn: Any, given: list[V]) -> list[V]:
+        """What is said of the results of an equation; `inside` knows those of loops and branches."""
+        raise NotImplementedError
+
+    def results(self, program: Any, given: Sequence[V]) -> list[V]:
+        """What is said of the results of a jaxpr, if ``given`` is said of its inputs."""
+        jaxpr, consts = opened(program), getattr(program, "consts", ())
+        env = dict(zip(jaxpr.constvars, map(self.constant, consts), strict=True))
+        env.update(zip(jaxpr.invars, given, strict=True))
+
+        def read(atoms: Sequence[Any]) -> list[V]:
+            return [self.constant(v.val) if isinstance(v, Literal) else env[v] for v in atoms]
+
+        for eqn in jaxpr.eqns:
+            env.update(zip(eqn.outvars, self.equation(eqn, read(eqn.invars)), strict=True))
+        return read(jaxpr.outvars)
+
+    def inside(self, eqn: Any, given: list[V]) -> list[V] | None:
+        """`equation` for a choice of branches or a loop, and None for others."""
+        name = eqn.primitive.name
+        if name == "cond":
+            which, *operands = given
+            found = [self.results(branch, operands) for branch in branches(eqn)]
+            if self.chooses:
+                found.append([which] * len(eqn.outvars))
+            return list(map(self.union, zip(*found, strict=True)))
+        if name == "scan":
+            return self.scan(eqn, given)
+        loop = loop_parts(eqn)
+        if loop is None:
+            return None
+        outs = self._while(loop, given)
+        return [*outs, *[self.union(given)] * (len(eqn.outvars) - len(outs))]  # what it stores
+
+    def scan(self, eqn: Any, given: list[V]) -> list[V]:
+        """`inside` for ``scan``, of whose elements one thing is said."""
+        scan = scan_parts(eqn)
+        first, last = scan.constants, scan.constants + scan.carried
+        constants, elements = given[:first], given[last:]
+        return self._repeated(
+            lambda carry: self.results(scan.body, [*constants, *carry, *elements]),
+            given[first:last],
+        )
+
+    def _while(self, loop: WhileParts, given: list[V]) -> list[V]:
+        first, last = loop.cond_count, loop.cond_count + loop.body_count
+        body = loop.body.jaxpr
+        passed_on = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
+
+        def step(carry: list[V]) -> list[V]:
+            outs = self.results(loop.body, [*given[first:last], *carry])
+            if not self.chooses:
+                return outs
+            ends = self.results(loop.cond, [*given[:first], *carry])
+            return [
+                v if same else self.union([v, *ends])
+                for v, same in zip(outs, passed_on, strict=True)
+            ]
+
+        return self._repeated(step, given[last:])
+
+    def _repeated(self, step: Callable[[list[V]], list[V]], carry: Sequence[V]) -> list[V]:
+        """What is said after any number of iterations; see NOTE [analyses go through bodies]."""
+        carry = [self.union([v]) for v in carry]
+        while True:
+            outs = step(carry)
+            more = [self.union(pair) for pair in zip(carry, outs, strict=False)]
+            if all(map(self.same, carry, more)):
+                return [*carry, *outs[len(carry) :]]
+            carry = more
