@@ -27,11 +27,9 @@ from fad.views.make_view import chain_from, peer_chain_from
 
 __all__ = [
     "batched_outputs",
-    "check_value",
+    "directions_of",
     "gradients",
     "lowered",
-    "series_of",
-    "tangents_of",
     "views_among",
 ]
 
@@ -64,8 +62,11 @@ def gradients(
     return result
 
 
-def tangents_of(what: str, returned: Any, template: Template) -> list[Any]:
-    """What a jvp or jet rule returned, in the place of each output. ``what`` begins messages."""
+def directions_of(
+    who: str, returned: Any, template: Template, avals: Sequence[Any], order: int | None
+) -> list[Any]:
+    """What a jvp rule returned, as a tangent for each output; or a jet rule, as a list of derivatives."""
+    what = f"{who}: the {'tangent' if order is None else 'series'}"
     found = template.collect(returned, f"{what} of the output")
     for k in template.non_differentiable:
         if found[k] is not None:
@@ -73,27 +74,20 @@ def tangents_of(what: str, returned: Any, template: Template) -> list[Any]:
                 f"{what} of output {k} is {describe(found[k])}, and the output is marked "
                 "with ctx.mark_non_differentiable: return None in its place"
             )
-    return found
-
-
-def series_of(
-    who: str, returned: Any, template: Template, avals: Sequence[Any], order: int
-) -> list[Any]:
-    """What a jet rule returned, as a list of derivatives for each output, or None."""
+    if order is None:
+        return [check_value(f"{what} of output {k}", t, avals[k]) for k, t in enumerate(found)]
     result: list[Any] = []
-    for k, s in enumerate(tangents_of(f"{who}: the series", returned, template)):
+    for k, s in enumerate(found):
         if s is not None and (not isinstance(s, (tuple, list)) or len(s) != order):
             raise RuleError(
-                f"{who}: the series of output {k} must be a list of {order} derivatives, got {describe(s)}. "
+                f"{what} of output {k} must be a list of {order} derivatives, got {describe(s)}. "
                 "Return as many as there are of each argument: [first, second, ...]."
             )
-        result.append(
-            s
-            and [
-                check_value(f"{who}: derivative {n} of output {k}", t, avals[k])
-                for n, t in enumerate(s, 1)
-            ]
-        )
+        terms = enumerate(s or (), 1)
+        checked = [
+            check_value(f"{who}: derivative {n} of output {k}", t, avals[k]) for n, t in terms
+        ]
+        result.append(checked or None)
     return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
@@ -244,6 +244,15 @@ class Notes:
     def only_forward(self) -> Notes:
         """The notes that a jvp rule reads."""
         return dataclasses.replace(self, backward=()) if self.forward is not None else self
+
+    def read(self, values: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The inputs and outputs that were noted, with None in the place of the others."""
+        kinds: dict[str, list[Any]] = {INPUT: [None] * len(values), OUTPUT: [None] * len(outs)}
+        every = {INPUT: values, OUTPUT: outs}
+        for x in self.leaves():
+            if type(x) is Ref and x.kind in every:
+                kinds[x.kind][x.at] = every[x.kind][x.at]
+        return kinds[INPUT], kinds[OUTPUT]
 
     def leaves(self) -> list[Any]:
         """All that was noted, one by one."""

@@ -167,8 +167,8 @@ def _general(
     saved: Saved | None,
 ) -> tuple[FunctionOp, list[Any]]:
     """Record a call of which not everything is simple."""
-    op = FunctionOp(rules)
-    op.needs, op.template, op.saved = mask, template, saved
+    op = FunctionOp(rules, mask)
+    op.ran.template, op.ran.saved = template, saved
     results = checked_arrays(rules, outs)
     tensors = [new_tensor(x, ROOT) for x in results]
     op.leave_node(ROOT, args, mask, tensors, values, results)

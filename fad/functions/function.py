@@ -180,14 +180,14 @@ class Function(metaclass=_FunctionType):
                 return found
             if found is not None:
                 op, outs = found
-                return _result(cls.__name__, op, outs, args)
+                return _result(cls.__name__, op.ran.template, outs, args)
         bound, keywords = signature.bind(cls.__name__, args, kwargs)
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
         arrays, template = Template.split(bound, leaves)
         operands = [as_array(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, signature, template, keywords))
         outs = list(bind(op, operands))
-        return _result(cls.__name__, op, outs, arrays)
+        return _result(cls.__name__, op.ran.template, outs, arrays)
 
 
 def _signature_of(cls: Any) -> Signature:
@@ -225,11 +225,11 @@ def _mixed_in(cls: Any) -> list[Any]:
     return [b.__dict__.get(name) for b in bases for name in (*RULES, *SETTINGS)]
 
 
-def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -> Any:
+def _result(name: str, template: Template, outs: list[Any], arrays: Sequence[Any]) -> Any:
     """What a call returns, from its outputs."""
-    if op.template.aliases:
-        outs = _write_back(name, op.template, arrays, outs)
-    for v in op.template.views:
+    if template.aliases:
+        outs = _write_back(name, template, arrays, outs)
+    for v in template.views:
         if v.chain is None:
             outs[v.at] = outs[v.of]
             continue
@@ -242,9 +242,9 @@ def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -
         if v.detached or own:
             attach_peer(out, x, () if v.as_is else v.chain)
         else:
-            slots = op.template.slots
+            slots = template.slots
             attach_chain(out, x, v.chain, v.at if slots is None else slots[v.at])
-    return op.template.join(outs)
+    return template.join(outs)
 
 
 _NUMBERS = (*ARRAYS, float, complex)

@@ -97,5 +97,7 @@ class _Once(CallRules):
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         self._refuse()
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
         self._refuse()

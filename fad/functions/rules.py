@@ -8,12 +8,10 @@ Rules again:
 
 * `BatchedRules`, the call under vmap: the user's vmap rule, or the body run on batched values; it
   pulls back by the user's vjp, batched.
-* `LinearRules`, the derivative of the call as a function of (inputs, outputs, tangents): it
-  evaluates as the user's jvp; in the tangents it transposes as the user's vjp; in everything else
-  it is differentiated like any body.
-
-* `JetRules`, the derivatives of the call along a curve, where the user wrote a rule for them: it is
-  differentiated like any body.
+* `DerivativeRules`, the derivative of the call as a function of (inputs, outputs, directions). With
+  tangents it evaluates as the user's jvp, and in the tangents it transposes as the user's vjp; with
+  derivatives along a curve it evaluates as the user's jet. In everything else it is differentiated like
+  any body.
 
 So every order of grad, jvp and vmap reaches the user's rules, under fad's levels and under native
 JAX alike, which bind the same objects. All methods work on flat lists of values of any level.
@@ -158,21 +156,22 @@ class CallRules:
         """
         raise AttributeError(f"{self.name}: this call has no ctx to show")
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        """Tangents of the outputs."""
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
+        """Directions of the outputs, from those of the inputs; None is zero.
+
+        Arguments:
+            directions: the tangent of each input; with an order, a list of its derivatives along a curve, of
+                which some may be None.
+            order: how many derivatives there are. Only for rules that `has_jet`.
+        """
         raise NotImplementedError
 
     @property
     def has_jet(self) -> bool:
-        """Whether there is a rule of the user's for `jet`; if not, it is derived from the pushforward."""
+        """Whether there is a rule of the user's for `jet`; if not, it is derived from the tangents."""
         return False
-
-    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
-        """Derivatives of the outputs along a curve, ``order`` of them for each, by the user's rule.
-
-        ``series`` has so many of each input. None is zero, in the place of a list or of an entry.
-        """
-        raise NotImplementedError
 
     def batch(
         self, values: Values, dims: tuple[int | None, ...], info: VmapInfo

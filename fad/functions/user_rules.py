@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import jax
 
+from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
@@ -16,11 +17,9 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, HostValueError, RuleError
 from fad.functions.check_results import (
     batched_outputs,
-    check_value,
+    directions_of,
     gradients,
     lowered,
-    series_of,
-    tangents_of,
     views_among,
 )
 from fad.functions.closures import is_tracer
@@ -218,26 +217,20 @@ class UserRules(CallRules):
 
     # Differentiating
 
-    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
+    def notes_of(self, saved: Saved) -> Notes | None:
+        """What a body left on its ctx; None where there is no rule that reads it."""
         notes: Notes | None = saved.notes
+        return notes
+
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
+        notes = self.notes_of(saved)
         if notes is None:
             return saved.at(values, [None] * len(outs), ())
+        if not saved.closed:  # the body may have to run again
+            return saved.at(values, outs, saved.extras)
         if self.signature.vjp:
             notes = notes.without_forward()
-        if not saved.closed:  # the body may have to run again
-            kept = saved.at(values, outs, saved.extras)
-        else:
-            read_values: list[Any] = [None] * len(values)
-            read_outs: list[Any] = [None] * len(outs)
-            for x in notes.leaves():
-                if type(x) is Ref:
-                    if x.kind == INPUT:
-                        read_values[x.at] = values[x.at]
-                    else:
-                        read_outs[x.at] = outs[x.at]
-            kept = saved.at(read_values, read_outs, ())
-        kept.notes = notes
-        return kept
+        return saved.at(*notes.read(values, outs), ())
 
     def notes_key(self, saved: Saved) -> Hashable | None:
         notes: Notes | None = saved.notes
@@ -250,7 +243,7 @@ class UserRules(CallRules):
         return notes.backward, notes.forward, notes.zeros_for_none, saved.template, avals
 
     def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
-        notes: Notes | None = saved.notes
+        notes = self.notes_of(saved)
         return notes.backward if notes is not None and self.signature.vjp else None
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
@@ -260,11 +253,13 @@ class UserRules(CallRules):
             return transpose_pushforward(self, saved, cotangents, need)
         return pull_through(self.forward, saved.values, cotangents, need)
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        if self.signature.jvp:
-            return self._user_pushforward(saved, tangents)
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
+        if order is not None or self.signature.jvp:
+            return self._user_pushforward(saved, directions, order)
         if self.signature.jet:
-            series = self.jet(saved, [None if t is None else [t] for t in tangents], 1)
+            series = self._user_pushforward(saved, [t if t is None else [t] for t in directions], 1)
             return [s and s[0] for s in series]
         if self.signature.vjp:
             if hasattr(getattr(self.cls, self.signature.vjp), "once_differentiable"):
@@ -273,18 +268,19 @@ class UserRules(CallRules):
                     f"{self.signature.vjp} that is marked with @once_differentiable: write "
                     f"jvp(ctx, {self._listed('_t')})"
                 )
-            return transpose_pullback(self, saved, tangents)
-        return push_through(self.forward, saved.values, tangents)
+            return transpose_pullback(self, saved, directions)
+        return push_through(self.forward, saved.values, directions)
 
     def context(self, saved: Saved, need: Sequence[bool]) -> Any:
-        if saved.notes is None:
+        if self.notes_of(saved) is None:
             return CallRules.context(self, saved, need)
         return self._restore(saved, self.inputs.any_of(need), False, highest(saved))
 
     def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool, level: Any) -> Context:
         """The context of one pass through the rules, which runs at ``level``."""
         kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
-        notes: Notes = saved.notes
+        notes = self.notes_of(saved)
+        assert notes is not None
         args = saved.args
 
         def lookup(ref: Ref) -> Any:
@@ -363,22 +359,26 @@ class UserRules(CallRules):
     def _listed(self, suffix: str = "") -> str:
         return ", ".join([n + suffix for n in self.argument_names()])
 
-    def _user_pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        who = f"{self.name}.jvp"
-        flags = [t is not None for t in tangents]
-        level = highest(saved, tangents)
+    def _user_pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None
+    ) -> list[Any]:
+        """By the rule jvp, or with an order by jet."""
+        rule = "jvp" if order is None else "jet"
+        level = highest(saved, trees.flatten(directions)[0])
+        flags = [d is not None for d in directions]
         ctx = self._restore(saved, self.inputs.any_of(flags), True, level)
-        zeros_for_none = ctx._record.zeros_for_none
-        given = [
-            self._given(level, t, a, zeros_for_none and is_inexact(a.dtype))
-            for t, a in zip(tangents, saved.in_avals, strict=True)
-        ]
-        out_t = self._call_rule("jvp", ctx, self.inputs.join_only(given), given)
-        found = tangents_of(f"{who}: the tangent", out_t, saved.template)
-        return [
-            check_value(f"{who}: the tangent of output {k}", t, a)
-            for k, (t, a) in enumerate(zip(found, saved.out_avals, strict=True))
-        ]
+        given: list[Any] = []
+        for d, a in zip(directions, saved.in_avals, strict=True):
+            zeros_for_none = ctx._record.zeros_for_none and is_inexact(a.dtype)
+            if order is None:
+                given.append(self._given(level, d, a, zeros_for_none))
+            else:
+                terms = d or ([None] * order if zeros_for_none else None)
+                given.append(terms and [self._given(level, t, a, zeros_for_none) for t in terms])
+        args = self.inputs.join_only(given)
+        returned = self._call_rule(rule, ctx, args, trees.flatten(given)[0])
+        who = f"{self.name}.{rule}"
+        return directions_of(who, returned, saved.template, saved.out_avals, order)
 
     @property
     def has_forward_rule(self) -> bool:
@@ -388,18 +388,6 @@ class UserRules(CallRules):
     @property
     def has_jet(self) -> bool:
         return bool(self.signature.jet)
-
-    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
-        level = highest(saved, [t for s in series for t in s or ()])
-        ctx = self._restore(saved, self.inputs.any_of([s is not None for s in series]), True, level)
-        given: list[Any] = []
-        for s, a in zip(series, saved.in_avals, strict=True):
-            zeros_for_none = ctx._record.zeros_for_none and is_inexact(a.dtype)
-            terms = s or ([None] * order if zeros_for_none else None)
-            given.append(terms and [self._given(level, t, a, zeros_for_none) for t in terms])
-        directions = [t for s in given for t in s or ()]
-        returned = self._call_rule("jet", ctx, self.inputs.join_only(given), directions)
-        return series_of(f"{self.name}.jet", returned, saved.template, saved.out_avals, order)
 
     # Batching
 

@@ -181,16 +181,18 @@ class ImplicitRules(CallRules):
     def for_pullback(self, saved: Saved, values: Leaves, outs: Leaves) -> Saved:
         return saved.at(values, outs, ())
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
         count = self.equation.unknowns
-        parameters, given = saved.values[count:], tangents[count:]
+        parameters, given = saved.values[count:], directions[count:]
         mask = tuple([t is not None for t in given])
         if not any(mask):
             return [None] * count
-        directions = [t for t in given if t is not None]
+        known = [t for t in given if t is not None]
         derivative = _derivative(self.equation, mask, _tangents)
-        found = list(bind(derivative, [*saved.outs, *parameters, *directions]))
-        check_finite(self.equation, found, [*saved.outs, *directions])
+        found = list(bind(derivative, [*saved.outs, *parameters, *known]))
+        check_finite(self.equation, found, [*saved.outs, *known])
         return found
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:

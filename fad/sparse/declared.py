@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fad.errors import RuleError, describe
-from fad.functions.derived_rules import BatchedRules, LinearRules
+from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules
 from fad.functions.templates import HOLE
 from fad.functions.user_rules import UserRules
@@ -35,12 +35,14 @@ def declared(rules: CallRules, avals: Sequence[Any], out: Any) -> list[Pairs | N
     Raises:
         RuleError: a rule returned something else than a pattern of these shapes.
     """
-    if isinstance(rules, LinearRules):
-        n = len(rules.mask)
+    if isinstance(rules, DerivativeRules):
+        if not rules.is_linear:
+            return None
+        n = len(rules.counts)
         found = declared(rules.base, avals[:n], out)
         if found is None:
             return None
-        return [*[None] * rules.known, *[p for p, m in zip(found, rules.mask, strict=True) if m]]
+        return [*[None] * rules.known, *[p for p, m in zip(found, rules.counts, strict=True) if m]]
     if isinstance(rules, BatchedRules):
         lanes = rules.batch_size
         each = declared(

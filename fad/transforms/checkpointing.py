@@ -231,8 +231,10 @@ class CheckpointRules(CallRules):
             grads = iter(pull_back(outs, cotangents, variables) if variables else ())
             return [next(grads) if w else None for w in wanted]
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        return push_through(self.forward, saved.values, tangents, JvpLevel)
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
+        return push_through(self.forward, saved.values, directions, JvpLevel)
 
 
 _BARRIER = Primitive("optimization_barrier", jax.lax.optimization_barrier)
@@ -335,13 +337,13 @@ def checkpoint(
                     "from outside as arguments"
                 )
             requires = [_requires(x) for x in every]
-            op = FunctionOp(CheckpointRules(body, len(captures), requires, alone, level.recording))
-            op.known, op.template = Template.split(out)
-            outs = list(bind(op, every))
+            known, template = Template.split(out)
+            rules = CheckpointRules(body, len(captures), requires, alone, level.recording)
+            outs = list(bind(FunctionOp(rules, known=(known, template)), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
-                pairs = zip(op.known, outs, requires_grad, strict=True)
+                pairs = zip(known, outs, requires_grad, strict=True)
                 outs = [o if r else k for k, o, r in pairs]
-            out = op.template.join(outs)
+            out = template.join(outs)
         return leave(out, tensors)
 
     return wrapped
