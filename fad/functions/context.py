@@ -247,12 +247,15 @@ class Notes:
 
     def read(self, values: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The inputs and outputs that were noted, with None in the place of the others."""
-        kinds: dict[str, list[Any]] = {INPUT: [None] * len(values), OUTPUT: [None] * len(outs)}
-        every = {INPUT: values, OUTPUT: outs}
+        inputs: list[Any] = [None] * len(values)
+        outputs: list[Any] = [None] * len(outs)
         for x in self.leaves():
-            if type(x) is Ref and x.kind in every:
-                kinds[x.kind][x.at] = every[x.kind][x.at]
-        return kinds[INPUT], kinds[OUTPUT]
+            if type(x) is Ref:
+                if x.kind == INPUT:
+                    inputs[x.at] = values[x.at]
+                elif x.kind == OUTPUT:
+                    outputs[x.at] = outs[x.at]
+        return inputs, outputs
 
     def leaves(self) -> list[Any]:
         """All that was noted, one by one."""

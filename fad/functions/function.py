@@ -179,8 +179,8 @@ class Function(metaclass=_FunctionType):
             if type(found) is Tensor:
                 return found
             if found is not None:
-                op, outs = found
-                return _result(cls.__name__, op.ran.template, outs, args)
+                template, outs = found
+                return _result(cls.__name__, template, outs, args)
         bound, keywords = signature.bind(cls.__name__, args, kwargs)
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
         arrays, template = Template.split(bound, leaves)

@@ -66,6 +66,7 @@ class Saved:
     of what it kept, in a form that is private to the rules.
     ``closed``: nothing was kept but inputs, outputs and what has no derivative, so that the same
     notes are valid at any level of the call.
+    ``plain``: the call gave one array with a derivative, without marks, and this is what its vjp reads.
     ``args``: on the tape, the Tensors that ``values`` are the values of, for their places in the graph.
     """
 
@@ -78,6 +79,7 @@ class Saved:
     extras: Sequence[Any] = ()
     closed: bool = True
     args: Sequence[Any] = ()
+    plain: bool = False
 
     def at(self, values: Values, outs: Values, extras: Sequence[Any]) -> Saved:
         """The same for the call at another level."""

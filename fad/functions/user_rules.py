@@ -37,7 +37,7 @@ from fad.functions.rules import (
     transpose_pullback,
     transpose_pushforward,
 )
-from fad.functions.templates import SCALARS, Template, is_array
+from fad.functions.templates import SCALARS, SINGLE, Template, is_array
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
@@ -96,13 +96,15 @@ class UserRules(CallRules):
 
     def call_forward(self, ctx: Context | None, handles: Sequence[Any]) -> Any:
         """Run the user's forward."""
-        args = self.inputs.join(handles)
-        split = len(args) - len(self.keywords)
-        kwargs = dict(zip(self.keywords, args[split:], strict=True))
+        args, kwargs = self.inputs.join(handles), {}
+        if self.keywords:
+            split = len(args) - len(self.keywords)
+            kwargs = dict(zip(self.keywords, args[split:], strict=True))
+            args = args[:split]
         try:
             if self.signature.combined:
-                return self.cls.forward(ctx, *args[:split], **kwargs)
-            return self.cls.forward(*args[:split], **kwargs)
+                return self.cls.forward(ctx, *args, **kwargs)
+            return self.cls.forward(*args, **kwargs)
         except HOST_ERRORS as error:
             raise self.host_error("forward", error, handles) from error
 
@@ -116,28 +118,37 @@ class UserRules(CallRules):
     def _run(
         self, values: Values, needs: Needs, with_setup: bool
     ) -> tuple[list[Any], Template, Saved | None]:
-        """Run forward on handles of its own; then `collect`."""
+        """`run_on` handles of its own."""
         handles = [
             new_tensor(v, ROOT) if type(v) is array_type else self.wrap(alias(v)) for v in values
         ]
-        before = [_value(h) for h in handles]
-        ctx = self._context(values, needs)
-        output = self.call_forward(ctx, handles)
-        return self.collect(ctx, values, handles, before, output, with_setup)
+        before = list(map(_value, handles))
+        return self.run_on(self._context(values, needs), handles, before, values, with_setup)
 
-    def collect(
+    def run_on(
         self,
         ctx: Context,
-        values: Values,
         handles: list[Any],
         before: Sequence[Any],
-        output: Any,
+        values: Values,
         with_setup: bool = True,
     ) -> tuple[list[Any], Template, Saved | None]:
-        """Forward's output taken apart: arrays, the structure around them, what is saved for the rules.
+        """Run the body once: its output taken apart, and what is saved for the rules.
 
-        ``before`` are the values of ``handles`` when forward was called.
+        Arguments:
+            handles: the inputs as the body gets them.
+            before: the values of these.
+            values: those of the call.
         """
+        output = self.call_forward(ctx, handles)
+        if with_setup and self.signature.vjp and _is_plain(output, handles, before):
+            self._call_setup(ctx, handles, output)
+            places = _places(ctx, handles, before, output)
+            if places is not None:
+                return [output], SINGLE, _plain_saved(places, before, output._value)
+            kept = dict(enumerate(handles))
+            saved = self.save(ctx, handles, kept, ([output],), values, [output], SINGLE)
+            return [output], saved.template, saved
         outs, template = Template.split(output, SCALARS)
         template = template.viewing(views_among(outs, handles))
         arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
@@ -464,3 +475,57 @@ def _value(x: Any) -> Any:
     if type(x) is Tensor and x.meta is None:
         return x._value
     return x.value if isinstance(x, Tensor) else x
+
+
+def _is_plain(out: Any, handles: Sequence[Any], before: Sequence[Any]) -> bool:
+    """Whether a body gave one Tensor of its own with a derivative, and wrote to no input: the usual case."""
+    if type(out) is not Tensor or out.meta is not None or out._level is not ROOT:
+        return False
+    value = out._value
+    if out._requires_grad or type(value) is not array_type:
+        return False
+    for h, v in zip(handles, before):
+        if h is out or h.meta is not None or h._value is not v:
+            return False
+    return is_inexact(value.aval.dtype)
+
+
+def _places(
+    ctx: Context, handles: Sequence[Any], before: Sequence[Any], out: Any
+) -> tuple[int, ...] | None:
+    """What was saved for backward: numbers of inputs, -1 for the output; None if there is more to it."""
+    if out.meta is not None or out._requires_grad:
+        return None
+    for h, v in zip(handles, before):
+        if h.meta is not None or h._value is not v:
+            return None
+    record = ctx._record
+    if record.forward is not None or record.dirty or record.non_differentiable:
+        return None
+    if not record.zeros_for_none or ctx.saved_data or ctx.__dict__:
+        return None
+    places: list[int] = []
+    for x in record.backward:
+        if x is out:
+            places.append(-1)
+            continue
+        for i, h in enumerate(handles):
+            if x is h:
+                places.append(i)
+                break
+        else:
+            return None
+    return tuple(places)
+
+
+def _plain_saved(places: tuple[int, ...], values: Values, out: Any) -> Saved:
+    read: list[Any] = [None] * len(values)
+    read_out = None
+    for p in places:
+        if p < 0:
+            read_out = out
+        else:
+            read[p] = values[p]
+    avals = [v.aval for v in values]
+    notes = Notes.of_places(places)
+    return Saved(read, [read_out], SINGLE, avals, [out.aval], notes, plain=True)
