@@ -16,10 +16,11 @@ from fad.core.casts import cast_to
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type, varying_axes
 from fad.core.level import bind
+from fad.core.partition import HOLE
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import RuleError, StructureError, describe
-from fad.functions.templates import HOLE, SCALARS, Template, View
+from fad.functions.templates import SCALARS, Template, View, split
 from fad.levels.batch import broadcast, move_axis
 from fad.tape.node_step import is_broadcast, sum_to
 from fad.tape.recorder import ROOT
@@ -96,7 +97,7 @@ def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any]
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise RuleError(f"{who} must return a pair (output, out_dims), got {describe(returned)}")
     out, out_dims = returned
-    outs, template = Template.split(out, SCALARS)
+    outs, template = split(out, SCALARS)
     arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
     dims = _spread(out_dims, template, arrays, who)
     moved: list[Any] = []
@@ -115,7 +116,7 @@ def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any]
 
 def _spread(out_dims: Any, template: Template, outs: Sequence[Any], who: str) -> list[Any]:
     """The entry of ``out_dims`` for each array of the output."""
-    output = template.join(outs)
+    output = template.combine(outs)
     try:
         spread = trees.broadcast_prefix(out_dims, output, f"{who}: out_dims")
     except StructureError as error:

@@ -17,7 +17,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.functions.context import VmapInfo
 from fad.functions.rules import CallRules, Needs, Saved, Values, pull_through, push_through
-from fad.functions.templates import Template
+from fad.functions.templates import Template, split
 from fad.levels.batch import BatchLevel
 
 __all__ = ["BatchedRules", "DerivativeRules"]
@@ -90,7 +90,7 @@ class DerivativeRules(CallRules):
             if self.outputs[k]
             for t in s or [None] * each
         ]
-        return Template.split(tuple(result))
+        return split(tuple(result))
 
     def _saved(self, values: Values) -> Saved:
         """What the call saves for its rules."""

@@ -23,7 +23,7 @@ from fad.functions.calls import FunctionOp, check_unchanged
 from fad.functions.closures import checked_arrays
 from fad.functions.context import Context
 from fad.functions.definitions import Signature
-from fad.functions.templates import flat_template
+from fad.functions.templates import Template
 from fad.functions.user_rules import UserRules
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
@@ -67,7 +67,7 @@ def call(cls: Any, args: Sequence[Any], signature: Signature) -> Any:
 
     rules = signature.fast_rules
     if rules is None:
-        rules = signature.fast_rules = UserRules(cls, signature, flat_template(len(args)))
+        rules = signature.fast_rules = UserRules(cls, signature, Template.flat_of(len(args)))
     outs, template, saved = rules.run_on(Context(tuple(mask)), handles, values, values)
     check_unchanged(rules, args, versions)
     if saved.plain:

@@ -30,7 +30,7 @@ from fad.functions.definitions import (
     has_rules,
 )
 from fad.functions.nodes import FunctionNode
-from fad.functions.templates import ARRAYS, Template
+from fad.functions.templates import ARRAYS, Template, split
 from fad.functions.user_rules import UserRules
 from fad.views.inplace import overwrite_from
 from fad.views.make_view import attach_chain, attach_peer
@@ -183,7 +183,7 @@ class Function(metaclass=_FunctionType):
                 return _result(cls.__name__, template, outs, args)
         bound, keywords = signature.bind(cls.__name__, args, kwargs)
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
-        arrays, template = Template.split(bound, leaves)
+        arrays, template = split(bound, leaves)
         operands = [as_array(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, signature, template, keywords))
         outs = list(bind(op, operands))
@@ -244,7 +244,7 @@ def _result(name: str, template: Template, outs: list[Any], arrays: Sequence[Any
         else:
             slots = template.slots
             attach_chain(out, x, v.chain, v.at if slots is None else slots[v.at])
-    return template.join(outs)
+    return template.combine(outs)
 
 
 _NUMBERS = (*ARRAYS, float, complex)

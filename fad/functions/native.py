@@ -43,7 +43,7 @@ from fad.functions.closures import (
 )
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules
-from fad.functions.templates import Template, flat_template
+from fad.functions.templates import Template
 from fad.levels.randomness import draws, note_call
 
 __all__ = ["call", "is_traced"]
@@ -99,7 +99,7 @@ def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> tuple[list[Any], Temp
         operands = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
-        return tangents, flat_template(len(tangents)), None
+        return tangents, Template.flat_of(len(tangents)), None
     template: list[Template] = []
 
     def body(*values: Any) -> list[Any]:
@@ -159,7 +159,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: CallRules) -> list[Any]:
         )
     cts = [None if isinstance(c, Zero) else conjugate(c) for c in cotangents]
     with traced_by_jax(), noting_leaves() as leaves:
-        saved = rules.setup(values, [None] * len(cts), flat_template(len(cts)))
+        saved = rules.setup(values, [None] * len(cts), Template.flat_of(len(cts)))
         grads = rules.pullback(saved, cts, need)
     result: list[Any] = []
     for v, g, n in zip(operands, grads, need, strict=True):

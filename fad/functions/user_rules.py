@@ -23,7 +23,17 @@ from fad.functions.check_results import (
     views_among,
 )
 from fad.functions.closures import is_tracer
-from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
+from fad.functions.context import (
+    EXTRA,
+    INPUT,
+    OUTPUT,
+    Context,
+    Notes,
+    Ref,
+    VmapInfo,
+    ref,
+    saved_places,
+)
 from fad.functions.definitions import RULES, Signature, defines
 from fad.functions.marks import marked
 from fad.functions.rule_arguments import highest, lifted, placed
@@ -37,7 +47,7 @@ from fad.functions.rules import (
     transpose_pullback,
     transpose_pushforward,
 )
-from fad.functions.templates import SCALARS, SINGLE, Template, is_array
+from fad.functions.templates import SCALARS, SINGLE, Template, is_array, split
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
@@ -96,7 +106,7 @@ class UserRules(CallRules):
 
     def call_forward(self, ctx: Context | None, handles: Sequence[Any]) -> Any:
         """Run the user's forward."""
-        args, kwargs = self.inputs.join(handles), {}
+        args, kwargs = self.inputs.combine(handles), {}
         if self.keywords:
             split = len(args) - len(self.keywords)
             kwargs = dict(zip(self.keywords, args[split:], strict=True))
@@ -143,13 +153,13 @@ class UserRules(CallRules):
         output = self.call_forward(ctx, handles)
         if with_setup and self.signature.vjp and _is_plain(output, handles, before):
             self._call_setup(ctx, handles, output)
-            places = _places(ctx, handles, before, output)
+            places = saved_places(ctx, handles, before, output)
             if places is not None:
                 return [output], SINGLE, _plain_saved(places, before, output._value)
             kept = dict(enumerate(handles))
             saved = self.save(ctx, handles, kept, ([output],), values, [output], SINGLE)
             return [output], saved.template, saved
-        outs, template = Template.split(output, SCALARS)
+        outs, template = split(output, SCALARS)
         template = template.viewing(views_among(outs, handles))
         arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
         kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
@@ -159,7 +169,7 @@ class UserRules(CallRules):
         if self.signature.has_setup:  # to which an output is one object, and an input another
             own = set(map(id, handles))
             tensors = [self.another(t) if id(t) in own else t for t in tensors]
-        self._call_setup(ctx, handles, template.join(tensors))
+        self._call_setup(ctx, handles, template.combine(tensors))
         saved = self.save(ctx, handles, kept, (outs, tensors), values, arrays, template)
         return arrays, saved.template, saved
 
@@ -169,14 +179,14 @@ class UserRules(CallRules):
         ctx = self._context(values, needs)
         again: Sequence[Any] = tensors
         if self.signature.combined:
-            again = Template.split(self.call_forward(ctx, handles), SCALARS)[0]
+            again = split(self.call_forward(ctx, handles), SCALARS)[0]
         kept = dict(enumerate(handles))
         for k, i in enumerate(template.aliases):
             if i is not None:  # changed in place: the handle stands for the output
                 del kept[i]
                 if not self.signature.combined:
                     handles[i] = tensors[k]
-        self._call_setup(ctx, handles, template.join(tensors))
+        self._call_setup(ctx, handles, template.combine(tensors))
         return self.save(ctx, handles, kept, (again, tensors), values, outs, template)
 
     def _context(self, values: Values, needs: Needs) -> Context:
@@ -187,7 +197,7 @@ class UserRules(CallRules):
         if not self.signature.has_setup:
             return
         try:
-            self.cls.setup_context(ctx, self.inputs.join(handles), output)
+            self.cls.setup_context(ctx, self.inputs.combine(handles), output)
         except HOST_ERRORS as error:
             raise self.host_error("setup_context", error, handles) from error
 
@@ -339,7 +349,7 @@ class UserRules(CallRules):
         zeros_for_none = ctx._record.zeros_for_none
         pairs = zip(cotangents, saved.out_avals, strict=True)
         given = [self._given(level, c, a, zeros_for_none) for c, a in pairs]
-        g = saved.template.join_only(given)
+        g = saved.template.combine_only(given)
         args = tuple(g) if type(g) in (tuple, list) else (g,)
         least, most = self.signature.vjp_arity
         if not least <= len(args) + 1 <= most:
@@ -352,20 +362,7 @@ class UserRules(CallRules):
 
     def argument_names(self) -> list[str]:
         """A name for each bound argument."""
-        if not self.signature.variadic:
-            return self.signature.names
-        count = len(self.inputs.structure.children())
-        fixed = list(self.signature.signature.parameters.values())
-        names: list[str] = []
-        for p in fixed:
-            if p.kind is p.VAR_POSITIONAL:
-                extra = count - len(self.keywords) - len(names)
-                names.extend([f"{p.name}[{i}]" for i in range(extra)])
-            elif p.kind is p.VAR_KEYWORD:
-                names.extend([k for k in self.keywords if k not in names])
-            else:
-                names.append(p.name)
-        return names
+        return self.signature.argument_names(self.inputs, self.keywords)
 
     def _listed(self, suffix: str = "") -> str:
         return ", ".join([n + suffix for n in self.argument_names()])
@@ -386,7 +383,7 @@ class UserRules(CallRules):
             else:
                 terms = d or ([None] * order if zeros_for_none else None)
                 given.append(terms and [self._given(level, t, a, zeros_for_none) for t in terms])
-        args = self.inputs.join_only(given)
+        args = self.inputs.combine_only(given)
         returned = self._call_rule(rule, ctx, args, trees.flatten(given)[0])
         who = f"{self.name}.{rule}"
         return directions_of(who, returned, saved.template, saved.out_avals, order)
@@ -415,7 +412,7 @@ class UserRules(CallRules):
             return None
         who = f"{self.name}.vmap"
         handles = [self.wrap(alias(v)) for v in values]
-        args = self.inputs.join(handles)
+        args = self.inputs.combine(handles)
         count = len(args) - len(self.keywords)
         kwargs = {}
         positional = list(args[:count])
@@ -425,7 +422,7 @@ class UserRules(CallRules):
             else:
                 positional.append(x)
         try:
-            returned = self.cls.vmap(info, self.inputs.join_only(dims), *positional, **kwargs)
+            returned = self.cls.vmap(info, self.inputs.combine_only(dims), *positional, **kwargs)
         except HOST_ERRORS as error:
             raise self.host_error("vmap", error, handles) from error
         return batched_outputs(who, returned, info.batch_size)
@@ -488,34 +485,6 @@ def _is_plain(out: Any, handles: Sequence[Any], before: Sequence[Any]) -> bool:
         if h is out or h.meta is not None or h._value is not v:
             return False
     return is_inexact(value.aval.dtype)
-
-
-def _places(
-    ctx: Context, handles: Sequence[Any], before: Sequence[Any], out: Any
-) -> tuple[int, ...] | None:
-    """What was saved for backward: numbers of inputs, -1 for the output; None if there is more to it."""
-    if out.meta is not None or out._requires_grad:
-        return None
-    for h, v in zip(handles, before):
-        if h.meta is not None or h._value is not v:
-            return None
-    record = ctx._record
-    if record.forward is not None or record.dirty or record.non_differentiable:
-        return None
-    if not record.zeros_for_none or ctx.saved_data or ctx.__dict__:
-        return None
-    places: list[int] = []
-    for x in record.backward:
-        if x is out:
-            places.append(-1)
-            continue
-        for i, h in enumerate(handles):
-            if x is h:
-                places.append(i)
-                break
-        else:
-            return None
-    return tuple(places)
 
 
 def _plain_saved(places: tuple[int, ...], values: Values, out: Any) -> Saved:

@@ -35,6 +35,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
 from fad.core.level import bind, flush
 from fad.core.masked import conjugate
+from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.errors import (
@@ -47,7 +48,7 @@ from fad.errors import (
 )
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import CallRules, Saved
-from fad.functions.templates import Template, flat_template
+from fad.functions.templates import Template
 from fad.functions.user_rules import HOST_ERRORS
 from fad.implicit.systems import System, in_words
 from fad.levels.staged import StagedLevel, in_body, stage
@@ -173,7 +174,7 @@ class ImplicitRules(CallRules):
 
     def forward(self, values: Leaves) -> tuple[list[Any], Template]:
         count = self.equation.unknowns
-        return list(values[:count]), flat_template(count)
+        return list(values[:count]), Template.flat_of(count)
 
     def setup(self, values: Leaves, outs: Leaves, template: Template, needs: Any = None) -> Saved:
         return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
@@ -321,10 +322,10 @@ def staged(
     Raises:
         StructureError: ``f`` does not return what it must.
     """
-    leaves, around = Template.split(args, OPERANDS)
+    leaves, around = partition(args, OPERANDS)
 
     def body(*inside: Any) -> Any:
-        given = around.join(inside[: len(leaves)])
+        given = around.combine(inside[: len(leaves)])
         return f(trees.unflatten(structure, inside[len(leaves) :]), *given)
 
     body.__wrapped__ = f  # type: ignore[attr-defined]

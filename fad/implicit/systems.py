@@ -13,8 +13,8 @@ import numpy as np
 
 from fad.bridge.jax_functions import from_jax, to_jax
 from fad.core import trees
+from fad.core.partition import Static
 from fad.errors import ArgumentError, MissingLibrary, StructureError, describe
-from fad.functions.templates import Static
 
 __all__ = [
     "GROSS",

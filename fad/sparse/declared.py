@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad.core.partition import HOLE
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules
-from fad.functions.templates import HOLE
 from fad.functions.user_rules import UserRules
 
 __all__ = ["declared"]
@@ -84,7 +84,7 @@ def _batched(pairs: Pairs, aval: Any, dim: int | None, lanes: int, size: int) ->
 def _returned(rules: UserRules, avals: Sequence[Any], out: Any) -> list[Pairs]:
     who = f"{rules.name}.sparsity"
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-    args = rules.inputs.join(structs)
+    args = rules.inputs.combine(structs)
     split = len(args) - len(rules.keywords)
     kwargs = dict(zip(rules.keywords, args[split:], strict=True))
     names, found = rules.argument_names(), rules.cls.sparsity(*args[:split], **kwargs)
