@@ -27,7 +27,7 @@ from fad.core.level import Level, bind, bodies, constants, state
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.errors import RuleError, describe
 from fad.functions import native
-from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
+from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.nodes import FunctionNode
 from fad.functions.rules import CallRules, Saved
@@ -112,7 +112,7 @@ class FunctionOp:
                 outs, ran.template = rules.forward(values, self.given)
             else:
                 outs, ran.template, ran.saved = rules.run(values, self.needs)
-        return tuple(checked_arrays(rules, [without_leaves(o, leaves) for o in outs]))
+        return tuple(checked_arrays(rules, outs, leaves))
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Outputs and their tangents (None is zero), by binding one level down."""

@@ -9,14 +9,21 @@ from typing import Any
 import jax.numpy as jnp
 
 from fad.core import trees
-from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
 from fad.core.level import bind, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.functions.context import VmapInfo
-from fad.functions.rules import CallRules, Needs, Saved, Values, pull_through, push_through
+from fad.functions.rules import (
+    CallRules,
+    Needs,
+    Saved,
+    Values,
+    avals_of,
+    pull_through,
+    push_through,
+)
 from fad.functions.templates import Template, split
 from fad.levels.batch import BatchLevel
 
@@ -98,9 +105,6 @@ class DerivativeRules(CallRules):
         needs = list(map(bool, self.counts))
         return self.base.setup(values[:n], values[n : self.known], self.out_template, needs)
 
-    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        return Saved(values, outs, template, _avals(values), _avals(outs))
-
     def pushforward(
         self, saved: Saved, directions: Sequence[Any], order: int | None = None
     ) -> list[Any]:
@@ -178,22 +182,23 @@ class BatchedRules(CallRules):
     def _inside(self, level: BatchLevel, values: Values) -> list[Any]:
         return [_batched(level, v, d) for v, d in zip(values, self.dims, strict=True)]
 
-    @restores_modes
     def forward(self, values: Values) -> tuple[list[Any], Template]:
-        batched = self.base.batch(values, self.dims, self.info)
-        if batched is not None:
-            return batched
-        with self.level() as level:
-            outs, template = self.base.forward(self._inside(level, values))
-            return [level.unwrap(o, 0) for o in outs], template
+        outs, template, _ = self._evaluate(values, lambda xs: (*self.base.forward(xs), None))
+        return outs, template
+
+    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
+        return self._evaluate(values, lambda xs: self.base.run(xs, needs))
 
     @restores_modes
-    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
+    def _evaluate(
+        self, values: Values, run: Callable[[Values], tuple[list[Any], Template, Saved | None]]
+    ) -> tuple[list[Any], Template, Saved | None]:
+        """By the user's vmap rule, or by ``run``, the body of the base, on batched values."""
         batched = self.base.batch(values, self.dims, self.info)
         if batched is not None:
             return (*batched, None)
         with self.level() as level:
-            outs, template, inner = self.base.run(self._inside(level, values), needs)
+            outs, template, inner = run(self._inside(level, values))
             lowered = [level.unwrap(o, 0) for o in outs]
             saved = None if inner is None else self._outside(level, values, lowered, inner)
             return lowered, template, saved
@@ -215,7 +220,7 @@ class BatchedRules(CallRules):
             dims.append(0 if batched else None)
             extras.append(level.unwrap(x, 0 if batched else None))
         notes = _BatchedNotes(inner.at((), (), ()), tuple(dims))
-        avals = _avals(values), _avals(outs)
+        avals = avals_of(values), avals_of(outs)
         return Saved(values, outs, inner.template, *avals, notes, extras, inner.closed)
 
     def inner_saved(self, saved: Saved, level: BatchLevel) -> Saved:
@@ -286,8 +291,3 @@ def _batched(level: BatchLevel, x: Any, dim: int | None) -> Any:
 def _lifted(level: BatchLevel, values: Values) -> list[Any]:
     """``values``, where those that have a derivative are of ``level``."""
     return [x if x is None or not is_inexact(x.dtype) else level.lift(x) for x in values]
-
-
-def _avals(values: Values) -> list[Any]:
-    """The avals of ``values``, None for None."""
-    return [None if v is None else aval_of(v) for v in values]

@@ -3,10 +3,9 @@
 NOTE [fast calls]
 
 A call of a Function is an operation like any other: it is bound, goes down through the levels, and each
-level transforms it (see `fad.functions.calls`). Most calls of eager code concern the tape and nothing else,
-save inputs and outputs, and return one Tensor. Such a call is done here from top to bottom in one function:
-handles, forward, setup_context, node. As soon as something turns out to be otherwise, what has been done so
-far is handed to the general code, which goes on from there: bodies run once in either case.
+level transforms it (see `fad.functions.calls`). Most calls of eager code concern the tape and nothing else.
+There each level that is not there need not be asked: the body is run, and the node is made of what it saved.
+Both are what the general code does too (`UserRules.run_on`, `FunctionOp.leave_node`).
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ def call(cls: Any, args: Sequence[Any], signature: Signature) -> Any:
     """``cls.apply(*args)``, where ``signature`` is what the class says about its calls.
 
     Returns:
-        The Tensor; or an operation that has run and its outputs, where there is more to be done with them; or
-        None if this is not such a call, and nothing has been done.
+        The Tensor; or the structure of the outputs and these, where there is more to be done with them; or None
+        if this is not such a call, and nothing has been done.
     """
     modes = state.__dict__.get  # a name that is not there has its default
     if modes("levels") or modes("trace") is not None or modes("watermark", -1) >= 0:

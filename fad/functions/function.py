@@ -299,20 +299,21 @@ def _check_class(cls: Any) -> Signature | None:
     if signature.vjp:
         _check_arity(cls, signature.vjp, 2, "(ctx, g)", or_more=True)
     if not signature.variadic:
-        listed, count = ", ".join(signature.names), len(signature.names)
+        names, count = signature.names, len(signature.names)
+        listed, keywords = ", ".join(names), len(signature.vmap_keywords)
         if signature.jvp:
-            tangents = ", ".join([n + "_t" for n in signature.names])
-            _check_arity(cls, "jvp", count + 1, f"(ctx, {tangents})")
+            _check_arity(cls, "jvp", count + 1, f"(ctx, {_suffixed(names, '_t')})")
         if signature.jet:
-            series = ", ".join([n + "_s" for n in signature.names])
-            _check_arity(cls, "jet", count + 1, f"(ctx, {series})")
+            _check_arity(cls, "jet", count + 1, f"(ctx, {_suffixed(names, '_s')})")
         if signature.sparsity and signature.plain == count:
             _check_arity(cls, "sparsity", count, f"({listed})")
         if signature.vmap:
-            _check_arity(
-                cls, "vmap", count + 2 - len(signature.vmap_keywords), f"(info, in_dims, {listed})"
-            )
+            _check_arity(cls, "vmap", count + 2 - keywords, f"(info, in_dims, {listed})")
     return signature
+
+
+def _suffixed(names: Sequence[str], suffix: str) -> str:
+    return ", ".join([n + suffix for n in names])
 
 
 def _check_arity(cls: Any, rule: str, count: int, form: str, or_more: bool = False) -> None:

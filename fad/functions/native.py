@@ -39,7 +39,6 @@ from fad.functions.closures import (
     closure_error,
     is_tracer,
     noting_leaves,
-    without_leaves,
 )
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules
@@ -81,15 +80,10 @@ def _vary(values: list[Any]) -> list[Any]:
 def _run(*values: Any, rules: CallRules) -> list[Any]:
     with traced_by_jax(), noting_leaves() as leaves:
         outs, _ = rules.forward(values)
-    outs = [jnp.asarray(o) for o in _checked(rules, outs, leaves)]
+    outs = [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)]
     if is_traced(outs) and not is_traced(values):
         raise closure_error(rules, None, is_tracer)
     return outs
-
-
-def _checked(rules: CallRules, outs: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-    """Outputs of a body as bare arrays; ``leaves`` are those that it made itself."""
-    return checked_arrays(rules, [without_leaves(o, leaves) for o in outs])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -106,7 +100,7 @@ def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> tuple[list[Any], Temp
         with noting_leaves() as leaves:
             outs, found = rules.forward(values)
         template[:] = [found]
-        return [jnp.asarray(o) for o in _checked(rules, outs, leaves)]
+        return [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)]
 
     with traced_by_jax():
         closed = jax.make_jaxpr(body)(*avals)
@@ -168,7 +162,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: CallRules) -> list[Any]:
         elif g is None:
             result.append(Zero(v.aval))
         else:
-            result.append(conjugate(jnp.asarray(_checked(rules, [g], leaves)[0])))
+            result.append(conjugate(jnp.asarray(checked_arrays(rules, [g], leaves)[0])))
     return result
 
 

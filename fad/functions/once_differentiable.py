@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import jax
 
 from fad.core import trees
-from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.level import bind
 from fad.core.tensor import Tensor
@@ -18,7 +17,7 @@ from fad.errors import GradientError
 from fad.functions.calls import FunctionOp
 from fad.functions.closures import is_plain
 from fad.functions.context import Context, Notes
-from fad.functions.rules import CallRules, Needs, Saved, Values
+from fad.functions.rules import CallRules, Saved, Values
 from fad.functions.templates import Template, split
 from fad.tape.grad_mode import no_grad
 from fad.views.make_view import stop_gradient
@@ -84,9 +83,6 @@ class _Once(CallRules):
 
     def forward(self, values: Values) -> tuple[list[Any], Template]:
         return list(values[: self.count]), Template.flat_of(self.count)
-
-    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        return Saved(values, outs, template, (), list(map(aval_of, outs)))
 
     def _refuse(self) -> NoReturn:
         raise GradientError(

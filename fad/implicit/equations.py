@@ -176,9 +176,6 @@ class ImplicitRules(CallRules):
         count = self.equation.unknowns
         return list(values[:count]), Template.flat_of(count)
 
-    def setup(self, values: Leaves, outs: Leaves, template: Template, needs: Any = None) -> Saved:
-        return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
-
     def for_pullback(self, saved: Saved, values: Leaves, outs: Leaves) -> Saved:
         return saved.at(values, outs, ())
 

@@ -31,7 +31,6 @@ from typing import Any
 import jax
 
 from fad.core import trees
-from fad.core.avals import aval_of
 from fad.core.level import (
     bind,
     captured_by_jit,
@@ -207,16 +206,6 @@ class CheckpointRules(CallRules):
             out = self._run(level, values)[1]
             return split(trees.map_leaves(level.lower, out))
 
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
-        none = [None] * len(outs)
-        return Saved(values, none, template, list(map(aval_of, values)), list(map(aval_of, outs)))
-
     @restores_modes
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         values = [_barrier(v) for v in saved.values]
@@ -325,7 +314,7 @@ def checkpoint(
         captures = level.captures.tensors
         every = [*captures, *operands]
         tracked = any(map(_is_tracked, every))
-        # In a checkpointed body the call is one operation of it, as it is when that runs again and is tracked.
+        # In a checkpointed body it is one operation, as it is when that body runs again and is tracked.
         if tracked or any([around.notes_captures for around in state.levels]):
             alone = _only_level(every) is not None and not any(map(_may_be_differentiated, every))
             if tracked and level.differentiated and not alone:
