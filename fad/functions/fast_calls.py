@@ -34,8 +34,8 @@ def call(cls: Any, args: Sequence[Any], signature: Signature) -> Any:
     """``cls.apply(*args)``, where ``signature`` is what the class says about its calls.
 
     Returns:
-        The Tensor; or the structure of the outputs and these, where there is more to be done with them; or None
-        if this is not such a call, and nothing has been done.
+        The Tensor; or the structure of the outputs and these, where there is more to be done with them; or
+        None if this is not such a call, and nothing has been done.
     """
     modes = state.__dict__.get  # a name that is not there has its default
     if modes("levels") or modes("trace") is not None or modes("watermark", -1) >= 0:

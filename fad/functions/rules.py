@@ -315,7 +315,8 @@ def _transposed(
     Raises:
         GradientError: results do not depend on the arguments, as the rule made constants of these.
     """
-    with TransposingLevel() as level:
+    level = TransposingLevel()
+    with level:
         at = [
             level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
             for a, n in zip(avals, need, strict=True)
