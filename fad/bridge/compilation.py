@@ -32,6 +32,7 @@ from fad.core.collector import make_jit
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, flush, has_trace, state
 from fad.core.observation import observable
+from fad.core.partition import Rest
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operand, PyTree
@@ -211,7 +212,7 @@ class Compiled:
         given = [new_tensor(a, ROOT) if tensors and type(a) is array_type else a for a in args]
         count = len(jax.tree.leaves((given, kwargs)))
         args, kwargs = self._arguments.whole(static, given, kwargs)
-        leaves, rest, _ = self._arguments.split(args, kwargs)
+        leaves, rest = self._arguments.split(args, kwargs)
         if not all([is_bare(x, bool(key & _NO_GRAD)) for x in leaves]):
             raise _NotQuick(tracked=True)
         if count != len(leaves):  # some are static unasked: functions, texts
@@ -243,11 +244,11 @@ class Compiled:
 
     def _run(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """Any call."""
-        leaves, rest, join = self._arguments.split(args, kwargs)
+        leaves, rest = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
         entry = self._entries.get(self._drawn(key, leaves))
         if entry is None:
-            entry = self._trace(key, leaves, join, args, kwargs)
+            entry = self._trace(key, leaves, rest, args, kwargs)
         if self._draws:
             note_draw()
         if entry.changed:
@@ -280,7 +281,7 @@ class Compiled:
         self,
         key: tuple[PyTree, ...],
         leaves: list[PyTree],
-        join: Callable[[Sequence[Any]], tuple[Any, Any]],
+        rest: Rest,
         args: Sequence[PyTree],
         kwargs: dict[str, PyTree],
     ) -> _Entry:
@@ -298,7 +299,7 @@ class Compiled:
             return [*outs, *[handles[k] for k in found["changed"]]]
 
         def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
-            inside, inside_kwargs = join(tracers)
+            inside, inside_kwargs = rest.combine(tracers)
             found["level"] = level
             return in_body(level, body)(*inside, **inside_kwargs)
 

@@ -24,12 +24,13 @@ from fad.bridge.signatures import positions
 from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.masked import conjugate
+from fad.core.partition import Static, partition
 from fad.core.tensor import Tensor
 from fad.errors import RuleError, describe
 from fad.functions.context import INERT, Context, VmapInfo
 from fad.functions.definitions import arity
 from fad.functions.function import Function
-from fad.functions.templates import SCALARS, Static, Template
+from fad.functions.templates import SCALARS
 from fad.functions.user_rules import HOST_ERRORS
 from fad.tape.recorder import ROOT
 
@@ -238,12 +239,10 @@ class _Definition:
         return bound.args
 
     def _hold(self, i: int, arg: Any) -> Any:
-        """An argument whose static leaves are kept from being taken for arrays."""
-        if isinstance(arg, (Tensor, jax.Array)):
+        """An argument; numbers of Python in one without a derivative stay what they are."""
+        if i not in self.nondiff:
             return arg
-        numbers = () if i in self.nondiff else (float, complex)
-        arrays = (Tensor, *_ARRAYS, *numbers)
-        return trees.map_leaves(lambda x: x if isinstance(x, arrays) else Static(x), arg)
+        return trees.map_leaves(lambda x: Static(x) if type(x) in (float, complex) else x, arg)
 
     def _make(self) -> type[Function]:
         """The Function class."""
@@ -298,12 +297,12 @@ class _Definition:
         rest = tuple([a for i, a in enumerate(args) if i not in self.nondiff])
         return [args[i] for i in self.nondiff], rest
 
-    def _forward(self, ctx: Context, *packed: Any) -> Any:
-        args = [_opened(a) for a in packed]
-        statics = {id(x.value): x for x in trees.flatten(packed)[0] if isinstance(x, Static)}
+    def _forward(self, ctx: Context, *args: Any) -> Any:
+        static = [x for x in trees.flatten(args)[0] if not isinstance(x, SCALARS)]
+        statics = {id(x): Static(x) for x in static}
         ctx.set_materialize_grads(not (self.symbolic_vjp or self.symbolic_jvp))
         if self.jvp is not None:
-            arrays, ctx.saved_data["primals"] = _pack(packed, statics, self.name)
+            arrays, ctx.saved_data["primals"] = _pack(args, statics, self.name)
             ctx.save_for_forward(*arrays)
         if self.fwd is None or not any(ctx.needs_input_grad):
             out = _arrays(self.f(*args))
@@ -390,7 +389,7 @@ class _Definition:
                 x if d is None else jnp.moveaxis(x, d, 0)
                 for x, d in zip(leaves, places, strict=True)
             ]
-            args.append(_opened(trees.unflatten(structure, moved)))
+            args.append(trees.unflatten(structure, moved))
             batched.append(trees.unflatten(structure, [d is not None for d in places]))
         pair = _arrays(self.vmap(info.batch_size, batched, *args))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -413,11 +412,6 @@ _ANY_POSITIONAL = (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
 _ARRAYS = tuple([t for t in SCALARS if t not in (float, complex)])
 
 
-def _opened(tree: Any) -> Any:
-    """``tree`` with the static leaves themselves."""
-    return trees.map_leaves(lambda x: x.value if isinstance(x, Static) else x, tree)
-
-
 def _arrays(tree: Any) -> Any:
     """What a body returned, with Tensors that it made itself as arrays."""
 
@@ -432,23 +426,21 @@ def _pack(tree: Any, statics: dict[int, Static], what: str) -> tuple[list[Any], 
     """The arrays of ``tree``, and the rest of it, in a form that a context keeps as a constant."""
 
     def one(x: Any) -> Any:
-        if isinstance(x, (Static, *SCALARS)):
+        if isinstance(x, SCALARS):
             return x
-        if id(x) in statics:
-            return statics[id(x)]
-        if not isinstance(x, INERT):
+        if id(x) not in statics and not isinstance(x, INERT):
             raise RuleError(
                 f"{what} must be a pytree of arrays, numbers and what the function was called with; got "
                 f"{describe(x)} in it"
             )
-        return Static(x)
+        return statics.get(id(x)) or Static(x)
 
-    arrays, template = Template.split(trees.map_leaves(one, tree), SCALARS)
+    arrays, template = partition(trees.map_leaves(one, tree), SCALARS)
     return arrays, Static(template)
 
 
 def _unpack(frame: Static, arrays: Sequence[Any]) -> Any:
-    return _opened(frame.value.join(arrays))
+    return frame.value.combine(arrays)
 
 
 def _primal(needs: bool, x: Any) -> CustomVJPPrimal:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 
-from fad.bridge.flat_operations import FlatOperation, split_call
+from fad.bridge.flat_operations import FlatOperation
 from fad.bridge.jax_functions import to_jax
 from fad.bridge.torch_checks import struct_of_tensor
 from fad.bridge.torch_memory import TorchTensor, borrowed_array, load, noted, returned
 from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.keys import exact
+from fad.core.partition import Rest, partition
 from fad.core.tensor import Tensor
 from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, describe
@@ -66,27 +67,27 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
 
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        tensors, static, flattened = split_call(
-            args, kwargs, lambda x: isinstance(x, torch.Tensor), lambda x: _key(x, name)
-        )
+        tensors, rest = partition((args, kwargs), torch.Tensor, ordered=True)
+        for x in rest.statics():
+            _check(x, name)
         structs = tuple([struct_of_tensor(t) for t in tensors])
-        call = calls.get((static, structs))
+        call = calls.get((rest, structs))
         if call is None:
-            call = calls.put((static, structs), _CallOfFad(name, flattened(f), structs, jit))
+            call = calls.put((rest, structs), _CallOfFad(name, f, rest, structs, jit))
         return call(tensors)
 
     return wrapped
 
 
-def _key(x: object, name: str) -> Hashable:
-    """The key of what is no tensor."""
+def _check(x: object, name: str) -> None:
+    """Refuse what is neither a tensor nor static."""
     if isinstance(x, (Tensor, jax.Array)):
         raise ArgumentError(
             f"to_torch({name}): an argument is {describe(x)}: the result is a function of tensors of "
             "PyTorch; write torch.from_dlpack(x), or call the function of fad itself"
         )
     try:
-        return exact(x)
+        exact(x)
     except TypeError:
         raise ArgumentError(
             f"to_torch({name}): an argument that is no torch.Tensor must be hashable, got {describe(x)}: "
@@ -102,12 +103,14 @@ class _CallOfFad:
     def __init__(
         self,
         name: str,
-        flat: Callable[..., PyTree],
+        f: Callable[..., PyTree],
+        rest: Rest,
         structs: Sequence[jax.ShapeDtypeStruct],
         jit: bool,
     ) -> None:
         def fn(*arrays: Array) -> tuple[Array, ...]:
-            tree = flat(*arrays)
+            args, kwargs = rest.combine(arrays)
+            tree = f(*args, **kwargs)
             leaves, self.structure = trees.flatten(tree)
             self.form = trees.skeleton(tree)
             for x in leaves:

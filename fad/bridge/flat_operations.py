@@ -14,16 +14,15 @@ without a call, which is what compiled code needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
 
-from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 
-__all__ = ["FlatOperation", "Library", "split_call"]
+__all__ = ["FlatOperation", "Library"]
 
 Mask = tuple[bool, ...]
 Structs = tuple[jax.ShapeDtypeStruct, ...]
@@ -181,34 +180,3 @@ def _transposed_twice(
     outs, pullback = library.vjp(part, *primals)
     _, again = library.vjp(lambda *g: pullback(g), *[x * 0 for x in outs])
     return tuple(again(tuple(tangents)))
-
-
-def split_call(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    is_operand: Callable[[Any], bool],
-    key_of: Callable[[Any], Hashable],
-) -> tuple[list[Any], tuple[Hashable, ...], Callable[[Callable[..., Any]], Callable[..., Any]]]:
-    """The operands of a call; a key of all else; and what makes a function of pytrees one of the operands.
-
-    Arguments:
-        is_operand: whether a leaf is one.
-        key_of: a key of what is none; it raises what is wrong with it.
-    """
-    leaves, structure = trees.flatten((args, kwargs))
-    dynamic = tuple([is_operand(x) for x in leaves])
-    static = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
-    key = (structure, trees.order_of((args, kwargs)), dynamic, *map(key_of, static))
-
-    def flattened(f: Callable[..., Any]) -> Callable[..., Any]:
-        form = trees.skeleton((args, kwargs))
-
-        def flat(*operands: Any) -> Any:
-            given = iter(operands)
-            full = [next(given) if d else x for d, x in zip(dynamic, static, strict=True)]
-            inside, named = trees.unflatten(structure, full, form)
-            return f(*inside, **named)
-
-        return flat
-
-    return [x for x, d in zip(leaves, dynamic, strict=True) if d], key, flattened

@@ -52,15 +52,15 @@ def from_jax(
 
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        leaves, key, join = arguments.split(args, kwargs)
-        primitive = primitives.get(key)
+        leaves, rest = arguments.split(args, kwargs)
+        primitive = primitives.get(rest)
         if primitive is None:
 
             def fn(*arrays: Array) -> Outputs:
-                inside, inside_kwargs = join(arrays)
+                inside, inside_kwargs = rest.combine(arrays)
                 return f(*inside, **inside_kwargs)
 
-            primitive = primitives.put(key, Primitive(name, fn))
+            primitive = primitives.put(rest, Primitive(name, fn))
             primitive.paths = COMPUTED
         return primitive.unflatten(bind(primitive, leaves))
 

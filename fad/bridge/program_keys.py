@@ -19,11 +19,12 @@ from collections.abc import Callable, Hashable, Sequence
 
 import jax
 
-from fad.bridge.signatures import Fixed, is_dynamic
+from fad.bridge.signatures import is_dynamic
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_key, aval_of
 from fad.core.caches import Cache
 from fad.core.level import state
+from fad.core.partition import Static
 from fad.core.types import Operand, PyTree
 from fad.errors import describe
 from fad.levels.batch import batch_levels
@@ -156,7 +157,7 @@ def _changes(now: dict[str, str], old: dict[str, str]) -> list[str]:
 
 
 def _leaf_in_words(x: PyTree) -> str:
-    if isinstance(x, Fixed):
+    if isinstance(x, Static):
         return f"static {describe(x.value)}"
     if not is_dynamic(x):
         return f"static {describe(x)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,13 +13,14 @@ import numpy as np
 from fad.core import trees
 from fad.core.keys import exact
 from fad.core.level import outlived
+from fad.core.partition import Rest, Static, partition
 from fad.core.tensor import Tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import StructureError, describe
 
-__all__ = ["Arguments", "Fixed", "is_dynamic", "positions"]
+__all__ = ["OPERANDS", "Arguments", "is_dynamic", "positions"]
 
-_ARRAYS = (
+OPERANDS = (
     Tensor,
     jax.Array,
     jax.ShapeDtypeStruct,
@@ -34,7 +35,7 @@ _ARRAYS = (
 
 def is_dynamic(x: object) -> bool:
     """Whether a leaf is traced, and not part of what is compiled."""
-    return isinstance(x, _ARRAYS)
+    return isinstance(x, OPERANDS)
 
 
 class Arguments:
@@ -80,21 +81,12 @@ class Arguments:
 
     def split(
         self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
-    ) -> tuple[list[Any], tuple[Any, ...], Callable[[Sequence[Any]], tuple[Any, Any]]]:
-        """Array leaves, a key for everything else, and how to put arrays back in place."""
-        leaves, structure = trees.flatten(self.mark(args, kwargs))
-        dynamic = [isinstance(x, _ARRAYS) for x in leaves]
-        rest = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
-        key = (structure, tuple(dynamic), tuple([self._key(x) for x in rest]))
-
-        def join(arrays: Sequence[Operand]) -> tuple[PyTree, PyTree]:
-            it = iter(arrays)
-            full = [next(it) if d else r for d, r in zip(dynamic, rest, strict=True)]
-            full = [x.value if isinstance(x, Fixed) else x for x in full]
-            joined: tuple[Any, Any] = trees.unflatten(structure, full)
-            return joined
-
-        return [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d], key, join
+    ) -> tuple[list[Operand], Rest]:
+        """Array leaves, and the rest of the call, which is a key."""
+        leaves, rest = partition(self.mark(args, kwargs), OPERANDS)
+        for x in rest.statics():
+            self._check(x)
+        return [outlived(x) for x in leaves], rest
 
     def part(
         self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
@@ -104,11 +96,11 @@ class Arguments:
         static: list[PyTree] = []
         for n in self.nums:
             if n < len(given):
-                static.append((n, Fixed(given[n], self._key(given[n]))))
+                static.append((n, self._fixed(given[n])))
                 given[n] = None
         for name in self.names:
             if name in named:
-                static.append((name, Fixed(named[name], self._key(named.pop(name)))))
+                static.append((name, self._fixed(named.pop(name))))
         return tuple(static), given, named
 
     def whole(
@@ -127,8 +119,8 @@ class Arguments:
         """The arguments, with those that are static kept from being taken for pytrees."""
         if not self.names and not self.nums:
             return tuple(args), kwargs
-        marked = tuple([Fixed(a) if i in self.nums else a for i, a in enumerate(args)])
-        return marked, {k: Fixed(v) if k in self.names else v for k, v in kwargs.items()}
+        marked = tuple([Static(a) if i in self.nums else a for i, a in enumerate(args)])
+        return marked, {k: Static(v) if k in self.names else v for k, v in kwargs.items()}
 
     def donated(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> list[int]:
         """The positions of donated arguments' leaves among the array leaves."""
@@ -137,34 +129,21 @@ class Arguments:
         named = self.mark((), kwargs)[1]
         every += [(k in self.donated_names, named[k]) for k in sorted(named)]
         for donated, tree in every:
-            flags += [donated for x in trees.flatten(tree)[0] if isinstance(x, _ARRAYS)]
+            flags += [donated for x in trees.flatten(tree)[0] if isinstance(x, OPERANDS)]
         return [k for k, donated in enumerate(flags) if donated]
 
-    def _key(self, x: object) -> Hashable:
-        value = x.value if isinstance(x, Fixed) else x
+    def _fixed(self, x: object) -> Static:
+        self._check(x)
+        return Static(x)
+
+    def _check(self, x: object) -> None:
         try:
-            return exact(value)
+            exact(x)
         except TypeError:
             raise TypeError(
-                f"{self.who}: a static argument must be hashable, got {describe(value)}. Pass it as "
+                f"{self.who}: a static argument must be hashable, got {describe(x)}. Pass it as "
                 "arrays, as a tuple, or as an object with __hash__ and __eq__."
             ) from None
-
-
-class Fixed:
-    """Keeps a static argument from being taken for a pytree; equal to another of the same ``key``."""
-
-    __slots__ = ("key", "value")
-
-    def __init__(self, value: object, key: object = None) -> None:
-        self.value = value
-        self.key = key
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fixed) and bool(self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
 
 
 def positions(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from fad.bridge.flat_operations import FlatOperation, split_call
+from fad.bridge.flat_operations import FlatOperation
 from fad.bridge.torch_checks import Outside, first_run, struct_of_tensor, watched
 from fad.bridge.torch_memory import (
     TorchTensor,
@@ -26,6 +26,7 @@ from fad.core.borrowed import as_array
 from fad.core.caches import Cache
 from fad.core.keys import exact
 from fad.core.level import outlived
+from fad.core.partition import Rest, partition
 from fad.core.tensor import Tensor
 from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
@@ -33,11 +34,11 @@ from fad.functions.context import Context, VmapInfo
 from fad.functions.function import Function
 from fad.methods.values import unwrap
 from fad.tape.recorder import as_tensor
-from fad.transforms.boundary import is_array
 
 __all__ = ["from_torch"]
 
-NUMBERS = (float, complex, np.generic)  # what is given as a tensor without dimensions
+# Numbers are given as tensors without dimensions.
+OPERANDS = (Tensor, jax.Array, np.ndarray, np.generic, float, complex)
 
 
 def from_torch(f: Callable[..., PyTree], *, parameters: bool = False) -> PyTree:
@@ -92,15 +93,15 @@ def _wrapped(f: Callable[..., PyTree], of: Any) -> Callable[..., PyTree]:
 
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        operands, static, flattened = split_call(
-            args, kwargs, lambda x: is_array(x) or isinstance(x, NUMBERS), lambda x: _key(x, name)
-        )
+        operands, rest = partition((args, kwargs), OPERANDS, ordered=True)
+        for x in rest.statics():
+            _check(x, name)
         arrays = list(map(_array, operands))
         structs = tuple([_struct(x, name) for x in arrays])
-        call = calls.get((static, structs))
+        call = calls.get((rest, structs))
         if call is None:
-            made = _CallOfTorch(name, of, flattened(f), arrays, structs)
-            call = calls.put((static, structs), made)
+            made = _CallOfTorch(name, of, f, rest, arrays, structs)
+            call = calls.put((rest, structs), made)
         return call(arrays)
 
     return wrapped
@@ -139,15 +140,15 @@ def _struct(x: PyTree, name: str) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype))
 
 
-def _key(x: object, name: str) -> Hashable:
-    """The key of what is no array."""
+def _check(x: object, name: str) -> None:
+    """Refuse what is neither an array nor static."""
     if isinstance(x, load().Tensor):
         raise ArgumentError(
             f"from_torch({name}): an argument is a torch.Tensor ({in_words(x)}): the result is a function of "
             "arrays; write fad.from_dlpack(x.detach())"
         )
     try:
-        return exact(x)
+        exact(x)
     except TypeError:
         raise ArgumentError(
             f"from_torch({name}): an argument that is no array must be hashable, got {describe(x)}"
@@ -162,15 +163,17 @@ class _CallOfTorch:
     def __init__(
         self,
         name: str,
+        of: object,
         f: Callable[..., PyTree],
-        flat: Callable[..., PyTree],
+        rest: Rest,
         arrays: Sequence[Array],
         structs: Sequence[jax.ShapeDtypeStruct],
     ) -> None:
         torch = load()
 
         def fn(*tensors: TorchTensor) -> tuple[TorchTensor, ...]:
-            tree = flat(*tensors)
+            args, kwargs = rest.combine(tensors)
+            tree = f(*args, **kwargs)
             leaves, self.structure = trees.flatten(tree)
             self.form = trees.skeleton(tree)
             for x in leaves:
@@ -188,7 +191,7 @@ class _CallOfTorch:
         operation = FlatOperation(
             name, fn, torch.func, structs, [struct_of_tensor(t) for t in outs]
         )
-        self.function = _function(operation, Outside(f, read))
+        self.function = _function(operation, Outside(of, read))
 
     def __call__(self, arrays: Sequence[Array]) -> PyTree:
         outs = self.function.apply(*arrays)

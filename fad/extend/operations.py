@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 import jax
 
-from fad.bridge.signatures import is_dynamic
+from fad.bridge.signatures import OPERANDS
 from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.keys import exact
 from fad.core.level import bind, outlived
+from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.rules import Rules
 from fad.errors import RuleError, describe
+from fad.functions.templates import Template
 
 __all__ = ["operation"]
 
@@ -99,22 +101,22 @@ def operation(
 
     @functools.wraps(f, updated=())
     def run(*args: Any, **static: Any) -> Any:
-        leaves, structure = trees.flatten(args)
-        for x in leaves:
-            if not is_dynamic(x):
+        leaves, rest = partition(args, OPERANDS, rest=Template)
+        for x in rest.statics():
+            if x is not None:
                 raise TypeError(
                     f"{called}: positional arguments are arrays and numbers, got {describe(x)}. Pass what "
                     "is static by keyword."
                 )
         try:
-            key = (structure, tuple([(name, exact(static[name])) for name in sorted(static)]))
+            key = (rest, tuple([(name, exact(static[name])) for name in sorted(static)]))
         except TypeError as error:
             raise TypeError(
                 f"{called}: keyword arguments are static and hashable: {error}"
             ) from None
         primitive = primitives.get(key)
         if primitive is None:
-            primitive = primitives.put(key, written.primitive(f, structure, static))
+            primitive = primitives.put(key, written.primitive(f, rest, static))
         return primitive.unflatten(bind(primitive, [outlived(x) for x in leaves]))
 
     run.primitives = primitives  # type: ignore[attr-defined]
@@ -140,17 +142,17 @@ class _WrittenRules:
         self.vjp = vjp
         self.batch = batch
 
-    def primitive(self, f: Callable[..., Any], structure: Any, static: dict[str, Any]) -> Primitive:
-        """The Primitive for arguments of this structure, with these static ones."""
+    def primitive(self, f: Callable[..., Any], rest: Template, static: dict[str, Any]) -> Primitive:
+        """The Primitive for arguments with this rest, and these static ones."""
 
         def fn(*leaves: Any) -> Any:
-            return f(*trees.unflatten(structure, leaves), **static)
+            return f(*rest.combine(leaves), **static)
 
         given = (self.jvp, self.vjp, self.batch)
-        rules = None if given == (None, None, None) else self._flat(fn, structure, static)
+        rules = None if given == (None, None, None) else self._flat(fn, rest, static)
         return Primitive(self.name, fn, deferrable=True, rules=rules)
 
-    def _flat(self, fn: Callable[..., Any], structure: Any, static: dict[str, Any]) -> Rules:
+    def _flat(self, fn: Callable[..., Any], rest: Template, static: dict[str, Any]) -> Rules:
         """The rules as functions of leaves; ``fn`` is the function as one."""
         user_jvp, user_vjp, user_batch = self.jvp, self.vjp, self.batch
         structures: dict[int, Any] = {}
@@ -173,8 +175,7 @@ class _WrittenRules:
             structures[len(leaves)] = own
             return tuple(leaves)
 
-        def join(leaves: Sequence[Any]) -> tuple[Any, ...]:
-            return cast(tuple[Any, ...], trees.unflatten(structure, leaves))
+        join = rest.combine
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             found = user_jvp(join(primals), join(tangents), **static)
@@ -192,7 +193,7 @@ class _WrittenRules:
             if type(cotangents) is tuple:
                 cotangents = trees.unflatten(structures[len(cotangents)], cotangents)
             found = user_vjp[1](residuals, cotangents, **static)
-            return self._cotangents(found, structure)
+            return self._cotangents(found, rest)
 
         def batch(size: int, dims: tuple[int | None, ...], *leaves: Any) -> tuple[Any, Any]:
             found = user_batch(size, dims, *join(leaves), **static)
@@ -216,9 +217,9 @@ class _WrittenRules:
             )
         return found
 
-    def _cotangents(self, found: Any, structure: Any) -> tuple[Any, ...]:
+    def _cotangents(self, found: Any, rest: Template) -> tuple[Any, ...]:
         """A cotangent for each leaf of the arguments; None stands for a whole argument too."""
-        arguments = structure.children()
+        arguments = rest.parts()
         if type(found) is not tuple or len(found) != len(arguments):
             raise RuleError(
                 f"{self.name}: backward must return a tuple of {len(arguments)}, a cotangent for each "
@@ -226,13 +227,7 @@ class _WrittenRules:
             )
         leaves: list[Any] = []
         for k, (own, given) in enumerate(zip(arguments, found, strict=True)):
-            try:
-                leaves += [None] * own.num_leaves if given is None else own.flatten_up_to(given)
-            except ValueError:
-                raise RuleError(
-                    f"{self.name}: backward returned {describe(given)} for argument {k}, which has the "
-                    f"structure {own}"
-                ) from None
+            leaves += own.collect(given, f"{self.name}: what backward returns for argument {k}")
         return tuple(leaves)
 
 

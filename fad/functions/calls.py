@@ -27,8 +27,8 @@ from fad.core.level import Level, bind, bodies, constants, state
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.errors import RuleError, describe
 from fad.functions import native
-from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
-from fad.functions.derived_rules import BatchedRules, JetRules, LinearRules
+from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice
+from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.nodes import FunctionNode
 from fad.functions.rules import CallRules, Saved
 from fad.functions.templates import Template
@@ -38,63 +38,86 @@ from fad.tape.anomaly import remember
 from fad.tape.graph import alias
 from fad.tape.recorder import detached
 
-__all__ = ["FunctionOp", "check_unchanged"]
+__all__ = ["FunctionOp", "Ran", "check_unchanged"]
+
+
+class Ran:
+    """What a call left when it ran.
+
+    ``template`` is the structure of its outputs. ``saved`` is what it saved for its rules, at the level of
+    its arguments; None where that is not known.
+    """
+
+    __slots__ = ("saved", "template")
+
+    template: Template
+    saved: Saved | None
 
 
 class FunctionOp:
-    """One call of `Rules`.
+    """One call of `CallRules`. It is not changed: where something is added on the way down, another is made.
 
-    ``needs``: of which inputs a gradient or tangent may be needed; None if no level has set it.
-    ``given``: what was saved by the call of which this one is the derivative, if that is available.
-    ``known``: its array outputs, where the body has run already, and ``template``; else None.
-    Running it sets ``template``, the structure of the outputs, and ``saved``, what the call saved for
-    its rules (at the level of its arguments), or None where that is not known.
+    Arguments:
+        rules: what it runs.
+        needs: of which inputs a gradient or tangent may be needed; None if no level has said so.
+        given: what was saved by the call of which this one is the derivative, if that is available.
+        known: where the body has run already, its array outputs and their structure; else None.
+        ran: gets what running it leaves, see `Ran`.
     """
 
-    __slots__ = ("given", "known", "needs", "rules", "saved", "template")
+    __slots__ = ("given", "known", "needs", "ran", "rules")
 
     expands = False
-    template: Template
 
-    def __init__(self, rules: CallRules, given: Saved | None = None) -> None:
+    def __init__(
+        self,
+        rules: CallRules,
+        needs: list[bool] | None = None,
+        *,
+        given: Saved | None = None,
+        known: tuple[Sequence[Any], Template] | None = None,
+        ran: Ran | None = None,
+    ) -> None:
         self.rules = rules
+        self.needs = needs
         self.given = given
-        self.known: Sequence[Any] | None = None
-        self.needs: list[bool] | None = None
-        self.saved: Saved | None = None
+        self.known = known
+        self.ran = ran or Ran()
 
     @property
     def name(self) -> str:
         """What graphs and errors call it."""
         return self.rules.name
 
+    def needing(self, mask: Sequence[bool]) -> FunctionOp:
+        """The same call, of which gradients or tangents in these inputs may be needed too."""
+        needs = list(mask) if self.needs is None else [m or n for m, n in zip(mask, self.needs)]
+        return FunctionOp(self.rules, needs, given=self.given, known=self.known, ran=self.ran)
+
     def execute(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Run on values that are no Tensors."""
         if bodies.traced and state.body is not None:
             with constants():
                 return self.execute(values)
-        rules = self.rules
-        self.saved = None
+        rules, ran = self.rules, self.ran
+        ran.saved = None
         if native.is_traced(values):
-            outs, self.template = native.call(rules, values)
+            outs, ran.template = native.call(rules, values)
             return tuple(outs)
         if self.known is not None:
-            return tuple(map(bottom, self.known))
+            known, ran.template = self.known
+            return tuple(map(bottom, known))
         with noting_leaves() as leaves:
-            if self.given is not None and isinstance(rules, (LinearRules, JetRules)):
-                outs, self.template = rules.forward(values, self.given)
+            if self.given is not None and isinstance(rules, DerivativeRules):
+                outs, ran.template = rules.forward(values, self.given)
             else:
-                outs, self.template, self.saved = rules.run(values, self.needs)
-        return tuple(checked_arrays(rules, [without_leaves(o, leaves) for o in outs]))
+                outs, ran.template, ran.saved = rules.run(values, self.needs)
+        return tuple(checked_arrays(rules, outs, leaves))
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Outputs and their tangents (None is zero), by binding one level down."""
-        mask = tuple([t is not None for t in tangents])
-        outs, differentiable = self._moved(primals, mask)
-        linear = self._linear(mask, differentiable, primals)
-        given = [t for t in tangents if t is not None]
-        out_t = iter(bind(linear, [*primals, *outs, *given]) if any(differentiable) else ())
-        return outs, tuple([next(out_t) if m else None for m in differentiable])
+        outs, found = self._push(primals, [() if t is None else (t,) for t in tangents])
+        return outs, tuple([s and s[0] for s in found])
 
     def jet(
         self, primals: Sequence[Any], series: Sequence[Any], order: int
@@ -103,21 +126,22 @@ class FunctionOp:
 
         ``series`` has the derivatives of each input, at most ``order`` of them, or None.
         """
-        counts = tuple([len(s or ()) for s in series])
-        outs, differentiable = self._moved(primals, tuple(map(bool, counts)))
-        rules = JetRules(self.rules, counts, order, differentiable, self.template)
-        terms = [t for s in series for t in s or ()]
-        found = iter(bind(FunctionOp(rules, self._given(primals)), [*primals, *outs, *terms]))
-        return outs, [[next(found) for _ in range(order)] if m else None for m in differentiable]
+        return self._push(primals, [s or () for s in series], order)
 
-    def _moved(
-        self, primals: Sequence[Any], mask: tuple[bool, ...]
-    ) -> tuple[tuple[Any, ...], tuple[bool, ...]]:
-        """Outputs of a call that is differentiated in the masked inputs, and which have a derivative."""
-        before = mask if self.needs is None else self.needs
-        self.needs = [m or b for m, b in zip(mask, before, strict=True)]
-        outs: tuple[Any, ...] = bind(self, primals)
-        return outs, self._differentiable_outputs(outs)
+    def _push(
+        self, primals: Sequence[Any], directions: Sequence[Any], order: int | None = None
+    ) -> tuple[Any, list[Any]]:
+        """Outputs, and the directions of each, or None; ``directions`` has those of each input."""
+        counts = tuple(map(len, directions))
+        outs: tuple[Any, ...] = bind(self.needing(list(map(bool, counts))), primals)
+        differentiable = self._differentiable_outputs(outs)
+        if not any(differentiable):
+            return outs, [None] * len(outs)
+        derivative = self._derivative(primals, counts, differentiable, order)
+        operands = [*primals, *outs, *[t for s in directions for t in s]]
+        found = iter(bind(derivative, operands))
+        each = range(order or 1)
+        return outs, [[next(found) for _ in each] if m else None for m in differentiable]
 
     def linear(
         self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
@@ -126,22 +150,27 @@ class FunctionOp:
         outputs it has a tangent: those of floating or complex dtype; zeros for one without derivative.
         """
         inexact = tuple([is_inexact(o.dtype) for o in outs])
-        return self._linear(mask, inexact, primals), [*primals, *outs], inexact
+        return self._derivative(primals, mask, inexact), [*primals, *outs], inexact
 
-    def _linear(
-        self, mask: tuple[bool, ...], differentiable: tuple[bool, ...], primals: Sequence[Any]
+    def _derivative(
+        self,
+        primals: Sequence[Any],
+        counts: tuple[int, ...],
+        outputs: tuple[bool, ...],
+        order: int | None = None,
     ) -> FunctionOp:
-        rules = LinearRules(self.rules, mask, differentiable, self.template)
-        return FunctionOp(rules, self._given(primals))
+        """See `DerivativeRules`."""
+        rules = DerivativeRules(self.rules, counts, outputs, self.ran.template, order)
+        return FunctionOp(rules, given=self._given(primals))
 
     def _given(self, primals: Sequence[Any]) -> Saved | None:
         """What the call saved for its rules, if they may use it at the level of ``primals``."""
-        saved = self.saved
+        saved = self.ran.saved
         return saved if saved and (saved.closed or numbers_suffice(primals)) else None
 
     def _differentiable_outputs(self, outs: Sequence[Any]) -> tuple[bool, ...]:
         """Which outputs have a derivative."""
-        without = self.template.non_differentiable
+        without = self.ran.template.non_differentiable
         return tuple([is_inexact(o.dtype) and k not in without for k, o in enumerate(outs)])
 
     def batch(
@@ -151,11 +180,10 @@ class FunctionOp:
         rules = BatchedRules(
             self.rules, dims, level.batch_size, level.axis_name, level.randomness, level.first
         )
-        inner = FunctionOp(rules)
-        inner.needs = self.needs
-        if self.known is not None:
-            inner.known = [level.unwrap(_at_level(x, level), 0) for x in self.known]
-            inner.template = self.template
+        known = self.known
+        if known is not None:
+            known = [level.unwrap(_at_level(x, level), 0) for x in known[0]], known[1]
+        inner = FunctionOp(rules, self.needs, known=known)
         before = state.levels
         # The bodies run below this level, in one of their own: they draw random numbers and name
         # axes there.
@@ -164,17 +192,17 @@ class FunctionOp:
             out: tuple[Any, ...] = bind(inner, values)
         finally:
             state.levels = before
-        self.template = inner.template
-        self.saved = None if inner.saved is None else rules.inner_saved(inner.saved, level)
+        saved = inner.ran.saved
+        self.ran.template = inner.ran.template
+        self.ran.saved = None if saved is None else rules.inner_saved(saved, level)
         return out
 
     def record(self, level: Any, args: Sequence[Any]) -> tuple[Any, ...]:
         """Evaluate at ``level`` and add a node; see `fad.tape.recorder`."""
         args = [as_array(a) if type(a) is np.ndarray else a for a in args]
         mask = [isinstance(a, Tensor) and a._requires_grad and a._level is level for a in args]
-        self.needs = mask if self.needs is None else [a or b for a, b in zip(mask, self.needs)]
         versions = [_version(a) for a in args]
-        outs: tuple[Any, ...] = level.evaluate(self, args)
+        outs: tuple[Any, ...] = level.evaluate(self.needing(mask), args)
         check_unchanged(self.rules, args, versions)
         values = [level.detach(a) for a in args]
         results = [detached(level, o) for o in outs]
@@ -191,14 +219,14 @@ class FunctionOp:
         results: Sequence[Any],
     ) -> None:
         """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
-        saved = self.saved
+        saved = self.ran.saved
         if saved is None or not (saved.closed or numbers_suffice(values)):
-            saved = self.rules.setup(values, results, self.template, mask)
-        self.template = saved.template
+            saved = self.rules.setup(values, results, self.ran.template, mask)
+        self.ran.template = saved.template
         differentiable = self._differentiable_outputs(outs)
         if any(differentiable):
             saved = self.rules.for_pullback(saved, values, results)
-            dirty = self.template.aliases  # their state at capture is saved
+            dirty = saved.template.aliases  # their state at capture is saved
             args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
             kind: type[FunctionNode] = getattr(self.rules.function, "_backward_cls", FunctionNode)
             node = kind(level, self.rules, args, mask, saved)

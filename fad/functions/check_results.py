@@ -16,10 +16,11 @@ from fad.core.casts import cast_to
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type, varying_axes
 from fad.core.level import bind
+from fad.core.partition import HOLE
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import RuleError, StructureError, describe
-from fad.functions.templates import HOLE, SCALARS, Template, View
+from fad.functions.templates import SCALARS, Template, View, split
 from fad.levels.batch import broadcast, move_axis
 from fad.tape.node_step import is_broadcast, sum_to
 from fad.tape.recorder import ROOT
@@ -27,11 +28,9 @@ from fad.views.make_view import chain_from, peer_chain_from
 
 __all__ = [
     "batched_outputs",
-    "check_value",
+    "directions_of",
     "gradients",
     "lowered",
-    "series_of",
-    "tangents_of",
     "views_among",
 ]
 
@@ -64,8 +63,11 @@ def gradients(
     return result
 
 
-def tangents_of(what: str, returned: Any, template: Template) -> list[Any]:
-    """What a jvp or jet rule returned, in the place of each output. ``what`` begins messages."""
+def directions_of(
+    who: str, returned: Any, template: Template, avals: Sequence[Any], order: int | None
+) -> list[Any]:
+    """What a jvp rule returned, as a tangent for each output; or a jet rule, as a list of derivatives."""
+    what = f"{who}: the {'tangent' if order is None else 'series'}"
     found = template.collect(returned, f"{what} of the output")
     for k in template.non_differentiable:
         if found[k] is not None:
@@ -73,27 +75,20 @@ def tangents_of(what: str, returned: Any, template: Template) -> list[Any]:
                 f"{what} of output {k} is {describe(found[k])}, and the output is marked "
                 "with ctx.mark_non_differentiable: return None in its place"
             )
-    return found
-
-
-def series_of(
-    who: str, returned: Any, template: Template, avals: Sequence[Any], order: int
-) -> list[Any]:
-    """What a jet rule returned, as a list of derivatives for each output, or None."""
+    if order is None:
+        return [check_value(f"{what} of output {k}", t, avals[k]) for k, t in enumerate(found)]
     result: list[Any] = []
-    for k, s in enumerate(tangents_of(f"{who}: the series", returned, template)):
+    for k, s in enumerate(found):
         if s is not None and (not isinstance(s, (tuple, list)) or len(s) != order):
             raise RuleError(
-                f"{who}: the series of output {k} must be a list of {order} derivatives, got {describe(s)}. "
+                f"{what} of output {k} must be a list of {order} derivatives, got {describe(s)}. "
                 "Return as many as there are of each argument: [first, second, ...]."
             )
-        result.append(
-            s
-            and [
-                check_value(f"{who}: derivative {n} of output {k}", t, avals[k])
-                for n, t in enumerate(s, 1)
-            ]
-        )
+        terms = enumerate(s or (), 1)
+        checked = [
+            check_value(f"{who}: derivative {n} of output {k}", t, avals[k]) for n, t in terms
+        ]
+        result.append(checked or None)
     return result
 
 
@@ -102,7 +97,7 @@ def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any]
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise RuleError(f"{who} must return a pair (output, out_dims), got {describe(returned)}")
     out, out_dims = returned
-    outs, template = Template.split(out, SCALARS)
+    outs, template = split(out, SCALARS)
     arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
     dims = _spread(out_dims, template, arrays, who)
     moved: list[Any] = []
@@ -121,7 +116,7 @@ def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any]
 
 def _spread(out_dims: Any, template: Template, outs: Sequence[Any], who: str) -> list[Any]:
     """The entry of ``out_dims`` for each array of the output."""
-    output = template.join(outs)
+    output = template.combine(outs)
     try:
         spread = trees.broadcast_prefix(out_dims, output, f"{who}: out_dims")
     except StructureError as error:

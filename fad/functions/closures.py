@@ -61,8 +61,12 @@ def without_leaves(x: Any, leaves: Sequence[Tensor]) -> Any:
     return new_tensor(x.value, ROOT)
 
 
-def checked_arrays(rules: CallRules, outs: Sequence[Any]) -> list[Any]:
+def checked_arrays(
+    rules: CallRules, outs: Sequence[Any], leaves: Sequence[Tensor] = ()
+) -> list[Any]:
     """Outputs of a body that ran on bare arrays, as bare arrays, or as deferred values.
+
+    ``leaves`` are those that it made itself, see `noting_leaves`.
 
     Raises:
         RuleError: one of them is part of a running transform or graph: the body closed over it.
@@ -72,7 +76,7 @@ def checked_arrays(rules: CallRules, outs: Sequence[Any]) -> list[Any]:
         if type(o) is Tensor and o.meta is None and o._level is ROOT and not o._requires_grad:
             result.append(o._value)  # most of them
             continue
-        o = outlived(o)
+        o = outlived(without_leaves(o, leaves))
         if isinstance(o, Tensor):
             if _is_tracked(o):
                 raise closure_error(rules, o, _is_tracked)

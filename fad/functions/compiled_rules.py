@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import x64_enabled
@@ -25,8 +26,8 @@ from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.functions.closures import closure_error
-from fad.functions.context import INERT, INPUT, OUTPUT, Notes, Ref, VmapInfo
-from fad.functions.rules import CallRules, Needs, Saved, Values
+from fad.functions.context import INERT, Notes, Ref, VmapInfo
+from fad.functions.rules import Needs, Saved, Values
 from fad.functions.templates import Template
 from fad.functions.user_rules import UserRules
 
@@ -54,11 +55,9 @@ class JaxRules(UserRules):
         return _listed(bind(plan.forward, values)), plan.template
 
     def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
-        if needs is None and self.cls._plain_forward:
+        if needs is None:
             return (*self.forward(values), None)
         plan = _plan_for(self, values, needs)
-        if plan.extras and needs is None:
-            return _listed(bind(plan.forward, values)), plan.template, None
         results = _listed(bind(plan.run, values))
         outs, extras = results[: plan.count], results[plan.count :]
         return outs, plan.template, plan.saved(values, outs, extras)
@@ -68,28 +67,13 @@ class JaxRules(UserRules):
         extras = _listed(bind(plan.setup, [*values, *outs])) if plan.extras else []
         return plan.saved(values, outs, extras)
 
+    def notes_of(self, saved: Saved) -> Notes | None:
+        return saved.notes.notes if isinstance(saved.notes, _CompiledBodies) else saved.notes
+
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
-        plan: _CompiledBodies = saved.notes
-        if not saved.closed:  # the body may have to run again
-            return saved.at(values, outs, saved.extras)
-        if not self.signature.vjp and not self.has_forward_rule:
-            return CallRules.for_pullback(self, saved, values, outs)
-        inputs, outputs = plan.reads["vjp" if self.signature.vjp else "jvp"]
-        return saved.at(
-            [v if i in inputs else None for i, v in enumerate(values)],
-            [o if k in outputs else None for k, o in enumerate(outs)],
-            (),
-        )
-
-    def context(self, saved: Saved, need: Sequence[bool]) -> Any:
-        plan: _CompiledBodies = saved.notes
-        inner = saved.at(saved.values, saved.outs, saved.extras)
-        inner.notes = plan.notes
-        return UserRules.context(self, inner, need)
-
-    def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
-        notes = saved.notes.notes
-        return notes.backward if notes is not None and self.signature.vjp else None
+        if saved.notes.runs_again:
+            return saved.at(values, outs, ())
+        return UserRules.for_pullback(self, saved, values, outs)
 
     def notes_key(self, saved: Saved) -> Hashable | None:
         plan: _CompiledBodies = saved.notes  # by identity
@@ -98,42 +82,22 @@ class JaxRules(UserRules):
     def _user_pullback(
         self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
     ) -> list[Any]:
-        plan: _CompiledBodies = saved.notes
-        given = tuple([c is not None for c in cotangents])
-        need = tuple([bool(n) for n in need])
+        need = tuple(map(bool, need))
 
-        def vjp(saved: Saved, rest: Sequence[Any]) -> list[Any]:
-            it = iter(rest)
-            cts = [next(it) if g else None for g in given]
-            grads = UserRules._user_pullback(self, saved, cts, need)
+        def vjp(saved: Saved, cotangents: Sequence[Any]) -> list[Any]:
+            grads = UserRules._user_pullback(self, saved, cotangents, need)
             return [g if n else None for g, n in zip(grads, need, strict=True)]
 
-        return plan.call("vjp", (given, need), vjp, saved, cotangents)
+        return saved.notes.call("vjp", vjp, saved, cotangents, need)
 
-    def _user_pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        plan: _CompiledBodies = saved.notes
-        mask = tuple([t is not None for t in tangents])
+    def _user_pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None
+    ) -> list[Any]:
+        def push(saved: Saved, directions: Sequence[Any]) -> list[Any]:
+            return UserRules._user_pushforward(self, saved, directions, order)
 
-        def jvp(saved: Saved, rest: Sequence[Any]) -> list[Any]:
-            it = iter(rest)
-            given = [next(it) if m else None for m in mask]
-            return UserRules._user_pushforward(self, saved, given)
-
-        return plan.call("jvp", mask, jvp, saved, tangents)
-
-    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
-        plan: _CompiledBodies = saved.notes
-        masks = tuple([s and tuple([t is not None for t in s]) for s in series])
-
-        def jet(saved: Saved, rest: Sequence[Any]) -> list[Any]:
-            it = iter(rest)
-            given = [m and [next(it) if has else None for has in m] for m in masks]
-            found = UserRules.jet(self, saved, given, order)
-            return [t for s in found for t in s or [None] * order]
-
-        terms = [t for s in series for t in s or ()]
-        flat = plan.call("jet", (masks, order), jet, saved, terms)
-        return [flat[k : k + order] for k in range(0, len(flat), order)]
+        rule = "jvp" if order is None else "jet"
+        return saved.notes.call(rule, push, saved, directions, order)
 
     def batch(
         self, values: Values, dims: tuple[int | None, ...], info: VmapInfo
@@ -168,8 +132,8 @@ class JaxRules(UserRules):
 class _CompiledBodies:
     """How the rules run for inputs of certain shapes and dtypes: see NOTE [compiled bodies].
 
-    ``count`` is the number of outputs, ``extras`` that of further arrays kept; ``reads`` says which
-    inputs and which outputs the vjp and the jvp rule read.
+    ``count`` is the number of outputs, ``extras`` that of further arrays kept. ``runs_again``: setup kept
+    an object that may contain arrays, so that it runs again inside of the rules.
     """
 
     __slots__ = (
@@ -181,9 +145,9 @@ class _CompiledBodies:
         "forward",
         "needs",
         "notes",
-        "reads",
         "rules",
         "run",
+        "runs_again",
         "setup",
         "template",
     )
@@ -194,106 +158,77 @@ class _CompiledBodies:
         self._bodies: dict[Any, Primitive] = {}
         found: list[Saved] = []
 
-        def trace(*values: Any) -> None:
-            outs, _, saved = UserRules._run(rules, values, needs, True)
-            assert saved is not None
-            rules.bare([*outs, *saved.extras])
-            found.append(saved)
+        def body(saves: bool) -> Callable[..., list[Any]]:
+            def run(*values: Any) -> list[Any]:
+                outs, _, saved = UserRules._run(rules, values, needs, saves)
+                found[:] = [saved] if saved is not None else []
+                return rules.bare([*outs, *(saved.extras if saved and saves else ())])
 
-        jax.eval_shape(trace, *avals)
+            return run
+
+        jax.eval_shape(body(True), *avals)
         saved = found[0]
         self.template = saved.template
         self._in_avals, self._out_avals = saved.in_avals, saved.out_avals
         self.count = len(saved.outs)
-        notes: Notes | None = saved.notes
-        if notes is not None and not all([isinstance(x, _CONSTANT) for x in notes.leaves()]):
-            notes = None  # an object that may contain arrays: run setup again inside of the rules
-        self.notes = notes
-        self.extras = 0 if notes is None else len(saved.extras)
-        everything: tuple[Sequence[int], Sequence[int]] = range(len(avals)), range(self.count)
-        self.reads: dict[str, tuple[Sequence[int], Sequence[int]]] = {
-            "vjp": everything,
-            "jvp": everything,
-        }
-        if notes is not None:
-            self.reads = {
-                "vjp": _positions(notes.without_forward()),
-                "jvp": _positions(notes.only_forward()),
-            }
-        name = rules.name
-        self.forward = Primitive(name, self._forward)
-        self.run = Primitive(f"{name}_saving", self._run) if self.extras else self.forward
-        self.setup = Primitive(f"{name}_setup", self._setup)
-
-    def _forward(self, *values: Any) -> list[Any]:
-        outs, _, _ = UserRules._run(self.rules, values, self.needs, False)
-        return self.rules.bare(outs)
-
-    def _run(self, *values: Any) -> list[Any]:
-        outs, _, saved = UserRules._run(self.rules, values, self.needs, True)
-        assert saved is not None
-        return self.rules.bare([*outs, *saved.extras])
+        self.notes: Notes | None = saved.notes
+        kept = [] if self.notes is None else self.notes.leaves()
+        self.runs_again = not all([isinstance(x, _CONSTANT) for x in kept])
+        if self.runs_again:
+            self.notes = None
+        self.extras = 0 if self.notes is None else len(saved.extras)
+        self.forward = Primitive(rules.name, body(False))
+        self.run = Primitive(f"{rules.name}_saving", body(True)) if self.extras else self.forward
+        self.setup = Primitive(f"{rules.name}_setup", self._setup)
 
     def _setup(self, *operands: Any) -> list[Any]:
-        return self.rules.bare(
-            self._setup_again(operands[: -self.count], operands[-self.count :]).extras
-        )
+        values, outs = operands[: -self.count], operands[-self.count :]
+        return self.rules.bare(self._setup_again(values, outs).extras)
 
     def _setup_again(self, values: Values, outs: Values) -> Saved:
         return UserRules.setup(self.rules, values, outs, self.template, self.needs)
 
-    def saved(self, values: Values, outs: Values, extras: Sequence[Any]) -> Saved:
+    def saved(
+        self, values: Values, outs: Values, extras: Sequence[Any], notes: Any = None
+    ) -> Saved:
         """What a call leaves for the rules."""
         avals = self._in_avals, self._out_avals
-        return Saved(values, outs, self.template, *avals, self, extras, not self.extras)
+        return Saved(values, outs, self.template, *avals, notes or self, extras, not self.extras)
 
     def call(
         self,
         rule: str,
-        key: Any,
-        body: Callable[[Saved, list[Any]], list[Any]],
+        body: Callable[[Saved, Any], list[Any]],
         saved: Saved,
-        rest: Sequence[Any],
+        directions: Sequence[Any],
+        static: Hashable,
     ) -> list[Any]:
-        """Run the ``body`` of a rule on what a call saved, and on the arrays in ``rest``, compiled."""
-        inputs, outputs = self.reads["vjp" if rule == "vjp" else "jvp"]
-        primitive = self._bodies.get((rule, key))
+        """Run the ``body`` of a rule on what a call saved, and on directions, compiled.
+
+        ``static`` says which body it is of those for this rule.
+        """
+        values, outs = list(saved.values), list(saved.outs)
+        if self.notes is not None:
+            notes = self.notes.without_forward() if rule == "vjp" else self.notes.only_forward()
+            values, outs = notes.read(values, outs)
+        operands, structure = trees.flatten((values, outs, list(saved.extras), list(directions)))
+        key = (rule, static, structure)
+        primitive = self._bodies.get(key)
         if primitive is None:
 
             def compiled(*operands: Any) -> list[Any]:
-                it = iter(operands)
-                values: list[Any] = [None] * len(self._in_avals)
-                outs: list[Any] = [None] * self.count
-                for i in inputs:
-                    values[i] = next(it)
-                for k in outputs:
-                    outs[k] = next(it)
-                extras = [next(it) for _ in range(self.extras)]
-                if self.notes is None:
+                values, outs, extras, directions = trees.unflatten(structure, operands)
+                if self.runs_again:
                     inner = self._setup_again(values, outs)
                 else:
-                    inner = self.saved(values, outs, extras)
-                    inner.notes = self.notes
-                return self.rules.bare(body(inner, list(it)))
+                    inner = self.saved(values, outs, extras, self.notes)
+                found = body(inner, directions)
+                self.rules.bare(trees.flatten(found)[0])
+                return found
 
-            primitive = self._bodies[rule, key] = Primitive(f"{self.rules.name}_{rule}", compiled)
-        operands = [
-            *[saved.values[i] for i in inputs],
-            *[saved.outs[k] for k in outputs],
-            *saved.extras,
-            *[x for x in rest if x is not None],
-        ]
+            primitive = self._bodies[key] = Primitive(f"{self.rules.name}_{rule}", compiled)
         result: list[Any] = primitive.unflatten(bind(primitive, operands))
         return result
-
-
-def _positions(notes: Notes) -> tuple[Sequence[int], Sequence[int]]:
-    """The numbers of the inputs and of the outputs that are noted."""
-    refs = {x for x in notes.leaves() if isinstance(x, Ref)}
-    return (
-        sorted([r.at for r in refs if r.kind == INPUT]),
-        sorted([r.at for r in refs if r.kind == OUTPUT]),
-    )
 
 
 def _plan_for(rules: JaxRules, values: Values, needs: Needs) -> _CompiledBodies:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 from jax.tree_util import PyTreeDef
 
+from fad.core.partition import Static
 from fad.core.tensor import Tensor
 from fad.errors import describe
-from fad.functions.templates import Static
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     Saved = typing.TypeVar("Saved")
 
-__all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref"]
+__all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref", "saved_places"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -245,12 +245,58 @@ class Notes:
         """The notes that a jvp rule reads."""
         return dataclasses.replace(self, backward=()) if self.forward is not None else self
 
+    def read(self, values: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The inputs and outputs that were noted, with None in the place of the others."""
+        inputs: list[Any] = [None] * len(values)
+        outputs: list[Any] = [None] * len(outs)
+        for x in self.leaves():
+            if type(x) is Ref:
+                if x.kind == INPUT:
+                    inputs[x.at] = values[x.at]
+                elif x.kind == OUTPUT:
+                    outputs[x.at] = outs[x.at]
+        return inputs, outputs
+
     def leaves(self) -> list[Any]:
         """All that was noted, one by one."""
         found: list[Any] = [*self.backward, *(self.forward or ())]
         if self.saved_data or self.attributes:
             _map(found.append, (self.saved_data, self.attributes))
         return found
+
+
+def saved_places(
+    ctx: Context, handles: Sequence[Any], before: Sequence[Any], out: Any
+) -> tuple[int, ...] | None:
+    """What was saved for backward: numbers of inputs, -1 for the one output; None if there is more to it.
+
+    Arguments:
+        handles: the inputs.
+        before: their values when forward was called.
+        out: the output.
+    """
+    if out.meta is not None or out._requires_grad:
+        return None
+    for h, v in zip(handles, before):
+        if h.meta is not None or h._value is not v:
+            return None
+    record = ctx._record
+    if record.forward is not None or record.dirty or record.non_differentiable:
+        return None
+    if not record.zeros_for_none or ctx.saved_data or ctx.__dict__:
+        return None
+    places: list[int] = []
+    for x in record.backward:
+        if x is out:
+            places.append(-1)
+            continue
+        for i, h in enumerate(handles):
+            if x is h:
+                places.append(i)
+                break
+        else:
+            return None
+    return tuple(places)
 
 
 def _map(f: Callable[[Any], Any], x: Any) -> Any:

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from fad.core.partition import Rest
 from fad.errors import RuleError
 from fad.functions.context import Context
 
@@ -145,6 +146,21 @@ class Signature:
             raise TypeError(f"{who}.apply{self.signature}: {error}{hint}") from None
         bound.apply_defaults()
         return (*bound.args, *bound.kwargs.values()), tuple(bound.kwargs)
+
+    def argument_names(self, inputs: Rest, keywords: tuple[str, ...]) -> list[str]:
+        """A name for each bound argument."""
+        if not self.variadic:
+            return self.names
+        count = len(inputs.structure.children()) - len(keywords)
+        names: list[str] = []
+        for p in self.signature.parameters.values():
+            if p.kind is p.VAR_POSITIONAL:
+                names += [f"{p.name}[{i}]" for i in range(count - len(names))]
+            elif p.kind is p.VAR_KEYWORD:
+                names += [k for k in keywords if k not in names]
+            else:
+                names.append(p.name)
+        return names
 
 
 _OF_CONTEXT = frozenset([name for name in vars(Context) if not name.startswith("_")])

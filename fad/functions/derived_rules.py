@@ -8,25 +8,58 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.core.avals import aval_of
+from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
 from fad.core.level import bind, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.functions.context import VmapInfo
-from fad.functions.rules import CallRules, Needs, Saved, Values, pull_through, push_through
-from fad.functions.templates import Template
+from fad.functions.rules import (
+    CallRules,
+    Needs,
+    Saved,
+    Values,
+    avals_of,
+    pull_through,
+    push_through,
+)
+from fad.functions.templates import Template, split
 from fad.levels.batch import BatchLevel
 
-__all__ = ["BatchedRules", "JetRules", "LinearRules"]
+__all__ = ["BatchedRules", "DerivativeRules"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _DerivativeRules(CallRules):
-    """What derivatives of a call of ``base`` share: their one body is `forward`, and they save all values."""
+class DerivativeRules(CallRules):
+    """The derivative of a call: from (inputs, outputs, directions of inputs) to directions of outputs.
+
+    ``counts`` says how many directions of each input are among the operands: a tangent or none, or with an
+    ``order``, for `jet`, the derivatives along a curve. ``outputs`` says which outputs have directions in the
+    result: a tangent, or ``order`` derivatives. ``out_template`` is the structure of the call's outputs.
+
+    Its one body is `forward`, and it saves all values.
+    """
 
     base: CallRules
+    counts: tuple[int, ...]
+    outputs: tuple[bool, ...]
+    out_template: Template
+    order: int | None = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"{self.base.name}_{'jvp' if self.order is None else 'jet'}"
+
+    @property
+    def known(self) -> int:
+        """How many operands come before the directions."""
+        return len(self.counts) + len(self.outputs)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is linear in the directions."""
+        return self.order is None
 
     @property
     def direct(self) -> Callable[[Values], tuple[list[Any], Template]]:
@@ -39,58 +72,48 @@ class _DerivativeRules(CallRules):
     def bodies(self) -> list[Callable[..., Any]]:
         return self.base.bodies()
 
-    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        return Saved(values, outs, template, _avals(values), _avals(outs))
-
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        return push_through(self.forward, saved.values, tangents)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LinearRules(_DerivativeRules):
-    """The derivative of a call: (inputs, outputs, tangents) to tangents of outputs.
-
-    ``mask`` says which inputs have a tangent among the operands, ``outputs`` which outputs have one
-    in the result, ``out_template`` is the structure of the call's outputs.
-    """
-
-    mask: tuple[bool, ...]
-    outputs: tuple[bool, ...]
-    out_template: Template
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"{self.base.name}_jvp"
-
-    @property
-    def known(self) -> int:
-        """How many operands come before the tangents."""
-        return len(self.mask) + len(self.outputs)
-
     def forward(self, values: Values, given: Saved | None = None) -> tuple[list[Any], Template]:
         """Evaluate; ``given`` is what the call saved for its rules, if that is available."""
+        n = len(self.counts)
         if given is None:
             saved = self._saved(values)
         else:
-            n = len(self.mask)
             saved = given.at(values[:n], values[n : self.known], given.extras)
-        it = iter(values[self.known :])
-        out_t = self.base.pushforward(saved, [next(it) if m else None for m in self.mask])
+        operands = iter(values[self.known :])
+        each = self.order or 1
+        directions: list[Any] = [
+            [next(operands) if k < count else None for k in range(each)] if count else None
+            for count in self.counts
+        ]
+        if self.is_linear:
+            directions = [s and s[0] for s in directions]
+        found = self.base.pushforward(saved, directions, self.order)
+        if self.is_linear:
+            found = [[t] for t in found]
         without = saved.template.non_differentiable
         result = [
             zeros(a) if t is None or k in without else t
-            for k, (t, a, has) in enumerate(zip(out_t, saved.out_avals, self.outputs, strict=True))
-            if has
+            for k, (s, a) in enumerate(zip(found, saved.out_avals, strict=True))
+            if self.outputs[k]
+            for t in s or [None] * each
         ]
-        return Template.split(tuple(result))
+        return split(tuple(result))
 
     def _saved(self, values: Values) -> Saved:
         """What the call saves for its rules."""
-        n = len(self.mask)
-        return self.base.setup(values[:n], values[n : self.known], self.out_template, self.mask)
+        n = len(self.counts)
+        needs = list(map(bool, self.counts))
+        return self.base.setup(values[:n], values[n : self.known], self.out_template, needs)
+
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
+        return push_through(self.forward, saved.values, directions)
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         values, known = saved.values, self.known
+        if not self.is_linear:
+            return pull_through(self.forward, values, cotangents, need)
         grads: list[Any] = [None] * known
         if any(need[:known]):  # differentiate the jvp body itself
             wanted = [*need[:known], *[False] * (len(need) - known)]
@@ -102,56 +125,11 @@ class LinearRules(_DerivativeRules):
         full = [next(given) if has else None for has in self.outputs]
         full = [None if k in inner.template.non_differentiable else c for k, c in enumerate(full)]
         flags = iter(need[known:])
-        wanted = [next(flags) if m else False for m in self.mask]
-        pulled: list[Any] = [None] * len(self.mask)
+        wanted = [next(flags) if m else False for m in self.counts]
+        pulled: list[Any] = [None] * len(self.counts)
         if any([c is not None for c in full]):
             pulled = self.base.pullback(inner, full, wanted)
-        return [*grads, *[g for g, m in zip(pulled, self.mask, strict=True) if m]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class JetRules(_DerivativeRules):
-    """The derivatives of a call along a curve: (inputs, outputs, series of inputs) to series of outputs.
-
-    ``counts`` says how many derivatives of each input are among the operands, ``order`` how many of each
-    output are in the result; ``outputs`` which outputs have any, ``out_template`` is the structure of the
-    call's outputs.
-    """
-
-    counts: tuple[int, ...]
-    order: int
-    outputs: tuple[bool, ...]
-    out_template: Template
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return f"{self.base.name}_jet"
-
-    def forward(self, values: Values, given: Saved | None = None) -> tuple[list[Any], Template]:
-        """Evaluate; ``given`` is what the call saved for its rules, if that is available."""
-        n = len(self.counts)
-        known = n + len(self.outputs)
-        inputs, outs, terms = values[:n], values[n:known], iter(values[known:])
-        if given is None:
-            differentiated = tuple(map(bool, self.counts))
-            saved = self.base.setup(inputs, outs, self.out_template, differentiated)
-        else:
-            saved = given.at(inputs, outs, given.extras)
-        series = [
-            [next(terms) if k < count else None for k in range(self.order)] if count else None
-            for count in self.counts
-        ]
-        found = self.base.jet(saved, series, self.order)
-        result = [
-            zeros(a) if t is None else t
-            for s, a, has in zip(found, saved.out_avals, self.outputs, strict=True)
-            if has
-            for t in s or [None] * self.order
-        ]
-        return Template.split(tuple(result))
-
-    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
-        return pull_through(self.forward, saved.values, cotangents, need)
+        return [*grads, *[g for g, m in zip(pulled, self.counts, strict=True) if m]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -204,22 +182,23 @@ class BatchedRules(CallRules):
     def _inside(self, level: BatchLevel, values: Values) -> list[Any]:
         return [_batched(level, v, d) for v, d in zip(values, self.dims, strict=True)]
 
-    @restores_modes
     def forward(self, values: Values) -> tuple[list[Any], Template]:
-        batched = self.base.batch(values, self.dims, self.info)
-        if batched is not None:
-            return batched
-        with self.level() as level:
-            outs, template = self.base.forward(self._inside(level, values))
-            return [level.unwrap(o, 0) for o in outs], template
+        outs, template, _ = self._evaluate(values, lambda xs: (*self.base.forward(xs), None))
+        return outs, template
+
+    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
+        return self._evaluate(values, lambda xs: self.base.run(xs, needs))
 
     @restores_modes
-    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
+    def _evaluate(
+        self, values: Values, run: Callable[[Values], tuple[list[Any], Template, Saved | None]]
+    ) -> tuple[list[Any], Template, Saved | None]:
+        """By the user's vmap rule, or by ``run``, the body of the base, on batched values."""
         batched = self.base.batch(values, self.dims, self.info)
         if batched is not None:
             return (*batched, None)
         with self.level() as level:
-            outs, template, inner = self.base.run(self._inside(level, values), needs)
+            outs, template, inner = run(self._inside(level, values))
             lowered = [level.unwrap(o, 0) for o in outs]
             saved = None if inner is None else self._outside(level, values, lowered, inner)
             return lowered, template, saved
@@ -241,7 +220,7 @@ class BatchedRules(CallRules):
             dims.append(0 if batched else None)
             extras.append(level.unwrap(x, 0 if batched else None))
         notes = _BatchedNotes(inner.at((), (), ()), tuple(dims))
-        avals = _avals(values), _avals(outs)
+        avals = avals_of(values), avals_of(outs)
         return Saved(values, outs, inner.template, *avals, notes, extras, inner.closed)
 
     def inner_saved(self, saved: Saved, level: BatchLevel) -> Saved:
@@ -287,28 +266,18 @@ class BatchedRules(CallRules):
             return result
 
     @restores_modes
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
         with self.level() as level:
-            given = self._inside(level, tangents)
-            out_t = self.base.pushforward(self._at(level, saved), given)
-            return [None if t is None else level.unwrap(t, 0) for t in out_t]
+            pairs = zip(directions, self.dims, strict=True)
+            given = [trees.map_leaves(lambda t, d=d: _batched(level, t, d), x) for x, d in pairs]
+            found = self.base.pushforward(self._at(level, saved), given, order)
+            return [trees.map_leaves(lambda t: level.unwrap(t, 0), x) for x in found]
 
     @property
     def has_jet(self) -> bool:
         return self.base.has_jet
-
-    @restores_modes
-    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
-        with self.level() as level:
-            given = [
-                None if s is None else [_batched(level, t, d) for t in s]
-                for s, d in zip(series, self.dims, strict=True)
-            ]
-            found = self.base.jet(self._at(level, saved), given, order)
-            return [
-                None if s is None else [None if t is None else level.unwrap(t, 0) for t in s]
-                for s in found
-            ]
 
 
 _SUM_LANES = Primitive("sum", lambda x: jnp.sum(x, axis=0))
@@ -322,8 +291,3 @@ def _batched(level: BatchLevel, x: Any, dim: int | None) -> Any:
 def _lifted(level: BatchLevel, values: Values) -> list[Any]:
     """``values``, where those that have a derivative are of ``level``."""
     return [x if x is None or not is_inexact(x.dtype) else level.lift(x) for x in values]
-
-
-def _avals(values: Values) -> list[Any]:
-    """The avals of ``values``, None for None."""
-    return [None if v is None else aval_of(v) for v in values]

@@ -30,7 +30,7 @@ from fad.functions.definitions import (
     has_rules,
 )
 from fad.functions.nodes import FunctionNode
-from fad.functions.templates import ARRAYS, Template
+from fad.functions.templates import ARRAYS, Template, split
 from fad.functions.user_rules import UserRules
 from fad.views.inplace import overwrite_from
 from fad.views.make_view import attach_chain, attach_peer
@@ -179,15 +179,15 @@ class Function(metaclass=_FunctionType):
             if type(found) is Tensor:
                 return found
             if found is not None:
-                op, outs = found
-                return _result(cls.__name__, op, outs, args)
+                template, outs = found
+                return _result(cls.__name__, template, outs, args)
         bound, keywords = signature.bind(cls.__name__, args, kwargs)
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
-        arrays, template = Template.split(bound, leaves)
+        arrays, template = split(bound, leaves)
         operands = [as_array(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, signature, template, keywords))
         outs = list(bind(op, operands))
-        return _result(cls.__name__, op, outs, arrays)
+        return _result(cls.__name__, op.ran.template, outs, arrays)
 
 
 def _signature_of(cls: Any) -> Signature:
@@ -225,11 +225,11 @@ def _mixed_in(cls: Any) -> list[Any]:
     return [b.__dict__.get(name) for b in bases for name in (*RULES, *SETTINGS)]
 
 
-def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -> Any:
+def _result(name: str, template: Template, outs: list[Any], arrays: Sequence[Any]) -> Any:
     """What a call returns, from its outputs."""
-    if op.template.aliases:
-        outs = _write_back(name, op.template, arrays, outs)
-    for v in op.template.views:
+    if template.aliases:
+        outs = _write_back(name, template, arrays, outs)
+    for v in template.views:
         if v.chain is None:
             outs[v.at] = outs[v.of]
             continue
@@ -242,9 +242,9 @@ def _result(name: str, op: FunctionOp, outs: list[Any], arrays: Sequence[Any]) -
         if v.detached or own:
             attach_peer(out, x, () if v.as_is else v.chain)
         else:
-            slots = op.template.slots
+            slots = template.slots
             attach_chain(out, x, v.chain, v.at if slots is None else slots[v.at])
-    return op.template.join(outs)
+    return template.combine(outs)
 
 
 _NUMBERS = (*ARRAYS, float, complex)
@@ -299,20 +299,21 @@ def _check_class(cls: Any) -> Signature | None:
     if signature.vjp:
         _check_arity(cls, signature.vjp, 2, "(ctx, g)", or_more=True)
     if not signature.variadic:
-        listed, count = ", ".join(signature.names), len(signature.names)
+        names, count = signature.names, len(signature.names)
+        listed, keywords = ", ".join(names), len(signature.vmap_keywords)
         if signature.jvp:
-            tangents = ", ".join([n + "_t" for n in signature.names])
-            _check_arity(cls, "jvp", count + 1, f"(ctx, {tangents})")
+            _check_arity(cls, "jvp", count + 1, f"(ctx, {_suffixed(names, '_t')})")
         if signature.jet:
-            series = ", ".join([n + "_s" for n in signature.names])
-            _check_arity(cls, "jet", count + 1, f"(ctx, {series})")
+            _check_arity(cls, "jet", count + 1, f"(ctx, {_suffixed(names, '_s')})")
         if signature.sparsity and signature.plain == count:
             _check_arity(cls, "sparsity", count, f"({listed})")
         if signature.vmap:
-            _check_arity(
-                cls, "vmap", count + 2 - len(signature.vmap_keywords), f"(info, in_dims, {listed})"
-            )
+            _check_arity(cls, "vmap", count + 2 - keywords, f"(info, in_dims, {listed})")
     return signature
+
+
+def _suffixed(names: Sequence[str], suffix: str) -> str:
+    return ", ".join([n + suffix for n in names])
 
 
 def _check_arity(cls: Any, rule: str, count: int, form: str, or_more: bool = False) -> None:

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import jax
 
 from fad.core import trees
-from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.level import bind
 from fad.core.tensor import Tensor
@@ -18,8 +17,8 @@ from fad.errors import GradientError
 from fad.functions.calls import FunctionOp
 from fad.functions.closures import is_plain
 from fad.functions.context import Context, Notes
-from fad.functions.rules import CallRules, Needs, Saved, Values
-from fad.functions.templates import Template, flat_template
+from fad.functions.rules import CallRules, Saved, Values
+from fad.functions.templates import Template, split
 from fad.tape.grad_mode import no_grad
 from fad.views.make_view import stop_gradient
 
@@ -62,10 +61,10 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
         )
         with no_grad():
             grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
-        arrays, template = Template.split(grads)
+        arrays, template = split(grads)
         arrays = [x if isinstance(x, _ARRAYS) else as_array(x) for x in arrays]
         once = FunctionOp(_Once(len(arrays), vjp.__qualname__))
-        return template.join(bind(once, [*arrays, *operands]))
+        return template.combine(bind(once, [*arrays, *operands]))
 
     wrapper.once_differentiable = True  # type: ignore[attr-defined]
     return wrapper
@@ -83,10 +82,7 @@ class _Once(CallRules):
     name = "once_differentiable"
 
     def forward(self, values: Values) -> tuple[list[Any], Template]:
-        return list(values[: self.count]), flat_template(self.count)
-
-    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        return Saved(values, outs, template, (), list(map(aval_of, outs)))
+        return list(values[: self.count]), Template.flat_of(self.count)
 
     def _refuse(self) -> NoReturn:
         raise GradientError(
@@ -97,5 +93,7 @@ class _Once(CallRules):
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
         self._refuse()
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
         self._refuse()

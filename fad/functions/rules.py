@@ -8,12 +8,10 @@ Rules again:
 
 * `BatchedRules`, the call under vmap: the user's vmap rule, or the body run on batched values; it
   pulls back by the user's vjp, batched.
-* `LinearRules`, the derivative of the call as a function of (inputs, outputs, tangents): it
-  evaluates as the user's jvp; in the tangents it transposes as the user's vjp; in everything else
-  it is differentiated like any body.
-
-* `JetRules`, the derivatives of the call along a curve, where the user wrote a rule for them: it is
-  differentiated like any body.
+* `DerivativeRules`, the derivative of the call as a function of (inputs, outputs, directions). With
+  tangents it evaluates as the user's jvp, and in the tangents it transposes as the user's vjp; with
+  derivatives along a curve it evaluates as the user's jet. In everything else it is differentiated like
+  any body.
 
 So every order of grad, jvp and vmap reaches the user's rules, under fad's levels and under native
 JAX alike, which bind the same objects. All methods work on flat lists of values of any level.
@@ -29,9 +27,11 @@ order 1 is a jvp rule.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
 from fad.core.level import restores_modes, state
@@ -48,6 +48,7 @@ __all__ = [
     "Needs",
     "Saved",
     "Values",
+    "avals_of",
     "pull_through",
     "push_through",
     "transpose_pullback",
@@ -68,6 +69,7 @@ class Saved:
     of what it kept, in a form that is private to the rules.
     ``closed``: nothing was kept but inputs, outputs and what has no derivative, so that the same
     notes are valid at any level of the call.
+    ``plain``: the call gave one array with a derivative, without marks, and this is what its vjp reads.
     ``args``: on the tape, the Tensors that ``values`` are the values of, for their places in the graph.
     """
 
@@ -80,6 +82,7 @@ class Saved:
     extras: Sequence[Any] = ()
     closed: bool = True
     args: Sequence[Any] = ()
+    plain: bool = False
 
     def at(self, values: Values, outs: Values, extras: Sequence[Any]) -> Saved:
         """The same for the call at another level."""
@@ -93,6 +96,11 @@ class Saved:
             extras,
             self.closed,
         )
+
+
+def avals_of(values: Values) -> list[Any]:
+    """The avals of ``values``, None for None."""
+    return [None if v is None else aval_of(v) for v in values]
 
 
 class CallRules:
@@ -128,11 +136,11 @@ class CallRules:
         return (*self.forward(values), None)
 
     def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        """What the rules need, from inputs and outputs.
+        """What the rules need, from inputs and outputs: these, unless they say otherwise.
 
         ``needs`` says of which inputs a gradient may be wanted; None is all that can have one.
         """
-        raise NotImplementedError
+        return Saved(values, outs, template, avals_of(values), avals_of(outs))
 
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         """``saved`` for the call with these inputs and outputs, without what `pullback` does not read."""
@@ -158,21 +166,22 @@ class CallRules:
         """
         raise AttributeError(f"{self.name}: this call has no ctx to show")
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        """Tangents of the outputs."""
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
+        """Directions of the outputs, from those of the inputs; None is zero.
+
+        Arguments:
+            directions: the tangent of each input; with an order, a list of its derivatives along a curve, of
+                which some may be None.
+            order: how many derivatives there are. Only for rules that `has_jet`.
+        """
         raise NotImplementedError
 
     @property
     def has_jet(self) -> bool:
-        """Whether there is a rule of the user's for `jet`; if not, it is derived from the pushforward."""
+        """Whether there is a rule of the user's for `jet`; if not, it is derived from the tangents."""
         return False
-
-    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
-        """Derivatives of the outputs along a curve, ``order`` of them for each, by the user's rule.
-
-        ``series`` has so many of each input. None is zero, in the place of a list or of an entry.
-        """
-        raise NotImplementedError
 
     def batch(
         self, values: Values, dims: tuple[int | None, ...], info: VmapInfo
@@ -224,31 +233,6 @@ class TransposingLevel(DerivingGradLevel):
         """Whether ``x`` depends on variables of this level."""
         return isinstance(x, Tensor) and x.level is self and x.requires_grad
 
-    def pull(
-        self,
-        rules: CallRules,
-        results: Values,
-        given: Values,
-        variables: Values,
-        known: str,
-        missing: str,
-    ) -> Iterator[Any]:
-        """The transpose at ``given``: for each variable, what arrives there.
-
-        Raises:
-            GradientError: results do not depend on the variables, as the rule made constants of these.
-        """
-        found = pull_back(results, given, variables)
-        pairs = zip(results, given, strict=True)
-        depend = all([self.tracks(x) for x, g in pairs if g is not None])
-        if self.cut and not (depend and any([f is not None for f in found])):
-            raise GradientError(
-                f"{rules.name} has no {missing} rule, and the one derived from its {known} rule would give "
-                f"zero: the {known} rule makes a constant of what it is given (detach, stop_gradient or "
-                f"no_grad). Take that out of it, or write a {missing} rule"
-            )
-        return iter(found)
-
 
 class DerivingJvpLevel(JvpLevel):
     """A jvp level around the body of a rule."""
@@ -297,36 +281,58 @@ def push_through(
         return [level.unpack(o)[1] for o in outs]
 
 
-@restores_modes
 def transpose_pushforward(
     rules: CallRules, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
 ) -> list[Any]:
     """The pullback, from the pushforward: transpose it at any tangent (zero)."""
-    level = TransposingLevel()
-    with level:
-        tangents = [
-            level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
-            for a, n in zip(saved.in_avals, need, strict=True)
-        ]
-        variables = [t for t in tangents if t is not None]
-        if not variables:
-            return tangents
-        out_t = rules.pushforward(saved, tangents)
-        grads = level.pull(rules, out_t, cotangents, variables, "jvp", "vjp")
-    return [None if t is None else next(grads) for t in tangents]
+    push = functools.partial(rules.pushforward, saved)
+    return _transposed(rules, push, saved.in_avals, need, cotangents, "jvp", "vjp")
+
+
+def transpose_pullback(rules: CallRules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+    """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
+    need = [t is not None for t in tangents]
+
+    def pull(cotangents: Sequence[Any]) -> list[Any]:
+        return rules.pullback(saved, cotangents, need)
+
+    every = [True] * len(saved.out_avals)
+    return _transposed(rules, pull, saved.out_avals, every, tangents, "vjp", "jvp")
 
 
 @restores_modes
-def transpose_pullback(rules: CallRules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-    """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
+def _transposed(
+    rules: CallRules,
+    run: Callable[[list[Any]], list[Any]],
+    avals: Sequence[Any],
+    need: Sequence[bool],
+    given: Sequence[Any],
+    known: str,
+    missing: str,
+) -> list[Any]:
+    """The transpose of ``run``, which is linear, at zero: of arguments with these avals.
+
+    Raises:
+        GradientError: results do not depend on the arguments, as the rule made constants of these.
+    """
     level = TransposingLevel()
     with level:
-        cotangents = [
-            level.variable(zeros(a)) if is_inexact(a.dtype) else None for a in saved.out_avals
+        at = [
+            level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
+            for a, n in zip(avals, need, strict=True)
         ]
-        variables = [c for c in cotangents if c is not None]
+        variables = [x for x in at if x is not None]
         if not variables:
-            return cotangents
-        grads = rules.pullback(saved, cotangents, [t is not None for t in tangents])
-        out_t = level.pull(rules, grads, tangents, variables, "vjp", "jvp")
-    return [None if c is None else next(out_t) for c in cotangents]
+            return at
+        results = run(at)
+        found = pull_back(results, given, variables)
+        pairs = zip(results, given, strict=True)
+        depend = all([level.tracks(x) for x, g in pairs if g is not None])
+        if level.cut and not (depend and any([f is not None for f in found])):
+            raise GradientError(
+                f"{rules.name} has no {missing} rule, and the one derived from its {known} rule would give "
+                f"zero: the {known} rule makes a constant of what it is given (detach, stop_gradient or "
+                f"no_grad). Take that out of it, or write a {missing} rule"
+            )
+    rest = iter(found)
+    return [None if x is None else next(rest) for x in at]

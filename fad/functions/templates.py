@@ -1,8 +1,7 @@
-"""Template: a pytree with its arrays taken out, so that calls run on flat lists of arrays."""
+"""Template: a pytree without its arrays, and what a body marked; so calls run on flat lists of arrays."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,11 +9,11 @@ import jax
 import numpy as np
 
 from fad.core import trees
-from fad.core.keys import exact
+from fad.core.partition import HOLE, Rest, partition
 from fad.core.tensor import Tensor
 from fad.errors import RuleError, describe
 
-__all__ = ["HOLE", "SCALARS", "SINGLE", "Static", "Template", "flat_template", "is_array"]
+__all__ = ["SCALARS", "SINGLE", "Template", "is_array", "split"]
 
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.inexact)
 SCALARS = (*ARRAYS, np.generic, float, complex)
@@ -23,43 +22,6 @@ SCALARS = (*ARRAYS, np.generic, float, complex)
 def is_array(x: Any) -> bool:
     """Whether ``x`` is an operand of a call; everything else is static."""
     return isinstance(x, ARRAYS)
-
-
-class _Hole:
-    """Marks the place of an array in a Template."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "*"
-
-
-HOLE = _Hole()
-
-
-class Static:
-    """A static leaf. Equal to another of the same key (see `exact`); by identity if it has none."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        try:
-            return hash(exact(self.value))
-        except TypeError:
-            return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Static) or type(self.value) is not type(other.value):
-            return False
-        if self.value is other.value:
-            return True
-        try:
-            return bool(exact(self.value) == exact(other.value))
-        except Exception:  # `==` is the leaf's own code, which may raise anything: not equal, then
-            return False
 
 
 class View(NamedTuple):
@@ -78,51 +40,39 @@ class View(NamedTuple):
     of_output: bool = False
 
 
-class Template:
-    """A pytree with its arrays taken out: its structure, and what its other leaves are. Hashable.
+class Template(Rest):
+    """What is left of the arguments or of the output of a call: a pytree without its arrays.
 
-    For the output of a call it also says what the body marked:
+    For an output it also says what the body marked:
     ``aliases``: for each array, the number of the input that it is (changed in place), or None;
     ``non_differentiable``: the numbers of the arrays that have no derivative;
     ``views``: a `View` for each array that shares storage with an input, or is returned once more after it.
-    ``flat``: it is the one template of a single array, or of a tuple of so many, without marks.
     """
 
-    __slots__ = ("aliases", "flat", "leaves", "non_differentiable", "structure", "views")
+    __slots__ = ("aliases", "non_differentiable", "views")
 
-    def __init__(
-        self,
-        structure: Any,
-        leaves: tuple[Any, ...],
-        aliases: tuple[int | None, ...] = (),
-        non_differentiable: frozenset[int] = frozenset(),
-        views: tuple[View, ...] = (),
-    ) -> None:
-        self.structure = structure
-        self.flat = False
-        self.views = views
-        self.leaves = leaves
-        self.aliases = aliases
-        self.non_differentiable = non_differentiable
+    def __init__(self, structure: Any, leaves: tuple[Any, ...], ordered_as: Any = None) -> None:
+        super().__init__(structure, leaves, ordered_as)
+        self.aliases: tuple[int | None, ...] = ()
+        self.non_differentiable: frozenset[int] = frozenset()
+        self.views: tuple[View, ...] = ()
 
-    def __hash__(self) -> int:
-        return hash((self.structure, self.leaves))
+    __hash__ = Rest.__hash__
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, Template)
-            and self.structure == other.structure
-            and self.leaves == other.leaves
-            and self.aliases == other.aliases
-            and self.non_differentiable == other.non_differentiable
-            and self.views == other.views
+            isinstance(other, Template) and super().__eq__(other) and self._marks == other._marks
         )
+
+    @property
+    def _marks(self) -> Any:
+        return self.aliases, self.non_differentiable, self.views
 
     def __repr__(self) -> str:
         return f"Template({self})"
 
     def __str__(self) -> str:
-        return str(self.structure).removeprefix("PyTreeDef(").removesuffix(")")
+        return _in_words(self.structure)
 
     @property
     def slots(self) -> tuple[int, ...] | None:
@@ -132,20 +82,11 @@ class Template:
         found = tuple([k for k, x in enumerate(self.leaves) if x is HOLE])
         return None if len(found) == len(self.leaves) else found
 
-    @staticmethod
-    def split(tree: Any, kinds: tuple[type, ...] = ARRAYS) -> tuple[list[Any], Template]:
-        """The arrays of ``tree`` (its leaves of these ``kinds``), in order, and what is left."""
-        if type(tree) is Tensor or isinstance(tree, kinds):
-            return [tree], SINGLE
-        if type(tree) is tuple and all([isinstance(x, kinds) for x in tree]):
-            return list(tree), flat_template(len(tree))
-        leaves, structure = jax.tree_util.tree_flatten(tree, is_leaf=_is_leaf)
-        return (
-            [x for x in leaves if isinstance(x, kinds)],
-            Template(
-                structure, tuple([HOLE if isinstance(x, kinds) else Static(x) for x in leaves])
-            ),
-        )
+    def _with(self, aliases: Any, non_differentiable: Any, views: Any) -> Template:
+        made = Template(self.structure, self.leaves)
+        made.aliases, made.non_differentiable = aliases, non_differentiable
+        made.views = tuple(views)
+        return made
 
     def marked(
         self, aliases: tuple[int | None, ...], non_differentiable: frozenset[int]
@@ -160,27 +101,17 @@ class Template:
             if v.as_is and v.of in aliases:
                 v = View(v.at, aliases.index(v.of), None)
             views.append(v)
-        return Template(self.structure, self.leaves, aliases, non_differentiable, tuple(views))
+        return self._with(aliases, non_differentiable, views)
 
     def viewing(self, views: tuple[View, ...]) -> Template:
         """This template with what is known of outputs that are views of inputs."""
         if views == self.views:
             return self
-        return Template(self.structure, self.leaves, self.aliases, self.non_differentiable, views)
+        return self._with(self.aliases, self.non_differentiable, views)
 
-    def join(self, arrays: Sequence[Any]) -> Any:
-        """The tree with ``arrays`` in it."""
-        if self.flat:
-            return arrays[0] if self is SINGLE else tuple(arrays)
-        it = iter(arrays)
-        return self.structure.unflatten([next(it) if x is HOLE else x.value for x in self.leaves])
-
-    def join_only(self, arrays: Sequence[Any]) -> Any:
-        """The tree with ``arrays`` in it and None for all else."""
-        if self.flat:
-            return arrays[0] if self is SINGLE else tuple(arrays)
-        it = iter(arrays)
-        return self.structure.unflatten([next(it) if x is HOLE else None for x in self.leaves])
+    def combine_only(self, traced: Sequence[Any]) -> Any:
+        """The tree with ``traced`` in it and None for all else."""
+        return self.combine(traced, lambda _: None)
 
     def parts(self) -> list[Template]:
         """A Template for each child of the root."""
@@ -218,14 +149,12 @@ class Template:
         return [f for f, x in zip(found, self.leaves, strict=True) if x is HOLE]
 
 
-def _is_leaf(x: Any) -> bool:
-    return x is None or isinstance(x, Tensor)
-
-
 def _shape_of(tree: Any) -> str:
-    structure: Any = jax.tree_util.tree_structure(tree, is_leaf=_is_leaf)
-    if structure == trees.LEAF:
-        return describe(tree)
+    _, rest = partition(tree, ())
+    return describe(tree) if rest.structure == trees.LEAF else _in_words(rest.structure)
+
+
+def _in_words(structure: Any) -> str:
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
 
 
@@ -255,13 +184,9 @@ def _match(structure: Any, tree: Any, found: list[Any]) -> bool:
     return all([_match(c, g, found) for c, g in zip(children, given, strict=True)])
 
 
-SINGLE = Template(trees.LEAF, (HOLE,))
-SINGLE.flat = True
+SINGLE = Template.flat_of(None)
 
 
-@functools.lru_cache(maxsize=256)
-def flat_template(count: int) -> Template:
-    """The template of a tuple of arrays."""
-    template = Template(jax.tree_util.tree_structure((0,) * count), (HOLE,) * count)
-    template.flat = True
-    return template
+def split(tree: Any, kinds: tuple[type, ...] = ARRAYS) -> tuple[list[Any], Template]:
+    """The arrays of ``tree`` (its leaves of these ``kinds``), in order, and what is left."""
+    return partition(tree, kinds, rest=Template)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import jax
 
+from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
@@ -16,15 +17,23 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.errors import GradientError, HostValueError, RuleError
 from fad.functions.check_results import (
     batched_outputs,
-    check_value,
+    directions_of,
     gradients,
     lowered,
-    series_of,
-    tangents_of,
     views_among,
 )
 from fad.functions.closures import is_tracer
-from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, ref
+from fad.functions.context import (
+    EXTRA,
+    INPUT,
+    OUTPUT,
+    Context,
+    Notes,
+    Ref,
+    VmapInfo,
+    ref,
+    saved_places,
+)
 from fad.functions.definitions import RULES, Signature, defines
 from fad.functions.marks import marked
 from fad.functions.rule_arguments import highest, lifted, placed
@@ -38,7 +47,7 @@ from fad.functions.rules import (
     transpose_pullback,
     transpose_pushforward,
 )
-from fad.functions.templates import SCALARS, Template, is_array
+from fad.functions.templates import SCALARS, SINGLE, Template, is_array, split
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
@@ -97,13 +106,15 @@ class UserRules(CallRules):
 
     def call_forward(self, ctx: Context | None, handles: Sequence[Any]) -> Any:
         """Run the user's forward."""
-        args = self.inputs.join(handles)
-        split = len(args) - len(self.keywords)
-        kwargs = dict(zip(self.keywords, args[split:], strict=True))
+        args, kwargs = self.inputs.combine(handles), {}
+        if self.keywords:
+            split = len(args) - len(self.keywords)
+            kwargs = dict(zip(self.keywords, args[split:], strict=True))
+            args = args[:split]
         try:
             if self.signature.combined:
-                return self.cls.forward(ctx, *args[:split], **kwargs)
-            return self.cls.forward(*args[:split], **kwargs)
+                return self.cls.forward(ctx, *args, **kwargs)
+            return self.cls.forward(*args, **kwargs)
         except HOST_ERRORS as error:
             raise self.host_error("forward", error, handles) from error
 
@@ -117,29 +128,38 @@ class UserRules(CallRules):
     def _run(
         self, values: Values, needs: Needs, with_setup: bool
     ) -> tuple[list[Any], Template, Saved | None]:
-        """Run forward on handles of its own; then `collect`."""
+        """`run_on` handles of its own."""
         handles = [
             new_tensor(v, ROOT) if type(v) is array_type else self.wrap(alias(v)) for v in values
         ]
-        before = [_value(h) for h in handles]
-        ctx = self._context(values, needs)
-        output = self.call_forward(ctx, handles)
-        return self.collect(ctx, values, handles, before, output, with_setup)
+        before = list(map(_value, handles))
+        return self.run_on(self._context(values, needs), handles, before, values, with_setup)
 
-    def collect(
+    def run_on(
         self,
         ctx: Context,
-        values: Values,
         handles: list[Any],
         before: Sequence[Any],
-        output: Any,
+        values: Values,
         with_setup: bool = True,
     ) -> tuple[list[Any], Template, Saved | None]:
-        """Forward's output taken apart: arrays, the structure around them, what is saved for the rules.
+        """Run the body once: its output taken apart, and what is saved for the rules.
 
-        ``before`` are the values of ``handles`` when forward was called.
+        Arguments:
+            handles: the inputs as the body gets them.
+            before: the values of these.
+            values: those of the call.
         """
-        outs, template = Template.split(output, SCALARS)
+        output = self.call_forward(ctx, handles)
+        if with_setup and self.signature.vjp and _is_plain(output, handles, before):
+            self._call_setup(ctx, handles, output)
+            places = saved_places(ctx, handles, before, output)
+            if places is not None:
+                return [output], SINGLE, _plain_saved(places, before, output._value)
+            kept = dict(enumerate(handles))
+            saved = self.save(ctx, handles, kept, ([output],), values, [output], SINGLE)
+            return [output], saved.template, saved
+        outs, template = split(output, SCALARS)
         template = template.viewing(views_among(outs, handles))
         arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
         kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
@@ -149,7 +169,7 @@ class UserRules(CallRules):
         if self.signature.has_setup:  # to which an output is one object, and an input another
             own = set(map(id, handles))
             tensors = [self.another(t) if id(t) in own else t for t in tensors]
-        self._call_setup(ctx, handles, template.join(tensors))
+        self._call_setup(ctx, handles, template.combine(tensors))
         saved = self.save(ctx, handles, kept, (outs, tensors), values, arrays, template)
         return arrays, saved.template, saved
 
@@ -159,14 +179,14 @@ class UserRules(CallRules):
         ctx = self._context(values, needs)
         again: Sequence[Any] = tensors
         if self.signature.combined:
-            again = Template.split(self.call_forward(ctx, handles), SCALARS)[0]
+            again = split(self.call_forward(ctx, handles), SCALARS)[0]
         kept = dict(enumerate(handles))
         for k, i in enumerate(template.aliases):
             if i is not None:  # changed in place: the handle stands for the output
                 del kept[i]
                 if not self.signature.combined:
                     handles[i] = tensors[k]
-        self._call_setup(ctx, handles, template.join(tensors))
+        self._call_setup(ctx, handles, template.combine(tensors))
         return self.save(ctx, handles, kept, (again, tensors), values, outs, template)
 
     def _context(self, values: Values, needs: Needs) -> Context:
@@ -177,7 +197,7 @@ class UserRules(CallRules):
         if not self.signature.has_setup:
             return
         try:
-            self.cls.setup_context(ctx, self.inputs.join(handles), output)
+            self.cls.setup_context(ctx, self.inputs.combine(handles), output)
         except HOST_ERRORS as error:
             raise self.host_error("setup_context", error, handles) from error
 
@@ -218,26 +238,20 @@ class UserRules(CallRules):
 
     # Differentiating
 
-    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
+    def notes_of(self, saved: Saved) -> Notes | None:
+        """What a body left on its ctx; None where there is no rule that reads it."""
         notes: Notes | None = saved.notes
+        return notes
+
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
+        notes = self.notes_of(saved)
         if notes is None:
             return saved.at(values, [None] * len(outs), ())
+        if not saved.closed:  # the body may have to run again
+            return saved.at(values, outs, saved.extras)
         if self.signature.vjp:
             notes = notes.without_forward()
-        if not saved.closed:  # the body may have to run again
-            kept = saved.at(values, outs, saved.extras)
-        else:
-            read_values: list[Any] = [None] * len(values)
-            read_outs: list[Any] = [None] * len(outs)
-            for x in notes.leaves():
-                if type(x) is Ref:
-                    if x.kind == INPUT:
-                        read_values[x.at] = values[x.at]
-                    else:
-                        read_outs[x.at] = outs[x.at]
-            kept = saved.at(read_values, read_outs, ())
-        kept.notes = notes
-        return kept
+        return saved.at(*notes.read(values, outs), ())
 
     def notes_key(self, saved: Saved) -> Hashable | None:
         notes: Notes | None = saved.notes
@@ -250,7 +264,7 @@ class UserRules(CallRules):
         return notes.backward, notes.forward, notes.zeros_for_none, saved.template, avals
 
     def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
-        notes: Notes | None = saved.notes
+        notes = self.notes_of(saved)
         return notes.backward if notes is not None and self.signature.vjp else None
 
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
@@ -260,11 +274,13 @@ class UserRules(CallRules):
             return transpose_pushforward(self, saved, cotangents, need)
         return pull_through(self.forward, saved.values, cotangents, need)
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        if self.signature.jvp:
-            return self._user_pushforward(saved, tangents)
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
+        if order is not None or self.signature.jvp:
+            return self._user_pushforward(saved, directions, order)
         if self.signature.jet:
-            series = self.jet(saved, [None if t is None else [t] for t in tangents], 1)
+            series = self._user_pushforward(saved, [t if t is None else [t] for t in directions], 1)
             return [s and s[0] for s in series]
         if self.signature.vjp:
             if hasattr(getattr(self.cls, self.signature.vjp), "once_differentiable"):
@@ -273,18 +289,19 @@ class UserRules(CallRules):
                     f"{self.signature.vjp} that is marked with @once_differentiable: write "
                     f"jvp(ctx, {self._listed('_t')})"
                 )
-            return transpose_pullback(self, saved, tangents)
-        return push_through(self.forward, saved.values, tangents)
+            return transpose_pullback(self, saved, directions)
+        return push_through(self.forward, saved.values, directions)
 
     def context(self, saved: Saved, need: Sequence[bool]) -> Any:
-        if saved.notes is None:
+        if self.notes_of(saved) is None:
             return CallRules.context(self, saved, need)
         return self._restore(saved, self.inputs.any_of(need), False, highest(saved))
 
     def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool, level: Any) -> Context:
         """The context of one pass through the rules, which runs at ``level``."""
         kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
-        notes: Notes = saved.notes
+        notes = self.notes_of(saved)
+        assert notes is not None
         args = saved.args
 
         def lookup(ref: Ref) -> Any:
@@ -332,7 +349,7 @@ class UserRules(CallRules):
         zeros_for_none = ctx._record.zeros_for_none
         pairs = zip(cotangents, saved.out_avals, strict=True)
         given = [self._given(level, c, a, zeros_for_none) for c, a in pairs]
-        g = saved.template.join_only(given)
+        g = saved.template.combine_only(given)
         args = tuple(g) if type(g) in (tuple, list) else (g,)
         least, most = self.signature.vjp_arity
         if not least <= len(args) + 1 <= most:
@@ -345,40 +362,31 @@ class UserRules(CallRules):
 
     def argument_names(self) -> list[str]:
         """A name for each bound argument."""
-        if not self.signature.variadic:
-            return self.signature.names
-        count = len(self.inputs.structure.children())
-        fixed = list(self.signature.signature.parameters.values())
-        names: list[str] = []
-        for p in fixed:
-            if p.kind is p.VAR_POSITIONAL:
-                extra = count - len(self.keywords) - len(names)
-                names.extend([f"{p.name}[{i}]" for i in range(extra)])
-            elif p.kind is p.VAR_KEYWORD:
-                names.extend([k for k in self.keywords if k not in names])
-            else:
-                names.append(p.name)
-        return names
+        return self.signature.argument_names(self.inputs, self.keywords)
 
     def _listed(self, suffix: str = "") -> str:
         return ", ".join([n + suffix for n in self.argument_names()])
 
-    def _user_pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        who = f"{self.name}.jvp"
-        flags = [t is not None for t in tangents]
-        level = highest(saved, tangents)
+    def _user_pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None
+    ) -> list[Any]:
+        """By the rule jvp, or with an order by jet."""
+        rule = "jvp" if order is None else "jet"
+        level = highest(saved, trees.flatten(directions)[0])
+        flags = [d is not None for d in directions]
         ctx = self._restore(saved, self.inputs.any_of(flags), True, level)
-        zeros_for_none = ctx._record.zeros_for_none
-        given = [
-            self._given(level, t, a, zeros_for_none and is_inexact(a.dtype))
-            for t, a in zip(tangents, saved.in_avals, strict=True)
-        ]
-        out_t = self._call_rule("jvp", ctx, self.inputs.join_only(given), given)
-        found = tangents_of(f"{who}: the tangent", out_t, saved.template)
-        return [
-            check_value(f"{who}: the tangent of output {k}", t, a)
-            for k, (t, a) in enumerate(zip(found, saved.out_avals, strict=True))
-        ]
+        given: list[Any] = []
+        for d, a in zip(directions, saved.in_avals, strict=True):
+            zeros_for_none = ctx._record.zeros_for_none and is_inexact(a.dtype)
+            if order is None:
+                given.append(self._given(level, d, a, zeros_for_none))
+            else:
+                terms = d or ([None] * order if zeros_for_none else None)
+                given.append(terms and [self._given(level, t, a, zeros_for_none) for t in terms])
+        args = self.inputs.combine_only(given)
+        returned = self._call_rule(rule, ctx, args, trees.flatten(given)[0])
+        who = f"{self.name}.{rule}"
+        return directions_of(who, returned, saved.template, saved.out_avals, order)
 
     @property
     def has_forward_rule(self) -> bool:
@@ -388,18 +396,6 @@ class UserRules(CallRules):
     @property
     def has_jet(self) -> bool:
         return bool(self.signature.jet)
-
-    def jet(self, saved: Saved, series: Sequence[Any], order: int) -> list[Any]:
-        level = highest(saved, [t for s in series for t in s or ()])
-        ctx = self._restore(saved, self.inputs.any_of([s is not None for s in series]), True, level)
-        given: list[Any] = []
-        for s, a in zip(series, saved.in_avals, strict=True):
-            zeros_for_none = ctx._record.zeros_for_none and is_inexact(a.dtype)
-            terms = s or ([None] * order if zeros_for_none else None)
-            given.append(terms and [self._given(level, t, a, zeros_for_none) for t in terms])
-        directions = [t for s in given for t in s or ()]
-        returned = self._call_rule("jet", ctx, self.inputs.join_only(given), directions)
-        return series_of(f"{self.name}.jet", returned, saved.template, saved.out_avals, order)
 
     # Batching
 
@@ -416,7 +412,7 @@ class UserRules(CallRules):
             return None
         who = f"{self.name}.vmap"
         handles = [self.wrap(alias(v)) for v in values]
-        args = self.inputs.join(handles)
+        args = self.inputs.combine(handles)
         count = len(args) - len(self.keywords)
         kwargs = {}
         positional = list(args[:count])
@@ -426,7 +422,7 @@ class UserRules(CallRules):
             else:
                 positional.append(x)
         try:
-            returned = self.cls.vmap(info, self.inputs.join_only(dims), *positional, **kwargs)
+            returned = self.cls.vmap(info, self.inputs.combine_only(dims), *positional, **kwargs)
         except HOST_ERRORS as error:
             raise self.host_error("vmap", error, handles) from error
         return batched_outputs(who, returned, info.batch_size)
@@ -476,3 +472,29 @@ def _value(x: Any) -> Any:
     if type(x) is Tensor and x.meta is None:
         return x._value
     return x.value if isinstance(x, Tensor) else x
+
+
+def _is_plain(out: Any, handles: Sequence[Any], before: Sequence[Any]) -> bool:
+    """Whether a body gave one Tensor of its own with a derivative, and wrote to no input: the usual case."""
+    if type(out) is not Tensor or out.meta is not None or out._level is not ROOT:
+        return False
+    value = out._value
+    if out._requires_grad or type(value) is not array_type:
+        return False
+    for h, v in zip(handles, before):
+        if h is out or h.meta is not None or h._value is not v:
+            return False
+    return is_inexact(value.aval.dtype)
+
+
+def _plain_saved(places: tuple[int, ...], values: Values, out: Any) -> Saved:
+    read: list[Any] = [None] * len(values)
+    read_out = None
+    for p in places:
+        if p < 0:
+            read_out = out
+        else:
+            read[p] = values[p]
+    avals = [v.aval for v in values]
+    notes = Notes.of_places(places)
+    return Saved(read, [read_out], SINGLE, avals, [out.aval], notes, plain=True)

@@ -16,11 +16,11 @@ from fad.core.borrowed import as_array
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, outlived, restores_modes, with_default_state
+from fad.core.partition import Rest, Static, partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
-from fad.functions.templates import Static, Template
 from fad.functions.user_rules import HOST_ERRORS
 from fad.implicit.equations import KINDS, OPERANDS, Kind, staged
 from fad.implicit.systems import System, in_words, system_of
@@ -210,7 +210,7 @@ def _solved(
     try:
         return solve(init, *args, **options)
     except HOST_ERRORS as error:
-        operands, around = Template.split(given, OPERANDS)
+        operands, around = partition(given, OPERANDS)
         if not any([_is_hidden(x) for x in operands]):
             raise HostValueError(f"{name} {CLOSES_OVER}") from error
     found = _on_host(name, solve, operands, around)
@@ -229,7 +229,7 @@ def _is_hidden(x: PyTree) -> bool:
 
 
 def _on_host(
-    name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Template
+    name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Rest
 ) -> PyTree:
     """The leaves of what a solver that reads values gives: a call for each execution and lane."""
     key = (Static(solve), around, tuple([aval_of(x) for x in operands]))
@@ -243,16 +243,16 @@ _host_calls = Cache()
 
 
 def _host_call(
-    name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Template
+    name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Rest
 ) -> Primitive:
     """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
-    like, structure = trees.flatten(around.join(list(operands))[0])
+    like, structure = trees.flatten(around.combine(list(operands))[0])
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, like)]
 
     @with_default_state()
     def call(*arrays: Array) -> tuple[np.ndarray, ...]:
         with jax.ensure_compile_time_eval(), no_grad():
-            init, args, options = around.join(
+            init, args, options = around.combine(
                 [new_tensor(as_array(np.asarray(a)), ROOT) for a in arrays]
             )
             try:

@@ -35,6 +35,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
 from fad.core.level import bind, flush
 from fad.core.masked import conjugate
+from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.core.types import Array, Aval, MaybeValue, PyTree, Value
@@ -48,7 +49,7 @@ from fad.errors import (
 )
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import CallRules, Saved
-from fad.functions.templates import Template, flat_template
+from fad.functions.templates import Template
 from fad.functions.user_rules import HOST_ERRORS
 from fad.implicit.systems import System, in_words
 from fad.levels.staged import StagedLevel, in_body, stage
@@ -174,26 +175,23 @@ class ImplicitRules(CallRules):
 
     def forward(self, values: Leaves) -> tuple[list[Any], Template]:
         count = self.equation.unknowns
-        return list(values[:count]), flat_template(count)
-
-    def setup(
-        self, values: Leaves, outs: Leaves, template: Template, needs: object = None
-    ) -> Saved:
-        return Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
+        return list(values[:count]), Template.flat_of(count)
 
     def for_pullback(self, saved: Saved, values: Leaves, outs: Leaves) -> Saved:
         return saved.at(values, outs, ())
 
-    def pushforward(self, saved: Saved, tangents: Sequence[MaybeValue]) -> list[MaybeValue]:
+    def pushforward(
+        self, saved: Saved, directions: Sequence[MaybeValue], order: int | None = None
+    ) -> list[MaybeValue]:
         count = self.equation.unknowns
-        parameters, given = saved.values[count:], tangents[count:]
+        parameters, given = saved.values[count:], directions[count:]
         mask = tuple([t is not None for t in given])
         if not any(mask):
             return [None] * count
-        directions = [t for t in given if t is not None]
+        known = [t for t in given if t is not None]
         derivative = _derivative(self.equation, mask, _tangents)
-        found = list(bind(derivative, [*saved.outs, *parameters, *directions]))
-        check_finite(self.equation, found, [*saved.outs, *directions])
+        found = list(bind(derivative, [*saved.outs, *parameters, *known]))
+        check_finite(self.equation, found, [*saved.outs, *known])
         return found
 
     def pullback(
@@ -326,10 +324,10 @@ def staged(
     Raises:
         StructureError: ``f`` does not return what it must.
     """
-    leaves, around = Template.split(args, OPERANDS)
+    leaves, around = partition(args, OPERANDS)
 
     def body(*inside: PyTree) -> PyTree:
-        given = around.join(inside[: len(leaves)])
+        given = around.combine(inside[: len(leaves)])
         return f(trees.unflatten(structure, inside[len(leaves) :]), *given)
 
     body.__wrapped__ = f  # type: ignore[attr-defined]

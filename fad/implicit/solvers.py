@@ -15,11 +15,11 @@ from fad.core.borrowed import as_array
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, restores_modes
+from fad.core.partition import HOLE, Rest, Static, partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.core.types import Array, MaybeValue, PyTree, Value
 from fad.errors import ArgumentError, ConvergenceError, describe
-from fad.functions.templates import HOLE, Static, Template
 from fad.implicit.equations import KINDS, OPERANDS, Equation, check_finite, run, staged
 from fad.implicit.systems import GROSS, distance, largest, library, system_of, where
 from fad.transforms.boundary import enter, has_tensor, leave, lower
@@ -254,7 +254,7 @@ def _iterated(
     inside = trees.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, enter(args))
     equation, parameters = staged(who, kind, f, x, structure, tuple(inside), system, "init")
     equation.check_depends([*x, *parameters])
-    taken, around = Template.split(enter(options or {}), OPERANDS)
+    taken, around = partition(enter(options or {}), OPERANDS)
     iteration = _iteration(equation, chosen, steps, around)
     found = bind(iteration, [stopped(v) for v in (*x, *parameters, *taken)])
     *x, good, count, error = found
@@ -285,7 +285,7 @@ def _solver(who: str, solver: object, tol: float | None, x: Sequence[Value]) -> 
     return solver
 
 
-def _iteration(equation: Equation, solver: object, steps: int, around: Template) -> Primitive:
+def _iteration(equation: Equation, solver: object, steps: int, around: Rest) -> Primitive:
     """The result of an iteration, whether it converged, in how many steps, and the largest residual."""
     key = (equation, Static(solver), steps, around)
     found: Primitive | None = _programs.get(key)
@@ -303,7 +303,7 @@ def _iteration(equation: Equation, solver: object, steps: int, around: Template)
             out = run(equation.program, trees.flatten(x)[0], parameters)
             return out[0] if equation.kind.symmetric else trees.unflatten(equation.structure, out)
 
-        options = around.join(taken)
+        options = around.combine(taken)
         begin = trees.unflatten(equation.structure, x)
         done = iterate(f, solver, begin, None, options, max_steps=steps, throw=False)
         end = trees.flatten(done.value)[0]

@@ -14,9 +14,9 @@ from jax.tree_util import PyTreeDef
 
 from fad.bridge.jax_functions import from_jax, to_jax
 from fad.core import trees
+from fad.core.partition import Static
 from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, MissingLibrary, StructureError, describe
-from fad.functions.templates import Static
 
 __all__ = [
     "GROSS",

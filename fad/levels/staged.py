@@ -45,6 +45,7 @@ from fad.core.borrowed import as_array
 from fad.core.dependence import COMPUTED
 from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, state
+from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, JaxProgram, Operand, Operation, Outputs, PyTree, Value
@@ -186,9 +187,7 @@ class StagedLevel(RecordingLevel):
         """
         if x.level is not ROOT or x.born < self.id or x.requires_grad:
             return False
-        if state.body is None and x.meta is not None and x.meta.link is not None:
-            return False
-        return not isinstance(x.value, jax.core.Tracer)
+        return state.body is not None or x.meta is None or x.meta.link is None
 
     def capture(self, x: Tensor) -> Operand:
         """Make a Tensor from outside an input of the staged call."""
@@ -326,33 +325,29 @@ def call_with_bodies(
     Returns:
         What ``fn`` returns; Tensors if an operand or a captured value is one, else arrays.
     """
-    leaves, structure = trees.flatten((tuple(args), kwargs))
-    positional = len(trees.flatten(tuple(args))[0])
-    dynamic = [
-        isinstance(x, (Tensor, jax.Array, np.ndarray))
-        or (k < positional and isinstance(x, (float, complex)))
-        for k, x in enumerate(leaves)
-    ]
-    operands = [outlived(x) for x, d in zip(leaves, dynamic, strict=True) if d]
+    taken, rest = partition(tuple(args), (*_OPERANDS, float, complex))
+    named, named_rest = partition(kwargs, _OPERANDS)
     orders = _Orders((*args, *kwargs.values()))
 
     def run(level: StagedLevel, *tracers: Array) -> Outputs:
-        it = iter(tracers)
-        inside = [
-            next(it) if d else (in_body(level, orders.kept_by(x)) if _is_body(x) else x)
-            for x, d in zip(leaves, dynamic, strict=True)
-        ]
-        new_args, new_kwargs = trees.unflatten(structure, inside)
-        return fn(*new_args, **new_kwargs)
+        def inside(x: PyTree) -> PyTree:
+            return in_body(level, orders.kept_by(x)) if _is_body(x) else x
+
+        new_args = rest.combine(tracers[: len(taken)], inside)
+        return fn(*new_args, **named_rest.combine(tracers[len(taken) :], inside))
 
     run.name = name = getattr(fn, "__name__", "staged")  # type: ignore[attr-defined]
+    bodies = [x for x in (*rest.statics(), *named_rest.statics()) if _is_body(x)]
     with reported_as_one() if name in PREDICATED else contextlib.nullcontext():
         primitive, values, out_structure = stage(
-            run, operands, bodies=list(filter(_is_body, leaves))
+            run, list(map(outlived, [*taken, *named])), bodies=bodies
         )
     out = bind(primitive, values)
     outs = list(out) if type(out) is tuple else [out]
     return trees.unflatten(out_structure, outs, orders.of_result(out_structure))
+
+
+_OPERANDS = (Tensor, jax.Array, np.ndarray)
 
 
 class _Orders:

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad.core.partition import HOLE
 from fad.errors import RuleError, describe
-from fad.functions.derived_rules import BatchedRules, LinearRules
+from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules
-from fad.functions.templates import HOLE
 from fad.functions.user_rules import UserRules
 
 __all__ = ["declared"]
@@ -35,12 +35,14 @@ def declared(rules: CallRules, avals: Sequence[Any], out: Any) -> list[Pairs | N
     Raises:
         RuleError: a rule returned something else than a pattern of these shapes.
     """
-    if isinstance(rules, LinearRules):
-        n = len(rules.mask)
+    if isinstance(rules, DerivativeRules):
+        if not rules.is_linear:
+            return None
+        n = len(rules.counts)
         found = declared(rules.base, avals[:n], out)
         if found is None:
             return None
-        return [*[None] * rules.known, *[p for p, m in zip(found, rules.mask, strict=True) if m]]
+        return [*[None] * rules.known, *[p for p, m in zip(found, rules.counts, strict=True) if m]]
     if isinstance(rules, BatchedRules):
         lanes = rules.batch_size
         each = declared(
@@ -82,7 +84,7 @@ def _batched(pairs: Pairs, aval: Any, dim: int | None, lanes: int, size: int) ->
 def _returned(rules: UserRules, avals: Sequence[Any], out: Any) -> list[Pairs]:
     who = f"{rules.name}.sparsity"
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-    args = rules.inputs.join(structs)
+    args = rules.inputs.combine(structs)
     split = len(args) - len(rules.keywords)
     kwargs = dict(zip(rules.keywords, args[split:], strict=True))
     names, found = rules.argument_names(), rules.cls.sparsity(*args[:split], **kwargs)

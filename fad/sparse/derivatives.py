@@ -19,6 +19,7 @@ from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes
+from fad.core.partition import Rest
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, GradientError, StructureError, describe
@@ -182,11 +183,11 @@ class _Derivative:
     def plan(self, args: Any, kwargs: Any) -> _Prepared:
         """The plan for a call."""
         (num,) = self._picked(args)
-        leaves, rest, join = self.arguments.split(args, kwargs)
+        leaves, rest = self.arguments.split(args, kwargs)
         key = key_of(leaves, rest)
         plan: _Prepared | None = self.plans.get(key)
         if plan is None or any([x.version != version for x, version in plan.live]):
-            plan, kept = self._new_plan(num, args, leaves, join)
+            plan, kept = self._new_plan(num, args, leaves, rest)
             if kept:
                 self.plans.put(key, plan)
         return plan
@@ -201,7 +202,7 @@ class _Derivative:
         return nums
 
     def _new_plan(
-        self, num: int, args: Any, leaves: list[Any], join: Callable[..., Any]
+        self, num: int, args: Any, leaves: list[Any], rest: Rest
     ) -> tuple[_Prepared, bool]:
         """The plan, and whether later calls may use it."""
         values, _ = differentiable_leaves(args, (num,), self.who)
@@ -221,7 +222,7 @@ class _Derivative:
             return self._push(self._of(num, args, kwargs), args[num], t)
 
         def run(level: StagedLevel, *operands: Any) -> Any:
-            inside, inside_kwargs = join(operands[:-1])
+            inside, inside_kwargs = rest.combine(operands[:-1])
             return in_body(level, tangent)(operands[-1], *inside, **inside_kwargs)
 
         run.name = self.who  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type
 from fad.core.level import captured_by_jit, outlived
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import MaybeValue, PyTree, Value
+from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.addresses import place_of, stand_at
@@ -214,7 +214,7 @@ def was_written(handle: PyTree) -> bool:
     return True
 
 
-def check_written(leaves: Sequence[Value], changed: Sequence[int], who: str) -> None:
+def check_written(leaves: Sequence[Operand], changed: Sequence[int], who: str) -> None:
     """Refuse arguments that must not be changed in place as the function changes them."""
     for k in changed:
         x = leaves[k]

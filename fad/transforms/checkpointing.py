@@ -31,7 +31,6 @@ from typing import Any
 import jax
 
 from fad.core import trees
-from fad.core.avals import aval_of
 from fad.core.level import (
     bind,
     captured_by_jit,
@@ -39,12 +38,13 @@ from fad.core.level import (
     restores_modes,
     state,
 )
+from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.errors import ArgumentError, GradientError, LevelError, StructureError, describe
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import CallRules, Saved, pull_through, push_through
-from fad.functions.templates import Template
+from fad.functions.templates import Template, split
 from fad.levels.batch import BatchLevel, batch_levels
 from fad.levels.jvp import JvpLevel
 from fad.levels.staged import call_with_bodies
@@ -204,17 +204,7 @@ class CheckpointRules(CallRules):
     def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
         with alive_again(self.batches), WatchLevel() as level:
             out = self._run(level, values)[1]
-            return Template.split(trees.map_leaves(level.lower, out))
-
-    def setup(
-        self,
-        values: Sequence[Any],
-        outs: Sequence[Any],
-        template: Template,
-        needs: Sequence[bool] | None = None,
-    ) -> Saved:
-        none = [None] * len(outs)
-        return Saved(values, none, template, list(map(aval_of, values)), list(map(aval_of, outs)))
+            return split(trees.map_leaves(level.lower, out))
 
     @restores_modes
     def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
@@ -226,13 +216,15 @@ class CheckpointRules(CallRules):
         level.recording = self.recording
         with alive_again(self.batches), level:
             inside, out = self._run(level, values)
-            outs = [level.own(o) for o in Template.split(out)[0]]
+            outs = [level.own(o) for o in split(out)[0]]
             variables = [x for x, w in zip(inside, wanted, strict=True) if w]
             grads = iter(pull_back(outs, cotangents, variables) if variables else ())
             return [next(grads) if w else None for w in wanted]
 
-    def pushforward(self, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
-        return push_through(self.forward, saved.values, tangents, JvpLevel)
+    def pushforward(
+        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+    ) -> list[Any]:
+        return push_through(self.forward, saved.values, directions, JvpLevel)
 
 
 _BARRIER = Primitive("optimization_barrier", jax.lax.optimization_barrier)
@@ -293,21 +285,16 @@ def checkpoint(
     @restores_modes
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = trees.flatten(enter((args, kwargs)))
-        like = trees.skeleton((args, kwargs))
         tensors = has_tensor((args, kwargs))
-        dynamic = [isinstance(x, Tensor) for x in leaves]
-        operands = [lower(x) for x, d in zip(leaves, dynamic, strict=True) if d]
-        places = [place_of(x) for x, d in zip(leaves, dynamic, strict=True) if d]
-        # The body outlives the backward pass, which frees the Tensors.
-        static = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
+        entered, rest = partition(enter((args, kwargs)), Tensor, ordered=True)
+        operands = list(map(lower, entered))
+        places = list(map(place_of, entered))
+        del entered  # the body outlives the backward pass, which frees the Tensors
 
         def body(inside: Sequence[Tensor]) -> Any:
             for x, place in zip(inside, places, strict=True):
                 stand_at(x, place)
-            it = iter(inside)
-            given = [next(it) if d else x for x, d in zip(static, dynamic, strict=True)]
-            new_args, new_kwargs = trees.unflatten(structure, given, like)
+            new_args, new_kwargs = rest.combine(inside)
             out = f(*new_args, **new_kwargs)
             if any([was_written(x) for x in inside]):
                 raise LevelError(
@@ -322,26 +309,28 @@ def checkpoint(
         with WatchLevel(first=True) as level:
             inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
             found = body(inside)
-            requires_grad = list(map(_requires, Template.split(found)[0]))
+            requires_grad = list(map(_requires, split(found)[0]))
             out = trees.map_leaves(level.lower, found)
         captures = level.captures.tensors
         every = [*captures, *operands]
-        if any(_is_tracked(x) for x in every):
+        tracked = any(map(_is_tracked, every))
+        # In a checkpointed body it is one operation, as it is when that body runs again and is tracked.
+        if tracked or any([around.notes_captures for around in state.levels]):
             alone = _only_level(every) is not None and not any(map(_may_be_differentiated, every))
-            if level.differentiated and not alone:
+            if tracked and level.differentiated and not alone:
                 raise GradientError(
                     "checkpoint: the function differentiates (autograd.grad, backward) with respect to what "
                     "it uses, and several levels differentiate that: use fad.grad inside, and pass Tensors "
                     "from outside as arguments"
                 )
             requires = [_requires(x) for x in every]
-            op = FunctionOp(CheckpointRules(body, len(captures), requires, alone, level.recording))
-            op.known, op.template = Template.split(out)
-            outs = list(bind(op, every))
+            known, template = split(out)
+            rules = CheckpointRules(body, len(captures), requires, alone, level.recording)
+            outs = list(bind(FunctionOp(rules, known=(known, template)), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
-                pairs = zip(op.known, outs, requires_grad, strict=True)
+                pairs = zip(known, outs, requires_grad, strict=True)
                 outs = [o if r else k for k, o, r in pairs]
-            out = op.template.join(outs)
+            out = template.combine(outs)
         return leave(out, tensors)
 
     return wrapped
@@ -352,7 +341,7 @@ def _kept_by(policy: Callable[..., Any], body: Callable[..., Any], operands: Seq
     template: list[Template] = []
 
     def arrays(*inside: Tensor) -> list[Any]:
-        outs, found = Template.split(body(inside))
+        outs, found = split(body(inside))
         template[:] = [found]
         return outs
 
@@ -362,7 +351,7 @@ def _kept_by(policy: Callable[..., Any], body: Callable[..., Any], operands: Seq
         return jax.checkpoint(body, policy=policy)(*values)
 
     outs = call_with_bodies(checkpoint, (arrays, *operands), {})
-    return template[0].join(outs)
+    return template[0].combine(outs)
 
 
 def _only_level(xs: Sequence[Any]) -> Any:

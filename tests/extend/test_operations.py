@@ -211,7 +211,7 @@ def test_a_cotangent_of_none_and_pytrees_of_arguments():
                 )((x, x))
             )(1.0),
             fad.errors.RuleError,
-            "for argument 0, which has the structure",
+            "for argument 0 must have the structure",
         ),
     ],
 )

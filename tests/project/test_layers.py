@@ -25,7 +25,7 @@ ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
     "core": """types keys blocks dtypes devices caches collector observation pace private_names jaxapi
         unrecorded avals jaxprs elementwise exact_programs borrowed masked series dataflow dependence
-        residuals tensor trees level rules primitive residual_plans casts replay_protocol""",
+        residuals tensor trees partition level rules primitive residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly packing saved saved_attributes
         recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch laplacian randomness body_numbers staged",

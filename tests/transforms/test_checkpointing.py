@@ -502,3 +502,40 @@ def test_a_loop_differentiates_what_it_carries_through_a_checkpoint():
     expected = fad.grad(lambda w: f(w, looped))(x)
     np.testing.assert_allclose(fad.grad(lambda w: f(w, scanned))(x), expected, rtol=1e-5)
     np.testing.assert_allclose(fad.jit(fad.grad(lambda w: f(w, scanned)))(x), expected, rtol=1e-5)
+
+
+def of_a_constant_made_inside(a: Any) -> Any:
+    return fnp.array(3.0) * a * a
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda f: fad.checkpoint(fad.checkpoint(f)),
+        lambda f: fad.checkpoint(fad.checkpoint(fad.checkpoint(f))),
+        lambda f: fad.checkpoint(fad.jit(f)),
+        lambda f: fad.jit(fad.checkpoint(fad.jit(f))),
+        lambda f: fad.jit(fad.checkpoint(fad.checkpoint(f))),
+        lambda f: fad.checkpoint(fad.jit(fad.checkpoint(f))),
+    ],
+    ids=["two", "three", "jit inside", "jit on both sides", "jit around two", "jit between"],
+)
+def test_a_constant_made_inside_of_nested_bodies_is_the_same_in_each_run(wrap: Any) -> None:
+    f = wrap(of_a_constant_made_inside)
+    assert float(f(2.0)) == 12.0
+    assert [float(x) for x in fad.jvp(f, (2.0,), (1.0,))] == [12.0, 12.0]
+    assert float(fad.grad(f)(2.0)) == 12.0
+    assert float(fad.grad(fad.grad(f))(2.0)) == 6.0
+    assert fad.vmap(fad.grad(f))(jnp.array([1.0, 2.0])).tolist() == [6.0, 12.0]
+    assert float(jax.jit(jax.grad(fad.to_jax(f)))(2.0)) == 12.0
+
+
+def test_what_a_nested_body_makes_of_a_tracer_outside_has_its_derivative() -> None:
+    def loss(s: Any) -> Any:
+        def body(a: Any) -> Any:
+            return fad.jit(lambda a: fnp.array(1.0) * a * (fad.tensor(s) * 2.0))(a)
+
+        return fad.to_jax(fad.checkpoint(fad.checkpoint(body)))(3.0)
+
+    for wrap in (lambda f: f, jax.jit):
+        assert float(wrap(jax.grad(loss))(2.0)) == 6.0
