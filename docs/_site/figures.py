@@ -27,6 +27,7 @@ def draw(page: Path) -> float:
 
 
 if __name__ == "__main__":
-    names = sys.argv[1:] or [path.stem for path in sorted((DOCS / "cookbook").glob("*.md"))]
+    pages = sorted((DOCS / "cookbook").glob("*.md"))
+    names = sys.argv[1:] or [page.stem for page in pages if "savefig(" in page.read_text()]
     for name in names:
         print(f"{name}: {draw(DOCS / 'cookbook' / f'{name}.md'):.1f} s")

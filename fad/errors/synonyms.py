@@ -189,6 +189,7 @@ _ATTRIBUTES = {
     "pin_memory": "x itself: JAX has no pinned arrays",
     "stride": "x.shape: JAX arrays have no strides",
     "strides": "x.shape: JAX arrays have no strides",
+    "ctypes": "x.detach().numpy(), for code that reads the memory of NumPy's arrays",
     "data_ptr": "x.array.unsafe_buffer_pointer()",
     "storage": "x.base, the Tensor that it is a view of",
     "untyped_storage": "x.base, the Tensor that it is a view of",
@@ -217,7 +218,8 @@ _ATTRIBUTES = {
 
 _NO_LAYERS = (
     "fad.nn has the functions of jax.nn, and no layers: write a function of parameters, which are a "
-    "dict of Tensors, or use Equinox or Flax; fad.func.functional_call calls a module"
+    "dict of Tensors, copy the layers of docs/cookbook/layers.md, or use Equinox or Flax; "
+    "fad.func.functional_call calls a module"
 )
 
 _KEY = "with key = fad.random.key(0); fad.random.split(key) gives new ones"

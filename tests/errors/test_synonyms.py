@@ -54,6 +54,7 @@ def test_a_name_of_a_module(module: Any, name: str, words: str) -> None:
     [
         ("requires_gard", "did you mean 'requires_grad'"),
         ("stride", "x.shape: JAX arrays have no strides"),
+        ("ctypes", "x.detach().numpy()"),  # what safetensors asks for
         ("to_sparse", "BCOO.fromdense(x.array)"),
         ("soft_sign", "write fad.nn.soft_sign(x)"),
         ("bessel_i1e", "write fad.lax.bessel_i1e(x)"),

@@ -10,8 +10,9 @@ What a line gives stands behind it, or below it:
 
 A stated number may be rounded, and `...` stands for anything. Blocks of `>>>` examples and ```pycon
 blocks are doctests. Only blocks with another language (```text, ```bash) and directives
-(```{toctree}) are not run, nor is what draws a figure where matplotlib is not installed, nor what
-imports PyTorch where that is not.
+(```{toctree}) are not run, nor is what draws a figure where matplotlib is not installed, nor a page that
+imports what is not: `EXTRAS` says which extra has it. With `-m extra` only pages run for which the extra
+`test` is not enough.
 """
 
 from __future__ import annotations
@@ -43,7 +44,16 @@ SOURCES = sorted((ROOT / "fad").rglob("*.py"))
 SOURCES += sorted(set((ROOT / "tests/fuzzing").glob("*.py")) - set(ROOT.rglob("test_*.py")))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 DRAWS = importlib.util.find_spec("matplotlib") is not None
-IMPORTS_TORCH = re.compile(r"^[> ]*import .*\btorch\b", re.MULTILINE)
+EXTRAS = {
+    "diffrax": "test",
+    "equinox": "test",
+    "flax": "recipes",
+    "orbax": "recipes",
+    "safetensors": "recipes",
+    "sklearn": "test",
+    "torch": "torch",
+}
+IMPORT = re.compile(rf"^[> ]*(?:import|from)\b.*\b({'|'.join(EXTRAS)})\b", re.MULTILINE)
 BRACKET = re.compile(r" ?([\[\](){},:=]) ?")
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
 
@@ -135,6 +145,12 @@ def check_output(where: str, expected: str, value: Any, printed: str) -> None:
         seen.append(str(np.array(plain(value), value.dtype)))
     if not any(same_text(expected, text) for text in seen):
         raise AssertionError(f"{where} states {expected!r} but gives {seen[-1]!r}")
+
+
+def code(page: Path) -> str:
+    """All that runs of a page."""
+    found = blocks(page.read_text())
+    return "\n".join(block.text for block in found if block.language in ("python", "pycon"))
 
 
 def run_block(block: Block, namespace: dict[str, Any], page: str) -> None:
@@ -233,22 +249,34 @@ def docstrings(path: Path) -> Iterator[tuple[str, str, int]]:
     yield from visit(ast.parse(path.read_text()), module)
 
 
+def marks(text: str) -> tuple[pytest.MarkDecorator, ...]:
+    """The mark `extra` for a text that imports what the extra `test` does not bring."""
+    return (
+        (pytest.mark.extra,) if {EXTRAS[name] for name in IMPORT.findall(text)} - {"test"} else ()
+    )
+
+
+def skip_without_imports(text: str) -> None:
+    for name in IMPORT.findall(text):
+        pytest.importorskip(name, reason=f"imported there (extra: {EXTRAS[name]})")
+
+
 DOCTESTS = [
-    pytest.param(path, text, line, id=name)
+    pytest.param(path, text, line, id=name, marks=marks(text))
     for path in SOURCES
     for name, text, line in docstrings(path)
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks(code(page))) for page in PAGES],
+)
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # figures are saved where the reader is
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    if any([IMPORTS_TORCH.search(block.text) for block in blocks(page.read_text())]):
-        pytest.importorskip("torch")
+    skip_without_imports(code(page))
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    if "sklearn" in page.read_text():
-        pytest.importorskip("sklearn", reason="the page reads its data (extra: test)")
     fad.autograd.compiled.clear_cache()  # a reader's process is a fresh one
     with restored_jax():
         for block in blocks(page.read_text()):
@@ -259,8 +287,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(("path", "text", "line"), DOCTESTS)
 def test_docstring(path: Path, text: str, line: int) -> None:
-    if IMPORTS_TORCH.search(text):
-        pytest.importorskip("torch")
+    skip_without_imports(text)
     relative = path.relative_to(ROOT).with_suffix("")
     module = importlib.import_module(".".join(relative.parts).removesuffix(".__init__"))
     given = {"fad": fad, "fnp": fnp, "jax": jax, "jnp": jnp, "np": np}
