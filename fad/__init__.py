@@ -70,7 +70,9 @@ from fad.methods.install import asarray as asarray
 from fad.methods.install import tensor as tensor
 from fad.sparse.derivatives import sparse_hessian as sparse_hessian
 from fad.sparse.derivatives import sparse_jacobian as sparse_jacobian
+from fad.sparse.derivatives import sparse_pattern as sparse_pattern
 from fad.sparse.derivatives import sparsity as sparsity
+from fad.sparse.sparse_pattern import SparsePattern as SparsePattern
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
 from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Function",
+    "SparsePattern",
     "Tensor",
     "__version__",
     "arange",
@@ -178,6 +181,7 @@ __all__ = [
     "short",
     "sparse_hessian",
     "sparse_jacobian",
+    "sparse_pattern",
     "sparsity",
     "stack",
     "stop_gradient",

@@ -65,6 +65,7 @@ from fad.methods.functions import from_numpy as from_numpy
 from fad.methods.functions import full as full
 from fad.methods.functions import full_like as full_like
 from fad.methods.functions import linspace as linspace
+from fad.sparse.sparse_pattern import SparsePattern as SparsePattern
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
 from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled
@@ -477,9 +478,32 @@ def functionalize(f: _F) -> _F: ...
 def functionalize(f: Callable[_P, _R]) -> Callable[_P, _R]: ...
 def stop_gradient(x: _X) -> _X: ...
 def safe_where(condition: Any, f: Callable[..., _R], g: Callable[..., Any], *args: Any) -> _R: ...
-def sparsity(f: Callable[_P, object], argnums: builtins.int = 0) -> Callable[_P, Any]: ...
-def sparse_jacobian(f: Callable[_P, object], argnums: builtins.int = 0) -> Callable[_P, Any]: ...
-def sparse_hessian(f: Callable[_P, object], argnums: builtins.int = 0) -> Callable[_P, Any]: ...
+def sparsity(
+    f: Callable[_P, object], argnums: builtins.int | Sequence[builtins.int] = 0
+) -> Callable[_P, Any]: ...
+def sparse_pattern(
+    f: Callable[_P, object],
+    argnums: builtins.int | Sequence[builtins.int] = 0,
+    *,
+    hessian: builtins.bool = False,
+    pattern: object = None,
+) -> Callable[_P, SparsePattern]: ...
+def sparse_jacobian(
+    f: Callable[_P, object],
+    argnums: builtins.int | Sequence[builtins.int] = 0,
+    *,
+    format: Literal["bcoo", "bcsr", "scipy"] = "bcoo",
+    chunk_size: builtins.int | None = None,
+    pattern: object = None,
+) -> Callable[_P, Any]: ...
+def sparse_hessian(
+    f: Callable[_P, object],
+    argnums: builtins.int | Sequence[builtins.int] = 0,
+    *,
+    format: Literal["bcoo", "bcsr", "scipy"] = "bcoo",
+    chunk_size: builtins.int | None = None,
+    pattern: object = None,
+) -> Callable[_P, Any]: ...
 def linear_transpose(
     f: Callable[..., object], *primals: Any
 ) -> Callable[[Any], tuple[Any, ...]]: ...

@@ -474,6 +474,15 @@ _SCATTER = ("dimension_numbers", "mode")
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "broadcast_in_dim": ("shape", "broadcast_dimensions"),
     "concatenate": ("dimension",),
+    "conv_general_dilated": (
+        "dimension_numbers",
+        "window_strides",
+        "padding",
+        "lhs_dilation",
+        "rhs_dilation",
+        "feature_group_count",
+        "batch_group_count",
+    ),
     "dot_general": ("dimension_numbers",),
     "integer_pow": ("y",),
     "reshape": ("dimensions",),

@@ -28,6 +28,31 @@ class Coloring:
         self.products = products
         self.count = int(colors.max()) + 1 if colors.size else 0
 
+    def shows(self, rows: np.ndarray, cols: np.ndarray, symmetric: bool) -> bool:
+        """Whether each entry of a pattern is read from a component where no other is added to it.
+
+        Arguments:
+            rows, cols: the entries of the pattern.
+            symmetric: an entry may be read as its mirror image.
+        """
+        used = self.colors[cols] >= 0
+        at = (rows * self.count + self.colors[cols])[used]
+        where = self.rows * self.count + self.products
+        if not len(where):
+            return not len(rows)
+        if where.min() < 0 or self.products.min() < 0 or self.products.max() >= self.count:
+            return False
+        length = int(max(at.max(initial=0), where.max())) + 1
+        which = np.full(length, -1)
+        which[at] = np.flatnonzero(used)
+        seen = which[where]
+        if np.any(np.bincount(at, minlength=length)[where] != 1):
+            return False
+        same = (rows[seen] == rows) & (cols[seen] == cols)
+        if symmetric:
+            same |= (rows[seen] == cols) & (cols[seen] == rows)
+        return bool(np.all(same))
+
 
 def best_coloring(
     rows: np.ndarray, cols: np.ndarray, height: int, width: int, symmetric: bool
@@ -57,7 +82,7 @@ def column_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
     least = int(np.bincount(rows).max()) if rows.size else 0
     height = int(rows.max()) + 1 if rows.size else 0
     best: np.ndarray | None = None
-    for order in _orders(cols, width):
+    for order in _orders(rows, cols, width):
         colors = _greedy(order, lists, height)
         if best is None or colors.max(initial=-1) < best.max(initial=-1):
             best = colors
@@ -103,7 +128,7 @@ def star_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
     off = rows != cols
     lists = _lists(cols[off], rows[off], width)
     best = None
-    for order in _orders(cols, width):
+    for order in _orders(rows, cols, width):
         colors = _star(order, lists)
         if best is None or colors.max(initial=-1) < best.max(initial=-1):
             best = colors
@@ -111,16 +136,42 @@ def star_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
             break
     assert best is not None
     best[np.bincount(cols, minlength=width) == 0] = -1
-    if best.max(initial=-1) + 1 >= plain.count:
-        return plain
     # How many entries of its row have the colour of an entry: it is read where it is the only one.
-    count = int(best.max()) + 1
+    count = int(best.max(initial=-1)) + 1
     of = rows * count + best[cols]
     alone = np.bincount(of, minlength=width * count)[of] == 1
     mirrored = cols * count + best[rows]
     also = np.bincount(of, minlength=width * count)[mirrored] == 1
     assert bool(np.all(alone | also)), "a star colouring shows each entry"
-    return Coloring(best, np.where(alone, rows, cols), np.where(alone, best[cols], best[rows]))
+    own = _sources(rows, cols, best, alone, also)
+    places, products = np.where(own, rows, cols), np.where(own, best[cols], best[rows])
+    kept, renumbered = np.unique(products, return_inverse=True)
+    numbers = np.full(count + 1, -1)  # the last is that of -1
+    numbers[kept] = np.arange(len(kept))
+    star = Coloring(numbers[best], places, renumbered)
+    return star if star.count < plain.count else plain
+
+
+def _sources(
+    rows: np.ndarray, cols: np.ndarray, colors: np.ndarray, alone: np.ndarray, also: np.ndarray
+) -> np.ndarray:
+    """Whether to read each entry from its own column, not from that of its mirror image.
+
+    Where both show it, that one is taken of which the colour is used anyway, or which most others may use:
+    colours that no entry is read from need no product.
+    """
+    own, mirror = colors[cols], colors[rows]
+    free = alone & also & (own != mirror)
+    used = np.zeros(int(colors.max(initial=-1)) + 1, bool)
+    used[np.where(alone, own, mirror)[~free]] = True
+    weights = np.bincount(own[free], minlength=len(used))
+    for color in np.argsort(-weights, kind="stable").tolist():
+        left = free & ~used[own] & ~used[mirror]
+        if not left.any():
+            break
+        used[color] |= bool(np.any(left & ((own == color) | (mirror == color))))
+    result: np.ndarray = np.where(free, used[own], alone)
+    return result
 
 
 def _star(order: np.ndarray, lists: list[list[int]]) -> np.ndarray:
@@ -165,11 +216,14 @@ def _lists(keys: np.ndarray, values: np.ndarray, count: int) -> list[list[int]]:
     return [flat[a:b] for a, b in itertools.pairwise(bounds)]
 
 
-def _orders(cols: np.ndarray, width: int) -> Iterator[np.ndarray]:
+def _orders(rows: np.ndarray, cols: np.ndarray, width: int) -> Iterator[np.ndarray]:
     """Orders of the columns in which a greedy colouring may be good."""
     yield np.arange(width)
     degrees = np.bincount(cols, minlength=width)
     yield np.argsort(-degrees, kind="stable")
+    lengths = np.bincount(rows)
+    near = np.bincount(cols, lengths[rows], minlength=width)  # columns that share a row, or more
+    yield np.argsort(-near, kind="stable")
 
 
 def _lattice(rows: np.ndarray, cols: np.ndarray, width: int, least: int, below: int) -> Any:

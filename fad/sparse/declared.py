@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +13,9 @@ from fad.errors import RuleError, describe
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules
 from fad.functions.user_rules import UserRules
+from fad.sparse.given import Pairs, pairs_of
 
 __all__ = ["declared"]
-
-Pairs = tuple[np.ndarray, np.ndarray]  # of elements of the output and of an input
-NOTHING: Pairs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def declared(rules: CallRules, avals: Sequence[Any], out: Any) -> list[Pairs | None] | None:
@@ -100,31 +97,6 @@ def _returned(rules: UserRules, avals: Sequence[Any], out: Any) -> list[Pairs]:
         if HOLE in part.leaves:
             what = f"{who}: the pattern for argument {name!r}"
             for x in part.collect(pattern, what):
-                result.append(_pairs(what, x, tuple(out.shape), structs[len(result)].shape))
+                shape = structs[len(result)].shape
+                result.append(pairs_of(what, x, tuple(out.shape), shape, RuleError))
     return result
-
-
-def _pairs(what: str, x: Any, out: tuple[int, ...], shape: tuple[int, ...]) -> Pairs:
-    """A pattern, dense or sparse, as pairs of elements."""
-    if x is None:
-        return NOTHING
-    is_sparse = hasattr(x, "indices")
-    if not is_sparse and not isinstance(x, (np.ndarray, jax.Array)):
-        raise RuleError(f"{what} must be an array or a BCOO, or None, got {describe(x)}")
-    if tuple(x.shape) != (*out, *shape):
-        raise RuleError(
-            f"{what} has shape {tuple(x.shape)}, expected {(*out, *shape)}: that of the output, then that "
-            "of the argument"
-        )
-    if not is_sparse:
-        rows, cols = np.nonzero(np.asarray(x).reshape(math.prod(out), math.prod(shape)))
-        return rows, cols
-    places = np.asarray(x.indices)
-    places = places[np.all(places < np.array(x.shape), 1)]  # others are padding
-    return _flat(places[:, : len(out)], out), _flat(places[:, len(out) :], shape)
-
-
-def _flat(places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    if not shape:
-        return np.zeros(len(places), np.int64)
-    return np.ravel_multi_index(tuple(places.T), shape).astype(np.int64)

@@ -29,25 +29,33 @@ Value = tuple["Entries | None", "Constant | None"]
 
 
 def pattern_of(closed: Any, constants: Sequence[Constant | None]) -> tuple[np.ndarray, np.ndarray]:
-    """The entries of the matrix of a program that is linear in its last operand.
+    """The entries of the matrix of a program that is linear in its last operands.
 
     Arguments:
-        closed: a jaxpr with one result.
-        constants: its operands but the last, where they are known.
+        closed: a jaxpr.
+        constants: its other operands, where they are known.
 
     Returns:
-        Their rows and columns, by rows.
+        Their rows, among the elements of all results, and columns, among those of all last operands; by rows.
 
     Raises:
         StructureError: there are too many.
     """
-    width = closed.jaxpr.invars[-1].aval.size
-    each = np.arange(width, dtype=np.int64) * (width + 1) if width else None
-    operands: list[Value] = [*[(None, c) for c in constants], (each, None)]
-    ((entries, _),) = _program(closed, operands, width)
-    if entries is None:
-        entries = np.zeros(0, np.int64)
-    return entries // max(width, 1), entries % max(width, 1)
+    sizes = [v.aval.size for v in closed.jaxpr.invars[len(constants) :]]
+    width = sum(sizes)
+    operands: list[Value] = [(None, c) for c in constants]
+    first = 0
+    for size in sizes:
+        each = np.arange(size, dtype=np.int64) * (width + 1) + first if size else None
+        operands.append((each, None))
+        first += size
+    parts, above = [np.zeros(0, np.int64)], 0
+    for (entries, _), aval in zip(_program(closed, operands, width), closed.out_avals, strict=True):
+        if entries is not None:
+            parts.append(entries + above * width)
+        above += aval.size
+    found = np.concatenate(parts)
+    return found // max(width, 1), found % max(width, 1)
 
 
 def _program(closed: Any, operands: Sequence[Value], width: int) -> list[Value]:

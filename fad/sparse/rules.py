@@ -16,6 +16,7 @@ import numpy as np
 
 from fad.core.elementwise import ELEMENTWISE
 from fad.core.jaxapi import evaluate_equation, parameters
+from fad.sparse.convolutions import convolution
 from fad.sparse.entries import Entries, couple, send, take, unite
 
 __all__ = ["RULES", "Constant", "Rule", "couples"]
@@ -255,6 +256,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, elementwise),
     **dict.fromkeys(_REDUCTIONS.split(), reduction),
     **dict.fromkeys(_MOVEMENTS.split(), movement(None)),
+    "conv_general_dilated": convolution,
     "cumlogsumexp": along_axis,
     "cummax": along_axis,
     "cummin": along_axis,

@@ -1,4 +1,4 @@
-"""Checking derivatives and rules: ``gradcheck``, ``check_function``, ``check_operation``.
+"""Checking derivatives and rules: ``gradcheck``, ``check_function``, ``check_operation``, ``check_sparse``.
 
 It is imported on its own, ``import fad.testing``. ``fad.testing.plugin`` makes pytest tests of a
 Function; ``fad.testing.strategies`` has hypothesis strategies.
@@ -20,6 +20,8 @@ from fad.testing.gradient_checks import gradcheck as gradcheck
 from fad.testing.gradient_checks import gradgradcheck as gradgradcheck
 from fad.testing.operation_checks import OperationError as OperationError
 from fad.testing.operation_checks import check_operation as check_operation
+from fad.testing.sparse_checks import SparsityError as SparsityError
+from fad.testing.sparse_checks import check_sparse as check_sparse
 
 __all__ = [
     "LAWS",
@@ -28,10 +30,12 @@ __all__ = [
     "LawError",
     "OperationError",
     "Report",
+    "SparsityError",
     "Violation",
     "assert_close",
     "check_function",
     "check_operation",
+    "check_sparse",
     "difference",
     "gradcheck",
     "gradgradcheck",

@@ -41,7 +41,7 @@ from fad.transforms.forward import push_forward, tangent_leaves, zeros_like
 from fad.transforms.linearization import linearization_of
 from fad.transforms.reverse import gradient_function, pullback_of
 
-__all__ = ["basis_of", "ggnvp", "hessian", "hvp", "jacfwd", "jacrev"]
+__all__ = ["basis_of", "check_jacobian", "ggnvp", "hessian", "hvp", "jacfwd", "jacrev"]
 
 CONJUGATE = Primitive("conj", jnp.conj, deferrable=True)
 _OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, deferrable=True)
@@ -83,7 +83,7 @@ def reverse_jacobian(
     f: Callable[..., Any], argnums: Any, has_aux: bool, chunk_size: int | None, who: str
 ) -> Callable[..., Any]:
     """`jacrev`, under the name ``who`` in messages."""
-    _check(f, argnums, chunk_size, who)
+    check_jacobian(f, argnums, chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
@@ -180,7 +180,7 @@ def forward_jacobian(
     f: Callable[..., PyTree], argnums: PyTree, has_aux: bool, chunk_size: int | None, who: str
 ) -> Callable[..., PyTree]:
     """`jacfwd`, under the name ``who`` in messages."""
-    _check(f, argnums, chunk_size, who)
+    check_jacobian(f, argnums, chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
@@ -329,7 +329,8 @@ def ggnvp(
     return pull(curved)[0]
 
 
-def _check(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, who: str) -> None:
+def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, who: str) -> None:
+    """Refuse what is no function, and chunks of no size."""
     check_callable(f, who, argnums)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ArgumentError(

@@ -13,6 +13,7 @@ from fad.core.types import PathLike, PyTree
 from fad.errors import ArgumentError, describe
 from fad.methods.notebook import data_uri, png
 from fad.sparse.coloring import best_coloring
+from fad.sparse.sparse_pattern import SparsePattern
 from fad.viz.matrices import write
 
 __all__ = ["Pattern", "pattern"]
@@ -133,7 +134,8 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
     """A pattern with its colours: entries of one colour are read from the same product.
 
     Arguments:
-        matrix: what `sparsity`, `sparse_jacobian` or `sparse_hessian` returns, a ``BCOO``.
+        matrix: what `sparsity`, `sparse_jacobian` or `sparse_hessian` returns, a ``BCOO``; or a
+            `SparsePattern`, which has its colours.
         out_ndim: how many of its dimensions are those of the output, which become rows. The default is half.
         symmetric: colour it as `sparse_hessian` does, which reads an entry from either side of the diagonal.
 
@@ -152,6 +154,8 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
     ..ba
     aaaa
     """
+    if isinstance(matrix, SparsePattern):
+        return Pattern(matrix.rows, matrix.cols, matrix.shape, matrix.mode == "hessian")
     if not hasattr(matrix, "indices") or not hasattr(matrix, "todense"):
         raise ArgumentError(
             f"viz.pattern: expected a BCOO, as fad.sparsity returns it, got {describe(matrix)}. For a dense "

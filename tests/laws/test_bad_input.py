@@ -269,10 +269,28 @@ CASES = [
         ("jet:", "argument 0", "float32[3]", "float32[2]", "broadcast_to"),
     ),
     Case(
-        "a sparse Jacobian of two outputs",
-        lambda: fad.sparse_jacobian(lambda x: (x, x))(X),
+        "a sparse Jacobian by a pattern of another shape",
+        lambda: fad.sparse_jacobian(fnp.sin, pattern=np.eye(2))(X),
         StructureError,
-        ("sparse_jacobian:", "one array", "concatenate", "jacfwd"),
+        ("sparse_jacobian:", "the pattern", "(2, 2)", "(3, 3)"),
+    ),
+    Case(
+        "a sparse Jacobian by a pattern of another structure",
+        lambda: fad.sparse_jacobian(fnp.sin, pattern=[np.eye(3)])(X),
+        StructureError,
+        ("sparse_jacobian:", "the pattern", "expected a matrix", "fad.sparsity(f)(*args)"),
+    ),
+    Case(
+        "a sparse Jacobian in chunks of nothing",
+        lambda: fad.sparse_jacobian(fnp.sin, chunk_size=0)(X),
+        ValueError,
+        ("sparse_jacobian:", "chunk_size", "greater than 0", "got 0"),
+    ),
+    Case(
+        "a sparse Jacobian in a format that there is not",
+        lambda: fad.sparse_jacobian(fnp.sin, format="csr")(X),
+        ValueError,
+        ("sparse_jacobian:", "format", "'bcoo', 'bcsr' or 'scipy'", "'csr'"),
     ),
     Case(
         "a sparse Jacobian of integers",

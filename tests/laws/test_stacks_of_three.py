@@ -93,6 +93,46 @@ def dense_curvature(x: Any) -> Any:
     return x * jax.hessian(lambda x: neighbours(jnp, x).sum())(x).sum()
 
 
+GIVEN = np.tri(4, 4, 1, bool) & ~np.tri(4, 4, -1, bool)
+
+
+def tree(xp: Any, p: Any, y: Any) -> Any:
+    a, b = p["a"], p["b"]
+    return {"u": xp.sin(a * y[:2]) * b, "w": (a[0] * y[1:], b * b)}
+
+
+def sparse_tree(x: Any) -> Any:
+    """By two arguments, one a pytree, in chunks; and by a pattern that is given, as BCSR."""
+    p, f = {"a": x[:2], "b": x[2:]}, lambda p, y: tree(fnp, p, y)
+    blocks = jax.tree.leaves(
+        fad.sparse_jacobian(f, (0, 1), chunk_size=2)(p, x), is_leaf=lambda m: hasattr(m, "indices")
+    )
+    band = fad.sparse_jacobian(
+        lambda x: x * fnp.concatenate([x[1:], x[:1] * 0.0]), format="bcsr", pattern=GIVEN
+    )
+    return x * sum((m.data**2).sum() for m in blocks) + band(x).data.sum()
+
+
+def dense_tree(x: Any) -> Any:
+    p, f = {"a": x[:2], "b": x[2:]}, lambda p, y: tree(jnp, p, y)
+    blocks = jax.tree.leaves(jax.jacfwd(f, (0, 1))(p, x))
+    band = jax.jacfwd(lambda x: x * jnp.concatenate([x[1:], x[:1] * 0.0]))(x)
+    return x * sum((m**2).sum() for m in blocks) + band.sum()
+
+
+def curvature_tree(x: Any) -> Any:
+    f = lambda p, y: fnp.sum(tree(fnp, p, y)["u"] * p["a"] ** 2) + fnp.sum(y**3)
+    found = fad.sparse_hessian(f, (0, 1), chunk_size=1)({"a": x[:2], "b": x[2:]}, x)
+    blocks = jax.tree.leaves(found, is_leaf=lambda m: hasattr(m, "indices"))
+    return x * sum((m.data**2).sum() for m in blocks)
+
+
+def dense_curvature_tree(x: Any) -> Any:
+    f = lambda p, y: jnp.sum(tree(jnp, p, y)["u"] * p["a"] ** 2) + jnp.sum(y**3)
+    blocks = jax.tree.leaves(jax.hessian(f, (0, 1))({"a": x[:2], "b": x[2:]}, x))
+    return x * sum((m**2).sum() for m in blocks)
+
+
 def of_laplacian(x: Any) -> Any:
     value, bend = fad.value_and_laplacian(lambda x: fnp.tanh(x * x[::-1]) * fnp.sum(x * x))(x)
     return value + bend
@@ -127,6 +167,8 @@ FUNCTIONS: dict[str, tuple[Mapping, Mapping]] = {
     "jet": (curve, curve_in_jax),
     "sparse_jacobian": (sparse, dense),
     "sparse_hessian": (curvature, dense_curvature),
+    "sparse_jacobian of pytrees": (sparse_tree, dense_tree),
+    "sparse_hessian of pytrees": (curvature_tree, dense_curvature_tree),
     "laplacian": (of_laplacian, of_hessian),
     "jit with hooks": (hooked, hooked_in_jax),
 }

@@ -50,7 +50,8 @@ ROOMS = {
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
         hooks_in_compiled_code compilation tracing flat_operations torch_memory torch_checks torch_in_fad
         fad_in_torch""",
-    "sparse": "entries coloring rules declared patterns derivatives",
+    "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
+        derivatives""",
     "implicit": "systems equations decorators solvers",
     "profiling": "events collector reports profiler",
     "extend": "operations",

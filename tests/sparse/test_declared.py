@@ -100,7 +100,10 @@ def test_check_function_finds_a_missing_entry() -> None:
 BAD: dict[str, tuple[Any, str]] = {
     "one of two": (np.ones((3, 4)), r"Bad\.sparsity returned .*, expected 2 patterns in a tuple"),
     "a shape": ((np.ones((4, 3)), None), r"'x' has shape \(4, 3\), expected \(3, 4\)"),
-    "a list": (([[1]], None), "must be an array or a BCOO, or None, got list"),
+    "a list": (
+        ([[1]], None),
+        "must be an array, a BCOO, a BCSR .* or None, got list",
+    ),
 }
 
 

@@ -48,6 +48,24 @@ def accumulated(x: Any) -> Any:
     return fad.lax.scan(lambda c, v: (c * v, c + v), x[0], x)[1]
 
 
+def convolution(x: Any, groups: int, channels: int, batch_groups: int = 1) -> Any:
+    """With strides, both dilations and the dimensions in another order."""
+    kernel = np.arange(1.0, 1.0 + 8 * channels, dtype=np.float32).reshape(2, 4, channels)
+    return fad.from_jax(
+        lambda x: jax.lax.conv_general_dilated(
+            x,
+            kernel,
+            (2,),
+            [(1, 2)],
+            (2,),
+            (3,),
+            ("NCH", "HOI", "HNC"),
+            feature_group_count=groups,
+            batch_group_count=batch_groups,
+        )
+    )(x)
+
+
 # A function, and whether its pattern is that of the derivative at a generic point.
 EXACT: dict[str, Callable[..., Any]] = {
     "in_place": in_place,
@@ -76,6 +94,11 @@ EXACT: dict[str, Callable[..., Any]] = {
     "scalar": lambda x: x[2] ** 2,
     "mask": lambda x: fnp.where(np.arange(6) < 3, x, fnp.roll(x, 1)),
     "jax": fad.from_jax(lambda x: jax.nn.relu(x[1:]) * x[:-1]),
+    "convolve": lambda x: fnp.convolve(x, KERNEL.astype(np.float32), mode="same"),
+    "both of a convolution": lambda x: fnp.convolve(x[:4], x[4:]),
+    "convolution": lambda x: convolution(fnp.stack([x, x[::-1] ** 2]).reshape(2, 2, 3), 1, 2),
+    "groups": lambda x: convolution(x.reshape(1, 2, 3), 2, 1),
+    "groups of a batch": lambda x: convolution(x.reshape(2, 1, 3), 1, 1, batch_groups=2),
 }
 BOUNDED: dict[str, Callable[..., Any]] = {
     "where": lambda x: fnp.where(x > 0, x, fnp.roll(x, 1) ** 2),
@@ -84,7 +107,6 @@ BOUNDED: dict[str, Callable[..., Any]] = {
     "sort": lambda x: fnp.sort(x),
     "cumsum": lambda x: fnp.cumsum(x),
     "cumprod": lambda x: fnp.cumprod(x),
-    "convolve": lambda x: fnp.convolve(x, KERNEL.astype(np.float32), mode="same"),
     "solve": lambda x: fnp.linalg.solve(fnp.eye(3) * 2 + fnp.outer(x[:3], x[:3]), x[3:]),
     "argsort": lambda x: x[fnp.argsort(x)[:2]],
     "dynamic": lambda x: fad.lax.dynamic_slice(x, [fnp.argmax(x)], [2]),

@@ -155,6 +155,8 @@ reveal_type(fad.laplacian(f)(w))  # Tensor
 reveal_type(fad.laplacian(f)(w, 2.0, shift=1))  # Tensor
 reveal_type(fad.value_and_laplacian(f)(w))  # tuple[Tensor, Tensor]
 reveal_type(fad.ggnvp(of_dict, f, {"a": w}, {"a": w}))  # dict[str, Tensor]
+reveal_type(fad.sparse_pattern(two, (0, 1), hessian=True)(w, w))  # SparsePattern
+reveal_type(fad.SparsePattern.load("pattern.npz").nse)  # int
 reveal_type(fad.vmap(two, in_dims=(0, None))(w, w))  # Tensor
 reveal_type(fad.vmap(fnp.dot)(w, w))  # Tensor
 reveal_type(fad.jit(fnp.add)(w, 1.0))  # Tensor

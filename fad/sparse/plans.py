@@ -1,0 +1,371 @@
+"""How a sparse derivative is computed, for calls with arguments of the same shapes.
+
+A `Derivative` belongs to one function. The plan of a call has the pattern with its colouring, and the
+compiled program that computes the entries: one array for each block, that is for each output and argument.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.bridge.compilation import jit
+from fad.bridge.outer_values import is_traced
+from fad.bridge.program_keys import key_of
+from fad.bridge.signatures import Arguments
+from fad.core import trees
+from fad.core.avals import aval_of, struct_of
+from fad.core.caches import Cache
+from fad.core.dtypes import is_inexact
+from fad.core.level import bind
+from fad.core.partition import Rest
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.errors import GradientError, StructureError, describe
+from fad.levels.staged import StagedLevel, call_with_bodies, in_body, stage
+from fad.sparse.formats import FORMATS, Block
+from fad.sparse.given import Leaf, entries_given, offsets
+from fad.sparse.patterns import pattern_of
+from fad.sparse.rules import Constant
+from fad.sparse.sparse_pattern import SparsePattern
+from fad.tape.recorder import ROOT
+from fad.transforms.batching import vmap
+from fad.transforms.boundary import (
+    check_arrays,
+    differentiable_leaves,
+    has_tensor,
+    leave,
+    names_of,
+    pick,
+)
+from fad.transforms.forward import push_forward
+from fad.transforms.jacobians import check_jacobian
+from fad.transforms.reverse import gradient_function, vjp
+
+__all__ = ["HESSIAN", "JACOBIAN", "Derivative"]
+
+JACOBIAN, HESSIAN = "sparse_jacobian", "sparse_hessian"
+
+
+class _Call:
+    """The structure of a call: what is differentiated, and by what."""
+
+    outputs: list[Leaf]
+    out_structure: Any
+    out_like: Any
+
+    def __init__(self, args: Any, argnums: Any, who: str) -> None:
+        self.nums = pick(argnums, len(args), who)
+        self.single = not isinstance(argnums, (tuple, list))
+        self.who = who
+        values, self.structure = differentiable_leaves(args, self.nums, who)
+        if not values:
+            raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
+        self.like = [trees.skeleton(args[n]) for n in self.nums]
+        shapes = [tuple(x.shape) for x in values]
+        self.arguments: list[Leaf] = list(zip(names_of(self.nums, args), shapes, strict=True))
+        self.dtypes = [x.dtype for x in values]
+        if who == HESSIAN:
+            for (name, _), x in zip(self.arguments, values, strict=True):
+                if x.dtype.kind == "c":
+                    raise GradientError(
+                        f"{HESSIAN}: {name} is complex, {describe(x)}. Take the Hessian by its real and "
+                        "imaginary parts."
+                    )
+
+    def leaves(self, args: Any) -> list[Any]:
+        """The arrays by which a call is differentiated."""
+        return trees.flatten(tuple([args[n] for n in self.nums]))[0]
+
+    def of(self, f: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
+        """What is differentiated, as a function of these arrays that returns a tuple: f, or its gradient."""
+
+        def output(*xs: Any) -> Any:
+            given = list(args)
+            for n, x in zip(self.nums, trees.unflatten(self.structure, xs, self.like), strict=True):
+                given[n] = x
+            return f(*given, **kwargs)
+
+        def outputs(*xs: Any) -> tuple[Any, ...]:
+            out = output(*xs)
+            found, self.out_structure = trees.flatten(out)
+            check_arrays(found, self.who)
+            self.out_like = trees.skeleton(out)
+            names = [f"output{path}" for path in trees.path_names(out)]
+            avals = map(aval_of, found)
+            self.outputs = [(n, tuple(a.shape)) for n, a in zip(names, avals, strict=True)]
+            return tuple(found)
+
+        if self.who != HESSIAN:
+            return outputs
+        self.outputs, self.out_like = self.arguments, self.like
+        self.out_structure = self.structure
+        every = tuple(range(len(self.arguments)))
+        return gradient_function(output, every, False, HESSIAN, False)
+
+    def assemble(self, blocks: Sequence[Any]) -> Any:
+        """The blocks of each output and argument, as `jacfwd` returns them."""
+        width = len(self.arguments)
+        rows = [
+            self._of_arguments(blocks[k : k + width]) for k in range(0, len(blocks), max(width, 1))
+        ]
+        if self.who == HESSIAN:
+            return self._of_arguments(rows)
+        return trees.unflatten(self.out_structure, rows, self.out_like)
+
+    def _of_arguments(self, items: Sequence[Any]) -> Any:
+        result = trees.unflatten(self.structure, items, self.like)
+        return result[0] if self.single else result
+
+
+class _Prepared:
+    """What is the same for all calls with arguments of the same shapes.
+
+    ``run`` gives the entries of each block. ``live``: Tensors that f closes over and the pattern depends
+    on, and their versions.
+    """
+
+    run: Callable[..., Any]
+
+    def __init__(self, call: _Call, dtypes: Sequence[Any], pattern: SparsePattern) -> None:
+        self.call = call
+        self.out_dtypes = list(dtypes)
+        self.pattern = pattern
+        self.live: list[tuple[Tensor, int]] = []
+
+    @functools.cached_property
+    def parts(self) -> list[np.ndarray]:
+        """The numbers of the entries of each block."""
+        (rows, cols), (down, across) = self._entries, self._bounds
+        if len(down) == len(across) == 2:
+            return [np.arange(len(rows))]
+        block = np.searchsorted(down, rows, "right") - 1
+        block = block * (len(across) - 1) + np.searchsorted(across, cols, "right") - 1
+        order = np.argsort(block, kind="stable")
+        counts = np.bincount(block, minlength=(len(down) - 1) * (len(across) - 1))
+        return np.split(order, np.cumsum(counts)[:-1])
+
+    @functools.cached_property
+    def blocks(self) -> list[Block]:
+        """For each output, and each argument: where the entries are."""
+        (rows, cols), (down, across) = self._entries, self._bounds
+        pairs = itertools.product(
+            zip(self.call.outputs, down, strict=False),
+            zip(self.call.arguments, across, strict=False),
+        )
+        return [
+            Block(rows[part] - above, cols[part] - left, out, shape)
+            for part, (((_, out), above), ((_, shape), left)) in zip(self.parts, pairs, strict=True)
+        ]
+
+    @property
+    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.pattern.rows, self.pattern.cols
+
+    @property
+    def _bounds(self) -> tuple[list[int], list[int]]:
+        return offsets(self.call.outputs), offsets(self.call.arguments)
+
+    def matrices(self, data: Sequence[Any], format: str, who: str) -> Any:
+        """The matrices with these entries."""
+        make = FORMATS[format]
+        made = [make(block, d, who) for block, d in zip(self.blocks, data, strict=True)]
+        return self.call.assemble(made)
+
+
+class Derivative:
+    """The plans of one function."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        argnums: Any,
+        who: str,
+        pattern: Any = None,
+        chunk_size: int | None = None,
+        called: str = "",
+    ) -> None:
+        check_jacobian(f, argnums, chunk_size, called or who)
+        self.f = f
+        self.argnums = argnums
+        self.who = who
+        self.pattern = pattern
+        self.chunk_size = chunk_size
+        self.computes = who != "sparsity" and not called
+        self.arguments = Arguments(f, who)
+        self.plans = Cache()
+
+    def plan(self, args: Any, kwargs: Any) -> _Prepared:
+        """The plan for a call."""
+        leaves, rest = self.arguments.split(args, kwargs)
+        key = key_of(leaves, rest), trees.order_of(args)
+        plan: _Prepared | None = self.plans.get(key)
+        if plan is None or any([x.version != version for x, version in plan.live]):
+            call = _Call(args, self.argnums, self.who)
+            plan, kept = self._new_plan(call, args, leaves, rest)
+            if kept:
+                self.plans.put(key, plan)
+        return plan
+
+    def _new_plan(
+        self, call: _Call, args: Any, leaves: list[Any], rest: Rest
+    ) -> tuple[_Prepared, bool]:
+        """The plan, and whether later calls may use it."""
+        xs, _ = differentiable_leaves(args, call.nums, self.who)
+
+        def tangents(ts: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._push(call.of(self.f, args, kwargs), call.leaves(args), ts)
+
+        def run(level: StagedLevel, *operands: Any) -> Any:
+            inside, inside_kwargs = rest.combine(operands[: len(leaves)])
+            return in_body(level, tangents)(operands[len(leaves) :], *inside, **inside_kwargs)
+
+        run.name = self.who  # type: ignore[attr-defined]
+        operands = [*leaves, *xs]
+        primitive, bound, _ = stage(run, operands, kept=True)
+        closed = jax.make_jaxpr(primitive.flat)(*[struct_of(aval_of(v)) for v in bound])
+        for (name, _), out in zip(call.outputs, closed.out_avals, strict=True):
+            if not is_inexact(out.dtype):
+                raise GradientError(
+                    f"{self.who}: {name} has dtype {out.dtype}, which has no derivatives: convert it"
+                )
+        captures = bound[: len(bound) - len(operands)]
+        fixed = [c for c in captures if isinstance(c, Tensor) and _is_fixed(c)]
+        pattern = self._given(call)
+        if pattern is None:
+            constants = [*map(_constant, captures), *[None] * len(leaves)]
+            pattern = self._pattern(call, *pattern_of(closed, constants))
+        plan = _Prepared(call, [out.dtype for out in closed.out_avals], pattern)
+        if self.pattern is None:
+            plan.live = [(c, c.version) for c in fixed]
+        tracked = any([isinstance(c, Tensor) and not _is_fixed(c) for c in captures])
+        if self.computes:
+            values_of = self._values_of(plan)
+            plan.run = _of_arguments(values_of) if tracked else jit(values_of)
+        return plan, not tracked and not any([is_traced(c) for c in captures])
+
+    def _given(self, call: _Call) -> SparsePattern | None:
+        """The pattern that the caller gives."""
+        hessian = self.who == HESSIAN
+        if self.pattern is None:
+            return None
+        if isinstance(self.pattern, SparsePattern):
+            self.pattern.check_fits(call.outputs, call.arguments, hessian, self.who)
+            return self.pattern
+        expected = call.assemble([0] * (len(call.outputs) * len(call.arguments)))
+        found = entries_given(self.pattern, expected, call.outputs, call.arguments, self.who)
+        return self._pattern(call, *found)
+
+    def _pattern(self, call: _Call, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:
+        hessian = self.who == HESSIAN
+        if hessian:  # symmetric, as the matrix is
+            width = max(offsets(call.arguments)[-1], 1)
+            both = np.unique(np.concatenate([rows * width + cols, cols * width + rows]))
+            rows, cols = both // width, both % width
+        return SparsePattern(rows, cols, call.outputs, call.arguments, hessian)
+
+    def _push(self, of: Callable[..., Any], xs: Any, ts: Any) -> Any:
+        return push_forward(of, tuple(xs), tuple(ts), False, self.who)[1]
+
+    def _values_of(self, plan: _Prepared) -> Callable[..., Any]:
+        """The function that computes the entries of each block from the arguments."""
+        call, (coloring, forward) = plan.call, plan.pattern.colored
+        size = coloring.count
+        leaves = call.arguments if forward else call.outputs
+        dtypes = call.dtypes if forward else plan.out_dtypes
+        others = plan.out_dtypes if forward else call.dtypes
+        # One side is real, the other complex: see `jacrev`.
+        turns = any([d.kind == "c" for d in dtypes]) and any([d.kind != "c" for d in others])
+        read = _reader(plan, turns)
+
+        def values(*args: Any, **kwargs: Any) -> Any:
+            if not size:
+                return [jnp.zeros(0, plan.out_dtypes[k // len(call.arguments)])
+                        for k in range(len(plan.blocks))]  # fmt: skip
+            xs, of = call.leaves(args), call.of(self.f, args, kwargs)
+            if forward:
+                products = lambda *ts: self._push(of, xs, ts)  # noqa: E731
+            else:
+                pull = vjp(of, *xs)[1]
+                products = lambda *cts: pull(cts)  # noqa: E731
+            hot = coloring.colors == np.arange(size)[:, None]
+            parts = np.split(hot, offsets(leaves)[1:-1], axis=1)
+            seeds = [
+                jnp.asarray(part.reshape(size, *shape), dtype)
+                for part, (_, shape), dtype in zip(parts, leaves, dtypes, strict=True)
+            ]
+            shown = self._over(products, seeds, size)
+            if turns:
+                turned = [1j * s if s.dtype.kind == "c" else jnp.zeros_like(s) for s in seeds]
+                shown = [*shown, *self._over(products, turned, size)]
+            return bind(read, tuple(shown))
+
+        return values
+
+    def _over(self, products: Callable[..., Any], seeds: Sequence[Any], size: int) -> Sequence[Any]:
+        """The products with all of the seeds, stacked."""
+        if self.chunk_size is None or self.chunk_size >= size:
+            found: Sequence[Any] = vmap(products, randomness="same")(*seeds)
+            return found
+        in_chunks = (lambda ts: products(*ts), tuple(seeds))
+        found = call_with_bodies(jax.lax.map, in_chunks, {"batch_size": self.chunk_size})
+        return found
+
+
+def _reader(plan: _Prepared, turns: bool) -> Primitive:
+    """Reads the entries of each block off the products, with a row of ``shown`` for each.
+
+    ``turns``: those with the seeds times 1j, where they are complex, follow.
+    """
+    coloring, forward = plan.pattern.colored
+    sides = plan.out_dtypes, plan.call.dtypes
+    width = len(sides[1])
+    of_block: list[tuple[np.ndarray, np.ndarray, Any, Any]] = []
+    for k, part in enumerate(plan.parts):
+        out, of = sides[0][k // width], sides[1][k % width]
+        places = coloring.rows[part].astype(np.int32)
+        of_block.append((coloring.products[part].astype(np.int32), places, out, of))
+
+    def read(*shown: Any) -> tuple[Any, ...]:
+        rows = [s.reshape(coloring.count, -1) for s in shown]
+        half = len(rows) // 2 if turns else len(rows)
+        flat = jnp.concatenate(rows[:half], 1) if half > 1 else rows[0]
+        turned = jnp.concatenate(rows[half:], 1) if turns else flat
+        found = []
+        for products, places, out, of in of_block:
+            seed, result = (of, out) if forward else (out, of)
+            entries = _as(flat[products, places], result)
+            if seed.kind == "c" and result.kind != "c":
+                entries = entries - 1j * _as(turned[products, places], result)
+            found.append(entries.conj() if not forward and entries.dtype.kind == "c" else entries)
+        return tuple(found)
+
+    return Primitive("sparse_entries", read)
+
+
+def _as(x: Any, dtype: Any) -> Any:
+    """What products of several dtypes were, before they were put together."""
+    return (x.real if x.dtype.kind == "c" and dtype.kind != "c" else x).astype(dtype)
+
+
+def _of_arguments(values: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return leave(values(*args, **kwargs), has_tensor((args, kwargs)))
+
+    return run
+
+
+def _is_fixed(x: Tensor) -> bool:
+    return x.level is ROOT and not x.requires_grad and not isinstance(x.value, jax.core.Tracer)
+
+
+def _constant(x: Any) -> Constant | None:
+    if isinstance(x, Tensor):
+        return Constant(lambda: x.value) if _is_fixed(x) else None
+    return None if isinstance(x, jax.core.Tracer) else Constant(lambda: x)
