@@ -597,7 +597,7 @@ OF_JAX = (
         peer=draw_twice_in_jax,
         program=draw_twice,
         words=("in fad.random.normal(PRNGKeyArray", "key, sub = fad.random.split(key)"),
-        page="namespaces.md#what-makes-a-tensor",
+        page="known-limitations.md#random-numbers",
     ),
     Mistake(
         "a collective of an axis that has no name",
