@@ -31,6 +31,20 @@ _WRITES = {
     "at": "x.index_put_((indices,), values, accumulate=True) for add, or x = x.at[indices].add(values)",
 }
 
+# Texts of errors, and what to write.
+_TEXTS = {
+    "contracting dimensions": "the last dimension of the first operand must be as long as the last but one "
+    "of the second (the only one of a vector): one of them may want .T or .mT",
+    "ncompatible shapes for broadcasting": "shapes are compared from their ends, where two lengths must be "
+    "equal, or one of them 1: write x[:, None] or x.reshape(...)",
+    "cannot reshape": "the sizes must have the same product; one of them may be -1, for what is left",
+    "Shapes must be 1D sequences of concrete": "what sets a shape must be a number when the function is "
+    "compiled: make that argument static, fad.jit(f, static_argnums=...)",
+    "to have the same dtypes": "functions of fad.lax convert nothing: write the function of fad.numpy, or "
+    "x.astype(y.dtype)",
+    "Zero-dimensional arrays cannot be concatenated": "the arrays are one argument, a list: [x, y]",
+}
+
 
 def note_call(
     error: Exception,
@@ -83,6 +97,6 @@ def _advice(message: str, who: str, names: Sequence[str], values: Sequence[objec
         return f"to write to a Tensor x, write {_WRITES[who.rpartition('.')[2]]}"
     if any(type(x).__module__.partition(".")[0] == "torch" for x in values):
         return "for a torch.Tensor t write fad.tensor(t), or fad.from_dlpack(t) without a copy"
-    if "key" in message and who.startswith("fad.random."):
+    if "key" in message and "consumed" not in message and who.startswith("fad.random."):
         return f"the first argument is a key: write {who}(fad.random.key(0), ...)"
-    return ""
+    return next((advice for text, advice in _TEXTS.items() if text in message), "")

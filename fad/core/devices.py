@@ -39,7 +39,8 @@ def device_of(device: Any) -> Any:
     except RuntimeError:
         known = sorted({d.platform for d in jax.local_devices()} | {"cpu"})
         raise ArgumentError(
-            f"device {device!r}: there is no {name!r} here, but {', '.join(map(repr, known))}"
+            f"device {device!r}: there is no {name!r} here, but {', '.join(map(repr, known))}. Leave the "
+            "device out, which takes JAX's first, or install a JAX that has it (pip install 'jax[cuda12]')"
         ) from None
     try:
         return found[int(number) if colon else 0]

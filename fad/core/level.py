@@ -223,8 +223,8 @@ class Level(Observable):
         """The dimension of the value of ``t`` that this level maps over, or None."""
         return None
 
-    def check_has_value(self, t: Tensor) -> None:
-        """Raise `HostValueError` where ``t`` has no single value that Python could read."""
+    def check_has_value(self, t: Tensor, what: str = "") -> None:
+        """Raise `HostValueError` where ``t`` has no single value that Python could read by ``what``."""
 
     def note_draw(self) -> None:
         """Random numbers are drawn while this level runs."""

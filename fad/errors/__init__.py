@@ -93,7 +93,7 @@ class HostValueError(FadError, TypeError):
     >>> import fad, jax.numpy as jnp
     >>> fad.vmap(lambda x: x if x > 0 else -x)(jnp.ones(2))
     Traceback (most recent call last):
-    fad.errors.HostValueError: a batched Tensor (Tensor bool[] inside vmap) has a value for each lane ...
+    fad.errors.HostValueError: bool() of a batched Tensor (Tensor bool[] inside vmap), which has ...
     """
 
 

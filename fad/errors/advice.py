@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 
-__all__ = ["advise"]
+__all__ = ["advise", "instead_of_a_number"]
 
 _NATIVE = "for a function of Tensors write fad.grad(f) (fad.vmap, fad.jit, ...), or jax.grad(fad.to_jax(f))"
 
@@ -22,6 +23,23 @@ _ANYWHERE = {
         "If it is x.numpy() of a Tensor: arrays of JAX do not change. Write a = x.numpy(copy=True), and "
         "x.copy_(a) to change the Tensor"
     ),
+    r"^Argument 'Tensor\(.* is not a valid JAX type": (
+        f"{_NATIVE[0].upper()}{_NATIVE[1:]}; jax.jit takes Tensors that do not require grad"
+    ),
+    r"deleted or donated|Array has been deleted": (
+        "A jit with donate_argnums or donate_argnames took the array over: use what the jit returned, or do "
+        "not donate this argument"
+    ),
+    r"(key passed to jit-compiled function|argument \d+ is already consumed|PRNG key first used)": (
+        "A key is for one draw: write key, sub = fad.random.split(key), and draw with sub"
+    ),
+    r"^Pred must be a scalar": "For a choice element by element write fad.numpy.where(condition, a, b)",
+    r"^cond_fun must return a boolean scalar": "Write condition.all() or condition.any()",
+    r"unbound axis name": "Name the axis of the transform around: fad.vmap(f, axis_name='i')",
+    r"'Context' object has no attribute": (
+        "ctx has what forward or setup_context has set, ctx.name = value; Tensors are saved by "
+        "ctx.save_for_backward(x) and read as ctx.saved_tensors"
+    ),
 }
 
 # Those that say so inside of a transform.
@@ -30,7 +48,64 @@ _INSIDE = {
         "An argument that is a list, tuple or dict is a pytree of separate Tensors: for one array pass "
         "fad.tensor([...]) or jax.numpy.array([...])"
     ),
+    r"multiply sequence by non-int of type 'tuple'": (
+        "A jvp rule of fad.custom_rules is given two tuples: def f_jvp(primals, tangents), then "
+        "(x,), (t,) = primals, tangents"
+    ),
 }
+
+# Those that say so where the line that raised has the word: text of the error, word, advice.
+_IN_LINES = (
+    (
+        r"'NoneType'",
+        r"\.grad\b",
+        "x.grad is None until backward() has reached x: x must require grad before the loss is computed, be "
+        "a leaf (after w = w - rate * w.grad it is none: write w -= rate * w.grad under no_grad), and be "
+        "used in the loss",
+    ),
+    (
+        r"'NoneType' object has no attribute",
+        r"\.grad_fn\b",
+        "x.grad_fn is None for a leaf, and for what is computed without recording",
+    ),
+    (
+        r"values to unpack|tuple index out of range",
+        r"\.saved_(tensors|values|variables)\b",
+        "ctx.saved_tensors has what forward or setup_context gave to ctx.save_for_backward(...), all in one "
+        "call, in this order; without that call it is empty",
+    ),
+)
+
+_BRANCH = "write fad.numpy.where(condition, a, b) or fad.lax.cond instead of a Python branch"
+_NUMBER = "compute with fad.numpy, return it from the function, and read the number outside"
+
+# What to write instead of reading a number where there is none, by what reads it.
+_READERS = {
+    "bool()": f"{_BRANCH}, fad.lax.while_loop instead of a while loop",
+    **dict.fromkeys(
+        ("index()", "int()"),
+        "range(n), x[:n], shapes, and indices of lists need one number: make n static "
+        "(fad.jit(f, static_argnums=...)) or unmapped (in_dims None), or write fad.lax.fori_loop, "
+        "fad.lax.dynamic_slice, or an array in place of the list",
+    ),
+    "numpy()": (
+        "write fad.numpy.f(x) instead of numpy.f(x), fad.from_jax(f)(x) for a plain JAX function f; NumPy "
+        "code runs there by jax.pure_callback alone"
+    ),
+    "format()": "write print(x), which shows shape and dtype, or return x and print it outside",
+    "": (
+        "write fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function f, such as an optimizer's update"
+    ),
+}
+
+
+def instead_of_a_number(what: str) -> str:
+    """What to write instead of ``what``, which reads the number of a value that has none.
+
+    >>> instead_of_a_number("bool()")[:41]
+    'write fad.numpy.where(condition, a, b) or'
+    """
+    return _READERS.get(what, f"{_NUMBER}; {_BRANCH}")
 
 
 def advise(error: BaseException, inside: bool = False) -> None:
@@ -45,10 +120,28 @@ def advise(error: BaseException, inside: bool = False) -> None:
     >>> error.__notes__[0][:31]
     'A Tensor can be written to, in '
     """
-    if not isinstance(error, (TypeError, AttributeError, ValueError)):
+    if not isinstance(
+        error, (TypeError, AttributeError, IndexError, NameError, RuntimeError, ValueError)
+    ):
         return
     text = str(error)
-    for table in (_ANYWHERE, _INSIDE) if inside else (_ANYWHERE,):
-        for pattern, advice in table.items():
-            if re.search(pattern, text) and advice not in getattr(error, "__notes__", ()):
-                error.add_note(advice)
+    tables = (_ANYWHERE, _INSIDE) if inside else (_ANYWHERE,)
+    found = [advice for table in tables for p, advice in table.items() if re.search(p, text)]
+    found += [
+        advice
+        for pattern, word, advice in _IN_LINES
+        if re.search(pattern, text) and re.search(word, _line(error))
+    ]
+    for advice in found:
+        if advice not in getattr(error, "__notes__", ()):
+            error.add_note(advice)
+
+
+def _line(error: BaseException) -> str:
+    """The line of code that raised the error."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return (
+        "" if step is None else linecache.getline(step.tb_frame.f_code.co_filename, step.tb_lineno)
+    )

@@ -15,6 +15,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, Aval, Operand, Operation, Outputs, Value
 from fad.errors import HostValueError, LevelError, StructureError, describe
+from fad.errors.advice import instead_of_a_number
 from fad.tape.recorder import RecordingLevel
 
 __all__ = [
@@ -103,13 +104,11 @@ class BatchLevel(RecordingLevel):
         dim: int | None = t.aux
         return dim
 
-    def check_has_value(self, t: Tensor) -> None:
+    def check_has_value(self, t: Tensor, what: str = "") -> None:
         if t.aux is not None:
             raise HostValueError(
-                f"a batched Tensor ({describe(t)} inside vmap) has a value for each lane, not one, which "
-                ".item() and data-dependent control flow need: write fad.numpy.where(condition, a, b) "
-                "instead of a Python branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function, "
-                "and keep host code out of vmap."
+                f"{what and f'{what} of '}a batched Tensor ({describe(t)} inside vmap), which has a value "
+                f"for each lane, not one: {instead_of_a_number(what)}"
             )
 
     def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:

@@ -51,6 +51,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, JaxProgram, Operand, Operation, Outputs, PyTree, Value
 from fad.core.unrecorded import unrecorded
 from fad.errors import ArgumentError, HostValueError, LevelError, describe
+from fad.errors.advice import instead_of_a_number
 from fad.levels.batch import batch_levels
 from fad.levels.body_numbers import Body, body_of_code, code_of, is_number
 from fad.levels.randomness import check_draws
@@ -135,12 +136,10 @@ class StagedLevel(RecordingLevel):
             "from the function, rather than store it outside"
         )
 
-    def check_has_value(self, t: Tensor) -> None:
+    def check_has_value(self, t: Tensor, what: str = "") -> None:
         raise HostValueError(
-            f"a Tensor ({describe(t)}) inside the body of a staged function (jit, scan, cond, "
-            "...) has no value yet: use fad.numpy.where or fad.lax.cond instead of a Python "
-            "branch, fad.numpy.f(x) or fad.from_jax(f)(x) for a plain JAX function f, such as an "
-            "optimizer's update."
+            f"{what and f'{what} of '}a Tensor ({describe(t)}) inside the body of a staged function "
+            f"(jit, scan, cond, ...), which has no value yet: {instead_of_a_number(what)}"
         )
 
     def note_draw(self) -> None:
@@ -428,4 +427,5 @@ def in_body(level: StagedLevel, f: Callable[..., PyTree]) -> Callable[..., PyTre
                 level.jax_trace = before
 
     body.__name__ = getattr(f, "__name__", "body")
+    body.__wrapped__ = f  # type: ignore[attr-defined]  # messages of JAX name its line
     return body

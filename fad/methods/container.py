@@ -17,14 +17,16 @@ __all__ = ["MEMBERS"]
 
 def _len(self: Tensor) -> int:
     if not self.shape:
-        raise TypeError("len() of a 0-d Tensor")
+        raise TypeError("len() of a 0-d Tensor: write x.size, or x[None] for one of length 1")
     return self.shape[0]
 
 
 def _iter(self: Tensor) -> Iterator[Tensor]:
     """The items along the first dimension: views."""
     if not self.shape:
-        raise TypeError("iteration over a 0-d Tensor")
+        raise TypeError(
+            "iteration over a 0-d Tensor: write x.item() for its number, x[None] for one of length 1"
+        )
     return iter(items(self))
 
 

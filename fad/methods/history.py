@@ -53,7 +53,8 @@ def _get_grad(self: Tensor) -> Tensor | None:
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
             "attribute won't be populated during autograd.backward(): call .retain_grad() on it first, "
-            "or read .grad of the leaf.",
+            "or read .grad of the leaf. After w = w - rate * w.grad, w is no leaf: write w -= rate * w.grad "
+            "under no_grad.",
             stacklevel=2,
         )
     return found

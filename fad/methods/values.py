@@ -21,6 +21,7 @@ from fad.errors import (
     describe,
     reader,
 )
+from fad.errors.advice import instead_of_a_number
 from fad.errors.tracebacks import warn_at_users_line
 from fad.tape.recorder import ROOT
 from fad.views.aliases import has_error
@@ -28,26 +29,26 @@ from fad.views.aliases import has_error
 __all__ = ["MEMBERS", "facts", "is_tracked", "unwrap"]
 
 
-def unwrap(x: Operand) -> Any:
-    """The bare primal value of a Tensor, under grad and jvp levels.
+def unwrap(x: Operand, what: str = "") -> Any:
+    """The bare primal value of a Tensor, under grad and jvp levels; ``what`` reads it, in messages.
 
     Raises:
         HostValueError: it is batched or being traced, and so has no single value.
     """
     x = outlived(x)
     while isinstance(x, Tensor):
-        x.level.check_has_value(x)
+        x.level.check_has_value(x, what)
         x = outlived(x.value)
     return x
 
 
 def _concrete(x: Tensor, what: str) -> Any:
     """`unwrap`, where numbers are needed now: a JAX tracer has none."""
-    value = unwrap(x)
+    value = unwrap(x, what)
     if isinstance(value, jax.core.Tracer):
         raise HostValueError(
-            f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value yet. Use "
-            "fad.numpy.where or fad.lax.cond instead of a Python branch."
+            f"{what} of a Tensor ({describe(x)}) under a JAX trace, which has no value yet: "
+            f"{instead_of_a_number(what)}"
         )
     return value
 

@@ -110,7 +110,7 @@ def _given(c: Any, k: int, expected: Any, who: str) -> Value:
     if not isinstance(c, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)):
         raise TypeError(
             f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
-            f"({describe(c)})"
+            f"({describe(c)}): for one array write fad.tensor(...)"
         )
     if isinstance(c, Tensor):
         c = outlived(c)
@@ -120,7 +120,8 @@ def _given(c: Any, k: int, expected: Any, who: str) -> Value:
     if tuple(shape) != tuple(expected.shape):
         raise GradientError(
             f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
-            f"output[{k}] has a shape of {tuple(expected.shape)}"
+            f"output[{k}] has a shape of {tuple(expected.shape)}. Write "
+            "fad.numpy.broadcast_to(g, y.shape), or reduce the output (y.sum())"
         )
     dtype = c.dtype if isinstance(c, Tensor) else jnp.result_type(c)
     if jnp.issubdtype(dtype, jnp.complexfloating) and not jnp.issubdtype(
@@ -144,9 +145,16 @@ def _untracked(t: Any, k: int, who: str) -> str:
                 "transform is inside of. Call it on what the transform returns, outside of it."
             )
         below = below.value
+    text = f"{who}: element {k} of tensors does not require grad and does not have a grad_fn"
+    if not jnp.issubdtype(t.dtype, jnp.inexact):
+        return (
+            f"{text}: it has dtype {t.dtype}, and comparisons, argmax and conversions to integers have no "
+            "derivative. Compute the loss from values of floating dtype."
+        )
     return (
-        f"{who}: element {k} of tensors does not require grad and does not have a grad_fn. "
-        "Set requires_grad=True on an input it is computed from, outside of no_grad."
+        f"{text}: {describe(t)}. Set requires_grad=True on an input it is computed from, outside of "
+        "no_grad, and without detach() and numpy() between. If it is a gradient, compute it with "
+        "create_graph=True."
     )
 
 

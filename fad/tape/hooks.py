@@ -60,7 +60,10 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Removab
     Source: ``torch.Tensor.register_hook``.
     """
     if not t.requires_grad:
-        raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
+        raise GradientError(
+            "cannot register a hook on a tensor that doesn't require gradient: write "
+            "x.requires_grad_() before it is used"
+        )
     host_for("a hook", t)
     if t.node is None:
         meta = meta_of(t)
@@ -82,7 +85,10 @@ def register_post_accumulate_grad_hook(
     Source: ``torch.Tensor.register_post_accumulate_grad_hook``.
     """
     if not t.requires_grad:
-        raise GradientError("cannot register a hook on a tensor that doesn't require gradient")
+        raise GradientError(
+            "cannot register a hook on a tensor that doesn't require gradient: write "
+            "x.requires_grad_() before it is used"
+        )
     if t.node is not None:
         raise GradientError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     host_for("a post accumulate grad hook", t)

@@ -47,7 +47,7 @@ def raise_released(node: Node) -> NoReturn:
         f"they have already been freed), at {node.name()}. Saved intermediate values of the graph are "
         "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
         "backward through the graph a second time or if you need to access saved tensors after "
-        "calling backward."
+        "calling backward. In a loop, detach what one step hands to the next: h = h.detach()."
     )
 
 

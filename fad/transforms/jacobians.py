@@ -274,7 +274,10 @@ def hvp(
     ([3.0, 12.0], [6.0, 0.0])
     """
     if not isinstance(primals, (tuple, list)):
-        raise ArgumentError(f"hvp: primals must be a tuple of arguments, got {describe(primals)}")
+        raise ArgumentError(
+            f"hvp: primals must be a tuple of arguments, got {describe(primals)}. "
+            "Write hvp(f, (x,), (v,))."
+        )
     gradient = gradient_function(f, tuple(range(len(primals))), False, "hvp", False)
     result: tuple[Any, Any] = push_forward(gradient, primals, tangents, False, "hvp")
     return result

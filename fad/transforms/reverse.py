@@ -167,9 +167,13 @@ def _check_scalar(out: PyTree, who: str) -> None:
             "it (.sum(), .mean()), or use fad.vjp or fad.jacrev for outputs that are not scalar."
         )
     if isinstance(out, Tensor) and not jnp.issubdtype(out.dtype, np.floating):
+        advice = (
+            "Take a real part or absolute value, or use fad.vjp."
+            if jnp.issubdtype(out.dtype, np.complexfloating)
+            else "Comparisons, argmax and conversions to integers have no derivative."
+        )
         raise GradientError(
-            f"{who}: the function must return a real scalar, got dtype {out.dtype}. For complex "
-            "outputs take a real part or absolute value, or use fad.vjp."
+            f"{who}: the function must return a real scalar, got dtype {out.dtype}. {advice}"
         )
 
 

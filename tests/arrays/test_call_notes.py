@@ -49,7 +49,9 @@ def test_the_call_is_named(program: Any, text: str) -> None:
 def test_a_call_that_was_right_before_is_named_too() -> None:
     fnp.add(X, X)
     (found,) = notes(lambda: fnp.add(X, fad.tensor([1.0, 2.0, 3.0])))
-    assert found == "in fad.numpy.add(Tensor float32[2], Tensor float32[3])"
+    assert found.startswith(
+        "in fad.numpy.add(Tensor float32[2], Tensor float32[3]): shapes are compared"
+    )
 
 
 def test_errors_of_the_user_and_of_fad_are_left_alone() -> None:

@@ -620,8 +620,6 @@ CASES = [
             ("float() under vmap", lambda: fad.vmap(lambda v: float(v))(X)),
             ("item() under vmap", lambda: fad.vmap(lambda v: v.item())(X)),
             ("tolist() under vmap", lambda: fad.vmap(lambda v: v.tolist())(X)),
-            ("numpy() under vmap", lambda: fad.vmap(lambda v: v.numpy())(X)),
-            ("range() under vmap", lambda: fad.vmap(lambda n: list(range(n)))(N)),
             (
                 "a branch under vmap of grad",
                 lambda: fad.vmap(fad.grad(lambda v: v if v > 0 else -v))(X),
@@ -632,6 +630,18 @@ CASES = [
             ),
         ]
     ],
+    Case(
+        "numpy() under vmap",
+        lambda: fad.vmap(lambda v: v.numpy())(X),
+        HostValueError,
+        ("batched Tensor", "for each lane", "fad.numpy.f(x) instead of numpy.f(x)"),
+    ),
+    Case(
+        "range() under vmap",
+        lambda: fad.vmap(lambda n: list(range(n)))(N),
+        HostValueError,
+        ("batched Tensor", "for each lane", "in_dims None", "fad.lax.fori_loop"),
+    ),
     Case(
         "a mask under vmap",
         lambda: fad.vmap(lambda v: v[v > 0])(W),
