@@ -134,7 +134,7 @@ class Primitive:
         self._tangents: dict[Any, Primitive] = {}
         self._batched: dict[Any, Primitive] = {}
         self._full_vjps: dict[Any, Primitive] = {}
-        self._plans: dict[Any, VjpPlan] = {}
+        self._plans: dict[Any, Any] = {}
         self._jaxprs: dict[Any, Any] = {}
 
         def flat(*values: Any) -> Any:
