@@ -43,6 +43,7 @@ __all__ = [
     "instantiate_zeros",
     "io_callback",
     "is_committed",
+    "is_ref",
     "is_tracing",
     "is_undefined_primal",
     "jvp_jaxpr",
@@ -61,6 +62,7 @@ __all__ = [
     "trace_context",
     "varying_axes",
     "while_parts",
+    "with_dimension_numbers",
     "without_unused",
     "zeros",
 ]
@@ -371,6 +373,16 @@ def evaluate_equation(eqn: types.JaxEquation, inputs: Sequence[types.Operand]) -
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
+def with_dimension_numbers(eqn: types.JaxEquation, numbers: object) -> types.JaxEquation:
+    """The same ``dot_general`` with other dimension numbers."""
+    return eqn.replace(params={**eqn.params, "dimension_numbers": numbers})
+
+
+def is_ref(atom: types.Atom) -> bool:
+    """Whether a variable of a program is a Ref, which can be written to."""
+    return hasattr(atom.aval, "inner_aval")
+
+
 def programs(eqn: types.JaxEquation) -> Iterator[Any]:
     """The programs in an equation: those among its parameters, or what its hijax primitive stands for."""
     if eqn.primitive.name == "call_hi_primitive":
@@ -484,12 +496,14 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
         "batch_group_count",
     ),
     "dot_general": ("dimension_numbers",),
+    "gather": ("dimension_numbers", "slice_sizes"),
     "integer_pow": ("y",),
     "reshape": ("dimensions",),
     "rev": ("dimensions",),
     "slice": ("start_indices", "limit_indices", "strides"),
     "squeeze": ("dimensions",),
     "stack": _AXIS,
+    "tile": ("reps",),
     "transpose": ("permutation",),
     **dict.fromkeys("cumlogsumexp cummax cummin cumprod cumsum".split(), _AXIS),
     **dict.fromkeys("reduce_sum reduce_max reduce_min reduce_prod argmax argmin".split(), _AXES),

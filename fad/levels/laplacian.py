@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from fad.core.avals import aval_key
 from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
 from fad.core.elementwise import is_elementwise_equation
@@ -19,15 +20,31 @@ from fad.core.primitive import Primitive
 from fad.core.series import depends_on_point, derivative_of, evaluate_with
 from fad.core.tensor import Tensor, new_tensor
 from fad.levels.batch import BatchLevel
+from fad.levels.jacobian_rows import (
+    JacobianRows,
+    RowPattern,
+    added,
+    aligned,
+    coordinates,
+    dense_pattern,
+    smallest,
+)
 from fad.levels.jvp import JvpLevel
+from fad.levels.row_rules import (
+    kept_axes,
+    rearranged,
+    rows_of_product,
+    rows_of_sum,
+    sum_of_row_products,
+)
 from fad.tape.recorder import RecordingLevel
 
 __all__ = ["LaplacianLevel"]
 
 # NOTE [forward Laplacians]
 #
-# A value that moves is a list of three: the value ``x``; its Jacobian ``J`` in the ``n`` coordinates, which
-# are the first dimension; and its Laplacian ``L``, None where it is zero. With ``J`` None it is constant.
+# A value that moves is a list of three: the value ``x``; its Jacobian ``J`` in the coordinates, as rows (NOTE
+# [rows of Jacobians]); and its Laplacian ``L``, None where it is zero. With ``J`` None it is constant.
 # An operation ``y = f(x)`` has
 #
 #     J' = Df[J[k]] for each k,    L' = Df[L] + sum over k of D²f[J[k], J[k]]
@@ -45,18 +62,14 @@ __all__ = ["LaplacianLevel"]
 
 
 class LaplacianLevel(RecordingLevel):
-    """Laplacians in ``size`` coordinates: each Tensor has a value, and in ``aux`` its Jacobian and Laplacian.
+    """Laplacians: each Tensor has a value, and in ``aux`` its Jacobian, as `JacobianRows`, and its Laplacian.
 
     ``aux`` is None for a constant; the Laplacian is left out where it is zero.
     """
 
-    __slots__ = ("size",)
+    __slots__ = ()
 
     kind = "laplacian"
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
         values: list[Any] = []
@@ -73,15 +86,13 @@ class LaplacianLevel(RecordingLevel):
 
     def _by_equations(self, op: Primitive, values: list[Any], differentiated: Sequence[Any]) -> Any:
         """One Primitive for all; see NOTE [forward Laplacians]."""
-        counts = tuple(map(len, differentiated))
-        kinds = tuple([getattr(v, "dtype", type(v)) for v in values])
-        key = (self.kind, self.size, counts, kinds)
-        derived = op._jvps.get(key)
+        layouts = tuple(map(_layout, differentiated))
+        key = (self.kind, layouts, aval_key(values))
+        derived = op._plans.get(key)
         if derived is None:
-            derived = op._jvps[key] = _derive(op, counts)
-        found = derived.unflatten(
-            bind(derived, [*values, *[part for m in differentiated for part in m]])
-        )
+            derived = op._plans[key] = _derive(op, layouts)
+        operands = [part for aux in differentiated for part in _arrays(aux)]
+        found = derived.unflatten(bind(derived, [*values, *operands]))
         outs = tuple([self.with_derivatives(*parts) for parts in found["outs"]])
         return outs[0] if "single" in found else outs
 
@@ -90,20 +101,25 @@ class LaplacianLevel(RecordingLevel):
 
         The second derivative along ``x + t J[k] + t² / 2 * L / n`` is ``D²f[J[k], J[k]] + Df[L] / n``.
         """
+        places = [k for k, parts in enumerate(differentiated) if parts]
+        jacobians = [differentiated[k][0] for k in places]
+        pattern = dense_pattern([j.pattern for j in jacobians])
+        size = len(pattern)
         with (
-            BatchLevel(self.size, randomness="same") as rows,
+            BatchLevel(size, randomness="same") as rows,
             JvpLevel() as outer,
             JvpLevel() as inner,
         ):
             args = list(values)
-            for k, parts in enumerate(differentiated):
-                if parts:
-                    row = new_tensor(parts[0], rows, 0)
-                    bend = _divided(parts[1], self.size) if len(parts) > 1 else None
-                    args[k] = inner.dual(outer.dual(values[k], row), outer.dual(row, bend))
+            for k, jacobian in zip(places, jacobians, strict=True):
+                array = bind(_densification(jacobian.pattern, pattern), (jacobian.array,))
+                row = new_tensor(array, rows, 0)
+                parts = differentiated[k]
+                bend = _divided(parts[1], size) if len(parts) > 1 else None
+                args[k] = inner.dual(outer.dual(values[k], row), outer.dual(row, bend))
             out = bind(op, args)
             single = type(out) is not tuple
-            found = []
+            found: list[tuple[Any, ...]] = []
             for o in (out,) if single else out:
                 at, along = inner.unpack(o)
                 value = _of_one_row(outer.unpack(at)[0], rows)
@@ -111,8 +127,9 @@ class LaplacianLevel(RecordingLevel):
                     found.append((value,))
                     continue
                 row, bend = outer.unpack(along)
-                parts = [rows.unwrap(t, 0) for t in (row, bend) if t is not None]
-                found.append((value, *parts[:1], *[bind(_SUM, (t,)) for t in parts[1:]]))
+                jacobian = JacobianRows(rows.unwrap(row, 0), pattern.of_ndim(value.ndim))
+                bends = [] if bend is None else [bind(_SUM, (rows.unwrap(bend, 0),))]
+                found.append((value, jacobian, *bends))
         wrapped = tuple([self.with_derivatives(*parts) for parts in found])
         return wrapped[0] if single else wrapped
 
@@ -120,30 +137,34 @@ class LaplacianLevel(RecordingLevel):
         return t.aux
 
     def parts(self, t: Tensor) -> tuple[Any, ...]:
-        return (t._value, *(t._aux or ()))
+        return (t._value, *_arrays(t._aux or ()))
 
     def layout(self, t: Tensor) -> Hashable:
-        return len(t._aux or ())
+        return _layout(t._aux or ())
 
     def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
-        return self.with_derivatives(*parts)
+        return self.with_derivatives(parts[0], *_aux_of(iter(parts[1:]), layout))
 
     def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
-        rows = aval.update(shape=(self.size, *aval.shape))
-        return (aval, rows, aval)[: 1 + layout]
+        rows = [aval.update(shape=(len(pattern), *aval.shape)) for pattern in layout[:1]]
+        return (aval, *rows, *([aval] * (len(layout) - 1)))
 
     def part_count(self, layout: Any) -> int:
-        return 1 + int(layout)
+        return 1 + len(layout)
 
     def maker(self) -> Callable[[], Any]:
-        return functools.partial(LaplacianLevel, self.size)
-
-    def key(self) -> Hashable:
-        return self.kind, self.size
+        return LaplacianLevel
 
     def with_derivatives(self, value: Any, *parts: Any) -> Tensor:
         """A Tensor of this level; ``parts``: its Jacobian and its Laplacian, if it has them."""
         return new_tensor(value, self, parts or None)
+
+    def coordinates(self, value: Any, first: int) -> Tensor:
+        """A Tensor whose elements are the coordinates from number ``first`` on."""
+        if not value.size:
+            return self.with_derivatives(value)
+        one = jnp.ones((1, *value.shape), value.dtype)
+        return self.with_derivatives(value, JacobianRows(one, coordinates(first, value.shape)))
 
     def unpack(self, x: Any) -> tuple[Any, ...]:
         """The value of ``x`` at this level, and its Jacobian and Laplacian, where they are not zero."""
@@ -153,8 +174,31 @@ class LaplacianLevel(RecordingLevel):
         return (x,)
 
 
+def _layout(aux: Sequence[Any]) -> tuple[RowPattern | None, ...]:
+    """What is static in a Jacobian and a Laplacian, as many as there are: the pattern of the Jacobian."""
+    return tuple([part.pattern if type(part) is JacobianRows else None for part in aux])
+
+
+def _arrays(aux: Sequence[Any]) -> list[Any]:
+    """What is not static in a Jacobian and a Laplacian."""
+    return [part.array if type(part) is JacobianRows else part for part in aux]
+
+
+def _aux_of(arrays: Iterator[Any], layout: Sequence[Any]) -> list[Any]:
+    """A Jacobian and a Laplacian, as many as there are, of a `_layout`."""
+    return [next(arrays) if p is None else JacobianRows(next(arrays), p) for p in layout]
+
+
 _SUM = Primitive("sum", lambda x: jnp.sum(x, 0), deferrable=True)
 _FIRST = Primitive("first", lambda x: x[0], deferrable=True)
+
+
+@functools.lru_cache(maxsize=256)
+def _densification(pattern: RowPattern, dense: RowPattern) -> Primitive:
+    def densify(x: Any) -> Any:
+        return JacobianRows(x, pattern).to(dense.of_ndim(x.ndim - 1))
+
+    return Primitive("densify", densify, deferrable=True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -174,13 +218,13 @@ def _of_one_row(x: Any, rows: BatchLevel) -> Any:
     return x
 
 
-def _derive(op: Primitive, counts: tuple[int, ...]) -> Primitive:
+def _derive(op: Primitive, layouts: tuple[Any, ...]) -> Primitive:
     """The Primitive from values, and their Jacobians and Laplacians, to those of all outputs."""
-    n = len(counts)
+    n = len(layouts)
 
     def laplacian(*values: Any) -> dict[str, Any]:
         given = iter(values[n:])
-        parts = [[next(given) for _ in range(count)] + [None] * (2 - count) for count in counts]
+        parts = [[*_aux_of(given, layout), None, None][:2] for layout in layouts]
         trace = without_collector(jax.make_jaxpr(op.to_jvp, return_shape=True))
         closed, shape = trace(*values[:n])
         inputs = [[v, *m] for v, m in zip(values[:n], parts, strict=True)]
@@ -213,26 +257,54 @@ def _evaluate(eqn: Any, inputs: list[Carried]) -> list[Carried]:
     kept = [k for k, o in enumerate(outs) if is_inexact(o.dtype)]
     if not kept:
         return [[o, None, None] for o in outs]
-    if len(differentiated) == 2 and _is_product(eqn, point):
+    if _is_product(eqn, len(differentiated)):
         return [_product(eqn, outs[0], *inputs)]
+    if eqn.primitive.name == "reduce_sum":
+        ((_, rows, bend),) = inputs
+        return [
+            [
+                outs[0],
+                rows_of_sum(eqn, rows),
+                None if bend is None else evaluate_equation(eqn, [bend])[0],
+            ]
+        ]
     if _is_real_function_of_elements(eqn, point, differentiated, outs):
         return [_by_element(eqn, point, differentiated, outs[0], inputs)]
     if _is_slogdet(eqn):
         return _slogdet(outs, *inputs)
     derivative = derivative_of(eqn, differentiated, kept, point, [point[k] for k in differentiated])
     if depends_on_point(derivative.jaxpr, len(point), differentiated):
-        parts = _by_second_derivatives(derivative, point, differentiated, inputs)
+        found = _by_second_derivatives(eqn, derivative, point, differentiated, inputs)
     else:
-        parts = _linear(derivative, point, [inputs[k] for k in differentiated])
-    by_place = dict(zip(kept, parts, strict=True))
+        found = _linear(eqn, derivative, point, differentiated, inputs)
+    by_place = dict(zip(kept, found, strict=True))
     return [[o, *by_place.get(k, [None, None])] for k, o in enumerate(outs)]
 
 
-def _linear(derivative: Any, point: list[Any], inputs: list[Carried]) -> list[Carried]:
+def _linear(
+    eqn: Any, derivative: Any, point: list[Any], differentiated: list[int], inputs: list[Carried]
+) -> list[Carried]:
     """Jacobians and Laplacians from a derivative that is the same at all points."""
     along = functools.partial(run_jaxpr, derivative, *point)
-    rows = jax.vmap(along)(*[x[1] for x in inputs])
-    return [[j, b] for j, b in zip(rows, _of_laplacians(along, inputs, len(rows)), strict=True)]
+    own = [inputs[k] for k in differentiated]
+    arrays, pattern = rearranged(eqn, [x[1] for x in inputs]) or _aligned(
+        eqn, differentiated, inputs
+    )
+    rows = _jacobians(jax.vmap(along)(*arrays), pattern)
+    return [[j, b] for j, b in zip(rows, _of_laplacians(along, own, len(rows)), strict=True)]
+
+
+def _aligned(
+    eqn: Any, differentiated: list[int], inputs: list[Carried]
+) -> tuple[list[Any], RowPattern]:
+    axes = kept_axes(eqn)
+    ndim = eqn.outvars[0].aval.ndim
+    return aligned([inputs[k][1] for k in differentiated], [axes[k] for k in differentiated], ndim)
+
+
+def _jacobians(arrays: Sequence[Any], pattern: RowPattern) -> list[JacobianRows]:
+    """Those of all outputs; a pattern that is not dense is that of a single output."""
+    return [JacobianRows(a, pattern.of_ndim(a.ndim - 1)) for a in arrays]
 
 
 def _of_laplacians(along: Callable[..., Any], inputs: list[Carried], count: int) -> list[Any]:
@@ -244,7 +316,7 @@ def _of_laplacians(along: Callable[..., Any], inputs: list[Carried], count: int)
 
 
 def _by_second_derivatives(
-    derivative: Any, point: list[Any], differentiated: list[int], inputs: list[Carried]
+    eqn: Any, derivative: Any, point: list[Any], differentiated: list[int], inputs: list[Carried]
 ) -> list[Carried]:
     """By jvp of jvp, for each row of the Jacobians."""
 
@@ -258,10 +330,12 @@ def _by_second_derivatives(
         return jax.jvp(first, tuple([point[k] for k in differentiated]), directions)
 
     own = [inputs[k] for k in differentiated]
-    rows, bends = jax.vmap(along)(*[x[1] for x in own])
+    arrays, pattern = _aligned(eqn, differentiated, inputs)
+    rows, bends = jax.vmap(along)(*arrays)
     rest = _of_laplacians(functools.partial(run_jaxpr, derivative, *point), own, len(rows))
     sums = [jnp.sum(b, 0) for b in bends]
-    return [[j, _plus(b, c)] for j, b, c in zip(rows, sums, rest, strict=True)]
+    jacobians = _jacobians(rows, pattern)
+    return [[j, _plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]
 
 
 def _plus(a: Any, b: Any) -> Any:
@@ -271,13 +345,13 @@ def _plus(a: Any, b: Any) -> Any:
 def _is_real_function_of_elements(
     eqn: Any, point: list[Any], differentiated: list[int], outs: list[Any]
 ) -> bool:
-    """Whether the one output has an element for each element of what moves. Complex functions need not have
-    a derivative in the complex sense, so they are left to others.
+    """Whether each element of the one output depends on one of each operand that moves. Complex functions
+    need not have a derivative in the complex sense, so they are left to others, as is a choice of elements.
     """
-    if len(outs) != 1 or not is_elementwise_equation(eqn):
+    if len(outs) != 1 or not is_elementwise_equation(eqn) or eqn.primitive.name == "select_n":
         return False
     related = [outs[0], *[point[k] for k in differentiated]]
-    return all([x.shape == outs[0].shape and jnp.isrealobj(x) for x in related])
+    return all([x.ndim in (0, outs[0].ndim) and jnp.isrealobj(x) for x in related])
 
 
 def _by_element(
@@ -294,37 +368,45 @@ def _by_element(
             return run_jaxpr(first, *point[:k], x, *point[k + 1 :], ones)[0]
 
         along = slope(point[i], i)
-        _, rows, bend = inputs[i]
-        total[1] = _plus(total[1], along * rows)
+        bend = inputs[i][2]
+        rows = inputs[i][1].of_ndim(out.ndim)
+        total[1] = added(total[1], rows.map(functools.partial(jnp.multiply, along)))
         if bend is not None:
             total[2] = _plus(total[2], along * bend)
         for j in differentiated[place:]:
             if depends_on_point(first.jaxpr, len(point), [j]):
                 tangent = (jnp.ones_like(point[j]),)
                 second = jax.jvp(functools.partial(slope, k=j), (point[j],), tangent)[1]
-                squares = jnp.sum(rows * inputs[j][1], 0)
+                squares = _sum_of_products(rows, inputs[j][1].of_ndim(out.ndim))
                 total[2] = _plus(total[2], (second if i == j else 2 * second) * squares)
     return total
 
 
-def _is_product(eqn: Any, point: list[Any]) -> bool:
+def _sum_of_products(a: JacobianRows, b: JacobianRows) -> Any:
+    pattern = smallest([a.pattern, b.pattern])
+    return jnp.sum(a.to(pattern) * b.to(pattern), 0)
+
+
+def _is_product(eqn: Any, count: int) -> bool:
+    """Whether it is one, with ``count`` factors that move; others are as fast by other ways."""
     name = eqn.primitive.name
     if name == "mul":
-        return bool(point[0].shape == point[1].shape)
-    return name in ("dot_general", "conv_general_dilated")
+        a, b = eqn.invars
+        return count == 2 and bool(a.aval.shape == b.aval.shape)
+    return name == "dot_general" or (name == "conv_general_dilated" and count == 2)
 
 
-def _product(eqn: Any, out: Any, a: Carried, b: Carried) -> Carried:
-    """A product of two factors that move."""
-
-    def product(x: Any, y: Any) -> Any:
-        return evaluate_equation(eqn, [x, y])[0]
-
-    rows = jax.vmap(product, (0, None))(a[1], b[0]) + jax.vmap(product, (None, 0))(a[0], b[1])
-    bend = 2 * jnp.sum(jax.vmap(product)(a[1], b[1]), 0)
-    for x, y in ((a[2], b[0]), (a[0], b[2])):
-        if x is not None and y is not None:
-            bend = bend + product(x, y)
+def _product(eqn: Any, out: Any, *factors: Carried) -> Carried:
+    rows: Any = None
+    bend: Any = None
+    for place, (a, b) in enumerate([factors, factors[::-1]]):
+        if a[1] is not None:
+            rows = added(rows, rows_of_product(eqn, place, a[1], b[0]))
+        if a[2] is not None:
+            both = [a[2], b[0]] if place == 0 else [b[0], a[2]]
+            bend = _plus(bend, evaluate_equation(eqn, both)[0])
+    if all([x[1] is not None for x in factors]):
+        bend = _plus(bend, 2 * sum_of_row_products(eqn, [x[1] for x in factors]))
     return [out, rows, bend]
 
 
@@ -357,12 +439,38 @@ def _slogdet(outs: list[Any], a: Carried) -> list[Carried]:
     """
     sign, value = outs
     inverse = jnp.linalg.inv(a[0])
-    products = jnp.einsum("...il,k...lj->k...ij", inverse, a[1])
-    rows = jnp.trace(products, axis1=-2, axis2=-1)
-    bend = -jnp.sum(products * jnp.swapaxes(products, -1, -2), (0, -2, -1))
+    rows, squares = _by_rows(inverse, a[1]) or _of_matrices(inverse, a[1])
+    bend = -squares
     if a[2] is not None:
         bend = bend + jnp.sum(jnp.swapaxes(inverse, -1, -2) * a[2], (-2, -1))
     if jnp.isrealobj(sign):
         return [[sign, None, None], [value, rows, bend]]
-    turn = sign * (1j * bend.imag - jnp.sum(rows.imag**2, 0))  # the sign is exp(i angle)
-    return [[sign, 1j * sign * rows.imag, turn], [value, rows.real, bend.real]]
+    angle = rows.map(jnp.imag)
+    turn = sign * (1j * bend.imag - jnp.sum(angle.array**2, 0))  # the sign is exp(i angle)
+    of_sign = angle.map(lambda x: 1j * sign * x)
+    return [[sign, of_sign, turn], [value, rows.map(jnp.real), bend.real]]
+
+
+def _of_matrices(inverse: Any, jacobian: JacobianRows) -> tuple[JacobianRows, Any]:
+    """``tr(M[k])``, and the sum over k of ``tr(M[k] M[k])``."""
+    ndim = inverse.ndim
+    array, pattern = jacobian.uniform((ndim - 2, ndim - 1))
+    products = jnp.einsum("...il,k...lj->k...ij", inverse, array)
+    squares = jnp.sum(products * jnp.swapaxes(products, -1, -2), (0, -2, -1))
+    traces = jnp.trace(products, axis1=-2, axis2=-1)
+    return JacobianRows(traces, pattern.on_axes([*range(ndim - 2), None, None], ndim - 2)), squares
+
+
+def _by_rows(inverse: Any, jacobian: JacobianRows) -> tuple[JacobianRows, Any] | None:
+    """The same, if each coordinate is met in one row of a matrix, or in one column, as in a Slater
+    determinant: then ``M[k]`` has rank one, and ``tr(M[k] M[k])`` is the square of its trace.
+    """
+    ndim = inverse.ndim
+    for axis, letters in ((ndim - 2, "k...ij,...ji->ki..."), (ndim - 1, "k...ji,...ij->ki...")):
+        array, pattern = jacobian.uniform([2 * ndim - 3 - axis])
+        apart = pattern.apart(axis)
+        if apart is not None:
+            traces = jnp.einsum(letters, array, inverse)
+            traces = traces.reshape(-1, *traces.shape[2:])
+            return JacobianRows(traces, RowPattern(apart.at[..., 0])), jnp.sum(traces * traces, 0)
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,6 @@ from fad.transforms.boundary import (
     write_back_to,
 )
 from fad.transforms.forward import zeros_like
-from fad.transforms.jacobians import basis_of
 
 __all__ = ["laplacian", "value_and_laplacian"]
 
@@ -107,13 +107,9 @@ def _function(f: Callable[..., Any], argnums: Any, who: str) -> Callable[..., An
                     "terms of the real and the imaginary part, which are two coordinates."
                 )
         tensors = has_tensor((args, kwargs))
-        coordinates = basis_of(values)
-        size = coordinates[0].shape[0] if coordinates else 0
-        with LaplacianLevel(size) as level:
-            inside = [
-                level.with_derivatives(v, *([b] if size else []))
-                for v, b in zip(values, coordinates, strict=True)
-            ]
+        with LaplacianLevel() as level:
+            firsts = itertools.accumulate([v.size for v in values], initial=0)
+            inside = [level.coordinates(v, k) for v, k in zip(values, firsts, strict=False)]
             if tensors:
                 stand_for(inside, like)
             if state.replaying:

@@ -81,6 +81,7 @@ def test_parameters_of_operations() -> None:
             x.at[0].max(0.0), x.at[0].min(0.0), x.at[0].mul(2.0), jnp.squeeze(x[:1]), x.sum(0), x.max(0),
             x.min(0), x.prod(0), jnp.any(x > 0), jnp.all(x > 0), jnp.argmax(x), jnp.argmin(x),
             jnp.convolve(x[0], x[1]),
+            jnp.tile(x, (2, 1)), x[jnp.array([0, 1])],
             jnp.cumsum(x), jnp.cumprod(x), jax.lax.cummax(x), jax.lax.cummin(x), jax.lax.cumlogsumexp(x),
         )  # fmt: skip
 
