@@ -255,7 +255,11 @@ def describe(value: object) -> str:
     kind = type(value).__name__.removesuffix("Impl")  # jax.Array's class is called ArrayImpl
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(shape, tuple) and dtype is not None:
-        return f"{kind} {dtype}[{','.join(map(str, shape))}]"
+        text = f"{kind} {dtype}[{','.join(map(str, shape))}]"
+        if type(value).__module__.partition(".")[0] != "torch":
+            return text
+        text = text.replace("torch.", "", 1)  # of the dtype
+        return f"torch.{text} (write fad.from_dlpack(t), or fad.tensor(t) for a copy)"
     if value is None:
         return "None"
     text = repr(value)

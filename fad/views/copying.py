@@ -56,7 +56,7 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
             f"protocol), and {describe(t)} was computed from others: write x.clone() to keep its history, "
             "or copy x.detach()"
         )
-    new = new_tensor(t.value, ROOT)
+    new = new_tensor(copy.deepcopy(t.value, memo), ROOT)  # the memory of `t` may be donated
     memo[id(t)] = new
     new._requires_grad = requires_grad
     new.__dict__.update(copy.deepcopy(t.__dict__, memo))

@@ -67,3 +67,15 @@ def test_tensors_are_described_in_every_transform() -> None:
     x = jnp.ones((2, 3))
     f(fad.tensor(x)), fad.grad(f)(x), fad.vmap(f)(x), fad.jit(f)(x)
     assert seen == [f"Tensor float32[{s}]" for s in ("2,3", "2,3", "3", "2,3")]
+
+
+def test_a_tensor_of_torch_is_called_so_and_what_to_write() -> None:
+    class Parameter:
+        __module__ = "torch.nn.parameter"
+        shape, dtype = (4, 2), "torch.float32"
+
+    expected = r"torch.Parameter float32\[4,2\] \(write fad.from_dlpack\(t\), or fad.tensor\(t\)"
+    with pytest.raises(errors.ArgumentError, match=expected):
+        fad.grad(lambda x: x)(Parameter())
+    with pytest.raises(errors.StructureError, match=expected):
+        fad.vmap(lambda x: x)(Parameter())

@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import leaf
 from values import assert_close
@@ -86,6 +87,26 @@ def test_pickles_contain_values():
     assert again.grad.tolist() == [3.0, 4.0, 5.0]
     with pytest.raises(GradientError, match=r"pickle x.detach\(\)"):
         pickle.dumps(w * 1)
+
+
+@pytest.mark.parametrize("of", [copy.deepcopy, lambda tree: pickle.loads(pickle.dumps(tree))])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_copy_outlives_the_donation_of_its_original(of, requires_grad):
+    params = {"w": fad.tensor([1.0, 2.0], requires_grad=requires_grad), "key": fad.random.key(3)}
+    best, view = of(params), of(fad.tensor(X)[0])
+    given = params["w"].array
+    moved = fad.jit(lambda w: w + 1.0, donate_argnums=0)(params["w"].detach())
+    assert given.is_deleted() and moved.tolist() == [2.0, 3.0]
+    assert best["w"].tolist() == [1.0, 2.0] and best["w"].requires_grad == requires_grad
+    assert_close(view.array, X[0])
+
+
+def test_a_deep_copy_has_no_memory_of_numpy():
+    given = np.ones(64, np.float32)
+    x = fad.from_dlpack(given)
+    copied = copy.deepcopy(x)
+    given[:] = 5.0
+    assert copied.tolist() == [1.0] * 64
 
 
 def test_attributes_of_the_user_are_copied_and_pickled():
