@@ -27,6 +27,7 @@ from fad.core.masked import conjugate
 from fad.core.partition import Static, partition
 from fad.core.tensor import Tensor
 from fad.errors import RuleError, describe
+from fad.functions.check_results import pair
 from fad.functions.context import INERT, Context, VmapInfo
 from fad.functions.definitions import arity
 from fad.functions.function import Function
@@ -297,6 +298,10 @@ class _Definition:
         rest = tuple([a for i, a in enumerate(args) if i not in self.nondiff])
         return [args[i] for i in self.nondiff], rest
 
+    def _pair(self, rule: str, form: str, returned: Any) -> tuple[Any, Any]:
+        found = _arrays(returned)
+        return pair(f"{self.name}: {rule}", form, tuple(found) if type(found) is list else found)
+
     def _forward(self, ctx: Context, *args: Any) -> Any:
         static = [x for x in trees.flatten(args)[0] if not isinstance(x, SCALARS)]
         statics = {id(x): Static(x) for x in static}
@@ -319,12 +324,7 @@ class _Definition:
             for i, needs in enumerate(ctx.needs_input_grad):
                 if i not in self.nondiff:
                     given[i] = jax.tree.map(functools.partial(_primal, needs), args[i])
-        pair = _arrays(fwd(*given))
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise RuleError(
-                f"{self.name}: fwd must return a pair (out, residuals), got {describe(pair)}"
-            )
-        out, residuals = pair
+        out, residuals = self._pair("fwd", "out, residuals", fwd(*given))
         expected = jax.eval_shape(lambda: _numbers(_arrays(self.f(*args))))
         found = jax.eval_shape(lambda: _numbers(out))
         if _in_words(found) != _in_words(expected):
@@ -370,13 +370,9 @@ class _Definition:
             given = tuple([_symbolic(t, p) for t, p in zip(given, primals, strict=True)])
         elif self.symbolic_vjp:
             given = tuple([_zeros(t, p) for t, p in zip(given, primals, strict=True)])
-        pair = _arrays(self.jvp(*nondiff, primals, given))
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise RuleError(
-                f"{self.name}: the rule of defjvp must return a pair (out, tangent of out), got "
-                f"{describe(pair)}"
-            )
-        return trees.map_leaves(_nonzero, pair[1])
+        returned = self.jvp(*nondiff, primals, given)
+        _, tangent = self._pair("the rule of defjvp", "out, tangent of out", returned)
+        return trees.map_leaves(_nonzero, tangent)
 
     def _vmap(self, info: VmapInfo, in_dims: Sequence[Any], *packed: Any) -> Any:
         assert self.vmap is not None
@@ -391,13 +387,8 @@ class _Definition:
             ]
             args.append(trees.unflatten(structure, moved))
             batched.append(trees.unflatten(structure, [d is not None for d in places]))
-        pair = _arrays(self.vmap(info.batch_size, batched, *args))
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise RuleError(
-                f"{self.name}: the rule of defvmap must return a pair (out, out_batched), got "
-                f"{describe(pair)}"
-            )
-        out, flags = pair
+        returned = self.vmap(info.batch_size, batched, *args)
+        out, flags = self._pair("the rule of defvmap", "out, out_batched", returned)
         for flag in jax.tree.leaves(flags, is_leaf=lambda x: x is None):
             if not isinstance(flag, bool):
                 raise RuleError(

@@ -17,6 +17,7 @@ from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.rules import Rules
 from fad.errors import RuleError, describe
+from fad.functions.check_results import pair
 from fad.functions.templates import Template
 
 __all__ = ["operation"]
@@ -179,13 +180,13 @@ class _WrittenRules:
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             found = user_jvp(join(primals), join(tangents), **static)
-            out, out_t = self._pair("jvp", "an output and its tangent", found)
+            out, out_t = pair(f"{self.name}: jvp", "output, tangent", found)
             return flat("jvp", out, primals), flat("jvp", out_t, primals)
 
         def forward(*leaves: Any) -> tuple[Any, Any]:
             assert user_vjp is not None
             found = user_vjp[0](*join(leaves), **static)
-            out, residuals = self._pair("vjp", "an output and residuals", found)
+            out, residuals = pair(f"{self.name}: vjp", "output, residuals", found)
             return flat("vjp", out, leaves), residuals
 
         def backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
@@ -197,7 +198,7 @@ class _WrittenRules:
 
         def batch(size: int, dims: tuple[int | None, ...], *leaves: Any) -> tuple[Any, Any]:
             found = user_batch(size, dims, *join(leaves), **static)
-            out, out_dims = self._pair("batch", "an output and its batched dimensions", found)
+            out, out_dims = pair(f"{self.name}: batch", "output, output_dims", found)
             outs = flat("batch", out, [_lane(x, d) for x, d in zip(leaves, dims, strict=True)])
             if type(outs) is tuple and type(out_dims) is not tuple:
                 out_dims = (out_dims,) * len(outs)
@@ -209,13 +210,6 @@ class _WrittenRules:
             (forward, backward) if user_vjp is not None else None,
             batch if user_batch is not None else None,
         )
-
-    def _pair(self, rule: str, what: str, found: Any) -> tuple[Any, Any]:
-        if type(found) is not tuple or len(found) != 2:
-            raise RuleError(
-                f"{self.name}: {rule} must return a pair of {what}, got {describe(found)}"
-            )
-        return found
 
     def _cotangents(self, found: Any, rest: Template) -> tuple[Any, ...]:
         """A cotangent for each leaf of the arguments; None stands for a whole argument too."""

@@ -31,6 +31,7 @@ __all__ = [
     "directions_of",
     "gradients",
     "lowered",
+    "pair",
     "views_among",
 ]
 
@@ -92,11 +93,17 @@ def directions_of(
     return result
 
 
+def pair(who: str, form: str, returned: Any) -> tuple[Any, Any]:
+    """What a rule that returns a pair returned; ``form`` says of what."""
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise RuleError(f"{who} must return a pair ({form}), got {describe(returned)}")
+    first, second = returned
+    return first, second
+
+
 def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any], Template]:
     """What a vmap rule returned, ``(output, out_dims)``, as arrays with the batch along dimension 0."""
-    if not isinstance(returned, tuple) or len(returned) != 2:
-        raise RuleError(f"{who} must return a pair (output, out_dims), got {describe(returned)}")
-    out, out_dims = returned
+    out, out_dims = pair(who, "output, out_dims", returned)
     outs, template = split(out, SCALARS)
     arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
     dims = _spread(out_dims, template, arrays, who)

@@ -181,7 +181,7 @@ def test_a_cotangent_of_none_and_pytrees_of_arguments():
         (
             lambda: fad.jvp(extend.operation(jvp=lambda p, t: t[0])(jnp.sin), (X,), (X,)),
             fad.errors.RuleError,
-            "a pair of an output and its tangent",
+            r"a pair \(output, tangent\)",
         ),
         (
             lambda: fad.grad(
