@@ -434,6 +434,13 @@ def _run_program(
 
     NOTE [sums in order]
 
+        def loss(x):
+            y = fnp.sin(x)
+            return fnp.sum(y * y) + fnp.sum(y * 0.1) + fnp.sum(x * 0.3)
+
+        grads = [fad.grad(loss)(array).tolist() for _ in range(9)]
+        assert grads == [grads[0]] * 9  # also once they are programs: equal to the last bit
+
     The operations of a program are the latest before what has arrived. Single nodes would add their gradients
     to that one after the other, and sums of floating-point numbers depend on the order: so the program is
     given what has arrived, and what it gives takes the place of that.

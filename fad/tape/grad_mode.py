@@ -2,6 +2,10 @@
 
 NOTE [grad mode]
 
+    with fad.no_grad():
+        assert fad.grad(lambda y: y * y)(3.0) == 6.0  # a transform that begins inside records
+        assert not (x * 2.0).requires_grad
+
 Recording is switched off for *levels*, not for a thread as a whole: ``no_grad`` forbids it to every
 level that exists when it is entered, and a transform started inside gets a newer level, which records.
 So ``grad(f)`` under ``no_grad`` still differentiates f, while the tape around it does not

@@ -6,9 +6,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import numpy as np
-
 from fad.core.avals import aval_of
 from fad.core.casts import cast_to
 from fad.core.dtypes import is_inexact
@@ -18,7 +15,7 @@ from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad, Node
 from fad.tape.handles import refuse_in_traced_code
 
-__all__ = ["UNCHANGED", "PackedValue", "pack", "unpack"]
+__all__ = ["UNCHANGED", "PackedValue"]
 
 
 def _unchanged(t: Tensor) -> Tensor:
@@ -159,15 +156,3 @@ def _quietly(level: Level, f: Callable[[Any], Any], x: Any) -> Any:
         return f(x)
     finally:
         state.watermark, state.saved_hooks = watermark, hooks
-
-
-def pack(level: Level, value: Any, edge: tuple[Node, int] | None) -> Any:
-    """``value`` for saving: packed by the innermost hooks, if there are any."""
-    if not state.saved_hooks or not isinstance(value, (Tensor, jax.Array, np.ndarray)):
-        return value
-    return PackedValue(level, value, edge, state.saved_hooks[-1])
-
-
-def unpack(value: Any, create_graph: bool) -> Any:
-    """What `pack` was given."""
-    return value.unpack(create_graph) if isinstance(value, PackedValue) else value
