@@ -2,6 +2,9 @@
 
 NOTE [levels live on values]
 
+    g = fad.grad(lambda x: x * fad.grad(lambda y: x + y)(1.0))
+    assert g(1.0) == 1.0  # 2.0 for who does not tell the two derivatives apart
+
 A running transform is a `Level`; the values inside it are Tensors that point to it. ``bind`` looks
 for the highest level among the *arguments* and hands the call to it; the level unwraps its own Tensors
 and binds the call again, one level down, until no Tensor is left and XLA runs. There is no global

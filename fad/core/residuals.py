@@ -2,6 +2,11 @@
 
 NOTE [what a derived vjp saves]
 
+    assert not (x + 1.0).grad_fn.saved_values()
+    assert len(fnp.exp(x).grad_fn.saved_values()) == 1  # the output
+    a = fad.tensor(np.eye(3, dtype=np.float32), requires_grad=True)
+    assert len(fnp.linalg.solve(a, fnp.ones(3)).grad_fn.saved_values()) > 3  # the factors of ``a`` too
+
 ``jax.vjp`` is traced to a jaxpr once for each Primitive, mask of differentiated inputs, and avals of
 the inputs. Each residual that it would keep is one of these:
 

@@ -26,6 +26,9 @@ __all__ = ["LaplacianLevel"]
 
 # NOTE [forward Laplacians]
 #
+#     f = lambda x: fnp.sum(x**3)
+#     assert fad.laplacian(f)(array) == 6 * array.sum()  # in one pass, without a Hessian
+#
 # A value that moves is a list of three: the value ``x``; its Jacobian ``J`` in the ``n`` coordinates, which
 # are the first dimension; and its Laplacian ``L``, None where it is zero. With ``J`` None it is constant.
 # An operation ``y = f(x)`` has

@@ -2,6 +2,11 @@
 
 NOTE [keys in staged code]
 
+    key = fad.random.key(0)
+    draw = fad.jit(lambda key: fad.random.normal(key))
+    fad.vmap(draw)(fad.random.split(key, 3))
+    fad.vmap(lambda x: x + draw(key))(fnp.ones(3))  # raises LevelError: all lanes share the key
+
 Whether a key differs between the lanes of a vmap can be seen of a Tensor. It cannot of a tracer in the body
 of ``jit`` or ``scan`` inside of that vmap: there it depends on what the body is called with, and on what it
 does. So such a draw leaves a mark in the program, and when the body has been traced, the program is analysed

@@ -2,6 +2,13 @@
 
 NOTE [a write is an operation on the base]
 
+    def f(a):
+        b = a * 1.0
+        b[1:] *= a[:-1]
+        return b.sum()
+
+    assert fad.grad(f)(fnp.array([2.0, 3.0])).tolist() == [4.0, 2.0]
+
 ``v.mul_(w)`` on a view ``v`` of ``b`` binds one Primitive, ``put(b, v * w)``, on ``b``, ``v`` and ``w``; its
 output is what ``b`` is from then on. Recorded, differentiated, batched and traced as any operation,
 it works at every level: writing a batched value into an unbatched Tensor makes that Tensor batched.
