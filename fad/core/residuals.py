@@ -129,6 +129,7 @@ def residuals_of(
     def forward(*values: Any) -> Any:
         return vjp_in(mask, flat, values)
 
+    # What is traced returns the outputs, then the residuals: the leaves of JAX's pullback.
     trace = without_collector(jax.make_jaxpr(forward, return_shape=True))
     closed, shapes = trace(*map(struct_of, avals))
     if any(called(eqn) is not None for eqn in closed.jaxpr.eqns):
@@ -146,7 +147,9 @@ def residuals_of(
         rows = dependence_rows(flat, mask, avals, paths or COMPUTED)
         differentiable = tuple([d and any(r) for d, r in zip(differentiable, rows, strict=True)])
     if not any(differentiable):
-        leaves = []
+        leaves = []  # no vjp will run
+
+    # What costs nothing to keep: slices end there. An input that is returned counts as an input.
 
     producer = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
     consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
@@ -155,6 +158,7 @@ def residuals_of(
     for i, v in enumerate(outs):
         if not isinstance(v, Literal) and v not in inputs and v not in consts:
             outputs.setdefault(v, i)
+    # The slice of an extra is not kept: the forward call has computed it.
     slicer = _Slicer(producer, set(inputs) | set(outputs) | set(consts))
     extras: dict[Any, int] = {}
     for i, v in enumerate(leaves):

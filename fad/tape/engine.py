@@ -203,6 +203,7 @@ def _run_task(
             wanted.setdefault(node, []).append(k)
     starts = [e[0] for e, _ in roots]
     graph = _graph_of(starts, wanted, targets)
+    # To open a node of a program makes other nodes, among which there may be nodes of programs.
     while graph.programs and _open(graph, roots, create_graph):
         roots = [(edge_to_operation(e, opened_only=True), c) for e, c in roots]
         starts = [e[0] for e, _ in roots]
@@ -233,6 +234,7 @@ def _run_task(
             cotangents = buffers.pop(node)
             running.current = node
             runs = needed is None or node in needed
+            # What is asked for is read before the node runs: its own hooks may still change what it is given.
             if node in wanted or (not runs and len(roots) == 1):
                 cotangents = _end(node, cotangents, runs, create_graph)
                 for k in wanted.get(node, ()):
@@ -245,6 +247,7 @@ def _run_task(
                 [e is not None and (needed is None or e[0] in dependencies) for e in edges]
             )
             running.need = need
+            # Most nodes: of operations, which nothing looks at.
             if (
                 type(node) is PrimitiveNode
                 and node.extra is None
@@ -263,10 +266,10 @@ def _run_task(
                     continue
                 n, nr = edge
                 count = dependencies.get(n)
-                if count is None:
+                if count is None:  # it leads to nothing that is asked for
                     continue
                 _add_to(buffers, n, nr, g)
-                dependencies[n] = count - 1
+                dependencies[n] = count - 1  # also for None: a node runs when all have arrived
                 if count == 1:
                     tie += 1
                     heapq.heappush(ready, (-n.sequence_nr, tie, n))

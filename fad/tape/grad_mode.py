@@ -135,7 +135,12 @@ class _GradMode(metaclass=BlockType):
 
 
 def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
-    """Keep the mode on while the body of a generator or coroutine runs, not while it is suspended."""
+    """Keep the mode on while the body of a generator or coroutine runs, not while it is suspended.
+
+    Each resumption enters the mode anew: one that stayed on while the body is suspended would be that of
+    the caller, and would end in another order than it began. What is thrown in, or closes it, runs the
+    body too.
+    """
 
     class Steps:
         """Drives the generator (or coroutine) ``inner`` with the mode on."""
@@ -173,7 +178,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
         return coroutine
 
     if inspect.isasyncgenfunction(f):
-
+        # It is suspended in two ways: by ``await``, which `Steps` drives, and by ``yield``, which this does.
         @functools.wraps(f)
         async def async_generator(*args: Any, **kwargs: Any) -> Any:
             inner = f(*args, **kwargs)

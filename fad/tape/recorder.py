@@ -343,7 +343,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     key: list[Any] = []
     lower: list[Any] = []
     wraps = level.wraps
-    scalars = deep = False
+    scalars = deep = False  # deep: there are Tensors one level down, for which `bind` is needed
     for a in args:
         if isinstance(a, Tensor):
             own = a._level
@@ -355,6 +355,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
                 deep = deep or isinstance(value, Tensor)
                 continue
             key.append(own.aval(a))
+            # Of the eager tape and untracked: its value will do, and spares `bind`.
             if own is ROOT and not a._requires_grad and not captured_by_jit(a):
                 a = a._value
             else:
@@ -362,31 +363,33 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
         elif type(a) in SCALARS:
             key.append(type(a))
             scalars = True
-        elif type(a) is np.ndarray:
+        elif type(a) is np.ndarray:  # it may be written to later, when what is saved of it is read
             return record(level, op, [copied(x) if type(x) is np.ndarray else x for x in args])
         else:
             key.append(aval_of(a))
         mask.append(False)
         lower.append(a)
-    if scalars:
+    if scalars:  # the dtype of a Python number depends on that
         key.insert(0, x64_enabled())
     plan = op.plan_of(tuple(mask), tuple(key), args)
     if wraps:
         if level is ROOT and state.trace is None and state.replaying:
+            # Now that it is known to be recorded, and before it has run: a trace may begin with it.
             out = seam.replay.open_step(op, args, plan)
             if out is not None:
                 return out
         out = bind(plan.forward, lower) if deep else plan.forward.execute(lower)
-        if plan.simple:
+        if plan.simple:  # one differentiable output and no extras: what `_with_node` does, in place
             result = new_tensor(out, level)
             values: list[Any] = []
             tensors: list[Any] = []
             for i in plan.kept_inputs:
                 values.append(lower[i])
                 tensors.append(args[i])
+            # Values of inputs come first: what follows has no Tensor.
             has_views = level is ROOT and keep_bases(tensors, values)
             if plan.kept_outputs:
-                values.append(out)
+                values.append(out)  # not ``result``, which refers to the node
             edges: list[Any] = []
             for a, m in zip(args, plan.routed):
                 edges.append(current_edge(a) if m else None)
