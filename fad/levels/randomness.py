@@ -77,9 +77,9 @@ def bind_random(op: Any, args: Sequence[Any]) -> Any:
     note_draw()
     marked = state.outside_jax_trace >= 0
     for level in drawing_levels():
-        if level.randomness == "different":
+        if level.draws.by_lane:
             key = bind(_FOLD_IN, (key, _lanes_inside(level)))
-        elif level.randomness == "error":
+        elif level.draws.strict:
             own = differs(key, level)
             marked = marked or own is None
             if own is False:
@@ -102,7 +102,7 @@ def note_call(name: str) -> None:
         LevelError: it is in a vmap whose lanes are to draw different numbers.
     """
     note_draw()
-    if any([level.randomness == "different" for level in drawing_levels()]):
+    if any([level.draws.by_lane for level in drawing_levels()]):
         raise LevelError(
             f"vmap: {name} draws random numbers in code that is compiled, where the numbers of the lanes "
             "of a vmap with randomness='different' cannot reach it: draw outside of it, and pass the "
@@ -149,7 +149,7 @@ def check_draws(jaxpr: Any, values: Sequence[Any]) -> None:
     Raises:
         LevelError: it does so.
     """
-    levels = [level for level in drawing_levels() if level.randomness == "error"]
+    levels = [level for level in drawing_levels() if level.draws.strict]
     if not levels or not draws(jaxpr):
         return
     for level in levels:
