@@ -102,7 +102,7 @@ class LaplacianLevel(RecordingLevel):
             for k, parts in enumerate(differentiated):
                 if parts:
                     row = new_tensor(parts[0], rows, 0)
-                    bend = _divided(parts[1], self.size) if len(parts) > 1 else None
+                    bend = bind(_division(self.size), (parts[1],)) if len(parts) > 1 else None
                     args[k] = inner.dual(outer.dual(values[k], row), outer.dual(row, bend))
             out = bind(op, args)
             single = type(out) is not tuple
@@ -163,10 +163,6 @@ _FIRST = Primitive("first", lambda x: x[0], deferrable=True)
 @functools.lru_cache(maxsize=256)
 def _division(n: int) -> Primitive:
     return Primitive("divide", lambda x: x / n, deferrable=True)
-
-
-def _divided(x: Any, n: int) -> Any:
-    return bind(_division(n), (x,))
 
 
 def _of_one_row(x: Any, rows: BatchLevel) -> Any:

@@ -159,7 +159,11 @@ class SavingNode(RecordedNode):
         """A value as it is kept, for hooks of its own: a `PackedValue`, if it is a Tensor."""
         values = self.values
         if values is None:
-            raise _freed()
+            raise GradientError(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate "
+                "values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True to keep them."
+            )
         value = values[k]
         if type(value) is SavedView:
             value = value.opened()
@@ -195,14 +199,6 @@ class SavingNode(RecordedNode):
                 raise_written(self, self.written)
         x = self._with_history(k, values[k], self.tensors)
         return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
-
-
-def _freed() -> GradientError:
-    return GradientError(
-        "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of "
-        "the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True to "
-        "keep them."
-    )
 
 
 class SavedTensor:

@@ -161,7 +161,7 @@ def trees_with_none(structure: Any, tangents: Any, who: str) -> list[Any]:
     try:
         jax.tree_util.tree_map(
             lambda t, sub: result.extend(
-                [t] if not isinstance(sub, (tuple, list, dict)) else [None] * _count(sub)
+                [None] * len(jax.tree.leaves(sub)) if isinstance(sub, (tuple, list, dict)) else [t]
             ),
             tangents,
             skeleton,
@@ -175,10 +175,6 @@ def trees_with_none(structure: Any, tangents: Any, who: str) -> list[Any]:
     if len(result) != structure.num_leaves:
         raise StructureError(f"{who}: tangents must have the structure of the primals, {structure}")
     return result
-
-
-def _count(tree: Any) -> int:
-    return len(jax.tree_util.tree_leaves(tree))
 
 
 def tangent_of(primal: Any, tangent: Any, who: str, name: str) -> Any:
