@@ -56,7 +56,7 @@ from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_
 from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_hooks
 from fad.tape.saved import save_on_cpu as save_on_cpu
 from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
-from fad.tape.saved_attributes import SavedTensor as SavedTensor
+from fad.tape.saving_node import SavedTensor as SavedTensor
 from fad.transforms.backward import backward as backward
 from fad.transforms.backward import grad as grad
 from fad.views.inplace import increment_version as increment_version

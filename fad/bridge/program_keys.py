@@ -64,7 +64,7 @@ def lanes(leaves: Sequence[Operand]) -> tuple[Hashable, ...]:
     found: list[PyTree] = []
     for level in batch_levels():
         randomness = level.randomness if level.id > state.outside_jax_trace else "traced apart"
-        strict = randomness == "error"
+        strict = level.draws.strict and level.id > state.outside_jax_trace
         found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
     return tuple(found)
 

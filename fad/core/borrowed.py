@@ -2,6 +2,11 @@
 
 NOTE [borrowed memory]
 
+    a = np.ones(1 << 20, np.float32)
+    y = fnp.sin(fnp.from_dlpack(a))
+    a[:] = 0.0
+    assert y.min() > 0.8
+
 JAX may read the operands of a program after the call has returned, because it dispatches programs
 asynchronously (all but the smallest, and also these if an operand is still being computed). A trace of
 fad reads its inputs even later, when it ends. If the other library writes to the memory before that,

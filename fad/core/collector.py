@@ -2,6 +2,16 @@
 
 NOTE [finalizers and tracing]
 
+    class Garbage:
+        def __del__(self):
+            found.append(fnp.sin(1.0) + 1.0)
+
+    cycle = Garbage()
+    cycle.own, cycle, found = cycle, None, []
+    fnp.arctan(fnp.sinh(array))  # is traced; the collector may run meanwhile
+    gc.collect()
+    assert float(found[0]) > 1.8  # no tracer
+
 The garbage collector can run at almost any point of a program. It calls finalizers on the thread that
 triggered it. While JAX traces a function on that thread, it records every operation of the thread, so
 also the operations of a finalizer. Their results are then tracers, which are invalid once tracing ends.

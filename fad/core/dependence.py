@@ -2,6 +2,9 @@
 
 NOTE [what depends is decided by the graph]
 
+    y, z = fad.jit(lambda x, a: (x * a, a * 2.0))(x, fad.tensor(3.0))
+    assert y.requires_grad and not z.requires_grad  # though one program computes both
+
 Whether a result requires grad, and whether an input counts as used, is read off the program, as PyTorch reads
 it off its graph; never off the numbers. A path leads from an input to an output, or none does.
 

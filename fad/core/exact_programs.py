@@ -2,6 +2,12 @@
 
 NOTE [exact programs]
 
+    f = fad.grad(lambda x: fnp.sum(fnp.tanh(x * x) * x - x))
+    with fad.autograd.compiled(False):
+        eager = f(array)
+    for _ in range(9):  # the last ones are one program
+        assert (f(array) == eager).all()
+
 There are barriers around each operation of such a program (`barrier`), across which XLA
 neither fuses nor rewrites. Two things remain that an operation in a program has otherwise than alone.
 

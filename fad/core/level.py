@@ -2,15 +2,15 @@
 
 NOTE [levels live on values]
 
-A running transform is a `Level`; the values inside it are Tensors that point to it. ``bind`` looks
-for the highest level among the *arguments* and hands the call to it; the level unwraps its own Tensors
-and binds the call again, one level down, until no Tensor is left and XLA runs. There is no global
-"current transform": a thread started inside ``fad.grad`` computes with Tensors of that level and is
-right, and two threads in two ``dual_level`` blocks do not affect each other. Level ids only grow, so an
-inner transform always has a higher id than the ones around it, which distinguishes nested derivatives.
+    g = fad.grad(lambda x: x * fad.grad(lambda y: x + y)(1.0))
+    assert g(1.0) == 1.0  # 2.0 for who does not tell the two derivatives apart
 
-`State` holds only the modes of a thread, such as whether recording is switched off. It does not decide
-which level gets a call.
+A running transform is a `Level`; the values inside it are Tensors that point to it. ``bind`` looks for the
+highest level among the *arguments* and hands the call to it; the level unwraps its own Tensors and binds the
+call again, one level down, until no Tensor is left and XLA runs. There is no global "current transform": a
+thread started inside ``fad.grad`` computes with Tensors of that level and is right. Level ids only grow, so
+an inner transform has a higher id than those around it, which tells nested derivatives apart. `ThreadState`
+holds modes of a thread, such as whether recording is off; it does not decide which level gets a call.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 NOTE [observation]
 
+    with fad.autograd.profile() as seen:
+        y = fad.grad(fnp.sin)(0.0)  # the same code, which asks nowhere whether it is observed
+    assert y == 1.0 and seen.key_averages()
+
 Code that can be observed is marked with `observable`: the methods that every operation, every call of
 XLA and every program goes through. While an observer is there (`observe`), each marked function is
 replaced, where it is defined, by one that calls the observer with it. So code without an observer has

@@ -2,6 +2,11 @@
 
 NOTE [pace]
 
+    deep = lambda x: functools.reduce(lambda a, k: fnp.sin(a) * k, range(300), x)
+    threading.Thread(target=fad.jit(deep), args=(1.0,)).start()  # traces for a second
+    for _ in range(300):
+        x = x + 1.0  # without a pause of the other thread, 5 ms each
+
 A thread that returns from XLA has to acquire the GIL. If another thread holds it, Python asks that
 thread to release it only after 5 ms. So while one thread traces a program, each operation of the others
 would take 5 ms. Therefore the tracing thread checks, after each operation that it has traced or lowered

@@ -2,6 +2,11 @@
 
 NOTE [what a derived vjp saves]
 
+    assert not (x + 1.0).grad_fn.saved_values()
+    assert len(fnp.exp(x).grad_fn.saved_values()) == 1  # the output
+    a = fad.tensor(np.eye(3, dtype=np.float32), requires_grad=True)
+    assert len(fnp.linalg.solve(a, fnp.ones(3)).grad_fn.saved_values()) > 3  # the factors of ``a`` too
+
 ``jax.vjp`` is traced to a jaxpr once for each Primitive, mask of differentiated inputs, and avals of
 the inputs. Each residual that it would keep is one of these:
 
@@ -134,6 +139,7 @@ def residuals_of(
     def forward(*values: Array) -> Outputs:
         return vjp_in(mask, flat, values)
 
+    # What is traced returns the outputs, then the residuals: the leaves of JAX's pullback.
     trace = without_collector(jax.make_jaxpr(forward, return_shape=True))
     closed: JaxProgram
     closed, shapes = trace(*map(struct_of, avals))
@@ -152,7 +158,9 @@ def residuals_of(
         rows = dependence_rows(flat, mask, avals, paths or COMPUTED)
         differentiable = tuple([d and any(r) for d, r in zip(differentiable, rows, strict=True)])
     if not any(differentiable):
-        leaves = []
+        leaves = []  # no vjp will run
+
+    # What costs nothing to keep: slices end there. An input that is returned counts as an input.
 
     producer = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
     consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
@@ -161,6 +169,7 @@ def residuals_of(
     for i, v in enumerate(outs):
         if not isinstance(v, Literal) and v not in inputs and v not in consts:
             outputs.setdefault(v, i)
+    # The slice of an extra is not kept: the forward call has computed it.
     slicer = _Slicer(producer, set(inputs) | set(outputs) | set(consts))
     extras: dict[Atom, int] = {}
     for i, v in enumerate(leaves):

@@ -2,6 +2,9 @@
 
 NOTE [series]
 
+    found = fad.derivatives(lambda x: fnp.exp(2.0 * x), 0.0, 12)  # not 2**12 values, as by jvp of jvp of ...
+    assert np.allclose(found, [2.0**k for k in range(13)], rtol=1e-4)
+
 A value that moves is a *series*: the list of its Taylor coefficients ``c[0], ..., c[order]`` along a curve,
 ``x(t) = c[0] + c[1] t + ... + c[order] t**order``. A coefficient of None is zero; one with None in all
 places but the first is a constant.

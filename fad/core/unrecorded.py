@@ -2,6 +2,13 @@
 
 NOTE [no_grad in traced code]
 
+    def f(x):
+        with fad.no_grad():
+            c = x * x
+        return c * x
+
+    assert fad.grad(fad.jit(f))(2.0) == fad.grad(f)(2.0) == 4.0  # not 12.0
+
 A program of JAX has no grad mode: what differentiates it, differentiates all of it. So each result that the
 body of a staged function (`jit`, `scan`, `cond`, ...) computes under ``no_grad`` goes through a primitive
 that gives it back. That is linear: tangents pass, as ``no_grad`` lets them; but its transpose gives no

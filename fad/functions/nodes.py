@@ -4,60 +4,41 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fad.core.borrowed import as_array
-from fad.core.level import Level, outlived, state, traced_by_jax
+from fad.core.level import Level, outlived, traced_by_jax
 from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor
 from fad.functions.closures import checked_arrays, noting_leaves, without_leaves
-from fad.functions.context import EXTRA, INPUT, OUTPUT, Ref, ref
+from fad.functions.context import INPUT, OUTPUT, Ref
 from fad.functions.rules import CallRules, Saved
 from fad.levels.randomness import draws
 from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, alias, gradient_edge
-from fad.tape.packing import UNCHANGED, PackedValue, pack, unpack
-from fad.tape.recorded_node import RecordedNode
+from fad.tape.packing import PackedValue
 from fad.tape.recorder import ROOT
-from fad.tape.saved import (
-    check_versions,
-    raise_released,
-    raise_written,
-    versions_of,
-)
-from fad.tape.saved_attributes import SavedTensor, raise_freed
+from fad.tape.saved import raise_released, versions_of
+from fad.tape.saving_node import SavedTensor, SavingNode
 
 __all__ = ["FunctionNode"]
 
 
-class FunctionNode(RecordedNode):
+class FunctionNode(SavingNode):
     """A recorded call of a Function: its vjp rule runs in the backward pass.
 
-    ``saved`` is what the rule reads, detached, so that a saved output does not refer to its own
-    node; ``args`` are the inputs among that, with their history. ``mask`` says which inputs required
-    grad. ``slots`` are the places of the arrays among all outputs, None if all are arrays: for what is none
-    the gradient is None. Each Function has a subclass of its own, as in PyTorch, and ``_forward_cls`` is the
-    Function.
+    ``saved`` is what the rule reads; its arrays are the ``values`` of the node. ``mask`` says which inputs
+    required grad. ``slots`` are the places of the arrays among all outputs, None if all are arrays: for what
+    is none the gradient is None. Each Function has a subclass of its own, as in PyTorch, and ``_forward_cls``
+    is the Function.
     """
 
     _forward_cls: ClassVar[Any] = None
 
-    __slots__ = (
-        "args",
-        "avals",
-        "lock",
-        "mask",
-        "outputs",
-        "packed",
-        "rules",
-        "saved",
-        "slots",
-        "versions",
-        "written",
-    )
+    __slots__ = ("avals", "lock", "mask", "outputs", "rules", "saved", "slots")
 
     def __init__(
         self, level: Level, rules: CallRules, args: Sequence[Any], mask: list[bool], saved: Saved
@@ -73,38 +54,38 @@ class FunctionNode(RecordedNode):
         self.slots = slots = saved.template.slots
         self.outputs = len(saved.outs) if slots is None else len(saved.template.leaves)
         self.avals = saved.out_avals
-        self.args = kept
         self.lock: threading.RLock | None = None
-        self.written: Any = None  # an output that it saved and that was changed in place since
-        self.packed = bool(state.saved_hooks)
-        self.saved: Saved | None = self._pack(saved) if self.packed else saved
+        self.saved: Saved | None = saved
+        self._keep(kept)
         if level is ROOT:
-            self.saved.args = self.args
-        self.versions = versions_of(self.args)
+            saved.args = kept
 
-    def _pack(self, saved: Saved) -> Saved:
-        """Pack with the current hooks what the body saved for backward, and drop the originals."""
-        level, found = self.level, self.rules.saved_for_backward(saved)
-        chosen = None if found is None else {x for x in found if type(x) is Ref}
+    @property
+    def values(self) -> list[Any] | None:  # type: ignore[override]
+        saved = self.saved
+        return None if saved is None else [*saved.values, *saved.outs, *saved.extras]
 
-        def packed(kind: str, x: Any, at: int) -> Any:
-            if chosen is None or ref(kind, at) in chosen:
-                return pack(level, x, self._edge(kind, at))
-            return x
+    @values.setter
+    def values(self, values: list[Any] | None) -> None:
+        assert self.saved is not None and values is not None
+        self.saved = _with_values(self.saved, values)
 
-        kept = [
-            [packed(kind, x, at) for at, x in enumerate(xs)]
-            for kind, xs in ((INPUT, saved.values), (OUTPUT, saved.outs), (EXTRA, saved.extras))
-        ]
-        self.args = [None if isinstance(v, PackedValue) else a for v, a in zip(kept[0], self.args)]
-        return saved.at(*kept)
+    @property
+    def kept_outputs(self) -> Sequence[int]:  # type: ignore[override]
+        return range(self.outputs) if self.slots is None else self.slots
 
-    def _edge(self, kind: str, at: int) -> tuple[Node, int] | None:
-        """The place in the graph of a saved value."""
-        if kind == OUTPUT:
-            return self, self.slot(at)
-        a = self.args[at] if kind == INPUT else None
-        return gradient_edge(a) if isinstance(a, Tensor) and a.requires_grad else None
+    def of_hooks(self) -> Collection[int] | None:
+        assert self.saved is not None
+        found = self.rules.saved_for_backward(self.saved)
+        return None if found is None else {self._number(x) for x in found if type(x) is Ref}
+
+    def checks_output(self, k: int) -> bool:
+        return k in (self.of_hooks() or ())
+
+    def _number(self, x: Ref) -> int:
+        """Which of the values it stands for."""
+        inputs, outputs = len(self.mask), len(self.avals)
+        return x.at + {INPUT: 0, OUTPUT: inputs}.get(x.kind, inputs + outputs)
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
@@ -115,32 +96,15 @@ class FunctionNode(RecordedNode):
         """
         if self.saved is None:
             raise_released(self)
-        found = self.rules.saved_for_backward(self.saved)
-        return tuple([SavedTensor(self, functools.partial(self._packed, x)) for x in found or ()])
+        found = self.rules.saved_for_backward(self.saved) or ()
+        return tuple([SavedTensor(self, functools.partial(self._raw, x)) for x in found])
 
-    def _packed(self, place: Any) -> Any:
-        """A saved value as it is kept, for hooks: a PackedValue, if it is a Tensor."""
+    def _raw(self, x: Any) -> Any:
+        return self.packed_value(self._number(x)) if type(x) is Ref else x
+
+    def packed_value(self, k: int) -> Any:
         with _lock_of(self):
-            saved = self.saved
-            if saved is None:
-                raise_freed()
-            if type(place) is not Ref:
-                return place
-            every = (INPUT, saved.values), (OUTPUT, saved.outs), (EXTRA, saved.extras)
-            kinds = {kind: list(xs) for kind, xs in every}
-            x = kinds[place.kind][place.at]
-            if not isinstance(x, PackedValue):
-                x = PackedValue(self.level, x, self._edge(place.kind, place.at), UNCHANGED)
-                kinds[place.kind][place.at] = x
-                self.saved = saved.at(*kinds.values())
-                self.packed = True
-                if place.kind == INPUT:
-                    self.args = [None if i == place.at else a for i, a in enumerate(self.args)]
-                    if self.versions is not None:  # nothing is compared for it any more
-                        self.versions = [
-                            0 if i == place.at else v for i, v in enumerate(self.versions)
-                        ]
-            return x
+            return super().packed_value(k)
 
     def name(self) -> str:
         return f"{self.rules.name}Backward"
@@ -171,12 +135,6 @@ class FunctionNode(RecordedNode):
         """The cotangents of the array outputs."""
         return cotangents if self.slots is None else [cotangents[s] for s in self.slots]
 
-    def saved_values(self) -> Sequence[Any]:
-        if self.saved is None:
-            return ()
-        every = (*self.saved.values, *self.saved.outs, *self.saved.extras)
-        return [v for v in every if v is not None and not isinstance(v, PackedValue)]
-
     def run(
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
@@ -195,24 +153,17 @@ class FunctionNode(RecordedNode):
 
     def _opened(self, create_graph: bool) -> Saved:
         """What was saved, unpacked, and with ``create_graph`` with its history."""
-        saved, args = self.saved, self.args
-        if saved is None:
-            raise_released(self)
-        check_versions(self, args, self.versions)
-        if self.written is not None:
-            raise_written(self, self.written)
-        if self.packed:
-            values = [unpack(v, create_graph) for v in saved.values]
-            pairs = zip(saved.values, args, values, strict=True)
-            args = [v if isinstance(p, PackedValue) else a for p, a, v in pairs]
-            outs = [unpack(o, False) for o in saved.outs]
-            places = [
-                p if isinstance(p, PackedValue) else a for p, a in zip(saved.values, self.args)
-            ]
-            saved = saved.at(values, outs, [unpack(x, False) for x in saved.extras])
-            if self.level is ROOT:
-                saved.args = places
-        return self._tracked(saved, args) if create_graph else saved
+        values, kept = self.opened(create_graph), self.saved
+        assert kept is not None
+        if not (create_graph or self.packed):
+            return kept
+        saved = _with_values(kept, values)
+        if create_graph:
+            return self._tracked(saved)
+        if self.level is ROOT:
+            places = zip(kept.values, self.tensors, strict=True)
+            saved.args = [v if type(v) is PackedValue else t for v, t in places]
+        return saved
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -241,7 +192,7 @@ class FunctionNode(RecordedNode):
         if saved is None or self.packed or self.extra is not None or not self.is_traceable:
             return None
         key = self.rules.notes_key(saved)
-        if key is None or self.written or versions_of(self.args) != self.versions:
+        if key is None or self.written or versions_of(self.tensors) != self.versions:
             return None
         rules, mask, without = self.rules, self.mask, saved.at((), (), ())
         arrays = self.slots or range(self.outputs)
@@ -264,43 +215,31 @@ class FunctionNode(RecordedNode):
             _draws_nothing,
         )
 
-    def _tracked(self, saved: Saved, args: Sequence[Any]) -> Saved:
-        """``saved`` with the history of each value."""
-        outs = [
-            o if o is None else self._with_history(o, self, self.slot(k))
-            for k, o in enumerate(saved.outs)
-        ]
+    def _tracked(self, saved: Saved) -> Saved:
+        """``saved``, whose inputs and outputs have their history, with that of other values."""
         if saved.closed:
-            return saved.at(args, outs, ())
-        again = self.rules.setup(args, outs, saved.template, self.mask)
+            return saved
+        again = self.rules.setup(saved.values, saved.outs, saved.template, self.mask)
         if len(again.extras) != len(saved.extras):
             return again
-        extras = [
-            self._with_history(old, *gradient_edge(new))
-            if isinstance(new, Tensor) and new.level is self.level and new.requires_grad
-            else old
-            for old, new in zip(saved.extras, again.extras, strict=True)
-        ]
-        return saved.at(args, outs, extras)
-
-    def _with_history(self, value: Any, node: Node, output_nr: int) -> Tensor:
-        t: Tensor = alias(self.level.lift(value))
-        t._requires_grad, t.node, t.output_nr = True, node, output_nr
-        return t
-
-    def output_written(self, output_nr: int, version: int) -> None:
-        saved = self.saved
-        if saved is None or self.packed or self.written is not None:
-            return
-        k = output_nr if self.slots is None else self.slots.index(output_nr)
-        if ref(OUTPUT, k) in (self.rules.saved_for_backward(saved) or ()):
-            self.written = (output_nr, version)
+        extras = list(saved.extras)
+        for k, (old, new) in enumerate(zip(saved.extras, again.extras, strict=True)):
+            if isinstance(new, Tensor) and new.level is self.level and new.requires_grad:
+                extras[k] = t = alias(self.level.lift(old))
+                t._requires_grad, (t.node, t.output_nr) = True, gradient_edge(new)
+        return saved.at(saved.values, saved.outs, extras)
 
     def release_variables(self) -> None:
         with _lock_of(self):
             self.saved = None
-            self.args = []
+            self.tensors = []
             self.versions = None
+
+
+def _with_values(saved: Saved, values: Sequence[Any]) -> Saved:
+    """``saved`` with other arrays, in the order of a node's values."""
+    first, last = len(saved.values), len(saved.values) + len(saved.outs)
+    return saved.at(values[:first], values[first:last], values[last:])
 
 
 def _draws_nothing(jaxpr: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from fad.errors.advice import instead_of_a_number
 from fad.tape.recorder import RecordingLevel
 
 __all__ = [
+    "RANDOMNESS",
     "BatchLevel",
     "batch_levels",
     "bind_collective",
@@ -29,13 +30,24 @@ __all__ = [
 ]
 
 
+class Draws(NamedTuple):
+    """How lanes draw: ``strict``, not with a key that all share; ``by_lane``, with their number folded in."""
+
+    strict: bool = False
+    by_lane: bool = False
+
+
+# From the ``randomness`` of a vmap.
+RANDOMNESS = {"error": Draws(strict=True), "same": Draws(), "different": Draws(by_lane=True)}
+
+
 class BatchLevel(RecordingLevel):
     """vmap: ``value`` has an extra dimension at ``aux``; None is a value that all lanes share.
 
     Arguments:
         batch_size: the length of that dimension.
         axis_name: the name by which collectives refer to it.
-        randomness: "error", "same" or "different", see `fad.levels.randomness`.
+        randomness: how lanes draw random numbers, by its name in `RANDOMNESS`; see `fad.levels.randomness`.
         first: the number of the first lane, where the batch is one chunk of a larger one.
     """
 
@@ -53,6 +65,11 @@ class BatchLevel(RecordingLevel):
         self.axis_name = axis_name
         self.randomness = randomness
         self.lanes: Tensor | None = None  # see `lanes_of`
+
+    @property
+    def draws(self) -> Draws:
+        """How its lanes draw random numbers."""
+        return RANDOMNESS[self.randomness]
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         values: list[Operand] = []

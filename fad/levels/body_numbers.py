@@ -2,6 +2,10 @@
 
 NOTE [numbers in bodies]
 
+    for k in range(20):  # three programs, not 20
+        y = fad.lax.fori_loop(0, 2, lambda i, y: y * float(k), 1.0)
+        assert y == k * k
+
 A Python number in a body (``s * k``) is a constant of its program, as in JAX: XLA makes more of a constant,
 and an operand costs time at each call. But a body that is made anew for each call, a lambda in a loop,
 closes over other numbers each time, and each would be one more program. So what is known of a body is kept by

@@ -2,6 +2,11 @@
 
 NOTE [keys in staged code]
 
+    key = fad.random.key(0)
+    draw = fad.jit(lambda key: fad.random.normal(key))
+    fad.vmap(draw)(fad.random.split(key, 3))
+    fad.vmap(lambda x: x + draw(key))(fnp.ones(3))  # raises LevelError: all lanes share the key
+
 Whether a key differs between the lanes of a vmap can be seen of a Tensor. It cannot of a tracer in the body
 of ``jit`` or ``scan`` inside of that vmap: there it depends on what the body is called with, and on what it
 does. So such a draw leaves a mark in the program, and when the body has been traced, the program is analysed
@@ -73,9 +78,9 @@ def bind_random(op: Operation, args: Sequence[Operand]) -> Outputs:
     note_draw()
     marked = state.outside_jax_trace >= 0
     for level in drawing_levels():
-        if level.randomness == "different":
+        if level.draws.by_lane:
             key = bind(_FOLD_IN, (key, _lanes_inside(level)))
-        elif level.randomness == "error":
+        elif level.draws.strict:
             own = differs(key, level)
             marked = marked or own is None
             if own is False:
@@ -98,7 +103,7 @@ def note_call(name: str) -> None:
         LevelError: it is in a vmap whose lanes are to draw different numbers.
     """
     note_draw()
-    if any([level.randomness == "different" for level in drawing_levels()]):
+    if any([level.draws.by_lane for level in drawing_levels()]):
         raise LevelError(
             f"vmap: {name} draws random numbers in code that is compiled, where the numbers of the lanes "
             "of a vmap with randomness='different' cannot reach it: draw outside of it, and pass the "
@@ -145,7 +150,7 @@ def check_draws(jaxpr: JaxBody, values: Sequence[Operand]) -> None:
     Raises:
         LevelError: it does so.
     """
-    levels = [level for level in drawing_levels() if level.randomness == "error"]
+    levels = [level for level in drawing_levels() if level.draws.strict]
     if not levels or not draws(jaxpr):
         return
     for level in levels:

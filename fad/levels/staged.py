@@ -2,6 +2,10 @@
 
 NOTE [staged bodies]
 
+    _, ys = fad.lax.scan(lambda c, y: (c, y * x), 0.0, fnp.ones(3))
+    ys.sum().backward()
+    assert x.grad == 3.0  # of what the body closes over
+
 ``fad.lax.scan(body, init, xs)`` gives JAX a body that computes on tracers. Inside, the tracers are
 Tensors of a `StagedLevel`, the innermost level; so what the body computes with them is
 evaluated on tracers, and if it uses a Tensor of a level outside (a closed-over parameter, say)
@@ -14,6 +18,12 @@ for each (`jaxapi.stand_in`); it is found among the constants of the jaxpr, wher
 What was captured and not used is not there.
 
 NOTE [what compiled code captures]
+
+    scale = fad.tensor(1.0)
+    f = fad.jit(lambda x: x * (scale * 2.0))
+    assert f(3.0) == 6.0
+    scale += 1.0
+    assert f(3.0) == 12.0
 
 The body of ``fad.jit`` is traced once and runs often, and Tensors that it closes over may be changed in
 place in between. So an operation in it on Tensors from outside alone (``scale * 2``), which

@@ -204,6 +204,7 @@ def _run_task(
             wanted.setdefault(node, []).append(k)
     starts = [e[0] for e, _ in roots]
     graph = _graph_of(starts, wanted, targets)
+    # To open a node of a program makes other nodes, among which there may be nodes of programs.
     while graph.programs and _open(graph, roots, create_graph):
         roots = [(edge_to_operation(e, opened_only=True), c) for e, c in roots]
         starts = [e[0] for e, _ in roots]
@@ -234,6 +235,7 @@ def _run_task(
             cotangents = buffers.pop(node)
             running.current = node
             runs = needed is None or node in needed
+            # What is asked for is read before the node runs: its own hooks may still change what it is given.
             if node in wanted or (not runs and len(roots) == 1):
                 cotangents = _end(node, cotangents, runs, create_graph)
                 for k in wanted.get(node, ()):
@@ -246,6 +248,7 @@ def _run_task(
                 [e is not None and (needed is None or e[0] in dependencies) for e in edges]
             )
             running.need = need
+            # Most nodes: of operations, which nothing looks at.
             if (
                 type(node) is PrimitiveNode
                 and node.extra is None
@@ -264,10 +267,10 @@ def _run_task(
                     continue
                 n, nr = edge
                 count = dependencies.get(n)
-                if count is None:
+                if count is None:  # it leads to nothing that is asked for
                     continue
                 _add_to(buffers, n, nr, g)
-                dependencies[n] = count - 1
+                dependencies[n] = count - 1  # also for None: a node runs when all have arrived
                 if count == 1:
                     tie += 1
                     heapq.heappush(ready, (-n.sequence_nr, tie, n))
@@ -436,6 +439,13 @@ def _run_program(
     """The gradients that the node of a program gives, added to those that have arrived where they go.
 
     NOTE [sums in order]
+
+        def loss(x):
+            y = fnp.sin(x)
+            return fnp.sum(y * y) + fnp.sum(y * 0.1) + fnp.sum(x * 0.3)
+
+        grads = [fad.grad(loss)(array).tolist() for _ in range(9)]
+        assert grads == [grads[0]] * 9  # also once they are programs: equal to the last bit
 
     The operations of a program are the latest before what has arrived. Single nodes would add their gradients
     to that one after the other, and sums of floating-point numbers depend on the order: so the program is

@@ -2,6 +2,10 @@
 
 NOTE [grad mode]
 
+    with fad.no_grad():
+        assert fad.grad(lambda y: y * y)(3.0) == 6.0  # a transform that begins inside records
+        assert not (x * 2.0).requires_grad
+
 Recording is switched off for *levels*, not for a thread as a whole: ``no_grad`` forbids it to every
 level that exists when it is entered, and a transform started inside gets a newer level, which records.
 So ``grad(f)`` under ``no_grad`` still differentiates f, while the tape around it does not
@@ -132,7 +136,12 @@ class _GradMode(metaclass=BlockType):
 
 
 def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
-    """Keep the mode on while the body of a generator or coroutine runs, not while it is suspended."""
+    """Keep the mode on while the body of a generator or coroutine runs, not while it is suspended.
+
+    Each resumption enters the mode anew: one that stayed on while the body is suspended would be that of
+    the caller, and would end in another order than it began. What is thrown in, or closes it, runs the
+    body too.
+    """
 
     class Steps:
         """Drives the generator (or coroutine) ``inner`` with the mode on."""
@@ -170,7 +179,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
         return coroutine
 
     if inspect.isasyncgenfunction(f):
-
+        # It is suspended in two ways: by ``await``, which `Steps` drives, and by ``yield``, which this does.
         @functools.wraps(f)
         async def async_generator(*args: object, **kwargs: object) -> Any:
             inner = f(*args, **kwargs)

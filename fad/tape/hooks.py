@@ -2,6 +2,12 @@
 
 NOTE [order of hooks]
 
+    y, log = x * 2.0, []
+    y.grad_fn.register_prehook(lambda g: log.append("node"))
+    y.register_hook(lambda g: log.append("Tensor"))
+    y.backward()
+    assert log == ["Tensor", "node"]
+
 When a node's gradients have arrived and been added up: hooks of the Tensors that it produced, in
 the order in which they were registered; ``retain_grad``; the node's pre-hooks; its work; its
 post-hooks. For a leaf: hooks of the Tensor, the accumulator's pre-hooks, accumulation,

@@ -6,9 +6,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import jax
-import numpy as np
-
 from fad.core.avals import aval_of
 from fad.core.casts import cast_to
 from fad.core.dtypes import is_inexact
@@ -21,7 +18,7 @@ from fad.tape.handles import refuse_in_traced_code
 
 T = TypeVar("T")
 
-__all__ = ["UNCHANGED", "PackedValue", "pack", "unpack"]
+__all__ = ["UNCHANGED", "PackedValue"]
 
 
 def _unchanged(t: Tensor) -> Tensor:
@@ -164,15 +161,3 @@ def _quietly(level: Level, f: Callable[[Any], T], x: object) -> T:
         return f(x)
     finally:
         state.watermark, state.saved_hooks = watermark, hooks
-
-
-def pack(level: Level, value: Any, edge: tuple[Node, int] | None) -> object:
-    """``value`` for saving: packed by the innermost hooks, if there are any."""
-    if not state.saved_hooks or not isinstance(value, (Tensor, jax.Array, np.ndarray)):
-        return value
-    return PackedValue(level, value, edge, state.saved_hooks[-1])
-
-
-def unpack(value: Any, create_graph: bool) -> Any:
-    """What `pack` was given."""
-    return value.unpack(create_graph) if isinstance(value, PackedValue) else value

@@ -25,35 +25,18 @@ from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
 from fad.tape.grad_mode import mark_inference
 from fad.tape.graph import Node, alias, current_edge, gradient_edge
-from fad.tape.packing import PackedValue, pack, unpack
-from fad.tape.recorded_node import RecordedNode, node_name, spread
+from fad.tape.recorded_node import node_name, spread
 from fad.tape.running import running
-from fad.tape.saved import (
-    SavedView,
-    check_versions,
-    keep_bases,
-    opened,
-    raise_released,
-    raise_written,
-    versions_of,
-)
-from fad.tape.saved_attributes import saved_attribute
+from fad.tape.saved import keep_bases, versions_of
+from fad.tape.saving_node import SavingNode
 
 __all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor"]
 
 
-class PrimitiveNode(RecordedNode):
+class PrimitiveNode(SavingNode):
     """A recorded call of a Primitive."""
 
-    __slots__ = (
-        "has_views",
-        "packed",
-        "plan",
-        "tensors",
-        "values",
-        "versions",
-        "written",
-    )
+    __slots__ = ("plan",)
 
     is_traceable = True
 
@@ -68,39 +51,23 @@ class PrimitiveNode(RecordedNode):
     ) -> None:
         self._start(level, edges)
         self.plan = plan
-        self.has_views = has_views  # whether there are `SavedView` among the values
+        # What `_keep` does, without what most calls have none of.
+        self.tensors = tensors
+        self.values = values
+        self.has_views = has_views
         self.packed = False
-        self.written: Any = None  # an output that it keeps and that was changed in place since
-        self.tensors: list[Any] = tensors
-        self.values: list[Any] | None = values
-        self.versions: list[int] | None = None
+        self.written = None
+        self.versions = None
         for t in tensors:
             if isinstance(t, Tensor) and t.meta is not None and t.meta.storage.version:
                 self.versions = versions_of(tensors)
                 break
         if state.saved_hooks:
-            level = self.level
-            self.pack([pack(level, v, e) for v, e in zip(values, self.places(), strict=True)])
+            self._pack()
 
-    def places(self) -> list[tuple[Node, int] | None]:
-        """Where each saved value has its place in the graph of this level, if it has one."""
-        assert self.values is not None
-        places: list[tuple[Node, int] | None] = [
-            gradient_edge(t)
-            if isinstance(t, Tensor) and t.requires_grad and t.level is self.level
-            else None
-            for t in self._handles(self.tensors, self.values)
-        ]
-        places.extend([(self, i) for i in self.plan.kept_outputs])
-        places.extend([None] * (len(self.values) - len(places)))
-        return places
-
-    def pack(self, values: list[Any]) -> None:
-        """Keep ``values``, which have gone through hooks, and drop the originals."""
-        self.values = values
-        self.tensors = values[: len(self.tensors)]
-        self.versions = None
-        self.packed = True
+    @property
+    def kept_outputs(self) -> Sequence[int]:  # type: ignore[override]
+        return self.plan.kept_outputs
 
     def name(self) -> str:
         return node_name(self.plan.primitive.name)
@@ -118,29 +85,21 @@ class PrimitiveNode(RecordedNode):
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[Any]:
         plan = self.plan
-        # Another thread may release the node now: it takes `values` away first.
-        tensors, versions = self.tensors, self.versions
-        values = self.values
         for c in cotangents:
             if c is not None:
                 break
         else:
             return [None] * len(need)
-        if values is None:
-            raise_released(self)
-        if self.packed:
-            saved = [unpack(v, create_graph) for v in values]
-        else:
-            for t in tensors:
-                if isinstance(t, Tensor) and t.meta is not None and t.meta.storage.version:
-                    check_versions(self, tensors, versions, values)
-                    break
-            if self.written is not None:
-                raise_written(self, self.written)
-            if create_graph:
-                saved = self.tracked(tensors, values)
-            else:
-                saved = opened(values) if self.has_views else values
+        # Another thread may release the node now: it takes `values` away first.
+        tensors, saved = self.tensors, self.values
+        plain = saved is not None and not (create_graph or self.packed or self.has_views)
+        for t in tensors:
+            if isinstance(t, Tensor) and t.meta is not None and t.meta.storage.version:
+                plain = False  # it may have been changed in place
+                break
+        if not plain or self.written is not None:
+            saved = self.opened(create_graph)
+        assert saved is not None
         if plan.single:
             given = None
             cts = cotangents
@@ -158,36 +117,6 @@ class PrimitiveNode(RecordedNode):
             found = bind(plan.vjp(given, wanted), [*saved, *cts])
         return found if plan.rows is None else spread(found, need)
 
-    def tracked(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        """Kept inputs and outputs as Tensors with their history."""
-        saved = self._handles(tensors, values)
-        for i, v in zip(self.plan.kept_outputs, values[len(saved) :], strict=False):
-            t = alias(self.level.lift(v))
-            t._requires_grad = True
-            t.node = self
-            t.output_nr = i
-            saved.append(t)
-        saved.extend(values[len(saved) :])
-        return saved
-
-    def _handles(self, tensors: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        """The Tensors of kept inputs; views are made again."""
-        if not self.has_views or self.packed:
-            return list(tensors)
-        pairs = zip(tensors, values, strict=False)
-        return [v.tensor() if type(v) is SavedView else t for t, v in pairs]
-
-    def saved_values(self) -> Sequence[Any]:
-        if self.values is None:
-            return ()
-        values = [v.value if type(v) is SavedView else v for v in self.values]
-        return [v for v in values if not isinstance(v, PackedValue)]
-
-    def output_written(self, output_nr: int, version: int) -> None:
-        """Note that an output was changed in place; without it the backward pass cannot be right."""
-        if output_nr in self.plan.kept_outputs and self.written is None:
-            self.written = (output_nr, version)
-
     def release_variables(self) -> None:
         if self.values:
             self.values = None
@@ -195,7 +124,15 @@ class PrimitiveNode(RecordedNode):
             self.versions = None
 
     def __getattr__(self, name: str) -> Any:
-        return saved_attribute(self, name)
+        """``_saved_0``, ``_saved_self``, ``_saved_other``: inputs; ``_saved_result``: the output."""
+        plan = self.plan
+        places = {f"{i}": k for k, i in enumerate(plan.kept_inputs)}
+        for other, position in (("self", "0"), ("other", "1")):
+            if position in places:
+                places[other] = places[position]
+        for k, i in enumerate(plan.kept_outputs):
+            places["result" if plan.single else f"result{i}"] = len(plan.kept_inputs) + k
+        return self.attribute(name, places)
 
 
 class RecordingLevel(Level):
@@ -391,6 +328,10 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
 
     NOTE [the hot path]
 
+        y = x
+        for _ in range(1000):
+            y = y * x + 1.0  # XLA takes a microsecond for each: all else is what Python does here
+
     Eager code spends its time here. One pass over the arguments gives the mask, the avals that name the
     plan, and the values one level down; what is kept is picked out of those by position. A level that
     adds nothing but wrappers (``wraps``) is evaluated in place. The hot path does not flatten
@@ -402,7 +343,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     key: list[Any] = []
     lower: list[Any] = []
     wraps = level.wraps
-    scalars = deep = False
+    scalars = deep = False  # deep: there are Tensors one level down, for which `bind` is needed
     for a in args:
         if isinstance(a, Tensor):
             own = a._level
@@ -414,6 +355,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
                 deep = deep or isinstance(value, Tensor)
                 continue
             key.append(own.aval(a))
+            # Of the eager tape and untracked: its value will do, and spares `bind`.
             if own is ROOT and not a._requires_grad and not captured_by_jit(a):
                 a = a._value
             else:
@@ -421,31 +363,33 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
         elif type(a) in SCALARS:
             key.append(type(a))
             scalars = True
-        elif type(a) is np.ndarray:
+        elif type(a) is np.ndarray:  # it may be written to later, when what is saved of it is read
             return record(level, op, [copied(x) if type(x) is np.ndarray else x for x in args])
         else:
             key.append(aval_of(a))
         mask.append(False)
         lower.append(a)
-    if scalars:
+    if scalars:  # the dtype of a Python number depends on that
         key.insert(0, x64_enabled())
     plan = op.plan_of(tuple(mask), tuple(key), args)
     if wraps:
         if level is ROOT and state.trace is None and state.replaying:
+            # Now that it is known to be recorded, and before it has run: a trace may begin with it.
             out = seam.replay.open_step(op, args, plan)
             if out is not None:
                 return out
         out = bind(plan.forward, lower) if deep else plan.forward.execute(lower)
-        if plan.simple:
+        if plan.simple:  # one differentiable output and no extras: what `_with_node` does, in place
             result = new_tensor(out, level)
             values: list[Any] = []
             tensors: list[Any] = []
             for i in plan.kept_inputs:
                 values.append(lower[i])
                 tensors.append(args[i])
+            # Values of inputs come first: what follows has no Tensor.
             has_views = level is ROOT and keep_bases(tensors, values)
             if plan.kept_outputs:
-                values.append(out)
+                values.append(out)  # not ``result``, which refers to the node
             edges: list[Any] = []
             for a, m in zip(args, plan.routed):
                 edges.append(current_edge(a) if m else None)

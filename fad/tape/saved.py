@@ -2,6 +2,10 @@
 
 NOTE [views that are saved]
 
+    y = fnp.ones(1 << 12) * x
+    z = fnp.sin(y[1:])
+    assert z.grad_fn.saved_values()[0] is y.array  # no second copy of it
+
 A view is an array of its own here, where in PyTorch it shares the memory of its base, and a view that is
 alive keeps its base. So of a large view a node keeps the base alone, and the operation that leads from there
 (`SavedView`), which runs again in the backward pass: as part of it, where that is compiled.
@@ -29,7 +33,6 @@ __all__ = [
     "check_versions",
     "disable_saved_tensors_hooks",
     "keep_bases",
-    "opened",
     "raise_released",
     "raise_written",
     "save_on_cpu",
@@ -222,11 +225,6 @@ def keep_bases(tensors: list[Any], values: list[Any]) -> bool:
                 tensors[k] = t.meta.link.base
                 some = True
     return some
-
-
-def opened(values: Sequence[Any]) -> list[Any]:
-    """Saved values, with the views among them made again."""
-    return [v.opened() if type(v) is SavedView else v for v in values]
 
 
 # Hooks

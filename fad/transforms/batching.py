@@ -18,7 +18,7 @@ from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor, version_of
 from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
-from fad.levels.batch import BatchLevel
+from fad.levels.batch import RANDOMNESS, BatchLevel
 from fad.transforms.boundary import (
     argument_names,
     check_callable,
@@ -97,9 +97,9 @@ def vmap(
     check_callable(f, "vmap")
     in_dims = _given("in_dims", in_dims, "in_axes", in_axes)
     out_dims = _given("out_dims", out_dims, "out_axes", out_axes)
-    if randomness not in ("error", "same", "different"):
+    if randomness not in list(RANDOMNESS):
         raise ArgumentError(
-            f"vmap: randomness must be 'error', 'same' or 'different', got {randomness!r}"
+            f"vmap: randomness must be one of {', '.join(map(repr, RANDOMNESS))}, got {randomness!r}"
         )
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ArgumentError(
@@ -122,7 +122,7 @@ def vmap(
         own_places = [place_of(x, d) if tensors and d is not None else None for x, d in pairs]
 
         def run(chunk: list[PyTree], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
-            first = first if randomness == "different" else 0  # all that reads it
+            first = first if RANDOMNESS[randomness].by_lane else 0  # all that reads it
             with BatchLevel(count, axis_name, randomness, first) as level:
                 handles: dict[int, object] = {}
                 inside = [

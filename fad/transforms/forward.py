@@ -163,7 +163,7 @@ def trees_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[Ma
     try:
         jax.tree_util.tree_map(
             lambda t, sub: result.extend(
-                [t] if not isinstance(sub, (tuple, list, dict)) else [None] * _count(sub)
+                [None] * len(jax.tree.leaves(sub)) if isinstance(sub, (tuple, list, dict)) else [t]
             ),
             tangents,
             skeleton,
@@ -177,10 +177,6 @@ def trees_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[Ma
     if len(result) != structure.num_leaves:
         raise StructureError(f"{who}: tangents must have the structure of the primals, {structure}")
     return result
-
-
-def _count(tree: PyTree) -> int:
-    return len(jax.tree_util.tree_leaves(tree))
 
 
 def tangent_of(primal: PyTree, tangent: PyTree, who: str, name: str) -> PyTree:

@@ -2,6 +2,12 @@
 
 NOTE [views by replay]
 
+    b = fad.tensor([1.0, 2.0, 3.0])
+    v = b[1:]
+    b[2] = 7.0
+    v[0] = 5.0
+    assert v.tolist() == [5.0, 7.0] and b.tolist() == [1.0, 5.0, 7.0]
+
 Arrays are immutable, so a view cannot point into the memory of its base. It refers to its base and the
 chain of steps that lead from the base to it. A write to a view replays the chain in reverse: it
 makes a new value for the base (see `fad.views.inplace`), and counts up the version that all aliases of the

@@ -2,6 +2,11 @@
 
 NOTE [addresses]
 
+    b = fad.tensor(np.zeros((2, 3)))
+    view, copy = b.reshape(6), b.T.reshape(6)  # no strides lead through the second one
+    b += 1.0
+    assert view[0] == 1.0 and copy[0] == 0.0
+
 An array of JAX has no strides. A view is seen as if its base were stored in row-major order: its chain, run
 on the numbers of the base's elements, says where its own are. A function such as ``reshape`` gives a view
 where strides can describe what it makes of these addresses, and a copy elsewhere.

@@ -2,6 +2,12 @@
 
 NOTE [a dual is a pair]
 
+    p = fad.tensor(2.0)
+    with fad.dual_level():
+        d = fad.make_dual(p, fad.tensor(1.0))
+        p.mul_(3.0)
+        assert fad.unpack_dual(d).primal == 6.0
+
 ``make_dual(x, t)`` is at each time the dual of what ``x`` and ``t`` are: a write to the dual changes both, a
 write to one of these is seen in the dual. PyTorch has the same, by sharing memory; here the dual has
 a `DualLink`, by which it is made again when ``x`` or ``t`` have changed, and which writes go through. The

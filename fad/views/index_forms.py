@@ -71,6 +71,11 @@ def parse_index(x: Value, index: PyTree) -> tuple[tuple[Hashable, ...], list[Ope
         shape = x.shape
         if shape and -shape[0] <= index < shape[0]:
             return (INT, *(WHOLE,) * (len(shape) - 1)), [index % shape[0]]
+    return _form_of(_expanded(x, index), x)
+
+
+def _expanded(x: Any, index: Any) -> list[Any]:
+    """The entries of an index, one for each dimension: masks as what they select, without an ellipsis."""
     entries = list(index) if isinstance(index, tuple) else [index]
     entries = [_entry(e, x) for e in entries]
     expanded: list[Any] = []
@@ -95,11 +100,22 @@ def parse_index(x: Value, index: PyTree) -> tuple[tuple[Hashable, ...], list[Ope
         expanded[dots[0] : dots[0] + 1] = fill
     else:
         expanded.extend(fill)
+    return expanded
+
+
+def _form_of(entries: Sequence[Any], x: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """`parse_index`, from entries.
+
+    What programs differ by is in the form, what may differ from call to call is a value. So a slice without a
+    step is a window of a length, at a position: a loop over ``x[i : i + 3]`` needs one program. The window
+    is whole, and a position constant, where no program could be shared: of all elements, of none, or with a
+    step. Beside a bool (``x[True, 1:]``), whose dimension JAX itself has to place, slices stay what they are.
+    """
     form: list[Hashable] = []
     values: list[Operand] = []
     dim = 0
-    flagged = any([isinstance(e, _BoolEntry) for e in expanded])
-    for e in expanded:
+    flagged = any([isinstance(e, _BoolEntry) for e in entries])
+    for e in entries:
         if e is None:
             form.append(NEW)
             continue

@@ -2,6 +2,13 @@
 
 NOTE [a write is an operation on the base]
 
+    def f(a):
+        b = a * 1.0
+        b[1:] *= a[:-1]
+        return b.sum()
+
+    assert fad.grad(f)(fnp.array([2.0, 3.0])).tolist() == [4.0, 2.0]
+
 ``v.mul_(w)`` on a view ``v`` of ``b`` binds one Primitive, ``put(b, v * w)``, on ``b``, ``v`` and ``w``; its
 output is what ``b`` is from then on. Recorded, differentiated, batched and traced as any operation,
 it works at every level: writing a batched value into an unbatched Tensor makes that Tensor batched.
@@ -235,7 +242,7 @@ def check_writable(t: Tensor, who: str, elements: bool = True) -> None:
 def _check(
     t: Operand, link: Link | None, others: Sequence[Operand], who: str, elements: bool = True
 ) -> None:
-    """Raise where the Tensor must not be written to; tell the traces of levels that it is going to be."""
+    """Raise where the Tensor must not be written to; else tell the traces of levels that it will be."""
     if not isinstance(t, Tensor):
         raise ArgumentError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
     root = t if link is None else link.base
@@ -251,26 +258,41 @@ def _check(
                 f"{who}: Inplace update to inference tensor outside InferenceMode is not allowed. Make a "
                 "normal Tensor of it first: x.clone()"
             )
-    recorded = _recorded(t) or _recorded(root) or any([_recorded(a) for a in others])
-    if recorded:
-        if link is not None:
-            check_creation(t, link, who)
-            if _recorded(root) and _is_leaf(root):
-                raise GradientError(
-                    f"{who}: a view of a leaf Variable that requires grad is being used in an in-place "
-                    f"operation. {_LEAF}"
-                )
-        if _recorded(t) and _is_leaf(t):
-            raise GradientError(
-                f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
-                f"{_LEAF}"
-            )
+    _check_history(t, root, link, others, who)
     if elements and link is not None and overlaps(link.chain, root):
         raise ArgumentError(
             f"{who}: unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location, because it was broadcast. Please clone() the tensor before performing "
             "the operation."
         )
+    _tell_levels(root, who)
+
+
+def _check_history(
+    t: Tensor, root: Tensor, link: Link | None, others: Sequence[Any], who: str
+) -> None:
+    """Raise where the graph cannot have the write; it is recorded if anything that it reads is."""
+    if not any([_recorded(a) for a in (t, root, *others)]):
+        return
+    if link is not None:
+        check_creation(t, link, who)
+        if _recorded(root) and _is_leaf(root):
+            raise GradientError(
+                f"{who}: a view of a leaf Variable that requires grad is being used in an in-place "
+                f"operation. {_LEAF}"
+            )
+    if _recorded(t) and _is_leaf(t):
+        raise GradientError(
+            f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
+            f"{_LEAF}"
+        )
+
+
+def _tell_levels(root: Tensor, who: str) -> None:
+    """Tell the traces of levels that a Tensor is going to be written to.
+
+    What is of level 0, or has detached peers, may be an input of the trace of any level.
+    """
     aliased = root._level is ROOT or (root.meta is not None and bool(root.meta.storage.peers))
     for level in state.levels:
         trace = level.current_trace() if aliased else None

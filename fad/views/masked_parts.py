@@ -2,6 +2,13 @@
 
 NOTE [masked parts]
 
+    def f(y):
+        y, mask = y.clone(), y > 0.0
+        y[mask] = fnp.log(y[mask])
+        return y.sum()
+
+    assert fad.jit(fad.grad(f))(fnp.array([-1.0, 2.0])).tolist() == [1.0, 0.5]
+
 Inside of ``vmap`` and ``jit`` it is not known how many elements a bool mask selects. So ``x[mask]`` is a
 `MaskedPart`: elementwise operators compute with all elements, and a write with the same mask puts those back
 that it selects. Where it selects nothing the operands are 1, so that no operator is singular there:

@@ -2,6 +2,10 @@
 
 NOTE [Tensors in JAX's pytrees]
 
+    doubled = jax.tree.map(lambda p: 2 * p, {"w": x})
+    assert doubled["w"].grad_fn is not None
+    jax.tree.map(jnp.sin, {"w": x})  # raises TypeError: plain JAX would lose the derivative
+
 A Tensor is a node with its array for a child, so that jax.jit and optax take it. A Tensor that is
 part of a graph or of a running transform keeps that: its child is a Tensor
 too, of a type that JAX takes for a leaf. `jax.tree.map(lambda p: 2 * p, params)` then computes with

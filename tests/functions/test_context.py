@@ -498,9 +498,9 @@ def test_inputs_are_kept_only_where_a_rule_reads_them():
 
     x, y = leaf(X), leaf(Y)
     node = SavesOutput.apply(x, y).grad_fn
-    assert node.args == [None, None] and node.saved.values == [None, None]
+    assert node.tensors == [None, None] and node.saved.values == [None, None]
     node = OneMethod.apply(x, y).grad_fn  # has an intermediate, so the body may run again
-    assert node.args == [x, y]
+    assert node.tensors == [x, y]
 
 
 # Memory
@@ -563,7 +563,7 @@ def test_saved_outputs_make_no_cycle_and_saved_values_go_after_backward(F):
         arrays = [weakref.ref(v) for v in kept if isinstance(v, jax.Array)]
         del kept
         total.backward()
-        assert node.saved is None and node.args == []
+        assert node.saved is None and node.tensors == []
         del total
         assert [r() is None or r() is x.value for r in arrays] == [True] * len(arrays)
         assert_close(x.grad, jnp.exp(X))

@@ -26,8 +26,8 @@ ROOMS = {
     "core": """types keys blocks dtypes devices caches collector observation pace private_names jaxapi
         unrecorded avals jaxprs elementwise exact_programs borrowed masked series dataflow dependence
         residuals tensor trees partition level rules primitive residual_plans casts replay_protocol""",
-    "tape": """handles running edges graph captures grad_mode anomaly packing saved saved_attributes
-        recorded_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
+    "tape": """handles running edges graph captures grad_mode anomaly packing saved recorded_node
+        saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch jacobian_rows row_rules laplacian randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from helpers import leaf
@@ -54,3 +56,40 @@ def test_saved_values_have_names() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         e.grad_fn.nonsense
     assert isinstance(y.grad_fn._raw_saved_self, autograd.SavedTensor)
+
+
+def test_each_value_is_checked_or_has_hooks_for_itself() -> None:
+    def product() -> Any:
+        x = leaf(2.0)
+        y = x * 1.0
+        return x, y, fnp.exp(y) * y
+
+    x, y, z = product()
+    z.grad_fn._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
+    y += 1.0
+    with pytest.raises(
+        GradientError, match=r"saved for MultiplyBackward, is at version 1; expected"
+    ):
+        z.backward()
+    assert z.grad_fn._saved_self.item() == pytest.approx(float(np.exp(2.0)))
+    with pytest.raises(GradientError, match="modified by an inplace operation"):
+        z.grad_fn._saved_other
+    x, y, z = product()
+    z.grad_fn._raw_saved_other.register_hooks(lambda t: t.clone(), lambda t: t)
+    y += 1.0
+    z.backward()
+    assert float(x.grad) == pytest.approx(3 * float(np.exp(2.0)))
+
+
+def test_an_output_that_is_packed_is_not_checked() -> None:
+    for hooks_first in (True, False):
+        x = leaf(2.0)
+        y = fnp.exp(x)
+        z, node = y * 1.0, y.grad_fn
+        if hooks_first:
+            node._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
+        y += 1.0
+        if not hooks_first:
+            node._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
+        z.backward()
+        assert float(x.grad) == pytest.approx(float(np.exp(2.0)))
