@@ -78,7 +78,7 @@ def _for_tensors(x: object) -> Function:
     name = getattr(x, "__name__", "jax_function")
     leaves, structure = trees.flatten(x)
     if len(leaves) == 1 and leaves[0] is x:
-        return Op(name, "jax", x).function  # type: ignore[no-any-return]
+        return Op(name, "jax", x).function
 
     def run(leaves: Sequence[PyTree], args: PyTree, kwargs: PyTree) -> PyTree:
         return trees.unflatten(structure, leaves)(*args, **kwargs)

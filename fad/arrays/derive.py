@@ -312,7 +312,7 @@ def _ufunc(
         setattr(function, method, op.function)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
         setattr(function, attribute, getattr(ufunc, attribute))
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _same_tensor(

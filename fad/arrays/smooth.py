@@ -49,7 +49,7 @@ def with_rule(function: Function, rule: Function) -> Function:
         return out, rule(out, primals, [t if _has_tangent(t) else None for t in tangents])
 
     made.defjvp(jvp, symbolic_zeros=True)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def with_slopes(function: Function, *slopes: Function) -> Function:

@@ -19,8 +19,7 @@ from jax import lax
 from fad.arrays.smooth import computed_as, for_real, is_real, with_rule, with_slopes
 from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, called
-from fad.core.jaxprs import evaluate_equation
+from fad.core.jaxapi import Literal, called, evaluate_equation
 from fad.core.types import Array, Atom, JaxProgram, Outputs, PyTree
 
 __all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "over_power", "smooth_power"]

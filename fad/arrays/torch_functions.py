@@ -88,12 +88,12 @@ def div(x: ArrayLike, other: ArrayLike, *, rounding_mode: str | None = None) -> 
 
 def addcdiv(x: ArrayLike, a: ArrayLike, b: ArrayLike, *, value: ArrayLike = 1) -> Array:
     """``x + value * a / b``."""
-    return jnp.asarray(x + value * a / b)  # type: ignore[operator]
+    return jnp.asarray(x + value * a / b)
 
 
 def addcmul(x: ArrayLike, a: ArrayLike, b: ArrayLike, *, value: ArrayLike = 1) -> Array:
     """``x + value * a * b``."""
-    return jnp.asarray(x + value * a * b)  # type: ignore[operator]
+    return jnp.asarray(x + value * a * b)
 
 
 def clamp_max(x: ArrayLike, max: ArrayLike) -> Array:
@@ -124,7 +124,7 @@ def lerp(x: ArrayLike, end: ArrayLike, weight: ArrayLike) -> Array:
 def logit(x: Array, eps: ArrayLike | None = None) -> Array:
     """``log(x / (1 - x))``; with ``eps``, of ``x`` clamped to ``[eps, 1 - eps]``."""
     if eps is not None:
-        x = jnp.clip(x, eps, 1 - eps)  # type: ignore[operator]
+        x = jnp.clip(x, eps, 1 - eps)
     return jnp.log(x / (1 - x))
 
 

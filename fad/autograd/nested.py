@@ -80,11 +80,11 @@ class NestedIOFunction(Function):
                     "the ctx"
                 )
         if hasattr(cls, "forward_extended"):
-            cls.forward = staticmethod(_forward)  # type: ignore[attr-defined]
+            cls.forward = staticmethod(_forward)
             backward = getattr(cls, "backward_extended", None)
-            cls.backward = None  # type: ignore[attr-defined]
+            cls.backward = None
             if backward is not None:
-                cls.backward = staticmethod(_backward_of(cls, backward))  # type: ignore[attr-defined]
+                cls.backward = staticmethod(_backward_of(cls, backward))
         super().__init_subclass__(**kwargs)
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class NestedIOFunction(Function):
         return super().apply(_InstanceAttributes(cls, vars(self)), *inputs)
 
     @classmethod
-    def apply(cls, *args: PyTree, **kwargs: PyTree) -> PyTree:  # type: ignore[override]
+    def apply(cls, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the Function on nested inputs; see `NestedIOFunction`.
 
         Arguments:

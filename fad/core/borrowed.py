@@ -48,11 +48,12 @@ def borrow(array: Any, source: Any) -> Array:
     If ``array`` is on another kind of device than ``source``, it is a copy: this blocks until the copy
     is made, and registers nothing.
     """
+    found: Array = array
     if (source.__dlpack_device__()[0] == CPU) != (array.device.platform == "cpu"):
-        return array.block_until_ready()
+        return found.block_until_ready()
     key = id(array)
     borrowed[key] = weakref.ref(array, lambda _: borrowed.pop(key, None))
-    return array
+    return found
 
 
 def is_borrowed(value: object) -> bool:
@@ -95,5 +96,6 @@ def waited(out: T, operands: Sequence[Operand]) -> T:
     """
     for v in operands:
         if id(v) in borrowed or type(v) is np.ndarray:
-            return jax.block_until_ready(out)
+            found: T = jax.block_until_ready(out)
+            return found
     return out

@@ -302,7 +302,7 @@ def varying_axes(aval: types.Aval) -> frozenset[Hashable]:
     return frozenset() if kind is None else frozenset(kind.varying)
 
 
-def zeros(aval: Any) -> types.Array:
+def zeros(aval: Any) -> Any:
     """Zeros of an abstract value: its weak type, explicit sharding, the axes that it varies along."""
     sharded = any([axis is not None for axis in aval.sharding.spec])
     if varying_axes(aval) or aval.weak_type or (sharded and is_tracing()):
@@ -327,7 +327,7 @@ _inline = private("jax._src.interpreters.partial_eval.inline_jaxpr_into_trace")
 check_version(jax.__version__)  # it has all these names
 
 
-def stand_in(aval: types.Aval) -> jax.core.Tracer:
+def stand_in(aval: types.Aval) -> Any:
     """A tracer that stands for a value which is not known yet.
 
     It belongs to a trace that never becomes a program. To any other trace it is a constant.
@@ -350,12 +350,11 @@ def write_equations(trace: Any, closed: Any, values: Sequence[types.Operand]) ->
             return run_jaxpr(closed, *values)
         trace.frame.is_high = True
     source = _here()
-    tracers: list[jax.core.Tracer] = [
+    tracers: list[jax.core.Tracer[Any]] = [
         trace.to_jaxpr_tracer(v if isinstance(v, jax.core.Tracer) else _canonicalize(v), source)
         for v in values
     ]
-    written: list[types.Array] = _inline(trace, source, closed.jaxpr, closed.consts, *tracers)
-    return written
+    return list(_inline(trace, source, closed.jaxpr, closed.consts, *tracers))
 
 
 # What is read off programs and their equations
@@ -403,7 +402,8 @@ def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
         closed = eqn.params.get("jaxpr")
         return closed if isinstance(closed, ClosedJaxpr) else None
     if eqn.params.get("branches_platforms") == (("mosaic",), None):
-        return eqn.params["branches"][-1]
+        found: types.JaxProgram | None = eqn.params["branches"][-1]
+        return found
     return None
 
 

@@ -196,9 +196,10 @@ def derivative_of(
             outs = evaluate_equation(eqn, at)
             return [outs[k] for k in kept]
 
-        return jax.jvp(
+        found: list[Array] = jax.jvp(
             on_differentiated, tuple([at[k] for k in differentiated]), values[len(point) :]
         )[1]
+        return found
 
     operands = [struct_of(jax.typeof(v)) for v in (*point, *directions)]
     return without_unused(without_collector(jax.make_jaxpr(derivative))(*operands))

@@ -273,7 +273,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def dtype(self) -> DType:
         """The NumPy dtype of the elements."""
-        return self.aval.dtype
+        found: DType = self.aval.dtype
+        return found
 
     @property
     def ndim(self) -> int:

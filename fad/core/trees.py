@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from jax import tree_util
+from jax import tree_util as tree_util
 from jax.tree_util import PyTreeDef
 
 from fad.core.jaxapi import array_type
@@ -15,6 +15,7 @@ from fad.core.types import PyTree
 from fad.errors import StructureError, describe
 
 __all__ = [
+    "PyTreeDef",
     "broadcast_prefix",
     "flatten",
     "is_flat",
@@ -56,7 +57,8 @@ def _tuple_of(count: int) -> PyTreeDef:
 
 def is_flat(structure: PyTreeDef) -> bool:
     """Whether it is that of one leaf, or of a tuple of leaves."""
-    return structure == LEAF or structure == _tuple_of(structure.num_leaves)
+    found: bool = structure == LEAF or structure == _tuple_of(structure.num_leaves)
+    return found
 
 
 def unflatten(structure: PyTreeDef, leaves: Sequence[Any], like: PyTree = None) -> PyTree:

@@ -82,9 +82,9 @@ Params: TypeAlias = dict[str, object]
 
 
 class Operation(Protocol):
-    """What `bind` can run: a Primitive, a call of a Function, or a program.
+    """What `bind` can run: a Primitive or a call of a Function; a program is `Expanding`.
 
-    ``expands``: it is `Expanding`.
+    ``expands``: it is `Expanding` instead.
 
     >>> import fad
     >>> class Names(fad.extend.Level):

@@ -44,7 +44,8 @@ def unrecorded(new: Array, old: Array | None = None) -> Array:
     """The array ``new``, without a history, or with that of ``old``."""
     if not is_inexact(new.dtype):
         return new
-    return unrecorded_p.bind(new)[0] if old is None else unrecorded_p.bind(new, old)[0]
+    found: Array = unrecorded_p.bind(new)[0] if old is None else unrecorded_p.bind(new, old)[0]
+    return found
 
 
 def _first(*values: Array) -> list[Array]:

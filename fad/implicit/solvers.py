@@ -311,7 +311,7 @@ def _iteration(equation: Equation, solver: object, steps: int, around: Rest) -> 
         good = (done.result == optx.RESULTS.successful) & jnp.isfinite(error)
         return (*where(good, end), good, done.stats["num_steps"], error)
 
-    return _programs.put(key, Primitive(equation.name, fn))  # type: ignore[no-any-return]
+    return _programs.put(key, Primitive(equation.name, fn))
 
 
 def _check_converged(

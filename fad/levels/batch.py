@@ -94,7 +94,8 @@ class BatchLevel(RecordingLevel):
         return map_tensors(lambda o: new_tensor(o, self, 0), out)
 
     def layout(self, t: Tensor) -> Hashable:
-        return t._aux
+        found: Hashable = t._aux
+        return found
 
     def from_parts(self, parts: Sequence[Operand], layout: Any) -> Tensor:
         return new_tensor(parts[0], self, layout)
@@ -145,7 +146,8 @@ class BatchLevel(RecordingLevel):
 
     def outlive(self, t: Tensor) -> Value:
         if t.aux is None:
-            return super().outlive(t)
+            found: Value = super().outlive(t)
+            return found
         raise LevelError(
             f"a batched Tensor ({describe(t)}) was used after its vmap had finished: return it from "
             "the mapped function, which stacks it, rather than store it outside"
@@ -199,7 +201,8 @@ def move_axis(x: Value, source: int, target: int) -> Value:
 
 def broadcast(x: Value, size: int, dim: int) -> Value:
     """``x`` repeated ``size`` times along a new dimension at ``dim``."""
-    return bind(_broadcast(size, dim), (x,))
+    found: Value = bind(_broadcast(size, dim), (x,))
+    return found
 
 
 def batch_levels() -> list[BatchLevel]:

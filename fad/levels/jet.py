@@ -113,7 +113,8 @@ class JetLevel(RecordingLevel):
         return self.curve(parts[0], parts[1:])
 
     def part_avals(self, aval: Aval, layout: Any) -> tuple[Aval, ...]:
-        return (aval,) * (1 + layout)
+        found: tuple[Aval, ...] = (aval,) * (1 + layout)
+        return found
 
     def part_count(self, layout: Any) -> int:
         return 1 + int(layout)

@@ -139,7 +139,8 @@ class StagedLevel(RecordingLevel):
 
     def outlive(self, t: Tensor) -> Value:
         if not isinstance(t.value, jax.core.Tracer):
-            return t.value
+            found: Value = t.value
+            return found
         raise LevelError(
             f"a Tensor ({describe(t)}) of a function that is being compiled (by jit, or as the body of "
             "scan, cond, ...) was used after its trace had finished, where it has no value: return it "
@@ -182,7 +183,7 @@ class StagedLevel(RecordingLevel):
         self.numbers.append(x)
         if len(self.numbers) - 1 not in self.lifted:
             return x
-        tracer = jaxapi.stand_in(aval_of(x))
+        tracer: Array = jaxapi.stand_in(aval_of(x))
         self.given.append(
             (tracer, as_array(np.asarray(x)) if isinstance(x, np.number) else constant(x))
         )

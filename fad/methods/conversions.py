@@ -88,7 +88,7 @@ def _itself(self: Tensor) -> Tensor:
 
 def _contiguous(self: Tensor, memory_format: object = None) -> Tensor:
     """The Tensor itself if it is contiguous, see `is_contiguous`; else a copy."""
-    return self if is_contiguous(self) else bind(CLONE, (self,))  # type: ignore[no-any-return]
+    return self if is_contiguous(self) else bind(CLONE, (self,))
 
 
 def _is_contiguous(self: Tensor, memory_format: object = None) -> bool:

@@ -411,7 +411,8 @@ def watched_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequ
     observer = mode.observer
     if observer is None:
         return _named_node(work, node, *args)
-    return observer.node(_named_node, work, node, *args)
+    found: Sequence[MaybeValue] = observer.node(_named_node, work, node, *args)
+    return found
 
 
 def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequence[MaybeValue]:
@@ -425,7 +426,8 @@ def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Seque
         naming = _annotation(node.name(), node.sequence_nr, node.thread_id)
     if not mode.on:
         with naming:
-            return work(node, *args)
+            found: Sequence[MaybeValue] = work(node, *args)
+            return found
     before, running.watched = running.watched, True  # what it computes is reported as the node's
     try:
         with naming:
@@ -449,4 +451,5 @@ def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Seque
                     f"Function '{node.name()}' returned nan values in its {i}th output{{lanes}}. "
                 )
                 _check_when_executed([g], 1, what + told)
-    return grads
+    checked: Sequence[MaybeValue] = grads
+    return checked

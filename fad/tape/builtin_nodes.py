@@ -235,9 +235,9 @@ class CopyBackwards(TraceableNode):
             return None
         g = as_tensor(g)
         if self.source_dtype is not None and g.dtype != jnp.dtype(self.source_dtype):
-            g = g.to(self.source_dtype)  # type: ignore[attr-defined]
+            g = g.to(self.source_dtype)
         if self.source_sharding is not None:
-            g = g.to(self.source_sharding)  # type: ignore[attr-defined]
+            g = g.to(self.source_sharding)
         return g
 
 
@@ -388,7 +388,7 @@ class _ScatterBackward(Scatter):
         if g is None:
             return (None,) * len(self.edges)
         parts = super().apply(g)
-        return tuple([p.reshape(()) for p in parts]) if self.scalars else parts  # type: ignore[attr-defined]
+        return tuple([p.reshape(()) for p in parts]) if self.scalars else parts
 
 
 def _put(x: Any, device: object) -> Any:

@@ -101,7 +101,8 @@ def _implicit(t: Tensor, expected: Any, who: str) -> Value:
             f"{expected.dtype}. Pass a gradient, or take a real part or absolute value."
         )
     if isinstance(t, Tensor):
-        return bind(ONES_LIKE, (t.level.detach(t),))
+        found: Value = bind(ONES_LIKE, (t.level.detach(t),))
+        return found
     return jnp.ones(expected.shape, expected.dtype)
 
 

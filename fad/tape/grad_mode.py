@@ -125,7 +125,8 @@ class _GradMode(metaclass=BlockType):
             or inspect.isgeneratorfunction(f)
             or inspect.isasyncgenfunction(f)
         ):
-            return _around_steps(f, self._again)
+            found: F = _around_steps(f, self._again)
+            return found
 
         @functools.wraps(f)
         def wrapper(*args: object, **kwargs: object) -> PyTree:

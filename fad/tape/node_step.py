@@ -186,7 +186,8 @@ def _placed(node: Node, i: int, g: Value, expected: InputMetadata) -> Value:
     if wanted == found:
         return g
     if g.shape == ():
-        return bind(_put_on(expected.sharding), (g,))
+        result: Value = bind(_put_on(expected.sharding), (g,))
+        return result
     names = [", ".join(sorted(map(str, devices))) for devices in (wanted, found)]
     raise GradientError(
         f"Function {node.name()} returned an invalid gradient at index {i} - expected device "

@@ -116,7 +116,8 @@ class PackedValue:
                 f"{own.dtype}{list(own.shape)}, which was packed by {_name(self.hooks[0])}: it must have "
                 "the same shape, and a dtype of the same kind, which is then converted"
             )
-        return bind(cast_to(own.dtype), (x,))
+        found: Value = bind(cast_to(own.dtype), (x,))
+        return found
 
 
 def _name(hook: Callable[..., object]) -> str:

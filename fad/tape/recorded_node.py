@@ -49,7 +49,8 @@ class RecordedNode(Observable, Node):
             value = outlived(bottom(value))
             found = getattr(value, "sharding", None)
             if found is not None and not isinstance(value, jax.core.Tracer):
-                return found
+                result: jax.sharding.Sharding | None = found
+                return result
         return None
 
     def saved_values(self) -> Sequence[MaybeValue]:

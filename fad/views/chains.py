@@ -86,7 +86,8 @@ class ViewOp:
 
     def forward(self, parent: Array, numbers: Sequence[Operand]) -> Array:
         """The view, in plain JAX."""
-        return self.primitive.flat(parent, *numbers)
+        found: Array = self.primitive.flat(parent, *numbers)
+        return found
 
 
 @functools.lru_cache(maxsize=4096)

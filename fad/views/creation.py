@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fad.core.tensor import Tensor
 from fad.errors import GradientError
-
-if TYPE_CHECKING:
-    from fad.views.aliases import Link
 
 __all__ = ["DEFAULT", "Creation", "check_creation", "forbidden"]
 
@@ -27,13 +24,22 @@ class Creation(enum.Enum):
 DEFAULT = Creation.DEFAULT  # to look a member of an Enum up takes longer
 
 
-def check_creation(t: Tensor, link: Link, who: str) -> None:
+class MadeView(Protocol):
+    """What is asked of the `fad.views.aliases.Link` of a view."""
+
+    @property
+    def creation(self) -> Creation: ...
+    @property
+    def output_nr(self) -> int: ...
+
+
+def check_creation(t: Tensor, link: MadeView, who: str) -> None:
     """Refuse a recorded write through a view of a special kind."""
     if link.creation is not Creation.DEFAULT:
         raise GradientError(f"{who}: {forbidden(t, link, indirect=False)}")
 
 
-def forbidden(t: Tensor, link: Link, indirect: bool) -> str:
+def forbidden(t: Tensor, link: MadeView, indirect: bool) -> str:
     """Why a view of a special kind may not be written to, or used after its base was."""
     what = (
         "its base or another view of its base has been modified"

@@ -153,7 +153,7 @@ def write_value(t: Tensor, level: Level, value: Operand) -> None:
         state.watermark = watermark
 
 
-AccumulateGrad.write = staticmethod(write_value)  # type: ignore[assignment]
+AccumulateGrad.write = staticmethod(write_value)
 
 
 def set_item(x: Tensor, index: PyTree, value: Any) -> None:

@@ -42,7 +42,8 @@ def attach(
 ) -> Tensor:
     """Make ``out``, a fresh Tensor that ``step`` made of ``x``, a view of it."""
     if not isinstance(out, Tensor):
-        return out
+        found: Tensor = out
+        return found
     if type(x) is TrackedTensor:
         x = x.origin
     storage = storage_of(x)
@@ -127,7 +128,8 @@ def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Tensor:
     link = link_of(out) if isinstance(out, Tensor) else None
     if link is not None:
         link.chain = (*link.chain, *chain[1:])
-    return out
+    found: Tensor = out
+    return found
 
 
 # Peers
@@ -176,7 +178,8 @@ def stop_gradient(x: Operand) -> Any:
 def _stop(x: Operand) -> Operand:
     if isinstance(x, Tensor) and x.level is ROOT and captured_by_jit(x):
         return detach(x)
-    return stopped(x)
+    found: Operand = stopped(x)
+    return found
 
 
 def _make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:

@@ -129,7 +129,8 @@ def _operator(name: str) -> Callable[..., MaskedPart]:
         own = self.operand(self)
         values = getattr(own, name)(*[self.operand(v) for v in others])
         if values is NotImplemented:
-            return values
+            found: MaskedPart = values
+            return found
         return self.like(own if is_in_place else values)
 
     method.__name__ = name

@@ -48,7 +48,10 @@ def _inner(value: Operand, data: Operand, level: Level) -> Operand:
                 "shares its storage, which does not belong to that transform: write to that Tensor"
             )
         if isinstance(value, jax.core.Tracer):  # JAX may be differentiating it
-            return bind(_REPLACE_PRIMAL, (new_tensor(value, level), new_tensor(data, level))).value
+            found: Operand = bind(
+                _REPLACE_PRIMAL, (new_tensor(value, level), new_tensor(data, level))
+            ).value
+            return found
         return data
     t = new_tensor(value.value, value.level, value.aux)
     t.value, t.aux = _with_primal(value.value, value.level, value.aux, data)

@@ -109,7 +109,7 @@ _BY_FACTORS: dict[str, Callable[..., Array]] = {"divide": jnp.divide, "power": j
 def multiply_in(a: Any, indices: Any, b: Any, /, *, inplace: bool = True) -> Array:
     """``multiply.at``."""
     if inplace:
-        return jnp.multiply.at(a, indices, b)  # type: ignore[no-any-return]  # which says what to write
+        return jnp.multiply.at(a, indices, b)  # which says what to write
     return multiply_at(a, indices, b)
 
 

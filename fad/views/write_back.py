@@ -42,7 +42,8 @@ def chain_put(
 def put(op: ViewOp, parent: Array, view: Array, numbers: Sequence[Operand]) -> Array:
     """``parent`` with ``view`` written back through one step."""
     if op.put is not None:
-        return op.put(parent, view, *numbers)
+        found: Array = op.put(parent, view, *numbers)
+        return found
     if op.write is Write.PERMUTE:
         order = _permutation(op.primitive, parent.ndim)
         return jnp.transpose(view, np.argsort(order).tolist())

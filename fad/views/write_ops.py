@@ -74,7 +74,8 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
             v = _same_kind(rest[-1], view)
             summed = None if v is None else add(base, -v if negative else v, *numbers[0])
             if summed is not None:
-                return summed
+                found: Array = summed
+                return found
         return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
 
     planner: Any = functools.partial(copy_slices_plan, inner, form)
@@ -98,7 +99,8 @@ def part_write_of_values(primitive: Primitive, form: Form) -> Primitive | None:
     count = sum([n for _, n in form])
 
     def changed(base: Array, *rest: Array) -> Array:
-        return write(base, view(base, *rest[:count]), *rest)
+        found: Array = write(base, view(base, *rest[:count]), *rest)
+        return found
 
     return Primitive("CopySlices", changed, positions=True)
 
@@ -225,7 +227,8 @@ def index_put(form: tuple[Hashable, ...]) -> Primitive:
     update, get = updater("set", form, ()).flat, getter(form).flat
 
     def changed(x: Array, v: Array, *values: Array) -> Array:
-        return update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
+        found: Array = update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
+        return found
 
     return Primitive("index_put", changed, positions=True, deferrable=True)
 

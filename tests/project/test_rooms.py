@@ -29,6 +29,7 @@ ELSEWHERE = {
     "numpy/fft": "arrays/test_namespaces.py",
     "numpy/linalg": "arrays/test_namespaces.py",
     "core/residual_plans": "core/test_residuals.py",
+    "core/types": "project/test_annotations.py",
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
     "replay/entries": "replay/test_trace.py",

@@ -1,0 +1,88 @@
+"""A type checker learns something: `Any` is rare, room by room, and `fad.core.types` says what is meant."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+# How often the word `Any` stands in the code of a room. Only to go down.
+LIMITS = {
+    "arrays": 169,
+    "autograd": 21,
+    "bridge": 222,
+    "core": 156,
+    "errors": 17,
+    "extend": 55,
+    "func": 42,
+    "functions": 462,
+    "implicit": 26,
+    "lax": 4,
+    "levels": 131,
+    "methods": 61,
+    "nn": 4,
+    "numpy": 6,
+    "profiling": 32,
+    "random": 2,
+    "replay": 256,
+    "scipy": 2,
+    "sparse": 114,
+    "tape": 260,
+    "transforms": 160,
+    "views": 138,
+    "viz": 15,
+}
+NOT_COUNTED = {"testing"}
+
+
+def count(source: str) -> int:
+    """How often the source names `Any`, as a name or in an import."""
+    tree = ast.parse(source)
+    imported = [
+        a
+        for n in ast.walk(tree)
+        if isinstance(n, ast.ImportFrom)
+        for a in n.names
+        if a.name == "Any"
+    ]
+    named = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "Any"]
+    return len(imported) + len(named)
+
+
+@functools.cache
+def counts() -> Counter[str]:
+    found: Counter[str] = Counter()
+    for path in (ROOT / "fad").rglob("*.py"):
+        first = path.relative_to(ROOT / "fad").parts[0]
+        found[first.removesuffix(".py")] += count(path.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("room", sorted(LIMITS))
+def test_any_is_rare(room: str) -> None:
+    assert counts()[room] <= LIMITS[room]
+
+
+def test_every_room_has_a_limit() -> None:
+    unlimited = {room for room, n in counts().items() if n and room not in LIMITS}
+    assert unlimited == NOT_COUNTED
+
+
+def test_names_of_types_are_listed() -> None:
+    """Each name of `fad.core.types` is exported, and says what it is: a comment or a docstring."""
+    path: Path = ROOT / "fad" / "core" / "types.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
+    aliases = [n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)]  # type: ignore[union-attr]
+    (listed,) = [n.value for n in tree.body if isinstance(n, ast.Assign)]
+    assert ast.literal_eval(listed) == sorted([*aliases, *[n.name for n in classes]])
+    assert all(ast.get_docstring(n) for n in classes)
+
+
+def test_the_count_finds_what_it_should() -> None:
+    assert count("from typing import Any\nx: list[Any] = []\n") == 2
+    assert count('"""Any"""\n# Any\ny = "Any"\n') == 0
