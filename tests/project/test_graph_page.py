@@ -1,4 +1,4 @@
-"""The tables in docs/graph.md and docs/graphs-by-hand.md: each name exists and is tested, none is left out."""
+"""The tables of docs/graph.md and docs/graphs-by-hand.md: each name exists, is tested, none is left out."""
 
 from __future__ import annotations
 
