@@ -153,7 +153,8 @@ OF_REPLAY = """
     test_a_bit_that_differs_is_found test_a_call_that_differs_is_named test_a_call_that_raises_is_named
     test_exact_checks_of_repeats test_the_fuzzer_compares_bits_and_says_how_to_do_it_again
     test_the_collector_runs_while_a_thread_that_traces_sleeps
-    docs/replay.md docs/functions-and-compiled-calls.md docs/performance.md
+    docs/replay.md docs/how-replay-works.md docs/functions-and-compiled-calls.md
+    docs/making-programs-fast.md docs/known-limitations.md
 """.split()
 
 

@@ -18,7 +18,7 @@ class compiled:
     """Switch replay: at once, and until the ``with`` block ends.
 
     Repeated functions in transforms, steps of the eager tape and backward passes are compiled in the
-    background, and then run as one program. Results are the same either way; see docs/performance.md.
+    background, and then run as one program. Results are the same either way; see docs/replay.md.
 
     Arguments:
         mode: whether what repeats is replayed.

@@ -166,7 +166,7 @@ OF_TORCH = (
         peer=lambda torch: leaf(torch).argmax().backward(),
         program=lambda: leaf().argmax().backward(),
         words=("has dtype int32", "argmax", "values of floating dtype"),
-        page="for-pytorch-users.md#where-fad-differs-from-pytorch",
+        page="differences-from-pytorch.md#differences-from-pytorch",
     ),
     Mistake(
         "a gradient of a gradient, without `create_graph`",

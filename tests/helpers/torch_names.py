@@ -2,7 +2,7 @@
 
     python tests/helpers/torch_names.py
 
-The reasons are in two tables of docs/for-pytorch-users.md, "Names that fad does not have" and "Names by
+The reasons are in two tables of docs/pytorch-names.md, "Names that fad does not have" and "Names by
 group".
 """
 

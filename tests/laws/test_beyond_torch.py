@@ -1,4 +1,4 @@
-"""What docs/for-pytorch-users.md says that fad allows and PyTorch refuses, or has silently wrong."""
+"""What docs/differences-from-pytorch.md says that fad allows and PyTorch refuses, or has silently wrong."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What PyTorch's documentation says of autograd, statement by statement, run in both libraries.
 
 Each statement has one small program; what it logs must be the same in PyTorch and in fad (see
-`two_libraries`). What fad does in another way on purpose is in the tables of docs/for-pytorch-users.md and
-docs/graph.md instead.
+`two_libraries`). What fad does in another way on purpose is in the tables of docs/differences-from-pytorch.md
+and docs/graph.md instead.
 """
 
 from __future__ import annotations

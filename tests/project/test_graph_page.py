@@ -1,4 +1,4 @@
-"""The tables in docs/graph.md: each name exists and is tested, and none is left out."""
+"""The tables of docs/graph.md and docs/graphs-by-hand.md: each name exists, is tested, none is left out."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from fad.autograd import Node
 
 
 def rows() -> list[tuple[str, str, str, str]]:
-    """Rows of the tables in docs/graph.md that have tests: names, behaviour, PyTorch's name, test."""
-    page = (ROOT / "docs" / "graph.md").read_text()
+    """Rows of their tables that have tests: names, behaviour, PyTorch's name, test."""
+    page = "\n\n".join(
+        [(ROOT / "docs" / name).read_text() for name in ("graph.md", "graphs-by-hand.md")]
+    )
     found = []
     has_tests = False
     for line in page.splitlines():

@@ -34,6 +34,27 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == sorted((pages - {"index"}) | {"reference/index"})
 
 
+# Pages that are made from others, or list others.
+OF_OTHERS = ("index", "changelog", "contributing")
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda p: p.stem)
+def test_the_first_sentence_of_a_page_says_what_one_can_do_with_it(page: Path) -> None:
+    if page.stem not in OF_OTHERS:
+        first = page.read_text().split("\n\n")[1]
+        assert first.startswith(("With this page you can ", "After this page you can ")), first
+
+
+def test_the_index_groups_the_pages_by_kind() -> None:
+    text = (DOCS / "index.md").read_text()
+    kinds = ("Tutorials", "How-to guides", "Reference", "Explanation")
+    for kind in kinds:
+        section = text.partition(f"\n## {kind}\n")[2].partition("\n## ")[0].partition("```")[0]
+        tree = text.partition(f":caption: {kind}\n\n")[2].partition("```")[0].split()
+        linked = re.findall(r"\]\(([\w/-]+)\.(?:md|rst)\)", section)
+        assert sorted(set(linked) - {"cookbook/index"}) == sorted(tree), kind
+
+
 @pytest.mark.parametrize("page", sorted((DOCS / "cookbook").glob("*.md")), ids=lambda p: p.stem)
 def test_a_recipe_draws_the_figure_that_it_shows_or_prints_a_table(page: Path) -> None:
     text = page.read_text()

@@ -10,7 +10,7 @@ from helpers import ROOT
 
 import fad
 
-PAGE = ROOT / "docs" / "for-pytorch-users.md"
+PAGE = ROOT / "docs" / "pytorch-names.md"
 
 
 def excused() -> set[str]:
