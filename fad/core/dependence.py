@@ -11,6 +11,8 @@ it off its graph; never off the numbers. A path leads from an input to an output
   derivative of ``x * a`` in x is ``a``: there x is unused. That of ``relu`` compares x: there x is used, with
   a derivative of zero.
 
+What is written to a Ref of JAX is read by all that uses the Ref afterwards.
+
 A path ends at ``stop_gradient``, and where nothing was recorded (NOTE [no_grad in traced code]). A call with
 rules of its own is not looked into: its outputs depend on all of its inputs.
 """
@@ -25,7 +27,7 @@ import jax
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, branches, called, loop_parts, programs, scan_parts
+from fad.core.jaxapi import Literal, branches, called, is_ref, loop_parts, programs, scan_parts
 
 __all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 
@@ -58,7 +60,12 @@ def _through(jaxpr: Any, given: Sequence[int], paths: str) -> list[int]:
 
     note(jaxpr.invars, given)
     for eqn in jaxpr.eqns:
-        note(eqn.outvars, _equation(eqn, read(eqn.invars), paths))
+        bits = read(eqn.invars)
+        refs = [v for v in eqn.invars if is_ref(v)]
+        if refs:  # what goes in may be written to each, and read from it later
+            note([*refs, *eqn.outvars], [_union(bits)] * (len(refs) + len(eqn.outvars)))
+        else:
+            note(eqn.outvars, _equation(eqn, bits, paths))
     return read(jaxpr.outvars)
 
 

@@ -23,6 +23,7 @@ from fad.core.jaxapi import (
     branches,
     evaluate_equation,
     flag_of,
+    is_ref,
     programs,
     rules_of,
     scan_parts,
@@ -65,6 +66,9 @@ def _program(closed: Any, operands: Sequence[Value], width: int) -> list[Value]:
         jaxpr, consts = closed.jaxpr, closed.consts
     else:
         jaxpr, consts = closed, ()
+    if any([is_ref(v) for eqn in jaxpr.eqns for v in (*eqn.invars, *eqn.outvars)]):
+        found = couples(jaxpr, [entries for entries, _ in operands], (), width)
+        return [(entries, None) for entries in found]
     env: dict[Any, Value] = {}
     for var, c in zip(jaxpr.constvars, consts, strict=True):
         env[var] = (None, _constant(c))
