@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from fad.core.jaxapi import Literal, WhileParts, branches, loop_parts, scan_parts
+from fad.core.jaxapi import Literal, WhileParts, branches, is_ref, loop_parts, scan_parts
 
 __all__ = ["Dataflow", "opened"]
 
@@ -30,6 +30,8 @@ def opened(program: Any) -> Any:
 
 class Dataflow(Generic[V]):
     """One analysis: something of type ``V`` is said of each variable, forwards, equation by equation.
+
+    What an equation gets may be written to each Ref among its operands, and read from it later.
 
     ``chooses``: what chooses a branch, or ends a loop, counts among what its results come of.
     """
@@ -62,7 +64,11 @@ class Dataflow(Generic[V]):
             return [self.constant(v.val) if isinstance(v, Literal) else env[v] for v in atoms]
 
         for eqn in jaxpr.eqns:
-            env.update(zip(eqn.outvars, self.equation(eqn, read(eqn.invars)), strict=True))
+            operands = read(eqn.invars)
+            env.update(zip(eqn.outvars, self.equation(eqn, operands), strict=True))
+            refs = [v for v in eqn.invars if is_ref(v)]
+            if refs:
+                env.update(dict.fromkeys([*refs, *eqn.outvars], self.union(operands)))
         return read(jaxpr.outvars)
 
     def inside(self, eqn: Any, given: list[V]) -> list[V] | None:

@@ -14,6 +14,8 @@ it off its graph; never off the numbers. A path leads from an input to an output
   derivative of ``x * a`` in x is ``a``: there x is unused. That of ``relu`` compares x: there x is used, with
   a derivative of zero.
 
+What is written to a Ref of JAX is read by all that uses the Ref afterwards.
+
 A path ends at ``stop_gradient``, and where nothing was recorded (NOTE [no_grad in traced code]). A call with
 rules of its own is not looked into: its outputs depend on all of its inputs.
 """

@@ -36,7 +36,7 @@ from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, called, flag_of
+from fad.core.jaxapi import Literal, called, flag_of, is_ref
 from fad.core.jaxprs import inner_jaxprs, map_equations
 from fad.core.masked import vjp_in
 from fad.core.types import (
@@ -248,6 +248,10 @@ class _Slicer:
 def _is_expensive(eqn: JaxEquation) -> bool:
     if eqn.primitive.name in EXPENSIVE or flag_of(eqn, "expensive"):
         return True
+    if any(
+        map(is_ref, eqn.invars)
+    ):  # what it reads was written by others, which are not in a slice
+        return True
     return any(_is_expensive(inner) for j in inner_jaxprs(eqn) for inner in j.eqns)
 
 
@@ -275,7 +279,7 @@ def dependence_of_jaxpr(
     reached = {v for v, m in zip(jaxpr.invars, mask, strict=True) if m}
     for eqn in jaxpr.eqns:
         if any(not isinstance(v, Literal) and v in reached for v in eqn.invars):
-            reached.update(eqn.outvars)
+            reached.update([*eqn.outvars, *filter(is_ref, eqn.invars)])
     return tuple(
         [not isinstance(v, Literal) and v in reached and is_inexact(v.aval.dtype) for v in outs]
     )

@@ -105,14 +105,14 @@ class RowPattern:
         return self if self == other else _union(self, other)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=128)
 def _uniform(pattern: RowPattern, axes: tuple[int, ...]) -> RowPattern:
     at = np.moveaxis(pattern.at, axes, range(1, len(axes) + 1))
     at = at.reshape(-1, *at.shape[len(axes) + 1 :])
     return RowPattern(np.expand_dims(_without_duplicates(at), axes))
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=128)
 def _union(a: RowPattern, b: RowPattern) -> RowPattern:
     sizes = np.broadcast_shapes(a.at.shape[1:], b.at.shape[1:])
     both = [np.broadcast_to(p.at, (len(p), *sizes)) for p in (a, b)]
@@ -208,7 +208,7 @@ class JacobianRows(NamedTuple):
         return JacobianRows(f(self.array), self.pattern)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=128)
 def _rows_in(pattern: RowPattern, other: RowPattern) -> np.ndarray:
     """For each row of ``other``, at each element, the row of ``pattern`` for its coordinate; -1: none."""
     found = np.full(np.broadcast_shapes(pattern.at[:1].shape, other.at.shape), -1)

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from fad.core.dataflow import Dataflow, opened
-from fad.core.jaxapi import evaluate_equation, flag_of, programs, rules_of, scan_parts
+from fad.core.jaxapi import evaluate_equation, flag_of, is_ref, programs, rules_of, scan_parts
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
@@ -75,6 +75,13 @@ class _Entries(Dataflow[Value]):
 
     def constant(self, value: Any) -> Value:
         return None, _constant(value)
+
+    def results(self, program: Any, given: Sequence[Value]) -> list[Value]:
+        jaxpr = opened(program)
+        if any([is_ref(v) for eqn in jaxpr.eqns for v in (*eqn.invars, *eqn.outvars)]):
+            found = couples(jaxpr, [entries for entries, _ in given], (), self.width)
+            return [(entries, None) for entries in found]
+        return super().results(program, given)
 
     def union(self, found: Sequence[Value]) -> Value:
         return unite([entries for entries, _ in found]), None

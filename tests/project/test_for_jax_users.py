@@ -281,6 +281,43 @@ def test_second_derivatives_through_scan():
     assert_close(second(growth), np.float32(3.0 if OLD else 9.0) * jnp.exp(X))
 
 
+def test_refs():
+    """A program that writes to a `jax.new_ref` is differentiated in both modes and twice, and batched."""
+
+    def f(x):
+        ref = jax.new_ref(jnp.zeros(3))
+        ref[...] = x
+
+        def body(c, e):
+            ref[0] = ref[0] * e
+            return c + ref[...].sum(), None
+
+        c, _ = lax.scan(body, jnp.float32(0.0), x)
+        return c * (ref[...] ** 2).sum()
+
+    def g(x):
+        y, c = x, 0.0
+        for e in x:
+            y = y.at[0].multiply(e)
+            c = c + y.sum()
+        return c * (y**2).sum()
+
+    ours = fad.from_jax(f)
+    assert_close(fad.grad(ours)(V), jax.grad(g)(V), rtol=1e-5)
+    assert_close(jax.grad(f)(V), jax.grad(g)(V), rtol=1e-5)
+    for transform in (lambda lib, f: lib.hessian(f), lambda lib, f: lib.jacfwd(f)):
+        with pytest.raises(ValueError, match="out_axes"):
+            transform(jax, f)(V)
+        assert_close(transform(fad, ours)(V), transform(jax, g)(V), rtol=1e-4)
+    batch = jnp.stack([V, 2.0 * V])
+    for mapped in (fad.vmap(fad.grad(ours)), fad.jit(fad.vmap(fad.grad(ours)))):
+        assert_close(mapped(batch), jax.vmap(jax.grad(g))(batch), rtol=1e-5)
+    assert_close(fad.grad(fad.checkpoint(ours))(V), jax.grad(g)(V), rtol=1e-5)
+    x = fad.tensor(V, requires_grad=True)
+    ours(x).backward()
+    assert_close(x.grad.array, jax.grad(g)(V), rtol=1e-5)
+
+
 # hijax primitives: classes with all rules, as Functions are
 
 

@@ -58,3 +58,12 @@ def test_branches_on_values_that_are_not_known_all_count() -> None:
     )
     rows, cols = pattern_of(closed, [None])
     assert len(rows) == len(cols) == 8
+
+
+def test_what_is_written_to_a_ref_counts() -> None:
+    def f(t: Any) -> Any:
+        ref = jax.new_ref(jnp.zeros(4))
+        ref[...] = t
+        return ref[...] * 2.0
+
+    assert (matrix_of(f) == 1).all()
