@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 import weakref
 
 import jax
@@ -25,15 +26,16 @@ TIMES = 6  # enough for a pass to be compiled
 
 
 @pytest.fixture(autouse=True)
-def _fresh():
+def _fresh(monkeypatch):
     fad.autograd.compiled.clear_cache()
+    monkeypatch.setattr(compiled_backward, "tree", types.SimpleNamespace(hits=0))
     with fad.autograd.compiled(wait=True):
         yield
 
 
 def hits():
     """How often a compiled backward pass has run."""
-    return compiled_backward.structures.hits
+    return compiled_backward.tree.hits
 
 
 def function(forward, vjp, save=lambda *given: given[:-1], **attributes):
