@@ -10,7 +10,7 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `Deferred.append`: `RecordingLevel.process` and `RootLevel.process`, for each operation of a level that has
   a trace, and for what nothing tracks inside of a level that has one;
 * `Deferred.write`, `Deferred.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level
-  that has a trace, and for their views; `Deferred.before_write`: `views.inplace`, for writes to values;
+  that has a trace, and for their views;
 * `Deferred.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
 * `Deferred.materialize`: `Tensor.node`, and `core.level.flush`, which is called before the state of a Tensor
   or a mode changes (views.aliases, methods.history, tape.anomaly, grad modes) and before an array is returned
@@ -33,21 +33,18 @@ Pull = Callable[[Any, Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 
 
 class Deferred(Protocol):
-    """The deferred operations of a level, or of the eager tape, in order; their outputs are lazy
-    Tensors. ``lock`` is held by who looks at them and then calls `finish`.
+    """The deferred operations of a level, or of the eager tape, in order. ``lock`` is held by who looks at
+    them and then calls `finish`.
     """
 
     lock: Any
 
     def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
-        """Defer an operation, and return its lazy outputs.
+        """Defer an operation, and return its outputs.
 
         None: it cannot be deferred, and the caller evaluates it. The trace has been materialized, unless
         the operation is not ``tracked``: its arguments are values of level 0 without history.
         """
-
-    def before_write(self) -> None:
-        """What may share its memory with a value of level 0 is about to be written to."""
 
     def write(self, op: Any, own: Sequence[Any], others: Sequence[Any]) -> bool:
         """Defer a write: ``own[0]`` is from now on the output of ``op``, an operation on ``own`` and
@@ -57,7 +54,7 @@ class Deferred(Protocol):
         """
 
     def share(self, t: Any, new: Any) -> bool:
-        """Give a view ``t``, which is out of date, the state of ``new``, a lazy Tensor of the trace.
+        """Give a view ``t``, which is out of date, the state of ``new``, an output of the trace.
 
         Returns whether it was; if not, the caller reads the state of ``new``, and sets it.
         """
@@ -114,7 +111,7 @@ class Replay(Protocol):
         """
 
     def open_step(self, op: Any, args: Sequence[Any], plan: Any) -> Any:
-        """Begin a trace of the eager tape with this operation; its lazy outputs, or None if none was
+        """Begin a trace of the eager tape with this operation; its outputs, or None if none was
         begun.
         """
 

@@ -270,11 +270,7 @@ def _check(
             "single memory location, because it was broadcast. Please clone() the tensor before performing "
             "the operation."
         )
-    aliased = root._level is ROOT or (root.meta is not None and bool(root.meta.storage.peers))
     for level in state.levels:
-        trace = level.current_trace() if aliased else None
-        if trace is not None:
-            trace.before_write()
         if level.id > root.born and level.runs_again:
             raise LevelError(
                 f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
