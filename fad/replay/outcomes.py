@@ -93,6 +93,7 @@ def outcome_of(
             out = bind(op, given)
             outs = out if type(out) is tuple else (out,)
             untracked = level is not ROOT and all([layout is FOREIGN for layout, _ in args])
+            layouts: list[Any]
             if untracked:
                 avals, layouts = [aval_of(o) for o in outs], [FOREIGN] * len(outs)
             else:

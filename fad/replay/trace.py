@@ -85,7 +85,7 @@ class Trace(Writes):
         return object.__getattribute__(t, name)
 
     def _evaluated_apart(self, t: Tensor, name: str) -> Any:
-        """What a finalizer reads while entries are appended or run: nothing is changed."""
+        """What a finalizer reads while operations are appended or run: nothing is changed."""
         stretch = Stretch(self)
         outputs: list[Tensor | None] = [None] * stretch.path[-1].size
         return getattr(stretch.record(outputs)[t._lazy.place], name)
