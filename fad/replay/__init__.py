@@ -37,7 +37,7 @@ class Engine:
         return {
             "structures": len(states.tree.roots) + len(passes),
             "compiled": sum(p.call is not None for p in programs),
-            "hits": states.tree.hits,
+            "hits": states.tree.hits + states.tree.passes,
             "queued": worker.busy,
             "refused": sum(bool(p.refused) for p in programs),
         }

@@ -119,7 +119,7 @@ def _run(entry: Ending, program: Program, operands: Sequence[Any], plain: bool) 
             raise
         entry.program, entry.refused = None, f"{type(error).__name__}: {error}"
         return None
-    tree.hits += 1
+    tree.passes += 1
     return found
 
 

@@ -87,12 +87,14 @@ class Root(State):
 
 
 class _Tree:
-    """All states, and their number; forgotten as a whole when there are too many. ``hits``: programs run."""
+    """All states, and their number; forgotten as a whole when there are too many. ``hits``: programs run,
+    ``passes``: those of backward passes of single nodes.
+    """
 
-    __slots__ = ("hits", "roots", "size")
+    __slots__ = ("hits", "passes", "roots", "size")
 
     def __init__(self) -> None:
-        self.hits = 0
+        self.hits = self.passes = 0
         self.forget()
 
     def forget(self) -> None:
@@ -106,9 +108,9 @@ _growing = threading.RLock()
 
 
 def clear_cache() -> None:
-    """Forget all states, and the count of hits."""
+    """Forget all states, and what was counted."""
     tree.forget()
-    tree.hits = 0
+    tree.hits = tree.passes = 0
 
 
 def root_of(key: Any, code: Any, name: str, taken: int = 0) -> Root:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import types
 import weakref
 
 import jax
@@ -18,7 +17,7 @@ import fad
 import fad.numpy as fnp
 from fad import Function
 from fad.errors import GradientError, LevelError
-from fad.replay import compiled_backward
+from fad.replay import states
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 0.2, -1.0])
@@ -26,16 +25,15 @@ TIMES = 6  # enough for a pass to be compiled
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch):
+def _fresh():
     fad.autograd.compiled.clear_cache()
-    monkeypatch.setattr(compiled_backward, "tree", types.SimpleNamespace(hits=0))
     with fad.autograd.compiled(wait=True):
         yield
 
 
 def hits():
     """How often a compiled backward pass has run."""
-    return compiled_backward.tree.hits
+    return states.tree.passes
 
 
 def function(forward, vjp, save=lambda *given: given[:-1], **attributes):
