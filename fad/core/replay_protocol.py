@@ -16,7 +16,7 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `Deferred.append`: `RecordingLevel.process` and `RootLevel.process`, for each operation of a level that has
   a trace, and for what nothing tracks inside of a level that has one;
 * `Deferred.write`, `Deferred.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level
-  that has a trace, and for their views; `Deferred.before_write`: `views.inplace`, for writes to values;
+  that has a trace, and for their views;
 * `Deferred.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
 * `Deferred.materialize`: `Tensor.node`, and `core.level.flush`, which is called before the state of a Tensor
   or a mode changes (views.aliases, methods.history, tape.anomaly, grad modes) and before an array is returned
@@ -52,21 +52,18 @@ Pull = Callable[[Level, Sequence[Any], Sequence[Tensor], Sequence[Value]], list[
 
 
 class Deferred(Protocol):
-    """The deferred operations of a level, or of the eager tape, in order; their outputs are lazy
-    Tensors. ``lock`` is held by who looks at them and then calls `finish`.
+    """The deferred operations of a level, or of the eager tape, in order. ``lock`` is held by who looks at
+    them and then calls `finish`.
     """
 
     lock: AbstractContextManager[Any]
 
     def append(self, op: Operation, args: Sequence[Operand], tracked: bool = True) -> Outputs:
-        """Defer an operation, and return its lazy outputs.
+        """Defer an operation, and return its outputs.
 
         None: it cannot be deferred, and the caller evaluates it. The trace has been materialized, unless
         the operation is not ``tracked``: its arguments are values of level 0 without history.
         """
-
-    def before_write(self) -> None:
-        """What may share its memory with a value of level 0 is about to be written to."""
 
     def write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
         """Defer a write: ``own[0]`` is from now on the output of ``op``, an operation on ``own`` and
@@ -76,7 +73,7 @@ class Deferred(Protocol):
         """
 
     def share(self, t: Tensor, new: Tensor) -> bool:
-        """Give a view ``t``, which is out of date, the state of ``new``, a lazy Tensor of the trace.
+        """Give a view ``t``, which is out of date, the state of ``new``, an output of the trace.
 
         Returns whether it was; if not, the caller reads the state of ``new``, and sets it.
         """
@@ -135,7 +132,7 @@ class Replay(Protocol):
         """
 
     def open_step(self, op: Primitive, args: Sequence[Operand], plan: VjpPlan) -> Outputs:
-        """Begin a trace of the eager tape with this operation; its lazy outputs, or None if none was
+        """Begin a trace of the eager tape with this operation; its outputs, or None if none was
         begun.
         """
 

@@ -374,7 +374,9 @@ def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -
 
 
 def take_over(t: Tensor, o: Tensor) -> None:
-    """Give a lazy Tensor the value and the node of ``o``."""
+    """Give ``t`` the value and the node of ``o``, if it is still lazy: a finalizer may have read it."""
+    if t._lazy is None:
+        return
     if o._lazy is not None:  # its operation has failed
         t._lazy = o._lazy
         return

@@ -31,14 +31,13 @@ class Engine:
     explain = staticmethod(explain)
 
     def cache_info(self) -> dict[str, int]:
-        programs = [e.program for e in states.endings() if e.program is not None]
-        programs += [
-            s.program for s in compiled_backward.structures.values() if s.program is not None
-        ]
+        passes = compiled_backward.structures.values()
+        endings = [*states.endings(), *passes]
+        programs = [e.program for e in endings if e.program is not None]
         return {
-            "structures": len(states.tree.roots) + len(compiled_backward.structures.values()),
+            "structures": len(states.tree.roots) + len(passes),
             "compiled": sum(p.call is not None for p in programs),
-            "hits": states.tree.hits + compiled_backward.structures.hits,
+            "hits": states.tree.hits + states.tree.passes,
             "queued": worker.busy,
             "refused": sum(bool(p.refused) for p in programs),
         }
@@ -47,7 +46,7 @@ class Engine:
         worker.clear()
         states.clear_cache()
         compiled_backward.structures.clear()
-        compiled_backward.back_off.reset()
+        compiled_backward.policy.failures = 0
         forget_outcomes()
         forget_steps()
         forget_shapes()

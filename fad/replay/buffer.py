@@ -2,11 +2,11 @@
 
 NOTE [one append-only list]
 
-A trace is one list of entries. An entry is appended whole or not at all. What it is does not change, but for
-a Tensor that is written to: a handle for what it was takes its place (NOTE [deferred writes]). ``busy`` is
-set while an entry is being made, or while all are being run: then nothing is appended, and who reads an
-output (a finalizer) gets its value from operations that are run for it alone. To record an entry twice gives
-the same as to record it once.
+A trace is a list of states, one for each operation, and a list of their outputs, which come first: there is
+no state without its outputs. What they are does not change, but for a Tensor that is written to: a handle for
+what it was takes its place (NOTE [deferred writes]). ``busy`` is set while an operation is being appended, or
+while all are being run: then nothing is appended, and who reads an output (a finalizer) gets its value from
+operations that are run for it alone. To record an operation twice gives the same as to record it once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
 from fad.core.level import bodies, state
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
-from fad.replay.entries import Entry
 from fad.replay.inputs import Input, is_value, look
 from fad.replay.next_states import next_state
 from fad.replay.policy import Policy
@@ -32,26 +31,24 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.edges import edge_to_operation
 from fad.tape.recorder import ROOT
 
-__all__ = ["Buffer"]
+__all__ = ["Buffer", "is_unobserved"]
 
 
 class Buffer:
     """The operations of a transform's function, or of a step of the eager tape, since the last flush.
 
-    ``entries`` begin with one for the root. ``inputs`` that require grad at ``level`` are the inputs of the
-    transform, leaves of the tape, or outputs of earlier programs. ``recording`` has the grad mode and the
-    hooks for saved values with which it is made, ``tangents_off`` the mode of that name, ``thread_state``
-    has all modes of the thread that makes it. ``done``: nothing more is appended. ``is_new``: it is of the
-    first call of a function, see NOTE [first calls]; ``around`` are the keys of the levels around its own,
-    outermost first. ``root`` is that of what comes after the last flush, ``ended`` counts the last states of
-    what was flushed.
-    ``has_untracked``: there are untracked operations; ``on_values``: no level below records what the programs
-    compute, and neither does the tape: see NOTE [untracked operations] in `fad.replay.untracked`. ``lock`` is
-    for other threads that read an output.
+    ``path`` has the states, the root first, ``outputs`` all outputs. ``inputs`` that require grad at
+    ``level`` are the inputs of the transform, leaves of the tape, or outputs of earlier programs.
+    ``recording`` has the grad mode and the hooks for saved values with which it is made, ``tangents_off`` the
+    mode of that name, ``thread_state`` has all modes of the thread that makes it. ``done``: nothing more is
+    appended. ``is_new``: it is of the first call of a function, see NOTE [first calls]; ``around`` are the
+    keys of the levels around its own, outermost first. ``ended`` counts the last states of what was flushed.
+    ``on_values``: no level below records what the programs compute, and neither does the tape: see NOTE
+    [untracked operations] in `fad.replay.untracked`. ``lock`` is for other threads that read an output.
 
     The place of its output k is ``k``, that of its input k is ``~k``. ``places`` finds inputs by their `id`,
     ``edges`` those with a node by their place in the graph. ``scalars`` are kept so that their ids stay their
-    own. ``writes`` has the entries that are writes, with the number of arguments that are written to.
+    own.
     """
 
     __slots__ = (
@@ -61,8 +58,6 @@ class Buffer:
         "done",
         "edges",
         "ended",
-        "entries",
-        "has_untracked",
         "inputs",
         "is_new",
         "key",
@@ -71,21 +66,21 @@ class Buffer:
         "maker",
         "name",
         "on_values",
+        "outputs",
+        "path",
         "places",
         "policy",
         "recording",
-        "root",
         "scalars",
         "slow",
         "tangents_off",
         "thread_state",
         "why",
-        "writes",
     )
 
     def __init__(self, level: Any, root: Root, context: Any, settings: int) -> None:
         self.level = level
-        self.forget_inputs()
+        self.begin(root)
         self.lock: Any = threading.RLock()
         self.maker: Callable[[], Any] = level.maker()
         self.key = (settings, level.key())
@@ -94,30 +89,30 @@ class Buffer:
         self.context = context
         self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
         self.tangents_off = state.tangents_off
-        self.root = root
         self.policy: Policy = root.policy
-        self.entries: list[Entry] = [(root, None, 0)]
         self.ended: dict[State, int] = {}
         self.busy = False
         self.done = False
         self.is_new = False
-        self.has_untracked = False
         self.on_values = True
         self.around: Sequence[Any] = ()
-        self.writes: dict[int, int] = {}
         self.why = ""  # why it is recorded one by one
         self.slow = ""  # why the last stretch was that was
 
-    def forget_inputs(self) -> None:
-        """Drop all inputs."""
+    def begin(self, root: Root) -> None:
+        """Begin anew, with nothing."""
+        self.path: list[State] = [root]
+        self.outputs: list[Tensor] = []
         self.inputs: list[Input] = []
         self.edges: dict[Any, int] = {}
         self.places: dict[int, int] = {}
         self.scalars: list[Any] = []
 
-    def _forget_from(self, count: int) -> None:
-        """Drop all inputs but for so many."""
-        del self.inputs[count:]
+    def _forget_new(self) -> None:
+        """Drop the inputs and outputs of an operation that is not appended."""
+        last = self.path[-1]
+        count = last.taken
+        del self.outputs[last.size :], self.inputs[count:]
         self.places = {i: place for i, place in self.places.items() if ~place < count}
         self.edges = {e: place for e, place in self.edges.items() if ~place < count}
 
@@ -149,7 +144,7 @@ class Buffer:
         for p in given.parts:
             if type(p) is Tensor and not is_value(p):
                 self.on_values = False
-                if self.has_untracked:
+                if self.path[-1].has_untracked:
                     self.policy.defers_untracked = False
         return place
 
@@ -173,10 +168,11 @@ class Buffer:
 
     # Appending
 
-    def append(self, op: Any, args: Sequence[Any], tracked: bool = True) -> Any:
+    def append(self, op: Any, args: Sequence[Any], tracked: bool = True, own: int = 0) -> Any:
         """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
 
-        Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`.
+        Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`. It writes to
+        its first ``own`` arguments.
         """
         if self.busy and self.thread_state is state.__dict__:
             return None  # of a finalizer
@@ -187,21 +183,20 @@ class Buffer:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
-        if self.entries[-1][0].cuts:
+        if self.path[-1].cuts:
             if not tracked:
                 return None
             if self.is_new or not self.flush(too_long=True):
                 self.materialize()
                 return None
-        count = len(self.inputs)
         out = None
         self.busy = True
         try:
-            out = self._appended(op, args)
+            out = self._appended(op, args, own)
         finally:
             self.busy = False
-            if out is None or type(out) is str:  # what is new among its arguments is no input
-                self._forget_from(count)
+            if out is None or type(out) is str:
+                self._forget_new()
         if type(out) is str:
             if tracked:
                 self.why = self.why or f"{op.name}: {out}"
@@ -210,33 +205,26 @@ class Buffer:
         if self.done:  # a finalizer has changed a mode
             self.materialize()
             if out is None or (out if type(out) is Tensor else out[0])._lazy is not None:
-                return None  # it was materialized without this entry
+                return None  # it was materialized without this operation
         return out
 
-    def _appended(self, op: Any, args: Sequence[Any]) -> Any:
+    def _appended(self, op: Any, args: Sequence[Any], own: int) -> Any:
         """The lazy outputs of an operation; or why it cannot be deferred; None if nothing is any more."""
-        entries = self.entries
-        step = next_state(self, entries, op, args)
-        if isinstance(step, str):
-            return step
-        level, place = ROOT if step.untracked else self.level, step.first
-        if step.single:
-            out: Any = lazy_tensor(
-                level, Lazy(step.avals[0], self, place), step.requires_grad[0], 0
-            )
-            entry = out
-        else:
-            pairs = enumerate(zip(step.avals, step.requires_grad))
-            entry = [lazy_tensor(level, Lazy(a, self, place + k), t, k) for k, (a, t) in pairs]
-            out = tuple(entry)  # not `entry`: what the caller's tuple refers to is referenced
-        if step.untracked:
-            self.has_untracked = True
-            for t in (out,) if step.single else out:
-                t._aux = t._node = None
+        at = next_state(self, op, args, own)
+        if isinstance(at, str):
+            return at
+        level = ROOT if at.untracked else self.level
+        outs = []
+        for k, aval in enumerate(at.avals):
+            lazy = Lazy(aval, self, at.first + k)
+            outs.append(lazy_tensor(level, lazy, at.requires_grad[k], k))
+            if at.untracked:
+                outs[k]._aux = outs[k]._node = None
         if self.done:
             return None
-        entries.append((step, entry, len(self.inputs)))
-        return out
+        self.outputs[at.first :] = outs
+        self.path.append(at)
+        return outs[0] if at.single else tuple(outs)
 
     def _goes_on(self) -> bool:
         """Whether its thread can still append to it, in the modes and settings at its beginning."""
@@ -247,12 +235,9 @@ class Buffer:
         return (
             self.recording
             == (get("watermark", -1), get("base_watermark", -1), get("saved_hooks", ()))
-            and get("inference") is None
-            and get("replaying", True)
-            and not anomaly.watch
             and not bodies.traced
             and self.context == trace_context()
-            and not checks_numbers()
+            and is_unobserved(get)
         )
 
     def flush(self, too_long: bool) -> bool:
@@ -260,6 +245,13 @@ class Buffer:
 
     def materialize(self) -> None:
         raise NotImplementedError
+
+
+def is_unobserved(mode: Callable[..., Any]) -> bool:
+    """Whether replay is on, and nothing that ``mode`` has, or anomaly mode, observes single operations."""
+    if mode("inference") is not None or anomaly.watch or checks_numbers():
+        return False
+    return bool(mode("replaying", True))
 
 
 def _edge_of(given: Input) -> Any:

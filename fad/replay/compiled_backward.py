@@ -16,7 +16,6 @@ any code that JAX traces (`fad.functions.native`).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -28,42 +27,31 @@ from fad.core.caches import Cache
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
 from fad.core.level import bind
+from fad.core.primitive import VjpPlan
 from fad.core.replay_protocol import Part
 from fad.replay.inputs import is_traced
-from fad.replay.policy import GAIN, BackOff, Ending, repeats_of_pass
+from fad.replay.policy import Ending, Policy, repeats_of_pass
 from fad.replay.program import Program
 from fad.replay.settings import is_small, settings_number
+from fad.replay.states import tree
 from fad.tape.accumulate import ADD
 from fad.tape.graph import AccumulateGrad, Node
 from fad.tape.recorded_node import RecordedNode, spread
 from fad.tape.recorder import PrimitiveNode
 from fad.tape.saved import SavedView, versions_of
 
-__all__ = ["backward", "structures"]
+__all__ = ["backward", "policy", "structures"]
 
 LARGEST = 1500  # nodes in one compiled pass
 
 Edges = Sequence[tuple[Node, int]]
 PullOfNode = Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
+# What one node does: its key, its operands, and its `Part`, or what a `PrimitiveNode` has saved.
+Work = tuple[Sequence[Any], Sequence[Any], Any]
+_OF_LEAF: Work = ((-3,), (), None)
 
-
-class Structures(Cache):
-    """The structures of backward passes that are remembered; ``hits``: passes that ran as programs."""
-
-    __slots__ = ("hits",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hits = 0
-
-    def clear(self) -> None:
-        """Forget all structures, and what was compiled for them."""
-        super().clear()
-        self.hits = 0
-
-
-structures = Structures()
-back_off = BackOff()
+structures = Cache()  # of the passes that are remembered: how often they came, and their programs
+policy = Policy()
 
 
 def backward(
@@ -77,62 +65,51 @@ def backward(
         return None  # what is traced is compiled whole anyway
     if jaxapi.checks_numbers() or not settings_number(jaxapi.trace_context()):
         return None
-    if back_off.is_on():
-        return None  # the last structures were all new
-    starts = [e for e, _ in roots]
-    parts: dict[Node, Part] = {}
-    order = _in_order([n for n, _ in starts], () if captures is None else dict(captures), parts)
-    if order is None:
+    if policy.backs_off():
         return None
+    starts = [e for e, _ in roots]
+    works = _works([n for n, _ in starts], () if captures is None else dict(captures))
+    if works is None:
+        return None
+    order = list(works)
     ends = captures
     if ends is None:
         ends = [(node, 0) for node in order if type(node) is AccumulateGrad]
     index = {node: i for i, node in enumerate(order)}
-    key = _key(order, index, parts, starts, ends)
+    key = _key(works, index, starts, ends)
     if key is None:
         return None
-    saved: list[Any] = []
-    for node in order:
-        if type(node) is PrimitiveNode:
-            values = node.values
-            if values is None:  # another thread has just run the pass and freed the graph
-                return None
-            saved += _operands(values) if node.has_views else values
-        elif node in parts:
-            saved += parts[node].operands
+    saved = [x for _, operands, _ in works.values() for x in operands]
     operands = with_constants([*saved, *[ct for _, ct in roots]])
     plain = all([type(x) is array_type for x in operands])
-    if (parts and not plain) or not all(
-        [type(x) is not array_type or is_small(x) for x in operands]
-    ):
+    parts = [part for _, _, part in works.values() if type(part) is Part]
+    if (parts and not plain) or any([type(x) is array_type and not is_small(x) for x in operands]):
         return None
     entry: Ending = structures.get(key) or structures.put(key, Ending())
     entry.count += 1
-    if entry.program is not None:
-        back_off.note(GAIN)
-    else:
-        if entry.count == 1 or entry.refused:
-            back_off.note(-1)
+    if entry.count > 1 and not entry.refused:
+        policy.failures = 0
+    if entry.program is None:
         if entry.refused or entry.count < repeats_of_pass(len(order)):
             return None
-        run = _pass(order, index, parts, starts, ends)
-        if run is None or (parts and not _is_traceable(entry, run, parts, operands)):
+        run = _pass(works, index, starts, ends)
+        if parts and not _is_traceable(entry, run, parts, operands):
             return None
         work = sum([type(node) is not AccumulateGrad for node in order])
         entry.program = Program("a backward pass", run, work)
-    grads = _run(entry, operands, plain)
-    if grads is not None and not keep_graph:
+    grads = _run(entry, entry.program, operands, plain)
+    if grads is None:
+        return None
+    if not keep_graph:
         for node in (
             order if captures is None else _leading(order, captures) - {n for n, _ in captures}
         ):
             node.release_variables()
-    return None if grads is None else list(zip(ends, grads, strict=True))
+    return list(zip(ends, grads, strict=True))
 
 
-def _run(entry: Ending, operands: Sequence[Any], plain: bool) -> Any:
+def _run(entry: Ending, program: Program, operands: Sequence[Any], plain: bool) -> Any:
     """The gradients; None if the pass has to run node by node. ``plain``: of arrays alone."""
-    program = entry.program
-    assert program is not None
     if plain and not program.have_compiled(operands):
         return None
     try:
@@ -142,66 +119,55 @@ def _run(entry: Ending, operands: Sequence[Any], plain: bool) -> Any:
             raise
         entry.program, entry.refused = None, f"{type(error).__name__}: {error}"
         return None
-    structures.hits += 1
+    tree.passes += 1
     return found
 
 
 # The graph of a pass
 
 
-def _in_order(
-    roots: Sequence[Node], ends: Container[Node], parts: dict[Node, Part]
-) -> list[Node] | None:
-    """The nodes of a pass, latest first, with their parts; None if it cannot be compiled.
-
-    It may be observed (hooks, ...), or what it needs was freed.
-    """
-    seen = dict.fromkeys(roots)  # in order: ties in sequence numbers must fall the same each time
-    stack = list(seen)
+def _works(roots: Sequence[Node], ends: Container[Node]) -> dict[Node, Work] | None:
+    """What the nodes of a pass do, latest first; None if it cannot be compiled."""
+    works: dict[Node, Any] = dict.fromkeys(roots)  # in order: ties must fall the same each time
+    stack = list(works)
     while stack:
         node = stack.pop()
-        if not _is_plain(node):
-            part = node.part() if isinstance(node, RecordedNode) and node not in ends else None
-            if part is None:
-                return None
-            parts[node] = part
-        elif type(node) is PrimitiveNode and (node.plan.from_inputs or node in ends):
+        work = works[node] = _work_of(node, node in ends)
+        if work is None or len(works) > LARGEST:
             return None
         for edge in node.edges:
-            if edge is not None and edge[0] not in seen:
-                seen[edge[0]] = None
+            if edge is not None and edge[0] not in works:
+                works[edge[0]] = None
                 stack.append(edge[0])
-        if len(seen) > LARGEST:
-            return None
-    order = sorted(seen, key=operator.attrgetter("sequence_nr"))
-    order.reverse()
     # Accumulators have the highest number of all, and belong at the end.
-    first = 0
-    while first < len(order) and type(order[first]) is AccumulateGrad:
-        first += 1
-    return order[first:] + order[:first]
+    order = sorted(works, key=lambda node: (works[node] is _OF_LEAF, -node.sequence_nr))
+    return {node: works[node] for node in order}
 
 
-def _is_plain(node: Node) -> bool:
-    """Whether a node has what it needs, unchanged, and has no hooks or metadata."""
-    if node.extra is not None:
-        return False
-    if type(node) is PrimitiveNode:
-        if node.values is None or node.packed or node.written:
-            return False
-        return not node.tensors or versions_of(node.tensors) == node.versions
+def _work_of(node: Node, is_end: bool) -> Work | None:
+    """What a node does; None if it may be observed (hooks, ...), or what it needs was freed."""
     if type(node) is AccumulateGrad:
         meta = node.variable.meta
-        return meta is None or not (meta.hooks or meta.post_hooks)
-    return False
+        hooked = meta is not None and (meta.hooks or meta.post_hooks)
+        return None if hooked or node.extra is not None else _OF_LEAF
+    if is_end:
+        return None
+    if type(node) is not PrimitiveNode:
+        part = node.part() if isinstance(node, RecordedNode) else None
+        return None if part is None else ((part.key,), part.operands, part)
+    values = node.values  # read once: another thread may run the pass, and free the graph
+    if values is None or node.extra is not None or node.packed or node.written:
+        return None
+    if node.plan.from_inputs or (node.tensors and versions_of(node.tensors) != node.versions):
+        return None
+    if not node.has_views:
+        return (node.plan.id,), values, values
+    ways = [v.operation if type(v) is SavedView else 0 for v in values]
+    return (node.plan.id, *ways), _operands(values), values
 
 
 def _key(
-    order: Sequence[Node],
-    index: dict[Node, int],
-    parts: dict[Node, Part],
-    roots: Edges,
-    captures: Edges,
+    works: dict[Node, Work], index: dict[Node, int], roots: Edges, captures: Edges
 ) -> tuple[Any, ...] | None:
     """A key: equal ones mean the same pass. None if the numbers of the nodes are not an order."""
     key: list[Any] = []
@@ -211,16 +177,8 @@ def _key(
     for node, nr in captures:
         key += (index.get(node, -1), nr)
     key.append(-7)
-    for i, node in enumerate(order):
-        if type(node) is PrimitiveNode:
-            key.append(node.plan.id)
-            if node.has_views:
-                key += [v.operation if type(v) is SavedView else 0 for v in node.values or ()]
-        elif node in parts:
-            key.append(parts[node].key)
-        else:
-            key.append(-3)
-            continue
+    for i, (node, (own, _, _)) in enumerate(works.items()):
+        key += own
         for edge in node.edges:
             if edge is None:
                 key.append(-1)
@@ -228,8 +186,7 @@ def _key(
             after = index[edge[0]]
             if after <= i:
                 return None  # numbers from several threads, or set by hand
-            key.append(after)
-            key.append(edge[1])
+            key += (after, edge[1])
     return tuple(key)
 
 
@@ -269,10 +226,9 @@ def _opening(values: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
     return opening
 
 
-def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> PullOfNode:
-    """What a node that has saved ``values`` does in a pass, in the form of `Part.pull`."""
-    plan = node.plan
-    opening = _opening(values) if node.has_views else list
+def _pull_of(plan: VjpPlan, values: Sequence[Any]) -> PullOfNode:
+    """What a node with this plan that has saved ``values`` does in a pass, in the form of `Part.pull`."""
+    opening = _opening(values)
 
     def pull(operands: Sequence[Any], cts: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
         given = None if plan.single else tuple([c is not None for c in cts])
@@ -288,35 +244,25 @@ def _pull_of(node: PrimitiveNode, values: Sequence[Any]) -> PullOfNode:
 
 
 def _pass(
-    order: Sequence[Node],
-    index: dict[Node, int],
-    parts: dict[Node, Part],
-    roots: Edges,
-    captures: Edges,
-) -> Callable[..., list[Any]] | None:
+    works: dict[Node, Work], index: dict[Node, int], roots: Edges, captures: Edges
+) -> Callable[..., list[Any]]:
     """The pass as a function of saved values and cotangents, which keeps no nodes.
 
-    It returns the gradients, None where none arrives. None if another thread has freed the graph.
+    It returns the gradients, None where none arrives.
     """
-    steps: list[tuple[int, PullOfNode, int, list[tuple[int, int] | None], list[bool]]] = []
-    leading = _leading(order, captures)
-    for i, node in enumerate(order):
-        if type(node) is PrimitiveNode:
-            values = node.values
-            if values is None:
-                return None
-            pull, count = _pull_of(node, values), len(_operands(values))
-        elif node in parts:
-            pull, count = parts[node].pull, len(parts[node].operands)
-        else:
+    calls: list[tuple[int, PullOfNode, int, list[tuple[int, int] | None], list[bool]]] = []
+    leading = _leading(list(works), captures)
+    for i, (node, (_, operands, part)) in enumerate(works.items()):
+        if part is None:
             continue
+        pull = part.pull if type(part) is Part else _pull_of(node.plan, part)  # type: ignore[attr-defined]
         edges = [None if e is None else (index[e[0]], e[1]) for e in node.edges]
         need = [e is not None and e[0] in leading for e in node.edges]
-        steps.append((i, pull, count, edges, need))
-    widths = [node.num_inputs for node in order]
+        calls.append((i, pull, len(operands), edges, need))
+    widths = [node.num_inputs for node in works]
     starts = [(index[n], nr) for n, nr in roots]
     ends = [(index.get(n), nr) for n, nr in captures]
-    saved = sum([s[2] for s in steps])
+    saved = sum([s[2] for s in calls])
 
     def run(*operands: Any) -> list[Any]:
         slots: list[list[Any]] = [[None] * w for w in widths]
@@ -327,7 +273,7 @@ def _pass(
         for (i, nr), ct in zip(starts, operands[saved:], strict=True):
             arrive(i, nr, ct)
         at = 0
-        for i, pull, count, edges, need in steps:
+        for i, pull, count, edges, need in calls:
             values = operands[at : at + count]
             at += count
             if any(need) and not all([c is None for c in slots[i]]):
@@ -340,7 +286,7 @@ def _pass(
 
 
 def _is_traceable(
-    entry: Ending, run: Callable[..., Any], parts: dict[Node, Part], operands: Sequence[Any]
+    entry: Ending, run: Callable[..., Any], parts: Sequence[Part], operands: Sequence[Any]
 ) -> bool:
     """Whether rules in Python can be part of a program; else the structure is refused."""
     try:
@@ -349,6 +295,6 @@ def _is_traceable(
     except Exception:  # node by node, the error names its place
         entry.refused = "a rule cannot be traced"
         return False
-    if not all([part.allows(closed.jaxpr) for part in parts.values()]):
+    if not all([part.allows(closed.jaxpr) for part in parts]):
         entry.refused = "a rule draws random numbers"
     return not entry.refused

@@ -27,6 +27,7 @@ __all__ = [
     "is_untouched",
     "is_value",
     "look",
+    "out_of_date",
     "outer_level_defers",
     "small_aval",
     "version_at",
@@ -90,21 +91,24 @@ def small_aval(value: Any) -> Any:
     return aval if is_small(value) else None
 
 
-def _is_view(t: Tensor) -> bool:
-    """Whether a Tensor takes its value from another one, or is out of date."""
-    meta = t.meta
-    link = None if meta is None else meta.link
-    return link is not None and (link.base is not None or link.seen != meta.storage.version)  # type: ignore[union-attr]
+def out_of_date(t: Any) -> int | None:
+    """The version of the state of ``t``, if it is an alias whose base was written to since."""
+    meta = t.meta if type(t) is Tensor else None
+    if meta is None or meta.link is None or meta.link.seen == meta.storage.version:
+        return None
+    return int(meta.link.seen)
 
 
 def _is_place_to_begin(t: Tensor) -> bool:
     """Whether ``t``, which requires grad, can be an input: it has a node, or is a leaf that is no view."""
-    return not (_is_view(t) if t._node is None else _is_out_of_date(t))
-
-
-def _is_out_of_date(t: Tensor) -> bool:
-    meta = t.meta
-    return meta is not None and meta.link is not None and meta.link.seen != meta.storage.version
+    if (
+        t._node is None
+        and t.meta is not None
+        and t.meta.link is not None
+        and t.meta.link.base is not None
+    ):
+        return False
+    return out_of_date(t) is None
 
 
 def version_at(a: Any) -> int:

@@ -32,8 +32,8 @@ def note(name: str, count: int, what: str) -> None:
 def note_trace(trace: Any, what: str) -> None:
     """Log how a trace, all of its segments included, ended."""
     policy, ended = trace.policy, trace.ended
-    count = sum([s.work * n for s, n in list(ended.items())], len(trace.entries) - 1)
-    segments = sum(ended.values()) + (len(trace.entries) > 1)
+    count = sum([s.work * n for s, n in list(ended.items())], len(trace.path) - 1)
+    segments = sum(ended.values()) + (len(trace.path) > 1)
     if segments > 1 and what == "replayed":
         what += f", in {segments} segments"
     if policy.due > policy.begun:

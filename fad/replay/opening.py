@@ -11,12 +11,12 @@ from fad.core.jaxapi import trace_context
 from fad.core.level import state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.replay.buffer import is_unobserved
 from fad.replay.inputs import look
 from fad.replay.policy import at_once, is_step_due
 from fad.replay.settings import settings_number
 from fad.replay.states import root_of
 from fad.replay.trace import Trace
-from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 from fad.tape.saved import UNCHANGED
 
@@ -37,7 +37,7 @@ def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
     codes = _codes(function)
     around = tuple([own.key() for own in state.levels if own is not level])
     key = (settings, *map(id, codes), around, level.key(), *[given.code for given in found])
-    root = root_of(key, codes, getattr(function, "__name__", "a function"))
+    root = root_of(key, codes, getattr(function, "__name__", "a function"), len(found))
     if root.policy.backs_off():
         return
     trace = Trace(level, root, context, settings)
@@ -87,17 +87,8 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
 
 def _surroundings() -> tuple[Any, int]:
     """The context of JAX and the number of its settings; the number is 0 where nothing is traced."""
-    if not state.replaying or not _is_unobserved() or jaxapi.is_tracing():
+    hooks = any([pair is not UNCHANGED for pair in state.saved_hooks])
+    if hooks or not is_unobserved(state.__dict__.get) or jaxapi.is_tracing():
         return None, 0
     context = trace_context()
     return context, settings_number(context)
-
-
-def _is_unobserved() -> bool:
-    """Whether no mode is on that observes single operations."""
-    return not (
-        anomaly.watch
-        or state.inference is not None
-        or jaxapi.checks_numbers()
-        or any([hooks is not UNCHANGED for hooks in state.saved_hooks])
-    )

@@ -27,12 +27,14 @@ Known = tuple[Any, Any]
 
 
 class Outcome(NamedTuple):
-    """The outputs of an operation at a level: what users see of them, their layouts, through which arguments
-    gradients go on, and which arguments its node keeps (-1: an output).
+    """The outputs of an operation at a level: what users see of them, their layouts, which require grad,
+    through which arguments gradients go on, and which arguments its node keeps (-1: an output). ``single``:
+    it returns no tuple.
     """
 
     avals: tuple[Any, ...]
     layouts: tuple[Any, ...]
+    requires_grad: tuple[bool, ...]
     routed: tuple[bool, ...]
     kept: tuple[int, ...]
     single: bool
@@ -90,19 +92,19 @@ def outcome_of(
                     given.append(own.from_parts([next(rest) for _ in range(count)], layout))
             out = bind(op, given)
             outs = out if type(out) is tuple else (out,)
-            if level is not ROOT and all([layout is FOREIGN for layout, _ in args]):
-                avals = tuple([aval_of(o) for o in outs])
-                layouts, routed = (FOREIGN,) * len(outs), (False,) * len(args)
-                found.append(Outcome(avals, layouts, routed, (), type(out) is not tuple))
-                return out
-            if type(op) is Program:  # there is not one node that could tell
-                routed, kept = (True,) * len(args), (-1, *range(len(args)))
+            untracked = level is not ROOT and all([layout is FOREIGN for layout, _ in args])
+            layouts: list[Any]
+            if untracked:
+                avals, layouts = [aval_of(o) for o in outs], [FOREIGN] * len(outs)
             else:
-                routed, kept = _routed(outs, len(args))
-            layouts = tuple([own.layout(o) for o in outs])
-            avals = tuple([own.aval(o) for o in outs])
-            found.append(Outcome(avals, layouts, routed, kept, type(out) is not tuple))
-            return [p for o in outs for p in own.parts(o)]
+                avals, layouts = [own.aval(o) for o in outs], [own.layout(o) for o in outs]
+            routes = _routes(op, None if untracked else outs, len(args))
+            requires_grad = [level.wraps and layout is True for layout in layouts]
+            single = type(out) is not tuple
+            found.append(
+                Outcome(tuple(avals), tuple(layouts), tuple(requires_grad), *routes, single)
+            )
+            return out if untracked else [p for o in outs for p in own.parts(o)]
 
     structs: list[Any] = []
     for layout, aval in args:
@@ -120,16 +122,17 @@ abstract_evaluation = without_collector(jax.eval_shape)
 observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
 
 
-def _routed(outs: Sequence[Any], count: int) -> tuple[tuple[bool, ...], tuple[int, ...]]:
+def _routes(
+    op: Any, outs: Sequence[Any] | None, count: int
+) -> tuple[tuple[bool, ...], tuple[int, ...]]:
     """Which arguments the edges of the outputs' node belong to, and which it keeps (-1: an output)."""
-    routed: tuple[bool, ...] = (False,) * count
-    kept: tuple[int, ...] = ()
-    for o in outs:
-        node = o._node
-        if type(node) is PrimitiveNode and len(node.edges) == count:
-            plan = node.plan
-            kept = (*plan.kept_inputs, *([-1] if plan.kept_outputs else []))
+    if outs is None:
+        return (False,) * count, ()
+    nodes = [o._node for o in outs if o._node is not None]
+    for node in nodes:
+        if type(node) is PrimitiveNode and type(op) is not Program and len(node.edges) == count:
+            kept = (*node.plan.kept_inputs, *([-1] if node.plan.kept_outputs else []))
             return tuple([e is not None for e in node.edges]), kept
-        if node is not None:  # of several operations: any of them may do so
-            routed, kept = (True,) * count, (-1, *range(count))
-    return routed, kept
+    if nodes or type(op) is Program:  # of several operations: any of them may do so
+        return (True,) * count, (-1, *range(count))
+    return (False,) * count, ()

@@ -9,6 +9,7 @@ All decisions are here, and nothing else is:
 | a stretch is compiled in the calling thread | most of its operations are new: NOTE [first calls] |
 | a stretch is compiled in the background | it has repeated: ``REPEATS``, NOTE [long programs] |
 | a stretch ends | something needs a value or a node, or it is long: NOTE [segments] |
+| a backward pass of single nodes is looked up | in each pass, but for `Policy.backs_off` |
 | a backward pass of single nodes is compiled | it has repeated: `repeats_of_pass` |
 | anything is compiled at once | in ``fad.autograd.compiled(wait=True)``: `at_once` |
 | a program is given up | it has failed ``FAILURES`` times |
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from fad.replay.states import State
 
 __all__ = [
-    "GAIN",
     "SHORT",
-    "BackOff",
     "Ending",
     "Policy",
     "Use",
@@ -54,7 +53,6 @@ RUNS = 128  # of a long program that would take about as long as compiling it
 WHOLE = 10  # operations of a new program for each one among them that is new
 TIMES = 2  # programs that are compiled at once before an operation in them counts as known
 LONGEST = 512  # operations in a stretch
-GAIN, SKIPPED, GRACE = 32, 8, 4  # of `BackOff`
 # From so many operations on, a segment ends after one whose hash is the least of so many last ones.
 CUTS = ((480, 4), (448, 16), (384, 64))
 
@@ -70,40 +68,6 @@ class _AtOnce:
 
 
 at_once = _AtOnce()
-
-
-class BackOff(threading.local):
-    """Back-off from looking for the structure of passes, in each thread: it pays only for those that repeat.
-
-    Each try is noted with its gain, below zero for a loss. Once the sum has fallen to ``-GAIN``, the next
-    ``SKIPPED`` calls are skipped. Then there are tries again; if they lose ``GRACE``, more calls are skipped.
-    """
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all gains and losses."""
-        self.sum = 0
-        self.losses = 0
-        self.pause = 0
-
-    def is_on(self) -> bool:
-        """Whether to skip this call."""
-        if self.pause <= 0 or at_once.count:
-            return False
-        self.pause -= 1
-        return True
-
-    def note(self, gain: int) -> None:
-        """Add the gain of one try."""
-        self.sum = min(self.sum + gain, GAIN)
-        if self.sum <= -GAIN:
-            self.sum = GRACE - GAIN
-            self.pause = SKIPPED << min(self.losses, 4)
-            self.losses += 1
-        elif self.sum > -GAIN // 2:
-            self.losses = 0
 
 
 def repays_whole(work: int, fresh: int) -> bool:
@@ -178,7 +142,7 @@ class Ending:
 
 
 class Policy:
-    """For the traces of one function, or of steps that begin with the same operation.
+    """For the traces of one function, or of steps that begin with the same operation; or for all passes.
 
     ``begun`` counts its calls, ``failures`` those in a row that were not replayed. ``pending`` is the last of
     its programs that is queued for compiling: until it is compiled nothing is traced, unless the function

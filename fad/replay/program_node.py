@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fad.core.level import bind
-from fad.core.tensor import Meta, Storage, Tensor, lazy_tensor
+from fad.core.tensor import Lazy, Meta, Storage, Tensor, lazy_tensor
 from fad.replay.entries import origin_of
 from fad.replay.inputs import Input, version_at, with_own_handles
 from fad.replay.stretch import Stretch
@@ -57,7 +57,6 @@ class ProgramNode(RecordedNode):
         "on_values",
         "outputs",
         "places",
-        "policy",
         "stretch",
         "written",
     )
@@ -68,13 +67,12 @@ class ProgramNode(RecordedNode):
         self.first = next(running.sequence)
         collections.deque(itertools.islice(running.sequence, stretch.work), maxlen=0)
         self._operations: list[tuple[Node, int]] | None = None
-        self._start(stretch.level, ())
+        self._start(trace.level, ())
         self._edges: Any = None  # made when they are asked for
         self.stretch: Stretch | None = stretch
         self.places = list(places)
         self.outputs = [weakref.ref(t) for t in outputs]
         self.on_values: bool = trace.on_values
-        self.policy = trace.policy
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
         stretch.inputs = with_own_handles(stretch.inputs)
@@ -111,8 +109,9 @@ class ProgramNode(RecordedNode):
         assert self.stretch is not None
         found = []
         for k in self.places:
-            step, nr = origin_of(self.stretch.path, k)
-            found.append(InputMetadata(step.avals[nr].shape, step.avals[nr].dtype, None))
+            at = origin_of(self.stretch.path, k)
+            aval = at.avals[k - at.first]
+            found.append(InputMetadata(aval.shape, aval.dtype, None))
         return found
 
     # The nodes of the operations
@@ -170,7 +169,7 @@ class ProgramNode(RecordedNode):
         passed, saved = stretch.passed(self._ends(outputs), stretch.variables)
         if not passed.isdisjoint(self.freed):
             return False
-        if stretch.recording[2]:  # `allow_mutation_on_saved_tensors`
+        if stretch.trace.recording[2]:  # `allow_mutation_on_saved_tensors`
             return True
         if not saved.isdisjoint([self.places[nr] for nr in self.written]):
             return False
@@ -220,7 +219,9 @@ class ProgramNode(RecordedNode):
             *[c for c in cotangents if c is not None],
             *[a for a in arrived if a is not None],
         ]
-        self.policy.have_ready(program, values)  # if it is not, its operations run one by one
+        stretch.trace.policy.have_ready(
+            program, values
+        )  # if it is not, its operations run one by one
         found = iter(program.unflatten(bind(program, values)))
         if not keep_graph:
             self.free(stretch, ends, wanted)
@@ -242,7 +243,7 @@ class ProgramNode(RecordedNode):
 
 def _handle_of_written(level: Any, version: int) -> Tensor:
     """An empty handle for what a Tensor was before it was written to, which made ``version`` of it."""
-    handle = lazy_tensor(level, None, True, 0)  # type: ignore[arg-type]
+    handle = lazy_tensor(level, Lazy(None, None, 0), True, 0)
     handle.meta = Meta()
     handle.meta.storage = Storage(version - 1)
     return handle

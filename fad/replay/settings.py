@@ -14,6 +14,7 @@ import numpy as np
 from fad.core import jaxapi
 from fad.core.caches import Table
 from fad.core.jaxapi import array_type, is_committed
+from fad.core.threads import on_new_thread
 
 __all__ = [
     "LARGE",
@@ -28,29 +29,11 @@ LARGE = 1 << 14  # elements: an array of so many is no part of a trace
 _KNOWN = 4096  # entries of each table here
 
 
-def on_new_thread(f: Callable[[], Any]) -> Any:
-    """What ``f()`` gives on a new thread, where JAX has its global settings and nothing else."""
-    found: list[Any] = []
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            found.append(f())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=work, name="fad-default-settings")
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
-
-
 def in_context(context: Any, f: Callable[[], Any]) -> Any:
     """``f()`` with the settings that JAX had with this `trace_context`, and without its checks of numbers."""
     checks = jaxapi.is_tracing() or jaxapi.checks_numbers()
-    return on_new_thread(f) if checks or context != jaxapi.trace_context() else f()
+    apart = checks or context != jaxapi.trace_context()
+    return on_new_thread(f, "fad-default-settings") if apart else f()
 
 
 class _JaxSettings:
@@ -77,7 +60,8 @@ class _JaxSettings:
                 self.everywhere = everywhere
             if context in self.unusual:
                 return 0
-            if on_new_thread(jaxapi.trace_context) == context:  # changed for good
+            now = on_new_thread(jaxapi.trace_context, "fad-default-settings")
+            if now == context:  # changed for good
                 self.usual, self.number = context, self.number + 1
                 self.unusual.clear()
                 return self.number

@@ -10,7 +10,7 @@ from typing import Any
 from fad.replay.inputs import FOREIGN
 from fad.replay.policy import Ending, Policy, Use
 
-__all__ = ["Root", "State", "clear_cache", "endings", "root_of", "tree"]
+__all__ = ["Root", "State", "clear_cache", "endings", "root_of", "segment_of", "tree"]
 
 CAPACITY = 1 << 14  # states, roots and endings remembered
 
@@ -19,17 +19,18 @@ CAPACITY = 1 << 14  # states, roots and endings remembered
 class State:
     """What was appended up to here: an operation, after those of the state before.
 
-    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. ``routed`` says
-    through which arguments gradients flow, ``kept`` which of them its node keeps (-1: an output).
-    ``avals`` and ``layouts`` are of its outputs; ``requires_grad`` says which do. ``first`` is the number of
-    its first output, ``size`` that of all outputs so far, ``work`` that of the operations, those of
-    programs among them included. ``content`` is a hash of the operation and of the relative places of its
-    arguments. ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``next`` has the
-    states that came after it, by their keys. ``passes`` has what `Stretch.passed` finds.
+    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. The first ``own`` of
+    them are written to. What is known of its outputs is an `Outcome`. ``first`` is the number of its first
+    output, ``size`` counts all outputs so far, ``taken`` the inputs, ``work`` the operations, those of
+    programs among them included. ``has_writes``, ``has_untracked``: some of them are writes, or
+    untracked. ``content`` is a hash of the operation and of the relative places of its arguments. ``cuts``: a
+    segment ends here. ``use`` says whether the operation is new. ``next`` has the states that came after it,
+    by their keys. ``passes`` has what `Stretch.passed` finds.
     """
 
     op: Any
     refs: tuple[int, ...]
+    own: int
     avals: Sequence[Any]
     layouts: Sequence[Any]
     requires_grad: Sequence[bool]
@@ -37,7 +38,10 @@ class State:
     kept: Sequence[int]
     single: bool
     size: int
+    taken: int
     work: int = 0
+    has_writes: bool = False
+    has_untracked: bool = False
     content: int = 0
     cuts: bool = False
     use: Use = dataclasses.field(default_factory=Use)
@@ -69,8 +73,8 @@ class Root(State):
 
     __slots__ = ("code", "is_cut", "name", "policy")
 
-    def __init__(self, code: Any, name: str) -> None:
-        super().__init__(None, (), (), (), (), (), (), True, 0)
+    def __init__(self, code: Any, name: str, taken: int) -> None:
+        super().__init__(None, (), 0, (), (), (), (), (), True, 0, taken)
         self.code = code
         self.name = name
         self.policy = Policy()
@@ -83,12 +87,14 @@ class Root(State):
 
 
 class _Tree:
-    """All states, and their number; forgotten as a whole when there are too many. ``hits``: programs run."""
+    """All states, and their number; forgotten as a whole when there are too many. ``hits``: programs run,
+    ``passes``: those of backward passes of single nodes.
+    """
 
-    __slots__ = ("hits", "roots", "size")
+    __slots__ = ("hits", "passes", "roots", "size")
 
     def __init__(self) -> None:
-        self.hits = 0
+        self.hits = self.passes = 0
         self.forget()
 
     def forget(self) -> None:
@@ -102,17 +108,24 @@ _growing = threading.RLock()
 
 
 def clear_cache() -> None:
-    """Forget all states, and the count of hits."""
+    """Forget all states, and what was counted."""
     tree.forget()
-    tree.hits = 0
+    tree.hits = tree.passes = 0
 
 
-def root_of(key: Any, code: Any, name: str) -> Root:
-    """The root of traces with this key, which may have ``code`` by its `id`."""
+def root_of(key: Any, code: Any, name: str, taken: int = 0) -> Root:
+    """The root of traces with this key, which may have ``code`` by its `id`, and begin with inputs."""
     root = tree.roots.get(key)
     if root is None:
         grow()
-        root = tree.roots.setdefault(key, Root(code, name))
+        root = tree.roots.setdefault(key, Root(code, name, taken))
+    return root
+
+
+def segment_of(key: Any) -> Root:
+    """The root of what comes after a flush, in a trace with this key."""
+    root = root_of(("a segment", *key), None, "")
+    root.is_cut = True
     return root
 
 

@@ -9,7 +9,6 @@ from fad.core.level import bind, state, with_default_state
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, take_over
 from fad.errors import LevelError
-from fad.replay.entries import Entry
 from fad.replay.inputs import FOREIGN, Input, as_captured, outer_level_defers
 from fad.replay.log import note
 from fad.replay.policy import TIMES
@@ -56,35 +55,17 @@ class Failed:
 
 
 class Stretch:
-    """Operations of a level, one after the other, with their inputs and the modes in which they were called.
+    """What a trace has now: operations, one after the other, by the states after them, and their inputs.
 
-    ``path`` are the states after them, ``writes`` has those that are writes, with the number of arguments
-    that are written to. ``recording`` has the grad mode and the hooks for saved values, ``tangents_off`` the
-    mode of that name, ``context`` JAX's settings.
+    ``trace`` goes on; of that, what does not change is used: its level, and the modes at its beginning.
     """
 
-    __slots__ = (
-        "context",
-        "inputs",
-        "level",
-        "maker",
-        "name",
-        "path",
-        "recording",
-        "tangents_off",
-        "writes",
-    )
+    __slots__ = ("inputs", "path", "trace")
 
-    def __init__(self, trace: Any, entries: Sequence[Entry], more: int = 0) -> None:
-        self.path: list[State] = [e[0] for e in entries[1:]]
-        self.inputs: list[Input] = trace.inputs[: entries[-1][2] + more]
-        self.level: Any = trace.level
-        self.maker: Callable[[], Any] = trace.maker
-        self.name: str = trace.name
-        self.recording = trace.recording
-        self.tangents_off: bool = trace.tangents_off
-        self.context: Any = trace.context
-        self.writes: dict[int, int] = dict(trace.writes)
+    def __init__(self, trace: Any) -> None:
+        self.trace = trace
+        self.path: list[State] = trace.path[1:]
+        self.inputs: list[Input] = trace.inputs[:]
 
     @property
     def work(self) -> int:
@@ -101,21 +82,21 @@ class Stretch:
     ) -> tuple[frozenset[int], frozenset[int]]:
         """What a backward pass goes through from outputs ``ends`` (None: all) to the inputs ``wanted``.
 
-        All outputs of these operations; and the places of what their nodes save. The first arguments of a
-        write are left out, since its node saves handles of its own.
+        All outputs of these operations; and the places of what their nodes save. What a write writes to is
+        left out, since its node saves handles of its own.
         """
         last = self.path[-1]
-        key = ends if ends is None else tuple(ends), tuple(wanted), tuple(self.writes.items())
+        key = ends if ends is None else tuple(ends), tuple(wanted)
         found = last.passes.get(key)
         if found is None:
             grow()
             starts = range(last.size) if ends is None else ends
-            found = last.passes[key] = _passed(self.path, starts, wanted, self.writes)
+            found = last.passes[key] = _passed(self.path, starts, wanted)
         return found
 
     def _computation(self) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
         """A function of a level and the parts of inputs that binds all operations: inputs, and outputs."""
-        steps = [(s.op, s.refs) for s in self.path]
+        operations = [(s.op, s.refs) for s in self.path]
         layouts = [(given.layout, len(given.parts)) for given in self.inputs]
 
         def compute(own: Any, parts: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -127,7 +108,7 @@ class Stretch:
                     own_parts[0] if layout is FOREIGN else own.from_parts(own_parts, layout)
                 )
             cells: list[Any] = []
-            for op, refs in steps:
+            for op, refs in operations:
                 out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
                 cells.extend(out if type(out) is tuple else (out,))
             return given, cells
@@ -145,7 +126,7 @@ class Stretch:
 
         It returns the result of ``pull``, and then the parts of the outputs that are kept.
         """
-        compute, maker = self._computation(), self.maker
+        compute, maker = self._computation(), self.trace.maker
 
         def run(*parts: Any) -> Any:
             with maker() as own:
@@ -160,7 +141,7 @@ class Stretch:
                 values = [p for k in kept for p in own.parts(cells[k])]
                 return values if pull is None else (found, tuple(values))
 
-        return Program(self.name, run, self.work)
+        return Program(self.trace.name, run, self.work)
 
     def backward_program(
         self, ends: Sequence[int], begun: Sequence[int], wanted: Sequence[int]
@@ -170,7 +151,7 @@ class Stretch:
         From the parts of all inputs, cotangents of ``ends``, and what has arrived at the inputs ``begun``
         before: what has arrived at those that are ``wanted`` then.
         """
-        compute, maker = self._computation(), self.maker
+        compute, maker = self._computation(), self.trace.maker
         count = sum([len(given.parts) for given in self.inputs])
 
         def run(*values: Any) -> Any:
@@ -179,7 +160,7 @@ class Stretch:
                 roots = [*[cells[k] for k in ends], *[given[k] for k in begun]]
                 return tuple(pull_back(roots, values[count:], [given[k] for k in wanted]))
 
-        return Program(self.name, run, self.work)
+        return Program(self.trace.name, run, self.work)
 
     def record(self, outputs: Sequence[Tensor | None], again: bool = False) -> list[Any]:
         """Evaluate each operation at the level; all outputs.
@@ -191,14 +172,14 @@ class Stretch:
 
     def in_its_modes(self, f: Callable[[], Any]) -> Any:
         """``f()`` in the modes in which the operations were called; nothing of the level is deferred."""
-        level = self.level
+        level = self.trace.level
         before, level.trace = level.trace, None
         modes, inside = state.__dict__, level is not ROOT
         tape = state.trace if inside else None
         replaying = state.replaying and inside
         try:
             found, tape = in_context(
-                self.context, lambda: self._in_its_modes(f, modes, replaying, tape)
+                self.trace.context, lambda: self._in_its_modes(f, modes, replaying, tape)
             )
         finally:
             level.trace = before
@@ -211,8 +192,8 @@ class Stretch:
         self, f: Callable[[], Any], modes: Any, replaying: bool, tape: Any
     ) -> tuple[Any, Any]:
         """What ``f()`` gives; and the trace of the tape, which goes on in it if the thread is the same."""
-        state.watermark, state.base_watermark, state.saved_hooks = self.recording
-        state.tangents_off = self.tangents_off
+        state.watermark, state.base_watermark, state.saved_hooks = self.trace.recording
+        state.tangents_off = self.trace.tangents_off
         state.replaying = replaying
         if modes is not state.__dict__:
             return f(), tape
@@ -223,59 +204,56 @@ class Stretch:
         inputs = list(map(as_captured, self.inputs))
         alone = not outer_level_defers(self.inputs)
         cells: list[Any] = []
-        for at, step in enumerate(self.path, 1):
-            own = list(outputs[step.first : step.size])
+        for at in self.path:
+            own = list(outputs[at.first : at.size])
             if alone:
-                step.use.times = TIMES
-            if step.untracked and own[0] is not None and has_value(own[0]):
+                at.use.times = TIMES
+            if at.untracked and own[0] is not None and has_value(own[0]):
                 for t in own:
                     t._lazy = None  # type: ignore[union-attr]
             if again or any([t is None or t._lazy is not None for t in own]):
-                found = self._evaluated(at, step, cells, inputs)
+                found = self._evaluated(at, cells, inputs)
                 for k, (t, o) in enumerate(zip(own, found, strict=True)):
                     if t is None:
                         own[k] = o
                     elif again and has_value(t):
                         if o._lazy is None:  # else it has failed
                             t._node, t._output_nr = o._node, o._output_nr
-                    elif again or t._lazy is not None:  # else a finalizer has read it
+                    else:
                         take_over(t, o)
             cells += own
         return cells
 
-    def _evaluated(
-        self, at: int, step: State, cells: Sequence[Any], inputs: Sequence[Any]
-    ) -> tuple[Any, ...]:
+    def _evaluated(self, at: State, cells: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         """`_evaluate`; if that fails, outputs that raise its error when they are read.
 
-        Entries that do not depend on them can still be evaluated.
+        Operations that do not depend on them can still be evaluated.
         """
         try:
-            return self._evaluate(at, step, cells, inputs)
+            return self._evaluate(at, cells, inputs)
         except Exception as error:
-            note(self.name, 1, f"{step.op.name} failed: {error}")
+            note(self.trace.name, 1, f"{at.op.name} failed: {error}")
             failed = Failed(error)
-            lazies = [Lazy(aval, failed, k) for k, aval in enumerate(step.avals)]
-            return tuple([lazy_tensor(self.level, lazy, False, lazy.place) for lazy in lazies])
+            lazies = [Lazy(aval, failed, k) for k, aval in enumerate(at.avals)]
+            return tuple(
+                [lazy_tensor(self.trace.level, lazy, False, lazy.place) for lazy in lazies]
+            )
 
-    def _evaluate(
-        self, at: int, step: State, cells: Sequence[Any], inputs: Sequence[Any]
-    ) -> tuple[Any, ...]:
-        """The outputs of ``step``, entry number ``at``, evaluated at its level."""
-        level = self.level
-        args = [cells[r] if r >= 0 else inputs[~r][0] for r in step.refs]
-        if step.untracked:
-            return execute(step, args)
-        own = self.writes.get(at, 0)
-        if own:  # as `views.inplace` does
+    def _evaluate(self, at: State, cells: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of ``at``, evaluated at its level."""
+        level = self.trace.level
+        args = [cells[r] if r >= 0 else inputs[~r][0] for r in at.refs]
+        if at.untracked:
+            return execute(at, args)
+        if at.own:  # as `views.inplace` does
             note_written(args[0])
-            args[:own] = map(handle_of, args[:own])
-        if type(step.op) is Program:
+            args[: at.own] = map(handle_of, args[: at.own])
+        if type(at.op) is Program:
             with at_versions_then(args):
-                return tuple(level.process(step.op, args))
-        out = level.process(step.op, args)
-        outs = (out,) if step.single else out
-        for o, aval in zip(outs, step.avals, strict=True):
+                return tuple(level.process(at.op, args))
+        out = level.process(at.op, args)
+        outs = (out,) if at.single else out
+        for o, aval in zip(outs, at.avals, strict=True):
             check_dtype(level.aval(o), aval)
             node = o._node
             if isinstance(node, PrimitiveNode) and node.versions is not None:
@@ -289,26 +267,25 @@ class Stretch:
 
 
 def _passed(
-    path: Sequence[State], ends: Sequence[int], wanted: Sequence[int], writes: dict[int, int]
+    path: Sequence[State], ends: Sequence[int], wanted: Sequence[int]
 ) -> tuple[frozenset[int], frozenset[int]]:
     """`Stretch.passed`."""
     led = {~k for k in wanted}
-    for step in path:
-        if any([m and r in led for r, m in zip(step.refs, step.routed, strict=False)]):
-            led.update(range(step.first, step.size))
+    for at in path:
+        if any([m and r in led for r, m in zip(at.refs, at.routed, strict=False)]):
+            led.update(range(at.first, at.size))
     passed = {k for k in ends if k in led}
     saved: set[int] = set()
-    for at in range(len(path), 0, -1):
-        step = path[at - 1]
-        own = range(step.first, step.size)
+    for at in reversed(path):
+        own = range(at.first, at.size)
         if passed.isdisjoint(own):
             continue
         passed.update(own)
-        routes = zip(step.refs, step.routed, strict=False)
+        routes = zip(at.refs, at.routed, strict=False)
         passed.update([r for r, m in routes if m and r >= 0 and r in led])
-        for k in step.kept:
-            if k >= writes.get(at, 0):
-                saved.add(step.refs[k])
+        for k in at.kept:
+            if k >= at.own:
+                saved.add(at.refs[k])
             elif k < 0:
                 saved.update(own)
     return frozenset(passed), frozenset(saved)

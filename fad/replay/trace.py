@@ -41,13 +41,13 @@ from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Tensor, take_over
 from fad.replay import untracked
-from fad.replay.entries import origin_of, outputs_of, referenced
+from fad.replay.entries import origin_of, referenced
 from fad.replay.inputs import is_untouched, outer_level_defers
 from fad.replay.log import note_trace
 from fad.replay.policy import Ending
 from fad.replay.program import Program
 from fad.replay.program_node import ProgramNode, parts_of, release
-from fad.replay.states import root_of, tree
+from fad.replay.states import segment_of, tree
 from fad.replay.stretch import Stretch
 from fad.replay.writes import Writes
 from fad.tape.recorder import ROOT
@@ -85,11 +85,10 @@ class Trace(Writes):
         return object.__getattribute__(t, name)
 
     def _evaluated_apart(self, t: Tensor, name: str) -> Any:
-        """What a finalizer reads while entries are appended or run: nothing is changed."""
-        entries, place = self.entries, t._lazy.place
-        stretch = Stretch(self, entries)
-        outputs: list[Tensor | None] = [None] * entries[-1][0].size
-        return getattr(stretch.record(outputs)[place], name)
+        """What a finalizer reads while operations are appended or run: nothing is changed."""
+        stretch = Stretch(self)
+        outputs: list[Tensor | None] = [None] * stretch.path[-1].size
+        return getattr(stretch.record(outputs)[t._lazy.place], name)
 
     def _can_flush(self) -> bool:
         """Whether a read of a value ends a stretch, and the trace goes on after it."""
@@ -110,23 +109,20 @@ class Trace(Writes):
         with self.lock:
             if self.busy or self.done:
                 return False
-            if len(self.entries) == 1:  # a finalizer has read it
+            if len(self.path) == 1:  # a finalizer has read it
                 return True
             self.busy = True
             try:
                 self.detach_stale(())
                 if not self._is_as_it_was():
                     return False
-                if too_long and not self.root.is_cut:
-                    self.root.cut()  # the next one, from its beginning
-                entries = self.entries
-                last = entries[-1][0]
+                root, last = self.path[0], self.path[-1]
+                if too_long and not root.is_cut:  # type: ignore[attr-defined]
+                    root.cut()  # type: ignore[attr-defined]  # the next one, from its beginning
                 if not self._replay(segment=True):
                     self._record()
                     self.slow, self.why = self.why, ""  # the trace goes on
                 self.ended[last] = self.ended.get(last, 0) + 1
-                self.root = root_of((*self.key[:1], "a segment", self.key[1]), None, "")
-                self.root.is_cut = True
                 self._empty()
                 return not self.done
             finally:
@@ -134,8 +130,7 @@ class Trace(Writes):
 
     def _replay(self, segment: bool = False) -> bool:
         """Give the outputs that are referenced their values by one program; False if there is none."""
-        entries = self.entries
-        stretch, outputs = Stretch(self, entries), outputs_of(entries)
+        stretch = Stretch(self)
         path = stretch.path
         if not segment and len(path) == 1 and type(path[0].op) is Primitive:
             return False  # one operation is one program in any case
@@ -144,8 +139,8 @@ class Trace(Writes):
             return False
         if self.saves_stale(stretch):
             return False
-        kept = untracked.kept_by(self, outputs)
-        self.detach_stale([outputs[k] for k in kept])
+        kept = untracked.kept_by(self)
+        self.detach_stale([self.outputs[k] for k in kept])
         ran = self._run(stretch, path[-1].ending((segment, *kept)), kept, long=segment)
         if ran is None:
             return False
@@ -196,17 +191,16 @@ class Trace(Writes):
 
         ``freed``: the outputs from which a backward pass has freed it; None if there was none.
         """
-        outputs = outputs_of(self.entries)
+        outputs = self.outputs
         level, rest = self.level, iter(values)
         nodes = [k for k in kept if outputs[k]._requires_grad]
         node = ProgramNode(self, stretch, nodes, [outputs[k] for k in nodes]) if nodes else None
         for k in kept:
-            step, nr = origin_of(stretch.path, k)
-            layout, t = step.layouts[nr], outputs[k]
+            at = origin_of(stretch.path, k)
+            nr = k - at.first
+            layout, t = at.layouts[nr], outputs[k]
             o = level.from_parts([next(rest) for _ in range(level.part_count(layout))], layout)
-            if t._lazy is None:
-                continue  # a finalizer has changed a mode
-            if step.requires_grad[nr]:
+            if at.requires_grad[nr]:
                 o._requires_grad, o._node, o._output_nr = True, node, nodes.index(k)
             take_over(t, o)
         if not freed:
@@ -218,11 +212,9 @@ class Trace(Writes):
             release(nodes_alone, [stretch.inputs[k].argument for k in stretch.variables])
 
     def _empty(self) -> None:
-        """Forget what has run."""
+        """Forget what has run; what comes after it is a segment."""
         self.update_stale()
-        self.entries = [(self.root, None, 0)]
-        self.writes = {}
-        self.forget_inputs()
+        self.begin(segment_of(self.key))
 
     # The end
 
@@ -233,7 +225,7 @@ class Trace(Writes):
         """
         with self.lock:
             self._detach()
-            if len(self.entries) > 1:
+            if len(self.path) > 1:
                 self.why = self.why or "a value or a node was read"
                 self._materialize()
 
@@ -241,7 +233,7 @@ class Trace(Writes):
         """Nothing more is appended."""
         self.done = True
         if not self.is_new:  # else it may have ended in the middle of the function
-            self.policy.decide(self.entries[-1][0], self.ended)
+            self.policy.decide(self.path[-1], self.ended)
         if self.level is ROOT:
             if self.thread_state.get("trace") is self:
                 self.thread_state["trace"] = None
@@ -249,9 +241,7 @@ class Trace(Writes):
             self.level.trace = None
 
     def _materialize(self) -> None:
-        entries = self.entries
-        alone = self.level.wraps or self.busy or self.is_to_record()
-        if alone or not Stretch(self, entries).in_its_modes(self._replay):
+        if self.level.wraps or self.busy or not Stretch(self).in_its_modes(self._replay):
             note_trace(self, f"recorded: {self.why}")
             self._record()
         else:
@@ -261,8 +251,8 @@ class Trace(Writes):
 
     def _record(self) -> None:
         """Record every operation, one by one."""
-        self.detach_stale(outputs_of(self.entries) if self.writes else ())
-        Stretch(self, self.entries).record(outputs_of(self.entries))
+        self.detach_stale(self.outputs)
+        Stretch(self).record(self.outputs)
 
     def _succeeded(self) -> None:
         self.policy.failures = 0
@@ -278,7 +268,7 @@ class Trace(Writes):
             self._detach()
             if done:
                 return
-            if self.busy or referenced(outputs_of(self.entries)):
+            if self.busy or referenced(self.outputs):
                 self.materialize()
             else:
                 if self.ended:
@@ -301,7 +291,7 @@ class Trace(Writes):
             self.detach_stale(())
             if self.busy:
                 return None
-            if len(self.entries) == 1 and self.level is ROOT:  # a step ends, all of which has run
+            if len(self.path) == 1 and self.level is ROOT:  # a step ends, all of which has run
                 self.close()
                 return None
             self.busy = True
@@ -327,8 +317,7 @@ class Trace(Writes):
             if lazy is None or lazy.trace is not self:
                 return None
             ends.append(int(lazy.place))
-        entries = self.entries
-        stretch = Stretch(self, entries, len(self.inputs) - entries[-1][2])
+        stretch = Stretch(self)
         variables = stretch.variables
         arguments = [stretch.inputs[k].argument for k in variables]
         if [*map(id, leaves)] != [*map(id, arguments)] or not all(map(is_untouched, arguments)):
@@ -337,15 +326,15 @@ class Trace(Writes):
             return None
         outs.clear()  # `kept_by` counts references: those of the user alone may be left
         o = lazy = None
-        cells = outputs_of(entries)
-        kept = untracked.kept_by(self, cells)
+        cells = self.outputs
+        kept = untracked.kept_by(self)
         outs += [cells[k] for k in ends]
         if values:
             kept = sorted({*kept, *ends})
         self.detach_stale([cells[k] for k in kept])
         ending = stretch.path[-1].ending((tuple(kept), tuple(ends), tuple(variables), *static))
         ran = self._run(stretch, ending, kept, ends, variables, pull)
-        if ran is None or self.done:  # a finalizer has looked at a node: the graph is there
+        if ran is None:
             return None
         grads, rest = ran[0].unflatten(ran[1])
         self._fill(stretch, kept, rest, ends if frees else None)
@@ -356,4 +345,4 @@ class Trace(Writes):
 
     def _is_as_it_was(self) -> bool:
         """Whether modes and settings are those in which it was made, and no input has changed."""
-        return self._goes_on() and not self.inputs_changed() and not self.is_to_record()
+        return self._goes_on() and not self.inputs_changed()

@@ -15,12 +15,10 @@ and so are part of its program. Their outputs are lazy Tensors of level 0, witho
 * an inner transform takes the value of such a Tensor, not the Tensor.
 
 Such an output may be a view of a Tensor that is written to later. A backward pass through a node that has
-saved it must then be an error. So
-
-* where a function writes to values of level 0, its trace is recorded before the first write, and in later
-  calls all untracked operations are run at once. No lazy Tensor of level 0 is ever written to;
-* where a level below, or the tape, records what the program computes, they are run at once too: an operation
-  that is recorded from inside of a program saves what the program has made, which is a view of nothing.
+saved it must then be an error. So where a level below, or the tape, records what the program computes, such
+operations are run at once: an operation that is recorded from inside of a program saves what the program has
+made, which is a view of nothing. Where the function itself writes, the input has changed when the trace ends,
+and it is recorded one by one.
 
 In the tree of traces, such an operation is one whose outputs have the layout `FOREIGN`.
 """
@@ -28,11 +26,12 @@ In the tree of traces, such an operation is one whose outputs have the layout `F
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from fad.core.tensor import Tensor, has_value, new_tensor
-from fad.replay.entries import entry_of, outputs_of, referenced
+from fad.replay.entries import origin_of, referenced
 from fad.replay.policy import TIMES
 from fad.replay.settings import in_context
 from fad.replay.states import State
@@ -41,33 +40,29 @@ from fad.tape.recorder import ROOT
 __all__ = ["execute", "kept_by", "read"]
 
 
-def execute(step: State, args: Sequence[Any]) -> tuple[Tensor, ...]:
+def execute(at: State, args: Sequence[Any]) -> tuple[Tensor, ...]:
     """The outputs of an untracked operation."""
-    out = step.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
-    return tuple([new_tensor(o, ROOT) for o in ((out,) if step.single else out)])
+    out = at.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
+    return tuple([new_tensor(o, ROOT) for o in ((out,) if at.single else out)])
 
 
 def evaluate(trace: Any, place: int) -> Tensor:
     """Output ``place``, which is untracked, with its value: what it depends on is run one by one."""
-    entries, inputs = trace.entries, trace.inputs
-    needed: set[int] = set()
+    outputs: list[Tensor] = trace.outputs
+    needed: set[State] = set()
     todo = [place]
     while todo:
-        at = entry_of(entries, todo.pop())
-        step, out, _ = entries[at]
-        if at not in needed and not has_value(out if step.single else out[0]):
+        at = origin_of(trace.path, todo.pop())
+        if at not in needed and not has_value(outputs[at.first]):
             needed.add(at)
-            todo += [r for r in step.refs if r >= 0]
-    cells = outputs_of(entries[: max(needed, default=0) + 1])
-    for at in sorted(needed):
-        step, out, _ = entries[at]
-        step.use.times = TIMES
-        args = [cells[r] if r >= 0 else inputs[~r].parts[0] for r in step.refs]
-        for t, o in zip((out,) if step.single else out, execute(step, args), strict=True):
+            todo += [r for r in at.refs if r >= 0]
+    for at in sorted(needed, key=operator.attrgetter("size")):
+        at.use.times = TIMES
+        args = [outputs[r] if r >= 0 else trace.inputs[~r].parts[0] for r in at.refs]
+        own = outputs[at.first : at.size]
+        for t, o in zip(own, execute(at, args), strict=True):
             t._value = o._value
-    step, out, _ = entries[entry_of(entries, place)]
-    found: Tensor = out if step.single else out[place - step.first]
-    return found
+    return outputs[place]
 
 
 def read(trace: Any, t: Tensor) -> Any:
@@ -79,9 +74,9 @@ def read(trace: Any, t: Tensor) -> Any:
     return t._value
 
 
-def kept_by(trace: Any, outputs: list[Tensor]) -> list[int]:
+def kept_by(trace: Any) -> list[int]:
     """The outputs of its level that are still referenced; the others that are get their values."""
-    level = trace.level
+    level, outputs = trace.level, trace.outputs
     kept = referenced(outputs)
     untracked = [k for k in kept if outputs[k]._level is not level]
     for k in untracked:

@@ -36,8 +36,7 @@ from fad.core.tensor import (
     take_over,
 )
 from fad.replay.buffer import Buffer
-from fad.replay.entries import entry_of, outputs_of
-from fad.replay.inputs import FOREIGN, Input, version_at
+from fad.replay.inputs import FOREIGN, Input, out_of_date, version_at
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.views.aliases import Link, link_of
@@ -62,14 +61,6 @@ class Past(Meta):
         self.storage = storage_of(owner)
         self.owner = weakref.ref(owner)
         self.version = version
-
-
-def out_of_date(t: Any) -> int | None:
-    """The version of the state of ``t``, if it is a view whose base was written to since."""
-    meta = t.meta if type(t) is Tensor else None
-    if meta is None or type(meta.link) is not Link or meta.link.seen == meta.storage.version:
-        return None
-    return int(meta.link.seen)
 
 
 def owner_of(t: Any) -> Any:
@@ -178,20 +169,12 @@ class Writes(Buffer):
             return self._write(op, own, others)
 
     def _write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
-        root, at = own[0], len(self.entries)
+        root = own[0]
         if not self._can_write(root):
             return False
-        self.writes[at] = len(own)
-        source = None
-        try:
-            source = self.append(op, [*own, *others])
-        finally:
-            if source is None or source._lazy is None:
-                self.writes.pop(at, None)
+        source = self.append(op, [*own, *others], own=len(own))
         if source is None or source._lazy is None:
             return False
-        if at != len(self.entries) - 1:  # it is the first after a flush
-            self.writes[len(self.entries) - 1] = self.writes.pop(at, len(own))
         storage = storage_of(root)
         if root._lazy is None:
             note_written(root)
@@ -203,17 +186,6 @@ class Writes(Buffer):
                 link.seen, link.detached = storage.version, False
             storage.data = stopped(root)
         return True
-
-    def before_write(self) -> None:
-        """See `fad.core.replay_protocol.Deferred`, and NOTE [untracked operations]."""
-        self.policy.defers_untracked = False
-        if self.has_untracked:
-            self.why = self.why or "a value that nothing tracks was written to"
-            self.materialize()
-
-    def is_to_record(self) -> bool:
-        """Whether it has untracked operations that should have been run at once."""
-        return self.has_untracked and not self.policy.defers_untracked
 
     def _can_write(self, root: Tensor) -> bool:
         """Whether a write to this Tensor can be deferred."""
@@ -280,16 +252,9 @@ class Writes(Buffer):
 
     def _replace_output(self, t: Tensor, place: int, other: Tensor) -> None:
         """``other`` is output ``place`` from now on, which was ``t``."""
-        entries = self.entries
-        if entries[-1][0].size <= place:  # a finalizer has read it
-            return
-        at = entry_of(entries, place)
-        step, out, count = entries[at]
-        if step.single:
-            if out is t:
-                entries[at] = (step, other, count)
-        elif out[place - step.first] is t:
-            out[place - step.first] = other
+        outputs = self.outputs
+        if place < len(outputs) and outputs[place] is t:  # else a finalizer has read it
+            outputs[place] = other
 
     # Before a trace ends
 
@@ -298,7 +263,7 @@ class Writes(Buffer):
 
         Using such a view itself would refresh it.
         """
-        if not self.writes:
+        if not self.path[-1].has_writes:
             return
         for t in [*[given.argument for given in self.inputs], *outputs]:
             seen = out_of_date(t)
@@ -325,11 +290,10 @@ class Writes(Buffer):
 
     def saves_stale(self, stretch: Any) -> bool:
         """Whether nodes would save what was overwritten since: then the backward pass is an error."""
-        if not self.writes or self.recording[2]:  # `allow_mutation_on_saved_tensors`
+        if not self.path[-1].has_writes or self.recording[2]:  # `allow_mutation_on_saved_tensors`
             return False
-        outputs = outputs_of(self.entries)
         for k in stretch.passed(None, stretch.variables)[1]:
-            t = outputs[k] if k >= 0 else stretch.inputs[~k].argument
+            t = self.outputs[k] if k >= 0 else stretch.inputs[~k].argument
             meta = t.meta if type(t) is Tensor else None
             overwritten = type(meta) is Past and meta.storage.version != meta.version
             if overwritten or out_of_date(t) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-import threading
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from fad.core.level import MODES, bind, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
+from fad.core.threads import on_new_thread
 from fad.core.types import Array, MaybeValue, Operand, Value
 from fad.errors import GradientError
 from fad.tape.accumulate import ADD, accumulate
@@ -159,27 +159,16 @@ def pull_back(
 def _in_thread(task: _Task, *args: Any) -> list[Any]:
     """Run a deeply nested pass on a thread of its own, with this thread's modes and levels."""
     modes = {name: getattr(state, name) for name in MODES if name != "trace"}
-    result: list[Any] = []
-    failure: list[BaseException] = []
 
-    def work() -> None:
+    def work() -> list[Any]:
         for name, value in modes.items():
             setattr(state, name, value)
-        try:
-            result.append(_run_task(task, *args))
-        except BaseException as error:  # of any kind: it is raised again in the calling thread
-            failure.append(error)
+        return _run_task(task, *args)
 
-    thread = threading.Thread(target=work, name="fad-reentrant-backward")
-    thread.start()
-    thread.join()
-    if failure:
-        error = failure[0]
-        if isinstance(error, RecursionError):  # the frames of the outermost passes will do
-            error.__traceback__ = None
-        raise error
-    found: list[Any] = result[0]
-    return found
+    try:
+        return on_new_thread(work, "fad-reentrant-backward")
+    except RecursionError as error:  # the frames of the outermost passes will do
+        raise error.with_traceback(None) from None
 
 
 def _run_task(

@@ -12,7 +12,7 @@ import numpy as np
 
 from fad.core import trees
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, restores_modes, state
+from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor, version_of
@@ -136,8 +136,7 @@ def vmap(
                 mapped = [x for x, d in zip(inside, dims, strict=True) if d is not None]
                 for x, place in zip(inside, own_places, strict=True):
                     stand_at(x, place)
-                if state.replaying:
-                    begin_trace(level, mapped, f)
+                begin_trace(level, mapped, f)
                 called = trees.unflatten(structure, inside, given)
                 if kwargs:
                     out = f(*called[0], **called[1])

@@ -82,8 +82,7 @@ class dual_level(contextlib.ContextDecorator, metaclass=BlockType):
         self.level.append(level)
         level.__enter__()
         try:
-            if state.replaying:
-                begin_trace(level, (), None)
+            begin_trace(level, (), None)
         except BaseException:  # an interrupt: `__exit__` would not be called
             self.__exit__()
             raise

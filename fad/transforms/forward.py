@@ -105,8 +105,7 @@ def push_forward(
         duals = [level.dual(v, t) for v, t in zip(values, directions, strict=True)]
         if tensors:
             stand_for(duals, primals)
-        if state.replaying:
-            begin_trace(level, duals, f)
+        begin_trace(level, duals, f)
         out, aux = with_aux(f(*trees.unflatten(structure, duals, primals)), has_aux, who)
         outs, out_structure = trees.flatten(out)
         check_arrays(outs, who)

@@ -15,7 +15,7 @@ from jax.tree_util import PyTreeDef
 
 from fad.core import jaxapi, trees
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, restores_modes, state
+from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor
@@ -95,8 +95,7 @@ def reverse_jacobian(
             variables = [level.variable(v) for v in values]
             if tensors:
                 stand_for(variables, like)
-            if state.replaying:
-                begin_trace(level, variables, f)
+            begin_trace(level, variables, f)
             inside = trees.unflatten(structure, variables, like)
             out = f(*substitute(args, nums, inside), **enter(kwargs))
             out, aux = with_aux(out, has_aux, who)
@@ -106,7 +105,7 @@ def reverse_jacobian(
             del out
             rows_of = functools.partial(_rows, chunk_size)
             rows = None
-            trace = level.trace  # None if it has been materialized
+            trace = level.trace  # None if it has ended
             if trace is not None:
                 rows = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
             if rows is None:
@@ -196,8 +195,7 @@ def forward_jacobian(
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
                 if tensors:
                     stand_for(duals, like)
-                if state.replaying:
-                    begin_trace(level, duals, f)
+                begin_trace(level, duals, f)
                 inside = trees.unflatten(structure, duals, like)
                 out = f(*substitute(args, nums, inside), **enter(kwargs))
                 out, found["aux"] = with_aux(out, has_aux, who)
@@ -424,8 +422,7 @@ def _over_basis(
         pieces = [b[start : start + step] if step < size else b for b in bases]
         with BatchLevel(pieces[0].shape[0], randomness="same") as level:
             rows = [new_tensor(b, level, 0) for b in pieces]
-            if state.replaying:
-                begin_trace(level, rows, run)
+            begin_trace(level, rows, run)
             outs = run(rows)
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
     if len(parts) == 1:

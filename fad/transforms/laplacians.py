@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
-from fad.core.level import restores_modes, state
+from fad.core.level import restores_modes
 from fad.core.replay_protocol import begin_trace
 from fad.errors import ArgumentError, describe
 from fad.levels.laplacian import LaplacianLevel
@@ -112,8 +112,7 @@ def _function(f: Callable[..., Any], argnums: Any, who: str) -> Callable[..., An
             inside = [level.coordinates(v, k) for v, k in zip(values, firsts, strict=False)]
             if tensors:
                 stand_for(inside, like)
-            if state.replaying:
-                begin_trace(level, inside, f)
+            begin_trace(level, inside, f)
             given = trees.unflatten(structure, inside, like)
             out = f(*substitute(args, nums, given), **enter(kwargs))
             outs, out_structure = trees.flatten(out)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fad.core import trees
 from fad.core.dtypes import is_inexact
-from fad.core.level import restores_modes, state
+from fad.core.level import restores_modes
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree, Value
@@ -81,8 +81,7 @@ def _jet(
         inside = [level.curve(v, c) for v, c in zip(values, curves, strict=True)]
         if tensors:
             stand_for(inside, tuple(primals))
-        if state.replaying:
-            begin_trace(level, inside, f)
+        begin_trace(level, inside, f)
         out = f(*trees.unflatten(structure, inside, like=tuple(primals)))
         outs, out_structure = trees.flatten(out)
         result = [level.unpack(o) for o in outs]

@@ -242,7 +242,7 @@ def check_writable(t: Tensor, who: str, elements: bool = True) -> None:
 def _check(
     t: Operand, link: Link | None, others: Sequence[Operand], who: str, elements: bool = True
 ) -> None:
-    """Raise where the Tensor must not be written to; else tell the traces of levels that it will be."""
+    """Raise where the Tensor must not be written to."""
     if not isinstance(t, Tensor):
         raise ArgumentError(f"{who}: only a Tensor can be changed in place, got {describe(t)}")
     root = t if link is None else link.base
@@ -265,7 +265,13 @@ def _check(
             "single memory location, because it was broadcast. Please clone() the tensor before performing "
             "the operation."
         )
-    _tell_levels(root, who)
+    for level in state.levels:
+        if level.id > root.born and level.runs_again:
+            raise LevelError(
+                f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
+                f"{level.runs_again}, which runs more than once: pass it as an argument, or return the new "
+                "value and write it outside"
+            )
 
 
 def _check_history(
@@ -286,24 +292,6 @@ def _check_history(
             f"{who}: a leaf Variable that requires grad is being used in an in-place operation. "
             f"{_LEAF}"
         )
-
-
-def _tell_levels(root: Tensor, who: str) -> None:
-    """Tell the traces of levels that a Tensor is going to be written to.
-
-    What is of level 0, or has detached peers, may be an input of the trace of any level.
-    """
-    aliased = root._level is ROOT or (root.meta is not None and bool(root.meta.storage.peers))
-    for level in state.levels:
-        trace = level.current_trace() if aliased else None
-        if trace is not None:
-            trace.before_write()
-        if level.id > root.born and level.runs_again:
-            raise LevelError(
-                f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
-                f"{level.runs_again}, which runs more than once: pass it as an argument, or return the new "
-                "value and write it outside"
-            )
 
 
 _LEAF = (

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
-    "core": """types keys blocks dtypes devices caches collector observation pace private_names jaxapi
+    "core": """types threads keys blocks dtypes devices caches collector observation pace private_names jaxapi
         unrecorded avals jaxprs elementwise exact_programs borrowed masked series dataflow dependence
         residuals tensor trees partition level rules primitive residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly packing saved recorded_node

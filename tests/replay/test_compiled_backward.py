@@ -17,7 +17,7 @@ import fad
 import fad.numpy as fnp
 from fad import Function
 from fad.errors import GradientError, LevelError
-from fad.replay import compiled_backward
+from fad.replay import states
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 0.2, -1.0])
@@ -33,7 +33,7 @@ def _fresh():
 
 def hits():
     """How often a compiled backward pass has run."""
-    return compiled_backward.structures.hits
+    return states.tree.passes
 
 
 def function(forward, vjp, save=lambda *given: given[:-1], **attributes):

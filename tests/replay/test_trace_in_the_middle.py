@@ -30,6 +30,7 @@ import fad.numpy as fnp
 from fad.core.level import flush
 from fad.core.tensor import bottom
 from fad.replay import buffer, opening, policy, program_node, stretch, trace
+from fad.replay.program import Program
 
 ENGINE = {m.__file__ for m in (buffer, opening, program_node, stretch, trace)}
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
@@ -102,6 +103,33 @@ def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
         if not moments.reached:
             break
     assert 10 < reached < 999
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Program, "execute"), (stretch.Stretch, "_evaluated")])
+def test_a_hook_of_a_finalizer_in_the_middle_of_a_flush_is_called(owner, name, monkeypatch):
+    """What it hooks has its node by then: what the flush computes must not take its place."""
+    run, armed, seen = getattr(owner, name), [], []
+
+    def then(*args):
+        found = run(*args)
+        if armed and (owner is Program or args[1].op.name == "multiply"):
+            armed.pop().register_hook(seen.append)
+        return found
+
+    monkeypatch.setattr(owner, name, then)
+    w = leaf(X)
+    last = TIMES if owner is Program else policy.SEEN + 1  # the first that is deferred
+    for step in range(1, last + 1):
+        h = fnp.sin(w) * 2.0
+        loss = fnp.sum(h * h)
+        if step == last:
+            armed.append(h)
+        float(loss)
+        if owner is Program:
+            loss.backward()
+        else:  # an error where the node of `h` is not that of the graph
+            fad.autograd.grad(loss, h)
+    assert not armed and len(seen) == 1
 
 
 def test_interrupts_of_what_reads():
