@@ -27,7 +27,8 @@ import jax
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, branches, called, is_ref, loop_parts, programs, scan_parts
+from fad.core.jaxapi import Literal, branches, called, loop_parts, programs, scan_parts
+from fad.core.jaxprs import is_ref
 
 __all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 

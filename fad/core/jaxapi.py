@@ -42,7 +42,6 @@ __all__ = [
     "instantiate_zeros",
     "io_callback",
     "is_committed",
-    "is_ref",
     "is_tracing",
     "is_undefined_primal",
     "jvp_jaxpr",
@@ -61,7 +60,6 @@ __all__ = [
     "trace_context",
     "varying_axes",
     "while_parts",
-    "with_dimension_numbers",
     "without_unused",
     "zeros",
 ]
@@ -366,21 +364,11 @@ def run_jaxpr(closed: Any, *values: Any) -> list[Any]:
     return found
 
 
-def evaluate_equation(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Bind one equation of a jaxpr again, on ``inputs``."""
+def evaluate_equation(eqn: Any, inputs: Sequence[Any], **other: Any) -> list[Any]:
+    """Bind one equation of a jaxpr again, on ``inputs``, with ``other`` parameters in place of its own."""
     with eqn.ctx.manager:
-        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
+        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params({**eqn.params, **other}))
     return list(out) if eqn.primitive.multiple_results else [out]
-
-
-def with_dimension_numbers(eqn: Any, numbers: Any) -> Any:
-    """The same ``dot_general`` with other dimension numbers."""
-    return eqn.replace(params={**eqn.params, "dimension_numbers": numbers})
-
-
-def is_ref(atom: Any) -> bool:
-    """Whether a variable of a program is a Ref, which can be written to."""
-    return hasattr(atom.aval, "inner_aval")
 
 
 def programs(eqn: Any) -> Iterator[Any]:
@@ -489,13 +477,11 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "dot_general": ("dimension_numbers",),
     "gather": ("dimension_numbers", "slice_sizes"),
     "integer_pow": ("y",),
-    "reshape": ("dimensions",),
-    "rev": ("dimensions",),
     "slice": ("start_indices", "limit_indices", "strides"),
-    "squeeze": ("dimensions",),
     "stack": _AXIS,
     "tile": ("reps",),
     "transpose": ("permutation",),
+    **dict.fromkeys(("reshape", "rev", "squeeze"), ("dimensions",)),
     **dict.fromkeys("cumlogsumexp cummax cummin cumprod cumsum".split(), _AXIS),
     **dict.fromkeys("reduce_sum reduce_max reduce_min reduce_prod argmax argmin".split(), _AXES),
     **dict.fromkeys("reduce_and reduce_or".split(), _AXES),

@@ -34,6 +34,7 @@ __all__ = [
     "calls_host",
     "inlined_when_traced",
     "inner_jaxprs",
+    "is_ref",
     "jaxpr_key",
     "map_equations",
     "parameters_key",
@@ -142,6 +143,11 @@ def inlined_when_traced(
         return compiled(*values)
 
     return call
+
+
+def is_ref(atom: Any) -> bool:
+    """Whether a variable of a program is a Ref, which can be written to."""
+    return hasattr(atom.aval, "inner_aval")
 
 
 def bind_jaxpr(closed: Any) -> Any:

@@ -31,8 +31,8 @@ from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, called, flag_of, is_ref
-from fad.core.jaxprs import inner_jaxprs, map_equations
+from fad.core.jaxapi import Literal, called, flag_of
+from fad.core.jaxprs import inner_jaxprs, is_ref, map_equations
 from fad.core.masked import vjp_in
 
 __all__ = [

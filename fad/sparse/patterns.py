@@ -23,12 +23,12 @@ from fad.core.jaxapi import (
     branches,
     evaluate_equation,
     flag_of,
-    is_ref,
     programs,
     rules_of,
     scan_parts,
     while_parts,
 )
+from fad.core.jaxprs import is_ref
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
