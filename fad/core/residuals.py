@@ -228,9 +228,7 @@ class _Slicer:
 def _is_expensive(eqn: Any) -> bool:
     if eqn.primitive.name in EXPENSIVE or flag_of(eqn, "expensive"):
         return True
-    if any(
-        map(is_ref, eqn.invars)
-    ):  # what it reads was written by others, which are not in a slice
+    if any(map(is_ref, eqn.invars)):  # what wrote to it is not in a slice
         return True
     return any(_is_expensive(inner) for j in inner_jaxprs(eqn) for inner in j.eqns)
 
