@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from fad.core.jaxapi import Literal, WhileParts, branches, is_ref, loop_parts, scan_parts
+from fad.core.jaxapi import Literal, WhileParts, branches, loop_parts, scan_parts
+from fad.core.jaxprs import is_ref
 
 __all__ = ["Dataflow", "opened"]
 

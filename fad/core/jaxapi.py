@@ -43,7 +43,6 @@ __all__ = [
     "instantiate_zeros",
     "io_callback",
     "is_committed",
-    "is_ref",
     "is_tracing",
     "is_undefined_primal",
     "jvp_jaxpr",
@@ -55,14 +54,12 @@ __all__ = [
     "parameters",
     "programs",
     "rules_of",
-    "run_jaxpr",
     "scan_parts",
     "set_current_trace",
     "shaped_array",
     "trace_context",
     "varying_axes",
     "while_parts",
-    "with_dimension_numbers",
     "without_unused",
     "zeros",
 ]
@@ -360,26 +357,13 @@ def write_equations(trace: Any, closed: Any, values: Sequence[types.Operand]) ->
 # What is read off programs and their equations
 
 
-def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
-    """The results of a closed jaxpr."""
-    return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
-
-
-def evaluate_equation(eqn: types.JaxEquation, inputs: Sequence[types.Operand]) -> list[types.Array]:
-    """Bind one equation of a jaxpr again, on ``inputs``."""
+def evaluate_equation(
+    eqn: types.JaxEquation, inputs: Sequence[types.Operand], **other: object
+) -> list[types.Array]:
+    """Bind one equation of a jaxpr again, on ``inputs``, with ``other`` parameters in place of its own."""
     with eqn.ctx.manager:
-        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
+        out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params({**eqn.params, **other}))
     return list(out) if eqn.primitive.multiple_results else [out]
-
-
-def with_dimension_numbers(eqn: types.JaxEquation, numbers: object) -> types.JaxEquation:
-    """The same ``dot_general`` with other dimension numbers."""
-    return eqn.replace(params={**eqn.params, "dimension_numbers": numbers})
-
-
-def is_ref(atom: types.Atom) -> bool:
-    """Whether a variable of a program is a Ref, which can be written to."""
-    return hasattr(atom.aval, "inner_aval")
 
 
 def programs(eqn: types.JaxEquation) -> Iterator[Any]:
@@ -483,28 +467,20 @@ def branches(eqn: types.JaxEquation) -> Sequence[types.JaxProgram]:
 
 _AXES, _AXIS = ("axes",), ("axis",)
 _SCATTER = ("dimension_numbers", "mode")
+_CONVOLUTION = ("dimension_numbers", "window_strides", "padding", "lhs_dilation", "rhs_dilation")
+_CONVOLUTION += ("feature_group_count", "batch_group_count")
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "broadcast_in_dim": ("shape", "broadcast_dimensions"),
     "concatenate": ("dimension",),
-    "conv_general_dilated": (
-        "dimension_numbers",
-        "window_strides",
-        "padding",
-        "lhs_dilation",
-        "rhs_dilation",
-        "feature_group_count",
-        "batch_group_count",
-    ),
+    "conv_general_dilated": _CONVOLUTION,
     "dot_general": ("dimension_numbers",),
     "gather": ("dimension_numbers", "slice_sizes"),
     "integer_pow": ("y",),
-    "reshape": ("dimensions",),
-    "rev": ("dimensions",),
     "slice": ("start_indices", "limit_indices", "strides"),
-    "squeeze": ("dimensions",),
     "stack": _AXIS,
     "tile": ("reps",),
     "transpose": ("permutation",),
+    **dict.fromkeys(("reshape", "rev", "squeeze"), ("dimensions",)),
     **dict.fromkeys("cumlogsumexp cummax cummin cumprod cumsum".split(), _AXIS),
     **dict.fromkeys("reduce_sum reduce_max reduce_min reduce_prod argmax argmin".split(), _AXES),
     **dict.fromkeys("reduce_and reduce_or".split(), _AXES),

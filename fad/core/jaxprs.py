@@ -47,9 +47,11 @@ __all__ = [
     "calls_host",
     "inlined_when_traced",
     "inner_jaxprs",
+    "is_ref",
     "jaxpr_key",
     "map_equations",
     "parameters_key",
+    "run_jaxpr",
     "with_programs",
     "write_call",
 ]
@@ -157,6 +159,16 @@ def inlined_when_traced(flat: ArrayFunction, compiled: ArrayFunction) -> ArrayFu
         return compiled(*values)
 
     return call
+
+
+def run_jaxpr(closed: Any, *values: Operand) -> list[Array]:
+    """The results of a closed jaxpr."""
+    return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
+
+
+def is_ref(atom: Atom) -> bool:
+    """Whether a variable of a program is a Ref, which can be written to."""
+    return hasattr(atom.aval, "inner_aval")
 
 
 def bind_jaxpr(closed: JaxProgram) -> Callable[..., list[Array]]:

@@ -54,6 +54,7 @@ def forget_shapes() -> None:
     for primitive in [found() for found in _all.valuerefs()]:
         if primitive is not None:
             primitive._plans.clear()
+            primitive._laplacians.clear()
             primitive._jaxprs.clear()
 
 
@@ -92,6 +93,7 @@ class Primitive:
         "_full_vjps",
         "_jaxprs",
         "_jvps",
+        "_laplacians",
         "_plans",
         "_structures",
         "_tangents",
@@ -148,6 +150,7 @@ class Primitive:
         self._batched: dict[Hashable, Primitive] = {}
         self._full_vjps: dict[Hashable, Primitive] = {}
         self._plans: dict[Hashable, VjpPlan] = {}
+        self._laplacians: dict[Hashable, Primitive] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
 
         def flat(*values: Operand) -> Outputs:

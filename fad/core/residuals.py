@@ -36,8 +36,8 @@ from fad.core.avals import struct_of
 from fad.core.collector import without_collector
 from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, called, flag_of, is_ref
-from fad.core.jaxprs import inner_jaxprs, map_equations
+from fad.core.jaxapi import Literal, called, flag_of
+from fad.core.jaxprs import inner_jaxprs, is_ref, map_equations
 from fad.core.masked import vjp_in
 from fad.core.types import (
     Array,
@@ -248,9 +248,7 @@ class _Slicer:
 def _is_expensive(eqn: JaxEquation) -> bool:
     if eqn.primitive.name in EXPENSIVE or flag_of(eqn, "expensive"):
         return True
-    if any(
-        map(is_ref, eqn.invars)
-    ):  # what it reads was written by others, which are not in a slice
+    if any(map(is_ref, eqn.invars)):  # what wrote to it is not in a slice
         return True
     return any(_is_expensive(inner) for j in inner_jaxprs(eqn) for inner in j.eqns)
 

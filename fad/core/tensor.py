@@ -355,7 +355,7 @@ class Lazy:
 
     __slots__ = ("aval", "place", "trace")
 
-    def __init__(self, aval: Aval, trace: Any, place: int) -> None:
+    def __init__(self, aval: Aval | None, trace: Any, place: int) -> None:
         self.aval = aval
         self.trace = trace
         self.place = place

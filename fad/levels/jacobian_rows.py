@@ -64,7 +64,7 @@ class RowPattern:
 
     def is_uniform(self) -> bool:
         """Whether it is the same at all elements."""
-        return self.at[0].size == 1
+        return bool(self.at[0].size == 1)
 
     def uniform(self, axes: Sequence[int]) -> RowPattern:
         """The smallest pattern that holds this one, and is the same along ``axes`` of the value."""

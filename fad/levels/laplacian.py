@@ -13,8 +13,8 @@ from fad.core.avals import aval_key
 from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
 from fad.core.elementwise import is_elementwise_equation
-from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
-from fad.core.jaxprs import jaxpr_key
+from fad.core.jaxapi import called, evaluate_equation, programs
+from fad.core.jaxprs import jaxpr_key, run_jaxpr
 from fad.core.level import bind, map_tensors, outlived
 from fad.core.primitive import Primitive
 from fad.core.series import depends_on_point, derivative_of, evaluate_with
@@ -91,9 +91,9 @@ class LaplacianLevel(RecordingLevel):
         """One Primitive for all; see NOTE [forward Laplacians]."""
         layouts = tuple(map(_layout, differentiated))
         key = (self.kind, layouts, aval_key(values))
-        derived = op._jvps.get(key)
+        derived = op._laplacians.get(key)
         if derived is None:
-            derived = op._jvps[key] = _derive(op, layouts)
+            derived = op._laplacians[key] = _derive(op, layouts)
         operands = [part for aux in differentiated for part in _arrays(aux)]
         found = derived.unflatten(bind(derived, [*values, *operands]))
         outs = tuple([self.with_derivatives(*parts) for parts in found["outs"]])

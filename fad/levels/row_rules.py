@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.elementwise import is_elementwise_equation
-from fad.core.jaxapi import evaluate_equation, parameters, with_dimension_numbers
+from fad.core.jaxapi import evaluate_equation, parameters
 from fad.levels.jacobian_rows import (
     JacobianRows,
     RowPattern,
@@ -120,12 +120,12 @@ def _factor_axes(eqn: Any) -> tuple[list[tuple[int | None, ...]], int]:
 def rows_of_product(eqn: Any, place: int, rows: JacobianRows, other: Any) -> JacobianRows:
     """The Jacobian of a product, where factor ``place`` has these ``rows``, and the ``other`` is constant."""
 
-    def product(x: Any, of: Any = eqn) -> Any:
-        return evaluate_equation(of, [x, other] if place == 0 else [other, x])[0]
+    def product(x: Any, **changed: Any) -> Any:
+        return evaluate_equation(eqn, [x, other] if place == 0 else [other, x], **changed)[0]
 
     apart = _without_contraction(eqn, place, rows.pattern)
     if apart is not None:
-        array = jax.vmap(functools.partial(product, of=apart[0]))(rows.array)
+        array = jax.vmap(functools.partial(product, dimension_numbers=apart[0]))(rows.array)
         return JacobianRows(array.reshape(-1, *array.shape[2:]), apart[1])
     (array,), pattern = aligned([rows], [kept_axes(eqn)[place]], eqn.outvars[0].aval.ndim)
     return JacobianRows(jax.vmap(product)(array), pattern)
@@ -199,8 +199,8 @@ def sum_of_row_products(eqn: Any, jacobians: list[JacobianRows]) -> Any:
 def _without_contraction(
     eqn: Any, place: int, pattern: RowPattern
 ) -> tuple[Any, RowPattern] | None:
-    """The product without the sum over an axis along which each element has coordinates of its own, and the
-    pattern of what it gives, where that axis is among the rows. None if there is no such axis.
+    """The dimension numbers without the sum over an axis along which each element has coordinates of its own,
+    and the pattern of that product, where the axis is among the rows. None if there is no such axis.
     """
     if eqn.primitive.name != "dot_general":
         return None
@@ -216,7 +216,7 @@ def _without_contraction(
     )
     axes: list[int | None] = list(kept_axes(eqn)[place])
     del axes[several[0]]
-    return with_dimension_numbers(eqn, numbers), spread.on_axes(axes, eqn.outvars[0].aval.ndim)
+    return numbers, spread.on_axes(axes, eqn.outvars[0].aval.ndim)
 
 
 _KEEP: dict[str, Callable[[Any], list[tuple[int | None, ...]]]] = {

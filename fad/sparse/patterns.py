@@ -18,7 +18,8 @@ import jax
 import numpy as np
 
 from fad.core.dataflow import Dataflow, opened
-from fad.core.jaxapi import evaluate_equation, flag_of, is_ref, programs, rules_of, scan_parts
+from fad.core.jaxapi import evaluate_equation, flag_of, programs, rules_of, scan_parts
+from fad.core.jaxprs import is_ref
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
