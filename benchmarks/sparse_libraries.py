@@ -1,8 +1,9 @@
 """Sparse derivatives beside the library asdex, on its own published cases and larger ones.
 
-``pip install asdex``, then ``python -m benchmarks.sparse_libraries``. It prints, for each case, how many products both
-libraries take, and what share of asdex' CPU time fad takes to find the pattern, to colour it, and to compute the numbers by
-a compiled function. ``--check`` fails where fad takes more products, or more than `BOUND` of the time for the numbers.
+``pip install asdex``, then ``python -m benchmarks.sparse_libraries``. It prints, for each case, how many
+products both libraries take, and what share of asdex' CPU time fad takes to find the pattern, to colour it,
+and to compute the numbers by a compiled function. ``--check`` fails where fad takes more products, or more
+than `BOUND` of the time for the numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The only module that uses JAX names outside of JAX's documented API, and reads parameters of equations.
 
 These names move and change between versions of JAX; the rest of fad sees one form of each.
-`fad.core.private_names` lists them. A version of JAX that is too old, or that lacks one, is refused here, at
-import.
+`private_names` lists them. A version of JAX that is too old, or that lacks one, is refused here, at import.
 """
 
 from __future__ import annotations
@@ -54,6 +53,7 @@ __all__ = [
     "parameters",
     "programs",
     "rules_of",
+    "run_jaxpr",
     "scan_parts",
     "set_current_trace",
     "shaped_array",
@@ -357,9 +357,12 @@ def write_equations(trace: Any, closed: Any, values: Sequence[types.Operand]) ->
 # What is read off programs and their equations
 
 
-def evaluate_equation(
-    eqn: types.JaxEquation, inputs: Sequence[types.Operand], **other: object
-) -> list[types.Array]:
+def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
+    """The results of a closed jaxpr."""
+    return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
+
+
+def evaluate_equation(eqn: types.JaxEquation, inputs: Sequence[Any], **other: object) -> list[Any]:
     """Bind one equation of a jaxpr again, on ``inputs``, with ``other`` parameters in place of its own."""
     with eqn.ctx.manager:
         out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params({**eqn.params, **other}))
@@ -467,25 +470,25 @@ def branches(eqn: types.JaxEquation) -> Sequence[types.JaxProgram]:
 
 _AXES, _AXIS = ("axes",), ("axis",)
 _SCATTER = ("dimension_numbers", "mode")
-_CONVOLUTION = ("dimension_numbers", "window_strides", "padding", "lhs_dilation", "rhs_dilation")
-_CONVOLUTION += ("feature_group_count", "batch_group_count")
+_CONVOLUTION = """dimension_numbers window_strides padding lhs_dilation rhs_dilation feature_group_count
+    batch_group_count"""
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "broadcast_in_dim": ("shape", "broadcast_dimensions"),
     "concatenate": ("dimension",),
-    "conv_general_dilated": _CONVOLUTION,
+    "conv_general_dilated": tuple(_CONVOLUTION.split()),
     "dot_general": ("dimension_numbers",),
     "gather": ("dimension_numbers", "slice_sizes"),
     "integer_pow": ("y",),
     "slice": ("start_indices", "limit_indices", "strides"),
-    "stack": _AXIS,
     "tile": ("reps",),
     "transpose": ("permutation",),
     **dict.fromkeys(("reshape", "rev", "squeeze"), ("dimensions",)),
-    **dict.fromkeys("cumlogsumexp cummax cummin cumprod cumsum".split(), _AXIS),
+    **dict.fromkeys("cumlogsumexp cummax cummin cumprod cumsum stack".split(), _AXIS),
     **dict.fromkeys("reduce_sum reduce_max reduce_min reduce_prod argmax argmin".split(), _AXES),
     **dict.fromkeys("reduce_and reduce_or".split(), _AXES),
-    **dict.fromkeys("scatter scatter-add scatter-max scatter-min".split(), _SCATTER),
-    **dict.fromkeys("scatter-mul scatter_add".split(), _SCATTER),
+    **dict.fromkeys(
+        ["scatter" + x for x in ("", "-add", "-max", "-min", "-mul", "_add")], _SCATTER
+    ),
 }
 
 

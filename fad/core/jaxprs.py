@@ -51,7 +51,6 @@ __all__ = [
     "jaxpr_key",
     "map_equations",
     "parameters_key",
-    "run_jaxpr",
     "with_programs",
     "write_call",
 ]
@@ -159,11 +158,6 @@ def inlined_when_traced(flat: ArrayFunction, compiled: ArrayFunction) -> ArrayFu
         return compiled(*values)
 
     return call
-
-
-def run_jaxpr(closed: Any, *values: Operand) -> list[Array]:
-    """The results of a closed jaxpr."""
-    return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
 
 
 def is_ref(atom: Atom) -> bool:

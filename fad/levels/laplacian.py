@@ -13,8 +13,8 @@ from fad.core.avals import aval_key
 from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
 from fad.core.elementwise import is_elementwise_equation
-from fad.core.jaxapi import called, evaluate_equation, programs
-from fad.core.jaxprs import jaxpr_key, run_jaxpr
+from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
+from fad.core.jaxprs import jaxpr_key
 from fad.core.level import bind, map_tensors, outlived
 from fad.core.primitive import Primitive
 from fad.core.series import depends_on_point, derivative_of, evaluate_with
