@@ -362,7 +362,7 @@ def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
     return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
 
 
-def evaluate_equation(eqn: types.JaxEquation, inputs: Sequence[Any], **other: object) -> list[Any]:
+def evaluate_equation(eqn: Any, inputs: Sequence[Any], **other: Any) -> list[types.Array]:
     """Bind one equation of a jaxpr again, on ``inputs``, with ``other`` parameters in place of its own."""
     with eqn.ctx.manager:
         out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params({**eqn.params, **other}))
@@ -486,9 +486,7 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("cumlogsumexp cummax cummin cumprod cumsum stack".split(), _AXIS),
     **dict.fromkeys("reduce_sum reduce_max reduce_min reduce_prod argmax argmin".split(), _AXES),
     **dict.fromkeys("reduce_and reduce_or".split(), _AXES),
-    **dict.fromkeys(
-        ["scatter" + x for x in ("", "-add", "-max", "-min", "-mul", "_add")], _SCATTER
-    ),
+    **{f"scatter{x}": _SCATTER for x in ("", "-add", "-max", "-min", "-mul", "_add")},
 }
 
 

@@ -12,6 +12,7 @@ __all__ = ["Coloring", "best_coloring", "column_coloring", "star_coloring"]
 
 _MASKS = 2e8  # bits: more orders are tried only where the sets of colours stay below that
 _TRIES = 400  # guesses of a colouring of a grid
+_SAMPLE = 64  # rows on which they are checked first
 _SHORT = 32  # entries of a row from which strides are guessed
 
 
@@ -236,6 +237,7 @@ def _lattice(rows: np.ndarray, cols: np.ndarray, width: int, least: int, below: 
     column = np.arange(width)
     parts = [[column], *[[column, column // s] for s in strides]]
     parts += [[column, column // s, column // t] for s in strides for t in strides if s < t][:6]
+    few = rows % max(int(rows.max(initial=0)) // _SAMPLE, 1) == 0  # most guesses fail on some rows
     tries = 0
     for count in range(max(least, 1), below):
         start = rows * count
@@ -244,10 +246,11 @@ def _lattice(rows: np.ndarray, cols: np.ndarray, width: int, least: int, below: 
                 tries += 1
                 if tries > _TRIES:
                     return None
-                colors = part[0].copy()
-                for a, x in zip(factors, part[1:], strict=True):
-                    colors += a * x
-                colors %= count
+                terms = [x[cols[few]] * a for a, x in zip((1, *factors), part, strict=True)]
+                if np.bincount(start[few] + sum(terms) % count).max(initial=0) > 1:
+                    continue
+                form = [x * a for a, x in zip((1, *factors), part, strict=True)]
+                colors: np.ndarray = np.asarray(sum(form)) % count
                 if np.bincount(start + colors[cols]).max(initial=0) <= 1:
                     return colors
     return None

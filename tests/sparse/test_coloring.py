@@ -68,3 +68,43 @@ def test_columns_of_a_wide_matrix() -> None:
     found = colored(dense, column_coloring)
     products = dense @ (found.colors[:, None] == np.arange(found.count)).astype(float)
     np.testing.assert_array_equal(products[found.rows, found.products], 1.0)
+
+
+def missing_diagonal(edges: list[tuple[int, int]], n: int) -> np.ndarray:
+    dense = np.zeros((n, n), bool)
+    for i, j in edges:
+        dense[i, j] = dense[j, i] = True
+    return dense
+
+
+# Symmetric patterns without a diagonal: colours that no entry is read from need no product.
+WITHOUT_DIAGONAL = {
+    "a square": (missing_diagonal([(0, 1), (0, 2), (1, 3), (2, 3)], 4), 2),
+    "a path": (missing_diagonal([(0, 1), (1, 2)], 3), 1),
+    "a star": (missing_diagonal([(0, k) for k in range(1, 9)], 9), 1),
+    "a diagonal entry": (missing_diagonal([(0, 1), (1, 1)], 2), 1),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_DIAGONAL)
+def test_colours_that_are_not_read_are_left_out(name: str) -> None:
+    dense, products = WITHOUT_DIAGONAL[name]
+    found = colored(dense, star_coloring)
+    assert found.count == products
+    assert found.shows(*np.nonzero(dense), symmetric=True)
+
+
+@pytest.mark.parametrize("color", COLORINGS)
+def test_a_coloring_knows_whether_it_shows_the_entries(color: Callable[..., Coloring]) -> None:
+    symmetric = color is star_coloring
+    for dense, _, _ in KNOWN.values():
+        rows, cols = np.nonzero(dense)
+        found = colored(dense, color)
+        assert found.shows(rows, cols, symmetric)
+        if found.count > 1:
+            one = Coloring(np.zeros_like(found.colors), found.rows, np.zeros_like(found.products))
+            assert not one.shows(rows, cols, symmetric)
+            other = Coloring(found.colors, found.rows[::-1], found.products)
+            assert not other.shows(rows, cols, symmetric) or np.array_equal(
+                found.rows, found.rows[::-1]
+            )

@@ -19,7 +19,6 @@ from fad.errors import (
     ArgumentError,
     GradientError,
     HostValueError,
-    MissingLibrary,
     StructureError,
 )
 
@@ -95,24 +94,6 @@ def test_dicts_keep_their_order() -> None:
     for p in ({"b": Y, "a": Y}, {"a": Y, "b": Y}):
         found = fad.sparse_jacobian(lambda p: {"z": p["a"], "c": p["b"]})(p)
         assert list(found) == ["z", "c"] and list(found["z"]) == list(p)
-
-
-def test_formats() -> None:
-    scipy = pytest.importorskip("scipy.sparse", reason="the format 'scipy'")
-    x = numbers(2, 3)
-    f = lambda x: (x**2).sum(0)
-    whole = fad.jacfwd(f)(x)
-    bcoo, bcsr, csr = (fad.sparse_jacobian(f, format=n)(x) for n in ("bcoo", "bcsr", "scipy"))
-    assert isinstance(bcoo, sparse.BCOO) and bcoo.shape == (3, 2, 3)
-    assert isinstance(bcsr, sparse.BCSR) and bcsr.shape == (3, 6)
-    assert isinstance(csr, scipy.csr_array) and csr.shape == (3, 6)
-    np.testing.assert_allclose(bcsr @ x.reshape(-1), csr @ np.asarray(x).reshape(-1), rtol=1e-5)
-    np.testing.assert_allclose(csr.toarray().reshape(whole.shape), whole)
-    assert csr.tocsc().nnz == bcoo.nse == 6
-    of_tensor = fad.sparse_jacobian(f, format="scipy")(fad.tensor(x))
-    np.testing.assert_array_equal(of_tensor.toarray(), csr.toarray())
-    compiled = fad.jit(fad.sparse_jacobian(f, format="bcsr"))(x)
-    np.testing.assert_array_equal(compiled.todense(), bcsr.todense())
 
 
 def test_chunks_bound_the_products_that_run_at_once() -> None:
@@ -384,17 +365,3 @@ def test_bad_calls(name: str) -> None:
     call, error, message = BAD[name]
     with pytest.raises(error, match=message):
         call()
-
-
-def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = importlib.import_module
-
-    def missing(name: str) -> Any:
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return whole(name)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(MissingLibrary, match=r"pip install scipy.*format='bcoo'"):
-        fad.sparse_jacobian(fnp.sin, format="scipy")
-    assert fad.sparse_jacobian(fnp.sin, format="bcsr")(X).nse == 3
