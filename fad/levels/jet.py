@@ -37,13 +37,13 @@ class JetLevel(RecordingLevel):
     def evaluate(self, op: Any, args: Sequence[Any]) -> Outputs:
         primals: list[Operand] = []
         series: list[MaybeValue] = []
-        moves = False
+        differentiated = False
         for a in args:
             own = isinstance(a, Tensor) and a._level is self
             primals.append(a._value if own else a)
             series.append(a._aux if own else None)
-            moves = moves or series[-1] is not None
-        if not moves:
+            differentiated = differentiated or series[-1] is not None
+        if not differentiated:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         if type(op) is not Primitive and op.rules.direct is not None:
             return tuple([self.lift(o) for o in op.rules.direct(args)[0]])

@@ -46,8 +46,8 @@ __all__ = ["LaplacianLevel"]
 #     f = lambda x: fnp.sum(x**3)
 #     assert fad.laplacian(f)(array) == 6 * array.sum()  # in one pass, without a Hessian
 #
-# A value that moves is a list of three: the value ``x``; its Jacobian ``J`` in the coordinates, as rows (NOTE
-# [rows of Jacobians]); and its Laplacian ``L``, None where it is zero. With ``J`` None it is constant.
+# A value is a list of three: the value ``x`` itself; its Jacobian ``J`` in the coordinates, as rows (NOTE [rows of
+# Jacobians]), None where it is constant; and its Laplacian ``L``, None where it is zero.
 # An operation ``y = f(x)`` has
 #
 #     J' = Df[J[k]] for each k,    L' = Df[L] + sum over k of D²f[J[k], J[k]]
@@ -344,7 +344,7 @@ def _plus(a: Any, b: Any) -> Any:
 def _is_real_function_of_elements(
     eqn: Any, point: list[Any], differentiated: list[int], outs: list[Any]
 ) -> bool:
-    """Whether each element of the one output depends on one of each operand that moves. Complex functions
+    """Whether each element of the one output depends on one of each differentiated operand. Complex functions
     need not have a derivative in the complex sense, so they are left to others, as is a choice of elements.
     """
     if len(outs) != 1 or not is_elementwise_equation(eqn) or eqn.primitive.name == "select_n":

@@ -106,7 +106,7 @@ def _of_gather(eqn: Any) -> list[tuple[int | None, ...]]:
 
 
 def _factor_axes(eqn: Any) -> tuple[list[tuple[int | None, ...]], int]:
-    """As `kept_axes`, but along which axis each factor of a product meets the other, and their number."""
+    """As `kept_axes`, for the axes of the factors of a product before they are summed, and their number."""
     if eqn.primitive.name != "dot_general":
         return kept_axes(eqn), eqn.outvars[0].aval.ndim
     ((contracted, batched),) = parameters(eqn)
