@@ -46,8 +46,8 @@ __all__ = ["LaplacianLevel"]
 #     f = lambda x: fnp.sum(x**3)
 #     assert fad.laplacian(f)(array) == 6 * array.sum()  # in one pass, without a Hessian
 #
-# A value is a list of three: the value ``x`` itself; its Jacobian ``J`` in the coordinates, as rows (NOTE [rows
-# of Jacobians]), None where it is constant; and its Laplacian ``L``, None where it is zero.
+# A value is a list of three: the value ``x`` itself; its Jacobian ``J`` in the coordinates, as rows (see
+# NOTE [rows of Jacobians]), None where it is constant; and its Laplacian ``L``, None where it is zero.
 # An operation ``y = f(x)`` has
 #
 #     J' = Df[J[k]] for each k,    L' = Df[L] + sum over k of D²f[J[k], J[k]]
