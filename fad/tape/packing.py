@@ -13,7 +13,7 @@ from fad.core.level import Level, bind, state
 from fad.core.tensor import Tensor, meta_of, new_tensor
 from fad.core.types import Operand, Value
 from fad.errors import GradientError, describe
-from fad.tape.graph import AccumulateGrad, Node
+from fad.tape.graph import AccumulateGrad, Node, alias
 from fad.tape.handles import refuse_in_traced_code
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ def _run_pack(level: Level, hook: Callable[[Any], object], value: Any) -> object
     Raises:
         GradientError: it has changed the Tensor that it was given.
     """
-    given = _bare(level, value)
+    given = _bare(level, _as_it_is(value))
     packed = _quietly(level, hook, given)
     if given.meta is not None and given.meta.storage.version > 0:
         raise GradientError(
@@ -140,6 +140,29 @@ def _run_pack(level: Level, hook: Callable[[Any], object], value: Any) -> object
             "unexpected side-effects: change a copy (t.clone())."
         )
     return packed
+
+
+# NOTE [saved values of lower levels]
+#
+#     def f(a, x):
+#         y = x * 1.0
+#         y += a * y
+#         return (y**2).sum()
+#
+#     with fad.autograd.allow_mutation_on_saved_tensors():
+#         assert fad.jit(fad.grad(f))(0.5, array) == fad.grad(f)(0.5, array)
+#
+# Under ``jit`` the value of ``y`` is itself a Tensor, of the level below, and a write changes it there: a write
+# goes through all levels. So what is packed has handles of its own, down to the array, which nothing changes.
+def _as_it_is(x: Any) -> Any:
+    """The same value, at the same place in each graph, in handles that later writes do not change."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(_as_it_is, x))
+    if not isinstance(x, Tensor):
+        return x
+    t = alias(x)
+    t._value, t._aux = _as_it_is(t._value), _as_it_is(t._aux)
+    return t
 
 
 def _bare(level: Level, value: Any) -> Tensor:

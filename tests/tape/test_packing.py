@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -125,3 +126,55 @@ def test_a_pack_hook_may_not_change_what_it_is_given() -> None:
         autograd.saved_tensors_hooks(doubles, same),
     ):
         x * x
+
+
+def _adds_its_product(a: Any, x: Any) -> Any:
+    y = x * 1.0
+    y[1:] += a * y[1:]
+    return (y**2).sum()
+
+
+def _writes_what_it_read(a: Any, x: Any) -> Any:
+    y = x * 1.0
+    z = a * y[1:]
+    y[1:] = z
+    return (y**2).sum()
+
+
+def _clears_a_view(a: Any, x: Any) -> Any:
+    y = x * 1.0
+    part = y[1:]
+    z = fnp.sin(part * a)
+    w = z * part
+    part.zero_()
+    z.zero_()
+    return w.sum()
+
+
+@pytest.mark.parametrize(
+    "function", [_adds_its_product, _writes_what_it_read, _clears_a_view], ids=lambda f: f.__name__
+)
+def test_writes_to_saved_values_in_an_outer_transform(function: Any) -> None:
+    """A write goes through all levels; what was saved stays, see NOTE [saved values of lower levels]."""
+    x = jnp.array([1.0, 2.0, 3.0])
+    expected = fad.jvp(lambda a: function(a, fnp.array(x)), (0.5,), (1.0,))[1]
+    of_x = fad.jacfwd(lambda x: fad.jvp(lambda a: function(a, x), (0.5,), (1.0,))[1])(x)
+    gradient = fad.grad(function)
+    with fad.autograd.allow_mutation_on_saved_tensors():
+        found = [
+            gradient(0.5, x),
+            fad.jit(gradient)(0.5, x),
+            fad.vmap(gradient, (None, 0))(0.5, x[None])[0],
+            fad.jvp(lambda x: gradient(0.5, x), (x,), (x,))[0],
+            fad.value_and_grad(lambda x: gradient(0.5, x))(x)[0],
+            jax.jit(fad.to_jax(gradient))(0.5, x),
+            fad.jit(lambda a, x: fad.vjp(lambda a: function(a, x), a)[1](1.0)[0])(0.5, x),
+        ]
+        again = [
+            fad.grad(lambda x: gradient(0.5, x))(x),
+            fad.jit(fad.grad(lambda x: gradient(0.5, x)))(x),
+            fad.jacfwd(lambda x: gradient(0.5, x))(x),
+        ]
+    np.testing.assert_allclose([float(v) for v in found], float(expected), rtol=1e-6)
+    for v in again:
+        np.testing.assert_allclose(v, of_x, rtol=1e-5, atol=1e-6)
