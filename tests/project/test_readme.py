@@ -11,7 +11,7 @@ import pytest
 from helpers import ROOT
 
 README = (ROOT / "README.md").read_text()
-PROGRAM = README.partition("```python\n")[2].partition("```")[0].partition("x = jnp")[0]
+PROGRAM = README.partition("```python\n")[2].partition("```")[0].partition("x = fad")[0]
 
 
 def raises(of: str) -> str:
