@@ -152,8 +152,8 @@ def _run_pack(level: Level, hook: Callable[[Any], object], value: Any) -> object
 #     with fad.autograd.allow_mutation_on_saved_tensors():
 #         assert fad.jit(fad.grad(f))(0.5, array) == fad.grad(f)(0.5, array)
 #
-# Under ``jit`` the value of ``y`` is itself a Tensor, of the level below, and a write changes it there: it goes
-# through all levels. So what is packed has handles of its own, down to the array, which nothing changes.
+# Under ``jit`` the value of ``y`` is itself a Tensor, of the level below, and a write changes it there: it
+# goes through all levels. So what is packed has handles of its own, down to the array, which nothing changes.
 def _as_it_is(x: Any) -> Any:
     """The same value, at the same place in each graph, in handles that later writes do not change."""
     if isinstance(x, (tuple, list)):
