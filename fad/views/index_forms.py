@@ -50,6 +50,9 @@ class _BoolEntry:
         self.value = value
 
 
+_ALL = slice(None)
+
+
 class _Mask:
     """A bool mask as an entry of an index: its shape, and the indices that it selects."""
 
@@ -95,7 +98,7 @@ def _expanded(x: Any, index: Any) -> list[Any]:
     dots = [k for k, e in enumerate(expanded) if e is Ellipsis]
     if len(dots) > 1:
         raise IndexError("an index can have only one ellipsis ('...')")
-    fill = [slice(None)] * (ndim - used)
+    fill = [_ALL] * (ndim - used)
     if dots:
         expanded[dots[0] : dots[0] + 1] = fill
     else:
@@ -123,7 +126,11 @@ def _form_of(entries: Sequence[Any], x: Any) -> tuple[tuple[Any, ...], list[Any]
             form.append(TRUE if e.value else FALSE)
             continue
         size = x.shape[dim]
-        if isinstance(e, slice):
+        if isinstance(e, slice) and e == _ALL:
+            form.append(WHOLE)
+        elif isinstance(e, slice) and not isinstance(size, int):  # a symbolic one of `jax.export`
+            form.append((SLICE, e.start, e.stop, e.step))
+        elif isinstance(e, slice):
             start, stop, step = e.indices(size)
             length = len(range(start, stop, step))
             if step == 1 and length == size:

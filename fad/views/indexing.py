@@ -89,7 +89,7 @@ def _paste(x: Array, window: Array, starts: Sequence[Array]) -> Array:
 
 
 def _int32(starts: Sequence[Any]) -> list[Any]:
-    return [np.int32(s) if isinstance(s, int) else s.astype(np.int32) for s in starts]
+    return [np.int32(s) if isinstance(s, int) else jnp.asarray(s).astype(np.int32) for s in starts]
 
 
 def _windows(
@@ -272,11 +272,21 @@ def put_basic(
     """``x`` with ``view`` in the place of ``x[index]``, for a basic index, in plain JAX."""
     starts, sizes, rest = _windows(form, values, x.shape, True)
     inside = _slices(rest)
-    lengths = [len(range(*i.indices(n))) for i, n in zip(inside, sizes, strict=True)]
+    lengths = [_length(i, n) for i, n in zip(inside, sizes, strict=True)]
     view = view.reshape(lengths)
     if lengths != sizes or any([_reverses(i) for i in inside]):
         view = _cut(x, starts, sizes).at[tuple(inside)].set(view, unique_indices=True)
     return _paste(x, view, starts)
+
+
+def _length(part: slice, size: int) -> int:
+    """How many of ``size`` elements a slice selects; both are symbolic in `jax.export`, where JAX counts."""
+    if part == slice(None):
+        return size
+    if isinstance(size, int):
+        return len(range(*part.indices(size)))
+    counted: int = jax.eval_shape(lambda x: x[part], jax.ShapeDtypeStruct((size,), bool)).shape[0]
+    return counted
 
 
 def add_basic(
@@ -290,7 +300,7 @@ def add_basic(
     places: list[int] = []
     lengths: list[int] = []
     for start, size, i in zip(starts, sizes, _slices(rest), strict=True):
-        first, stop, step = i.indices(size)
+        first, stop, step = (0, size, 1) if i == slice(None) else i.indices(size)
         if not isinstance(start, int) or step != 1 or stop <= first:
             return None
         places.append(start + first)

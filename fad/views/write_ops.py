@@ -279,7 +279,7 @@ def _copied(view: Any, v: Any) -> Any:
     extra = max(v.ndim - len(view.shape), 0)
     shape = v.shape[extra:] if set(v.shape[:extra]) <= {1} else v.shape
     try:
-        fits = np.broadcast_shapes(shape, view.shape) == tuple(view.shape)
+        fits = jnp.broadcast_shapes(shape, view.shape) == tuple(view.shape)
     except ValueError:
         fits = False
     if not fits:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import leaf
+from jax import export
 from values import assert_close
 
 import fad
+import fad.numpy as fnp
 from fad.core.caches import Table
 from fad.views import indexing
 from fad.views.index_forms import parse_index
@@ -112,3 +116,41 @@ def test_a_mask_has_the_shape_of_what_it_selects_from(torch: Any) -> None:
         tensors = [torch.tensor(i) if isinstance(i, np.ndarray) else i for i in index]
         with pytest.raises(IndexError):
             torch.tensor(x.tolist())[tuple(tensors)]
+
+
+def _written(x: Any) -> Any:
+    y = fnp.array(x)
+    y[:, 0] = 0.0
+    y[:, 1:] *= x[:, 1:]
+    y[0] = x[-1]
+    y[1:] = x[1:] + 1.0
+    return y
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x[:, None],
+        lambda x: x[None, ..., 1:],
+        lambda x: x[:, 0],
+        lambda x: x[1:],
+        lambda x: x[-1],
+        lambda x: x[::2] * 2.0,
+        _written,
+    ],
+)
+def test_a_dimension_may_have_a_symbolic_size(read: Any) -> None:
+    """`jax.export` of a batch of unknown size gives what each size gives."""
+
+    def loss(x: Any) -> Any:
+        return (fnp.sin(read(x)) ** 2).sum()
+
+    (size,) = export.symbolic_shape("n")
+    shape = jax.ShapeDtypeStruct((size, 3), jnp.float32)
+    for f in (read, fad.grad(loss)):
+        exported = export.export(jax.jit(fad.to_jax(f)))(shape)
+        for n in (2, 5):
+            x = jnp.linspace(0.1, 2.0, 3 * n).reshape(n, 3)
+            found = f(x)
+            expected = found.array if isinstance(found, fad.Tensor) else found
+            np.testing.assert_allclose(exported.call(x), expected, rtol=1e-6)
