@@ -30,6 +30,9 @@ def on_new_thread(f: Callable[[], R], name: str) -> R:
     thread = threading.Thread(target=work, name=name)
     thread.start()
     thread.join()
-    if failed:
+    if not failed:
+        return found[0]
+    try:
         raise failed[0]
-    return found[0]
+    finally:
+        failed.clear()  # else the error, by its traceback, kept itself and all that `f` uses alive

@@ -24,6 +24,9 @@ __all__ = [
 
 # NOTE [rows of Jacobians]
 #
+#     f = fad.laplacian(lambda x: fnp.sum(fnp.tanh(x)))
+#     assert "400,400" not in str(jax.make_jaxpr(fad.to_jax(f))(jnp.ones(400)))  # there is no dense Jacobian
+#
 # A Jacobian has an array of ``k`` rows, ``(k, *shape)``, and a pattern that says which coordinate a row is
 # the derivative in: ``at``, integers of shape ``(k, *sizes)``, where a size is that of the value, or 1 along
 # an axis where the pattern is the same. So a row may stand for another coordinate at each element; -1 is

@@ -13,7 +13,7 @@ import numpy as np
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, restores_modes
+from fad.core.level import Level, bind, restores_modes, state
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue, PyTree, Value
@@ -104,7 +104,7 @@ def gradient_function(
             like = [args[i] for i in nums]
             if tensors:
                 stand_for(variables, like)
-            if variables:
+            if variables and state.replaying:
                 begin_trace(level, variables, f)
             inside = trees.unflatten(structure, variables, like)
             out = f(*substitute(args, nums, inside), **enter(kwargs))

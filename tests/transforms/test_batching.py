@@ -175,4 +175,4 @@ def test_a_dimension_is_given_under_one_name() -> None:
         fad.vmap(fnp.sin, 0, in_axes=0)
     with pytest.raises(ArgumentError, match="out_dims and out_axes"):
         fad.vmap(fnp.sin, out_dims=0, out_axes=None)
-    assert "in_dims: 'Any' = 0" in str(inspect.signature(fad.vmap))
+    assert "in_dims: 'PyTree' = 0" in str(inspect.signature(fad.vmap))
