@@ -28,7 +28,7 @@ LIMITS = {
     "numpy": 6,
     "profiling": 32,
     "random": 2,
-    "replay": 256,
+    "replay": 67,
     "scipy": 2,
     "sparse": 114,
     "tape": 260,
