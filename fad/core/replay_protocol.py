@@ -90,10 +90,10 @@ class Deferred(Protocol):
 
     def finish(
         self,
-        outs: list[Tensor],
+        outs: list[Any],
         pull: Pull,
         *static: Hashable,
-        leaves: Sequence[Tensor] | None = None,
+        leaves: Sequence[Tensor],
         values: bool = False,
         frees: bool = True,
     ) -> list[Value] | None:

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core.types import Array, NumpyArray
+
 __all__ = [
     "JacobianRows",
     "RowPattern",
@@ -206,7 +208,7 @@ class JacobianRows(NamedTuple):
             self.array.reshape(len(self.array), *[1] * ndim), self.pattern.of_ndim(ndim)
         )
 
-    def map(self, f: Callable[[Any], Any]) -> JacobianRows:
+    def map(self, f: Callable[[Array], Array]) -> JacobianRows:
         """``f`` of the array, in the same pattern."""
         return JacobianRows(f(self.array), self.pattern)
 
@@ -220,7 +222,7 @@ def _rows_in(pattern: RowPattern, other: RowPattern) -> np.ndarray:
     return found
 
 
-def _where(mask: Any, x: Any) -> Any:
+def _where(mask: Array | NumpyArray, x: Array) -> Array:
     return jnp.where(
         mask.reshape(*mask.shape, *[1] * (x.ndim - mask.ndim)), x, jnp.zeros((), x.dtype)
     )
@@ -249,7 +251,7 @@ def _steps(at: np.ndarray) -> np.ndarray | None:
     return found if (system @ found == at[at >= 0]).all() else None
 
 
-def _numbers(steps: np.ndarray, shape: tuple[int, ...]) -> Any:
+def _numbers(steps: np.ndarray, shape: tuple[int, ...]) -> Array:
     total = jnp.full(shape, steps[0], np.int32)
     for axis, step in enumerate(steps[1:]):
         if step:
@@ -270,7 +272,7 @@ def aligned(
     axes: Sequence[tuple[int | None, ...]],
     ndim: int,
     choose: Callable[[Sequence[RowPattern]], RowPattern] = union,
-) -> tuple[list[Any], RowPattern]:
+) -> tuple[list[Array], RowPattern]:
     """Arrays with the same coordinate in each row, for an operation that takes all of them at once.
 
     Arguments:

@@ -19,6 +19,17 @@ from fad.core.level import bind, map_tensors, outlived
 from fad.core.primitive import Primitive
 from fad.core.series import depends_on_point, derivative_of, evaluate_with
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import (
+    Array,
+    Aval,
+    DType,
+    JaxEquation,
+    JaxProgram,
+    Operand,
+    Operation,
+    Outputs,
+    Value,
+)
 from fad.levels.batch import BatchLevel
 from fad.levels.jacobian_rows import (
     JacobianRows,
@@ -74,7 +85,7 @@ class LaplacianLevel(RecordingLevel):
 
     kind = "laplacian"
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+    def evaluate(self, op: Operation, args: Sequence[Any]) -> Outputs:
         values: list[Any] = []
         differentiated: list[tuple[Any, ...]] = []
         for a in args:
@@ -87,7 +98,9 @@ class LaplacianLevel(RecordingLevel):
             return self._by_equations(op, values, differentiated)
         return self._by_jvp(op, values, differentiated)
 
-    def _by_equations(self, op: Primitive, values: list[Any], differentiated: Sequence[Any]) -> Any:
+    def _by_equations(
+        self, op: Primitive, values: list[Any], differentiated: Sequence[Any]
+    ) -> Outputs:
         """One Primitive for all; see NOTE [forward Laplacians]."""
         layouts = tuple(map(_layout, differentiated))
         key = (self.kind, layouts, aval_key(values))
@@ -99,7 +112,7 @@ class LaplacianLevel(RecordingLevel):
         outs = tuple([self.with_derivatives(*parts) for parts in found["outs"]])
         return outs[0] if "single" in found else outs
 
-    def _by_jvp(self, op: Any, values: list[Any], differentiated: Sequence[Any]) -> Any:
+    def _by_jvp(self, op: Operation, values: list[Any], differentiated: Sequence[Any]) -> Outputs:
         """By the jvp of ``op`` in the jvp of ``op``, along each row of the Jacobian: the rule of a Function.
 
         The second derivative along ``x + t J[k] + t² / 2 * L / n`` is ``D²f[J[k], J[k]] + Df[L] / n``.
@@ -148,28 +161,28 @@ class LaplacianLevel(RecordingLevel):
     def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
         return self.with_derivatives(parts[0], *_aux_of(iter(parts[1:]), layout))
 
-    def part_avals(self, aval: Any, layout: Any) -> tuple[Any, ...]:
+    def part_avals(self, aval: Any, layout: Any) -> tuple[Aval, ...]:
         rows = [aval.update(shape=(len(pattern), *aval.shape)) for pattern in layout[:1]]
         return (aval, *rows, *([aval] * (len(layout) - 1)))
 
     def part_count(self, layout: Any) -> int:
         return 1 + len(layout)
 
-    def maker(self) -> Callable[[], Any]:
+    def maker(self) -> Callable[[], LaplacianLevel]:
         return LaplacianLevel
 
-    def with_derivatives(self, value: Any, *parts: Any) -> Tensor:
+    def with_derivatives(self, value: Value, *parts: Any) -> Tensor:
         """A Tensor of this level; ``parts``: its Jacobian and its Laplacian, if it has them."""
         return new_tensor(value, self, parts or None)
 
-    def coordinates(self, value: Any, first: int) -> Tensor:
+    def coordinates(self, value: Array, first: int) -> Tensor:
         """A Tensor whose elements are the coordinates from number ``first`` on."""
         if not value.size:
             return self.with_derivatives(value)
         one = jnp.ones((1, *value.shape), value.dtype)
         return self.with_derivatives(value, JacobianRows(one, coordinates(first, value.shape)))
 
-    def unpack(self, x: Any) -> tuple[Any, ...]:
+    def unpack(self, x: Operand) -> tuple[Any, ...]:
         """The value of ``x`` at this level, and its Jacobian and Laplacian, where they are not zero."""
         x = outlived(x)
         if isinstance(x, Tensor) and x.level is self:
@@ -198,7 +211,7 @@ _FIRST = Primitive("first", lambda x: x[0], deferrable=True)
 
 @functools.lru_cache(maxsize=256)
 def _densification(pattern: RowPattern, dense: RowPattern) -> Primitive:
-    def densify(x: Any) -> Any:
+    def densify(x: Value) -> Any:
         return JacobianRows(x, pattern).to(dense.of_ndim(x.ndim - 1))
 
     return Primitive("densify", densify, deferrable=True)
@@ -221,7 +234,7 @@ def _derive(op: Primitive, layouts: tuple[Any, ...]) -> Primitive:
     """The Primitive from values, and their Jacobians and Laplacians, to those of all outputs."""
     n = len(layouts)
 
-    def laplacian(*values: Any) -> dict[str, Any]:
+    def laplacian(*values: Array) -> dict[str, Any]:
         given = iter(values[n:])
         parts = [[*_aux_of(given, layout), None, None][:2] for layout in layouts]
         trace = without_collector(jax.make_jaxpr(op.to_jvp, return_shape=True))
@@ -239,11 +252,11 @@ def _derive(op: Primitive, layouts: tuple[Any, ...]) -> Primitive:
 Carried = list[Any]  # value, Jacobian, Laplacian
 
 
-def _evaluate_all(closed: Any, inputs: Sequence[Carried]) -> list[Carried]:
+def _evaluate_all(closed: JaxProgram, inputs: Sequence[Carried]) -> list[Carried]:
     return evaluate_with(_evaluate, closed, inputs, [None, None])
 
 
-def _evaluate(eqn: Any, inputs: list[Carried]) -> list[Carried]:
+def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
     """One equation."""
     point = [x[0] for x in inputs]
     differentiated = [k for k, x in enumerate(inputs) if x[1] is not None]
@@ -281,7 +294,11 @@ def _evaluate(eqn: Any, inputs: list[Carried]) -> list[Carried]:
 
 
 def _linear(
-    eqn: Any, derivative: Any, point: list[Any], differentiated: list[int], inputs: list[Carried]
+    eqn: JaxEquation,
+    derivative: JaxProgram,
+    point: list[Array],
+    differentiated: list[int],
+    inputs: list[Carried],
 ) -> list[Carried]:
     """Jacobians and Laplacians from a derivative that is the same at all points."""
     along = functools.partial(run_jaxpr, derivative, *point)
@@ -294,33 +311,37 @@ def _linear(
 
 
 def _aligned(
-    eqn: Any, differentiated: list[int], inputs: list[Carried]
-) -> tuple[list[Any], RowPattern]:
+    eqn: JaxEquation, differentiated: list[int], inputs: list[Carried]
+) -> tuple[list[Array], RowPattern]:
     axes = kept_axes(eqn)
     ndim = eqn.outvars[0].aval.ndim
     return aligned([inputs[k][1] for k in differentiated], [axes[k] for k in differentiated], ndim)
 
 
-def _jacobians(arrays: Sequence[Any], pattern: RowPattern) -> list[JacobianRows]:
+def _jacobians(arrays: Sequence[Array], pattern: RowPattern) -> list[JacobianRows]:
     """Those of all outputs; a pattern that is not dense is that of a single output."""
     return [JacobianRows(a, pattern.of_ndim(a.ndim - 1)) for a in arrays]
 
 
-def _of_laplacians(along: Callable[..., Any], inputs: list[Carried], count: int) -> list[Any]:
+def _of_laplacians(along: Callable[..., Outputs], inputs: list[Carried], count: int) -> list[Any]:
     """A derivative applied to Laplacians; None where all are zero."""
     if all([x[2] is None for x in inputs]):
         return [None] * count
-    found: list[Any] = along(*[jnp.zeros_like(x[0]) if x[2] is None else x[2] for x in inputs])
+    found: list[Array] = along(*[jnp.zeros_like(x[0]) if x[2] is None else x[2] for x in inputs])
     return found
 
 
 def _by_second_derivatives(
-    eqn: Any, derivative: Any, point: list[Any], differentiated: list[int], inputs: list[Carried]
+    eqn: JaxEquation,
+    derivative: JaxProgram,
+    point: list[Array],
+    differentiated: list[int],
+    inputs: list[Carried],
 ) -> list[Carried]:
     """By jvp of jvp, for each row of the Jacobians."""
 
-    def along(*directions: Any) -> Any:
-        def first(*moved: Any) -> Any:
+    def along(*directions: Array) -> Outputs:
+        def first(*moved: Array) -> Outputs:
             at = list(point)
             for k, v in zip(differentiated, moved, strict=True):
                 at[k] = v
@@ -337,12 +358,12 @@ def _by_second_derivatives(
     return [[j, _plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]
 
 
-def _plus(a: Any, b: Any) -> Any:
+def _plus(a: Array | None, b: Array | None) -> Array | None:
     return b if a is None else a if b is None else a + b
 
 
 def _is_real_function_of_elements(
-    eqn: Any, point: list[Any], differentiated: list[int], outs: list[Any]
+    eqn: JaxEquation, point: list[Array], differentiated: list[int], outs: list[Array]
 ) -> bool:
     """Whether each element of the one output depends on one of each differentiated operand. Complex functions
     need not have a derivative in the complex sense, so they are left to others, as is a choice of elements.
@@ -354,7 +375,11 @@ def _is_real_function_of_elements(
 
 
 def _by_element(
-    eqn: Any, point: list[Any], differentiated: list[int], out: Any, inputs: list[Carried]
+    eqn: JaxEquation,
+    point: list[Array],
+    differentiated: list[int],
+    out: Array,
+    inputs: list[Carried],
 ) -> Carried:
     """A function of each element."""
     total: Carried = [out, None, None]
@@ -362,7 +387,7 @@ def _by_element(
         first = derivative_of(eqn, [i], [0], point, [point[i]])
         ones = jnp.ones_like(point[i])
 
-        def slope(x: Any, k: int, first: Any = first, ones: Any = ones) -> Any:
+        def slope(x: Array, k: int, first: Any = first, ones: Any = ones) -> Array:
             """The derivative, where argument ``k`` is ``x``."""
             return run_jaxpr(first, *point[:k], x, *point[k + 1 :], ones)[0]
 
@@ -381,12 +406,12 @@ def _by_element(
     return total
 
 
-def _sum_of_products(a: JacobianRows, b: JacobianRows) -> Any:
+def _sum_of_products(a: JacobianRows, b: JacobianRows) -> Array:
     pattern = smallest([a.pattern, b.pattern])
     return jnp.sum(a.to(pattern) * b.to(pattern), 0)
 
 
-def _is_product(eqn: Any, count: int) -> bool:
+def _is_product(eqn: JaxEquation, count: int) -> bool:
     """Whether it is one, with ``count`` factors that move; others are as fast by other ways."""
     name = eqn.primitive.name
     if name == "mul":
@@ -395,9 +420,9 @@ def _is_product(eqn: Any, count: int) -> bool:
     return name == "dot_general" or (name == "conv_general_dilated" and count == 2)
 
 
-def _product(eqn: Any, out: Any, *factors: Carried) -> Carried:
-    rows: Any = None
-    bend: Any = None
+def _product(eqn: JaxEquation, out: Array, *factors: Carried) -> Carried:
+    rows: JacobianRows | None = None
+    bend: Array | None = None
     for place, (a, b) in enumerate([factors, factors[::-1]]):
         if a[1] is not None:
             rows = added(rows, rows_of_product(eqn, place, a[1], b[0]))
@@ -409,7 +434,7 @@ def _product(eqn: Any, out: Any, *factors: Carried) -> Carried:
     return [out, rows, bend]
 
 
-def _is_slogdet(eqn: Any) -> bool:
+def _is_slogdet(eqn: JaxEquation) -> bool:
     """Whether an equation is the call of `jnp.linalg.slogdet`: it has the same program."""
     if eqn.primitive.name != "custom_jvp_call" or len(eqn.outvars) != 2 or len(eqn.invars) != 1:
         return False
@@ -421,7 +446,7 @@ def _is_slogdet(eqn: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _key_of_slogdet(shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
+def _key_of_slogdet(shape: tuple[int, ...], dtype: DType) -> tuple[Any, Any]:
     """The key of its program, and the program, as long as which the key is valid."""
     closed: Any = jax.make_jaxpr(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(shape, dtype))
     (eqn,) = closed.jaxpr.eqns
@@ -432,7 +457,7 @@ def _key_of_slogdet(shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any]:
     return jaxpr_key(program.jaxpr), program
 
 
-def _slogdet(outs: list[Any], a: Carried) -> list[Carried]:
+def _slogdet(outs: list[Array], a: Carried) -> list[Carried]:
     """With ``M[k] = inv(A) J[k]``, the logarithm of the determinant has the Jacobian ``tr(M[k])`` and
     the Laplacian ``tr(inv(A) L) - sum over k of tr(M[k] M[k])``.
     """
@@ -450,7 +475,7 @@ def _slogdet(outs: list[Any], a: Carried) -> list[Carried]:
     return [[sign, of_sign, turn], [value, rows.map(jnp.real), bend.real]]
 
 
-def _of_matrices(inverse: Any, jacobian: JacobianRows) -> tuple[JacobianRows, Any]:
+def _of_matrices(inverse: Array, jacobian: JacobianRows) -> tuple[JacobianRows, Array]:
     """``tr(M[k])``, and the sum over k of ``tr(M[k] M[k])``."""
     ndim = inverse.ndim
     array, pattern = jacobian.uniform((ndim - 2, ndim - 1))
@@ -460,7 +485,7 @@ def _of_matrices(inverse: Any, jacobian: JacobianRows) -> tuple[JacobianRows, An
     return JacobianRows(traces, pattern.on_axes([*range(ndim - 2), None, None], ndim - 2)), squares
 
 
-def _by_rows(inverse: Any, jacobian: JacobianRows) -> tuple[JacobianRows, Any] | None:
+def _by_rows(inverse: Array, jacobian: JacobianRows) -> tuple[JacobianRows, Array] | None:
     """The same, if each coordinate is met in one row of a matrix, or in one column, as in a Slater
     determinant: then ``M[k]`` has rank one, and ``tr(M[k] M[k])`` is the square of its trace.
     """

@@ -13,6 +13,7 @@ import numpy as np
 
 from fad.core.elementwise import is_elementwise_equation
 from fad.core.jaxapi import evaluate_equation, parameters
+from fad.core.types import Array, JaxEquation
 from fad.levels.jacobian_rows import (
     JacobianRows,
     RowPattern,
@@ -42,7 +43,7 @@ __all__ = ["kept_axes", "rearranged", "rows_of_product", "rows_of_sum", "sum_of_
 # network, whose Jacobian is the matrix itself, and for what adds up particles.
 
 
-def kept_axes(eqn: Any) -> list[tuple[int | None, ...]]:
+def kept_axes(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     """For each operand of an equation and each of its axes: along which axis of the result it keeps elements
     apart; None where it mixes them.
     """
@@ -61,18 +62,18 @@ def kept_axes(eqn: Any) -> list[tuple[int | None, ...]]:
     ]
 
 
-def _of_reduction(eqn: Any) -> list[tuple[int | None, ...]]:
+def _of_reduction(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     (mixed,) = parameters(eqn)
     kept = iter(range(eqn.invars[0].aval.ndim))
     return [tuple([None if a in mixed else next(kept) for a in range(eqn.invars[0].aval.ndim)])]
 
 
-def _of_cumulation(eqn: Any) -> list[tuple[int | None, ...]]:
+def _of_cumulation(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     (axis,) = parameters(eqn)
     return [tuple([None if a == axis else a for a in range(eqn.invars[0].aval.ndim)])]
 
 
-def _of_dot(eqn: Any) -> list[tuple[int | None, ...]]:
+def _of_dot(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     ((contracted, batched),) = parameters(eqn)
     result: list[tuple[int | None, ...]] = []
     free = len(batched[0])
@@ -90,7 +91,7 @@ def _of_dot(eqn: Any) -> list[tuple[int | None, ...]]:
     return result
 
 
-def _of_slice(eqn: Any) -> list[tuple[int | None, ...]]:
+def _of_slice(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     """Of a slice at a variable position, or the update of one."""
     whole, *others = [v.aval.shape for v in eqn.invars]
     part = next(filter(None, others), ()) or eqn.outvars[0].aval.shape
@@ -98,7 +99,7 @@ def _of_slice(eqn: Any) -> list[tuple[int | None, ...]]:
     return [axes, *[axes if shape else () for shape in others]]
 
 
-def _of_gather(eqn: Any) -> list[tuple[int | None, ...]]:
+def _of_gather(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     numbers, sizes = parameters(eqn)
     shape = eqn.invars[0].aval.shape
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
@@ -108,7 +109,7 @@ def _of_gather(eqn: Any) -> list[tuple[int | None, ...]]:
     return [tuple(kept), (None,) * eqn.invars[1].aval.ndim]
 
 
-def _factor_axes(eqn: Any) -> tuple[list[tuple[int | None, ...]], int]:
+def _factor_axes(eqn: JaxEquation) -> tuple[list[tuple[int | None, ...]], int]:
     """As `kept_axes`, for the axes of the factors of a product before they are summed, and their number."""
     if eqn.primitive.name != "dot_general":
         return kept_axes(eqn), eqn.outvars[0].aval.ndim
@@ -120,10 +121,10 @@ def _factor_axes(eqn: Any) -> tuple[list[tuple[int | None, ...]], int]:
     return result, len(common)
 
 
-def rows_of_product(eqn: Any, place: int, rows: JacobianRows, other: Any) -> JacobianRows:
+def rows_of_product(eqn: JaxEquation, place: int, rows: JacobianRows, other: Array) -> JacobianRows:
     """The Jacobian of a product, where factor ``place`` has these ``rows``, and the ``other`` is constant."""
 
-    def product(x: Any, **changed: Any) -> Any:
+    def product(x: Array, **changed: object) -> Array:
         return evaluate_equation(eqn, [x, other] if place == 0 else [other, x], **changed)[0]
 
     apart = _without_contraction(eqn, place, rows.pattern)
@@ -134,7 +135,7 @@ def rows_of_product(eqn: Any, place: int, rows: JacobianRows, other: Any) -> Jac
     return JacobianRows(jax.vmap(product)(array), pattern)
 
 
-def rows_of_sum(eqn: Any, rows: JacobianRows) -> JacobianRows:
+def rows_of_sum(eqn: JaxEquation, rows: JacobianRows) -> JacobianRows:
     """The Jacobian of a sum over axes; first along those where a row stands for the same coordinate."""
     (axes,) = parameters(eqn)
     at = rows.pattern.at
@@ -176,14 +177,14 @@ def _summed(rows: JacobianRows, axes: Sequence[int], done: Sequence[int]) -> Jac
     return JacobianRows(jnp.sum(array, [a + 1 for a in axes]), pattern.on_axes(order, len(kept)))
 
 
-def sum_of_row_products(eqn: Any, jacobians: list[JacobianRows]) -> Any:
+def sum_of_row_products(eqn: JaxEquation, jacobians: list[JacobianRows]) -> Array:
     """The sum over all coordinates of the products of the Jacobians of two factors.
 
     It takes a product for each coordinate that they may share, or, if that is less, one for each pair of
     their rows, of which the parts with the same coordinate are added up.
     """
 
-    def product(x: Any, y: Any) -> Any:
+    def product(x: Array, y: Array) -> Array:
         return evaluate_equation(eqn, [x, y])[0]
 
     axes, ndim = _factor_axes(eqn)
@@ -200,7 +201,7 @@ def sum_of_row_products(eqn: Any, jacobians: list[JacobianRows]) -> Any:
 
 
 def _without_contraction(
-    eqn: Any, place: int, pattern: RowPattern
+    eqn: JaxEquation, place: int, pattern: RowPattern
 ) -> tuple[Any, RowPattern] | None:
     """The dimension numbers without the sum over an axis along which each element has coordinates of its own,
     and the pattern of that product, where the axis is among the rows. None if there is no such axis.
@@ -222,7 +223,7 @@ def _without_contraction(
     return numbers, spread.on_axes(axes, eqn.outvars[0].aval.ndim)
 
 
-_KEEP: dict[str, Callable[[Any], list[tuple[int | None, ...]]]] = {
+_KEEP: dict[str, Callable[[JaxEquation], list[tuple[int | None, ...]]]] = {
     "dot_general": _of_dot,
     "dynamic_slice": _of_slice,
     "dynamic_update_slice": _of_slice,
@@ -238,8 +239,8 @@ LARGEST = 1 << 22  # elements of a pattern that is computed element by element
 
 
 def rearranged(
-    eqn: Any, given: Sequence[JacobianRows | None]
-) -> tuple[list[Any], RowPattern] | None:
+    eqn: JaxEquation, given: Sequence[JacobianRows | None]
+) -> tuple[list[Array], RowPattern] | None:
     """Arrays with as many rows each, to rearrange as the values, and the pattern that they have then; None if
     the equation does something else, or rows are dense already.
     """
@@ -263,17 +264,17 @@ def rearranged(
     return arrays, RowPattern(move(eqn, at))
 
 
-def _reshaped(eqn: Any, at: Rows) -> np.ndarray:
+def _reshaped(eqn: JaxEquation, at: Rows) -> np.ndarray:
     return at[0].reshape(-1, *eqn.outvars[0].aval.shape)
 
 
-def _reordered(eqn: Any, at: Rows) -> np.ndarray:
+def _reordered(eqn: JaxEquation, at: Rows) -> np.ndarray:
     (order,) = parameters(eqn)
     at = at if order is None else [at[0].transpose(0, *[a + 1 for a in order])]
     return _reshaped(eqn, at)
 
 
-def _broadcast(eqn: Any, at: Rows) -> np.ndarray:
+def _broadcast(eqn: JaxEquation, at: Rows) -> np.ndarray:
     shape, places = parameters(eqn)
     sizes = [1] * len(shape)
     for size, place in zip(at[0].shape[1:], places, strict=True):
@@ -281,33 +282,33 @@ def _broadcast(eqn: Any, at: Rows) -> np.ndarray:
     return np.broadcast_to(at[0].reshape(-1, *sizes), (len(at[0]), *shape))
 
 
-def _sliced(eqn: Any, at: Rows) -> np.ndarray:
+def _sliced(eqn: JaxEquation, at: Rows) -> np.ndarray:
     start, stop, step = parameters(eqn)
     step = step or (1,) * len(start)
     return at[0][(slice(None), *map(slice, start, stop, step))]
 
 
-def _tiled(eqn: Any, at: Rows) -> np.ndarray:
+def _tiled(eqn: JaxEquation, at: Rows) -> np.ndarray:
     return np.tile(at[0], (1, *parameters(eqn)[0]))
 
 
-def _transposed(eqn: Any, at: Rows) -> np.ndarray:
+def _transposed(eqn: JaxEquation, at: Rows) -> np.ndarray:
     return at[0].transpose(0, *[a + 1 for a in parameters(eqn)[0]])
 
 
-def _reversed(eqn: Any, at: Rows) -> np.ndarray:
+def _reversed(eqn: JaxEquation, at: Rows) -> np.ndarray:
     return np.flip(at[0], tuple([a + 1 for a in parameters(eqn)[0]]))
 
 
-def _concatenated(eqn: Any, at: Rows) -> np.ndarray:
+def _concatenated(eqn: JaxEquation, at: Rows) -> np.ndarray:
     return np.concatenate(at, parameters(eqn)[0] + 1)
 
 
-def _stacked(eqn: Any, at: Rows) -> np.ndarray:
+def _stacked(eqn: JaxEquation, at: Rows) -> np.ndarray:
     return np.stack(at, parameters(eqn)[0] + 1)
 
 
-_REARRANGE: dict[str, Callable[[Any, Rows], np.ndarray]] = {
+_REARRANGE: dict[str, Callable[[JaxEquation, Rows], np.ndarray]] = {
     "broadcast_in_dim": _broadcast,
     "concatenate": _concatenated,
     "expand_dims": _reshaped,

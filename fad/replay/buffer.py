@@ -12,7 +12,8 @@ operations that are run for it alone. To record an operation twice gives the sam
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ import numpy as np
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
-from fad.core.level import bodies, state
+from fad.core.level import Level, bodies, state
 from fad.core.tensor import Lazy, Tensor, lazy_tensor
+from fad.core.types import Operand, Operation, Outputs
 from fad.replay.inputs import Input, is_value, look
 from fad.replay.next_states import next_state
 from fad.replay.policy import Policy
@@ -29,7 +31,8 @@ from fad.replay.settings import is_small
 from fad.replay.states import Root, State
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.edges import edge_to_operation
-from fad.tape.recorder import ROOT
+from fad.tape.graph import Node
+from fad.tape.recorder import ROOT, RecordingLevel
 
 __all__ = ["Buffer", "is_unobserved"]
 
@@ -78,11 +81,11 @@ class Buffer:
         "why",
     )
 
-    def __init__(self, level: Any, root: Root, context: Any, settings: int) -> None:
+    def __init__(self, level: RecordingLevel, root: Root, context: object, settings: int) -> None:
         self.level = level
         self.begin(root)
-        self.lock: Any = threading.RLock()
-        self.maker: Callable[[], Any] = level.maker()
+        self.lock: AbstractContextManager[Any] = threading.RLock()
+        self.maker: Callable[[], Level] = level.maker()
         self.key = (settings, level.key())
         self.name: str = root.name
         self.thread_state = state.__dict__  # compared by identity: that of its thread
@@ -95,7 +98,7 @@ class Buffer:
         self.done = False
         self.is_new = False
         self.on_values = True
-        self.around: Sequence[Any] = ()
+        self.around: Sequence[Hashable] = ()
         self.why = ""  # why it is recorded one by one
         self.slow = ""  # why the last stretch was that was
 
@@ -104,9 +107,9 @@ class Buffer:
         self.path: list[State] = [root]
         self.outputs: list[Tensor] = []
         self.inputs: list[Input] = []
-        self.edges: dict[Any, int] = {}
+        self.edges: dict[tuple[Node, int], int] = {}
         self.places: dict[int, int] = {}
-        self.scalars: list[Any] = []
+        self.scalars: list[object] = []
 
     def _forget_new(self) -> None:
         """Drop the inputs and outputs of an operation that is not appended."""
@@ -168,7 +171,9 @@ class Buffer:
 
     # Appending
 
-    def append(self, op: Any, args: Sequence[Any], tracked: bool = True, own: int = 0) -> Any:
+    def append(
+        self, op: Operation, args: Sequence[Operand], tracked: bool = True, own: int = 0
+    ) -> Outputs:
         """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
 
         Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`. It writes to
@@ -208,7 +213,7 @@ class Buffer:
                 return None  # it was materialized without this operation
         return out
 
-    def _appended(self, op: Any, args: Sequence[Any], own: int) -> Any:
+    def _appended(self, op: Operation, args: Sequence[Operand], own: int) -> Outputs:
         """The lazy outputs of an operation; or why it cannot be deferred; None if nothing is any more."""
         at = next_state(self, op, args, own)
         if isinstance(at, str):
@@ -247,14 +252,14 @@ class Buffer:
         raise NotImplementedError
 
 
-def is_unobserved(mode: Callable[..., Any]) -> bool:
+def is_unobserved(mode: Callable[..., object]) -> bool:
     """Whether replay is on, and nothing that ``mode`` has, or anomaly mode, observes single operations."""
     if mode("inference") is not None or anomaly.watch or checks_numbers():
         return False
     return bool(mode("replaying", True))
 
 
-def _edge_of(given: Input) -> Any:
+def _edge_of(given: Input) -> tuple[Node, int] | None:
     """The place in the graph of an input, where another one can have the same."""
     a = given.argument
     if given.layout is not True or type(a) is not Tensor:

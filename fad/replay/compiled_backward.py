@@ -16,7 +16,7 @@ any code that JAX traces (`fad.functions.native`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -29,6 +29,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import VjpPlan
 from fad.core.replay_protocol import Part
+from fad.core.types import MaybeValue, Operand, Outputs, Value
 from fad.replay.inputs import is_traced
 from fad.replay.policy import Ending, Policy, repeats_of_pass
 from fad.replay.program import Program
@@ -45,9 +46,11 @@ __all__ = ["backward", "policy", "structures"]
 LARGEST = 1500  # nodes in one compiled pass
 
 Edges = Sequence[tuple[Node, int]]
-PullOfNode = Callable[[Sequence[Any], Sequence[Any], Sequence[bool]], Sequence[Any]]
+PullOfNode = Callable[
+    [Sequence[Operand], Sequence[MaybeValue], Sequence[bool]], Sequence[MaybeValue]
+]
 # What one node does: its key, its operands, and its `Part`, or what a `PrimitiveNode` has saved.
-Work = tuple[Sequence[Any], Sequence[Any], Any]
+Work = tuple[Sequence[Hashable], Sequence[Any], Any]
 _OF_LEAF: Work = ((-3,), (), None)
 
 structures = Cache()  # of the passes that are remembered: how often they came, and their programs
@@ -55,8 +58,8 @@ policy = Policy()
 
 
 def backward(
-    roots: Sequence[tuple[tuple[Node, int], Any]], captures: Edges | None, keep_graph: bool
-) -> list[tuple[tuple[Node, int], Any]] | None:
+    roots: Sequence[tuple[tuple[Node, int], Value]], captures: Edges | None, keep_graph: bool
+) -> list[tuple[tuple[Node, int], Value]] | None:
     """The pass from ``roots`` to ``captures`` (None: to all leaves): each with its gradient.
 
     None if it has to run node by node.
@@ -108,7 +111,7 @@ def backward(
     return list(zip(ends, grads, strict=True))
 
 
-def _run(entry: Ending, program: Program, operands: Sequence[Any], plain: bool) -> Any:
+def _run(entry: Ending, program: Program, operands: Sequence[Operand], plain: bool) -> Outputs:
     """The gradients; None if the pass has to run node by node. ``plain``: of arrays alone."""
     if plain and not program.have_compiled(operands):
         return None
@@ -168,9 +171,9 @@ def _work_of(node: Node, is_end: bool) -> Work | None:
 
 def _key(
     works: dict[Node, Work], index: dict[Node, int], roots: Edges, captures: Edges
-) -> tuple[Any, ...] | None:
+) -> tuple[Hashable, ...] | None:
     """A key: equal ones mean the same pass. None if the numbers of the nodes are not an order."""
-    key: list[Any] = []
+    key: list[Hashable] = []
     for node, nr in roots:
         key += (index[node], nr)
     key.append(-7)
@@ -202,7 +205,7 @@ def _leading(order: Sequence[Node], captures: Edges) -> set[Node]:
 # The pass as a program
 
 
-def _operands(values: Sequence[Any]) -> list[Any]:
+def _operands(values: Sequence[object]) -> list[Any]:
     """Saved values, with bases and numbers in the place of views."""
     found: list[Any] = []
     for v in values:
@@ -210,11 +213,11 @@ def _operands(values: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _opening(values: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
+def _opening(values: Sequence[Any]) -> Callable[[Sequence[Operand]], list[Operand]]:
     """What makes such saved values again, of `_operands`."""
     ways = [(v.operation, len(v.numbers)) if type(v) is SavedView else None for v in values]
 
-    def opening(operands: Sequence[Any]) -> list[Any]:
+    def opening(operands: Sequence[Operand]) -> list[Operand]:
         rest = iter(operands)
         return [
             next(rest)
@@ -230,7 +233,9 @@ def _pull_of(plan: VjpPlan, values: Sequence[Any]) -> PullOfNode:
     """What a node with this plan that has saved ``values`` does in a pass, in the form of `Part.pull`."""
     opening = _opening(values)
 
-    def pull(operands: Sequence[Any], cts: Sequence[Any], need: Sequence[bool]) -> Sequence[Any]:
+    def pull(
+        operands: Sequence[Operand], cts: Sequence[MaybeValue], need: Sequence[bool]
+    ) -> Sequence[MaybeValue]:
         given = None if plan.single else tuple([c is not None for c in cts])
         if plan.rows is not None:
             need = plan.sends(cts, need)
@@ -245,7 +250,7 @@ def _pull_of(plan: VjpPlan, values: Sequence[Any]) -> PullOfNode:
 
 def _pass(
     works: dict[Node, Work], index: dict[Node, int], roots: Edges, captures: Edges
-) -> Callable[..., list[Any]]:
+) -> Callable[..., list[MaybeValue]]:
     """The pass as a function of saved values and cotangents, which keeps no nodes.
 
     It returns the gradients, None where none arrives.
@@ -264,10 +269,10 @@ def _pass(
     ends = [(index.get(n), nr) for n, nr in captures]
     saved = sum([s[2] for s in calls])
 
-    def run(*operands: Any) -> list[Any]:
+    def run(*operands: Value) -> list[MaybeValue]:
         slots: list[list[Any]] = [[None] * w for w in widths]
 
-        def arrive(j: int, nr: int, g: Any) -> None:
+        def arrive(j: int, nr: int, g: Value) -> None:
             slots[j][nr] = g if slots[j][nr] is None else bind(ADD, (slots[j][nr], g))
 
         for (i, nr), ct in zip(starts, operands[saved:], strict=True):
@@ -286,7 +291,10 @@ def _pass(
 
 
 def _is_traceable(
-    entry: Ending, run: Callable[..., Any], parts: Sequence[Part], operands: Sequence[Any]
+    entry: Ending,
+    run: Callable[..., list[MaybeValue]],
+    parts: Sequence[Part],
+    operands: Sequence[Operand],
 ) -> bool:
     """Whether rules in Python can be part of a program; else the structure is refused."""
     try:

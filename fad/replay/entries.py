@@ -6,7 +6,6 @@ import bisect
 import operator
 from collections.abc import Sequence
 from sys import getrefcount
-from typing import Any
 
 from fad.replay.states import State
 
@@ -21,12 +20,12 @@ def origin_of(path: Sequence[State], place: int) -> State:
 _size = operator.attrgetter("size")
 
 
-def referenced(values: list[Any]) -> list[int]:
+def referenced(values: Sequence[object]) -> list[int]:
     """The places of the values that something refers to, besides this list."""
     return [k for k, count in enumerate(_references(values)) if count > _ALONE]
 
 
-def _references(values: Sequence[Any]) -> list[int]:
+def _references(values: Sequence[object]) -> list[int]:
     return [getrefcount(v) for v in values]
 
 

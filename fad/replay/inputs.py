@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
@@ -14,13 +14,15 @@ from fad.core.borrowed import is_borrowed
 from fad.core.caches import Table
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Aval, Number, Operand, Value
 from fad.replay.settings import aval_id, is_small
 from fad.tape.graph import accumulator_of
-from fad.tape.recorder import ROOT
+from fad.tape.recorder import ROOT, RecordingLevel
 
 __all__ = [
     "FOREIGN",
     "GUARD_CODES",
+    "Captured",
     "Input",
     "as_captured",
     "is_traced",
@@ -39,7 +41,7 @@ __all__ = [
 GUARD_CODES = 1 << 40
 
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
-_layouts: dict[Any, int] = {FOREIGN: 0}
+_layouts: dict[Hashable, int] = {FOREIGN: 0}
 
 
 class Input(NamedTuple):
@@ -50,14 +52,18 @@ class Input(NamedTuple):
     """
 
     argument: Any
-    parts: tuple[Any, ...]
+    parts: tuple[Value, ...]
     aval: Any
-    layout: Any
+    layout: Hashable
     version: int
     code: int
 
 
-def _code(aval: Any, layout: Any) -> int:
+# The snapshot of an input, its version, and what must be kept alive until it is used.
+Captured: TypeAlias = tuple[Any, int, object]
+
+
+def _code(aval: Aval, layout: Hashable) -> int:
     number = _layouts.get(layout)
     if number is None:
         if len(_layouts) >= 4096:
@@ -66,7 +72,7 @@ def _code(aval: Any, layout: Any) -> int:
     return GUARD_CODES + 4096 * aval_id(aval) + number
 
 
-def is_traced(x: Any) -> bool:
+def is_traced(x: object) -> bool:
     """Whether the value is being traced by JAX."""
     while isinstance(x, Tensor):
         if x._lazy is not None:
@@ -75,7 +81,7 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, jax.core.Tracer)
 
 
-def small_aval(value: Any) -> Any:
+def small_aval(value: object) -> Any:
     """The aval of a small value that is not being traced, at any level; else None."""
     if type(value) is array_type:
         return value.aval if is_small(value) else None
@@ -111,7 +117,7 @@ def _is_place_to_begin(t: Tensor) -> bool:
     return out_of_date(t) is None
 
 
-def version_at(a: Any) -> int:
+def version_at(a: object) -> int:
     """How often an input was changed in place."""
     return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
 
@@ -122,7 +128,7 @@ def outer_level_defers(inputs: Sequence[Input]) -> bool:
     return any([level.alive and level.current_trace() is not None for level in below])
 
 
-def is_value(x: Any) -> bool:
+def is_value(x: object) -> bool:
     """Whether no level, and not the tape, records what is computed from ``x``."""
     if type(x) is not Tensor:
         return True
@@ -145,7 +151,7 @@ def is_untouched(variable: Tensor) -> bool:
     return variable._level is ROOT or not (is_input and meta.storage.version)
 
 
-def look(a: Any, own: Any) -> Input | None:
+def look(a: Any, own: RecordingLevel) -> Input | None:
     """What is known of a new input of a trace of the level ``own``; None if it cannot be one."""
     kind = type(a)
     value, version = a, 0
@@ -180,7 +186,7 @@ def look(a: Any, own: Any) -> Input | None:
 _scalars = Table(4096)  # inputs of Python numbers, by the `id` of their constants
 
 
-def _scalar_input(a: Any) -> Input | None:
+def _scalar_input(a: Number) -> Input | None:
     """`look`, for a Python number: a program may have thousands of them in each call."""
     value = constant(a)
     known = _scalars.get(id(value))
@@ -192,7 +198,7 @@ def _scalar_input(a: Any) -> Input | None:
     return given
 
 
-def _foreign_input(a: Any, value: Any, version: int) -> Input | None:
+def _foreign_input(a: Operand, value: object, version: int) -> Input | None:
     """`look`, for what has ``value`` at a level below."""
     if type(value) is array_type:
         if not is_small(value) or is_borrowed(value):
@@ -208,7 +214,7 @@ def _foreign_input(a: Any, value: Any, version: int) -> Input | None:
 _new = tuple.__new__  # faster than the constructor of a named tuple
 
 
-def _own_input(a: Tensor, own: Any, version: int) -> Input | None:
+def _own_input(a: Tensor, own: RecordingLevel, version: int) -> Input | None:
     """`look`, for a Tensor of the level itself."""
     parts = own.parts(a)
     if any([small_aval(p) is None or is_borrowed(p) for p in parts]):
@@ -218,7 +224,7 @@ def _own_input(a: Tensor, own: Any, version: int) -> Input | None:
     return None if code < GUARD_CODES else _new(Input, (a, parts, aval, layout, version, code))
 
 
-def as_captured(given: Input) -> tuple[Any, int, Any]:
+def as_captured(given: Input) -> Captured:
     """The snapshot of an input at capture, its version, and what must be kept alive until it is used.
 
     If it was changed in place since, by another thread, or after the trace had run as one operation,
@@ -235,7 +241,7 @@ def as_captured(given: Input) -> tuple[Any, int, Any]:
     return _handle(a, value), version, leaf
 
 
-def _handle(a: Tensor, value: Any) -> Tensor:
+def _handle(a: Tensor, value: Value) -> Tensor:
     """Another handle of the storage of ``a``, with ``value``."""
     handle = new_tensor(value, a._level)
     handle._requires_grad = a._requires_grad

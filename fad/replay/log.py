@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fad.core.observation import observable
+
+if TYPE_CHECKING:
+    from fad.replay.trace import Trace
 
 __all__ = ["explain", "note", "note_trace"]
 
@@ -29,7 +32,7 @@ def note(name: str, count: int, what: str) -> None:
     _log.add(name, count, what)
 
 
-def note_trace(trace: Any, what: str) -> None:
+def note_trace(trace: Trace, what: str) -> None:
     """Log how a trace, all of its segments included, ended."""
     policy, ended = trace.policy, trace.ended
     count = sum([s.work * n for s, n in list(ended.items())], len(trace.path) - 1)

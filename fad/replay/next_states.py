@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Expanding, Operand, Operation
 from fad.replay import states
 from fad.replay.entries import origin_of
 from fad.replay.inputs import FOREIGN, GUARD_CODES
@@ -16,10 +17,15 @@ from fad.replay.policy import SHORT, ends_segment, fresh_in, repays_whole
 from fad.replay.program import Program
 from fad.replay.states import State
 
+if TYPE_CHECKING:
+    from fad.replay.buffer import Buffer
+
 __all__ = ["next_state"]
 
 
-def next_state(trace: Any, op: Any, args: Sequence[Any], own: int) -> State | str:
+def next_state(
+    trace: Buffer, op: Operation | Expanding, args: Sequence[Operand], own: int
+) -> State | str:
     """The state after an operation that writes to its first ``own`` arguments; or why it is not deferred.
 
     The key of a state has the operation, ``own``, and for each argument its place, after the guard code of an
@@ -31,7 +37,7 @@ def next_state(trace: Any, op: Any, args: Sequence[Any], own: int) -> State | st
         return "it is not a pure operation that can be deferred"
     before = trace.path[-1]
     taken = before.taken
-    key: list[Any] = [op, own]
+    key: list[Hashable] = [op, own]
     for k, a in enumerate(args):
         lazy = a._lazy if type(a) is Tensor else None
         if lazy is not None and lazy.trace is trace:

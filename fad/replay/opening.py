@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fad.core import jaxapi
 from fad.core.jaxapi import trace_context
 from fad.core.level import state
-from fad.core.primitive import Primitive
+from fad.core.primitive import Primitive, VjpPlan
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, Outputs, PyTree, Value
 from fad.replay.buffer import is_unobserved
 from fad.replay.inputs import look
 from fad.replay.policy import at_once, is_step_due
@@ -23,7 +24,7 @@ from fad.tape.saved import UNCHANGED
 __all__ = ["open_step", "open_trace"]
 
 
-def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
+def open_trace(level: Any, inputs: Sequence[Value], function: Callable[..., PyTree] | None) -> None:
     """Give ``level`` a trace of ``function`` on ``inputs``, if such traces repeat."""
     context, settings = _surroundings()
     if not settings:
@@ -48,9 +49,9 @@ def open_trace(level: Any, inputs: Sequence[Any], function: Any) -> None:
     level.trace = trace
 
 
-def _codes(function: Any) -> list[Any]:
+def _codes(function: object) -> list[object]:
     """The code of a function, and of those that it wraps; the class of what is no function."""
-    found: list[Any] = []
+    found: list[object] = []
     while len(found) < 8:
         if type(function) is not types.FunctionType:
             return [*found, type(function)]
@@ -61,7 +62,7 @@ def _codes(function: Any) -> list[Any]:
     return found
 
 
-def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
+def open_step(op: Primitive, args: Sequence[Operand], plan: VjpPlan) -> Outputs:
     """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
 
     Steps begin with operations on leaves, or on outputs of programs; another operation on what has a node is
@@ -85,7 +86,7 @@ def open_step(op: Primitive, args: Sequence[Any], plan: Any) -> Any:
     return trace.append(op, args)
 
 
-def _surroundings() -> tuple[Any, int]:
+def _surroundings() -> tuple[object, int]:
     """The context of JAX and the number of its settings; the number is 0 where nothing is traced."""
     hooks = any([pair is not UNCHANGED for pair in state.saved_hooks])
     if hooks or not is_unobserved(state.__dict__.get) or jaxapi.is_tracing():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,18 +12,19 @@ import jax
 from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Table
 from fad.core.collector import without_collector
-from fad.core.level import bind, state, with_default_state
+from fad.core.level import Level, bind, state, with_default_state
 from fad.core.observation import observable
+from fad.core.types import Aval, Expanding, Operation, Outputs, Value
 from fad.replay.inputs import FOREIGN
 from fad.replay.policy import Use
 from fad.replay.program import Program
 from fad.replay.settings import LARGE
-from fad.tape.recorder import ROOT, PrimitiveNode
+from fad.tape.recorder import ROOT, PrimitiveNode, RecordingLevel
 
 __all__ = ["Known", "forget_outcomes", "outcome_of", "use_of"]
 
 # What is known of an argument: its layout, and its aval as its level shows it.
-Known = tuple[Any, Any]
+Known = tuple[Hashable, Aval]
 
 
 class Outcome(NamedTuple):
@@ -32,8 +33,8 @@ class Outcome(NamedTuple):
     it returns no tuple.
     """
 
-    avals: tuple[Any, ...]
-    layouts: tuple[Any, ...]
+    avals: tuple[Aval, ...]
+    layouts: tuple[Hashable, ...]
     requires_grad: tuple[bool, ...]
     routed: tuple[bool, ...]
     kept: tuple[int, ...]
@@ -41,8 +42,8 @@ class Outcome(NamedTuple):
 
 
 _MOST = 256  # outcomes remembered for each operation
-_outcomes: weakref.WeakKeyDictionary[Any, Table] = weakref.WeakKeyDictionary()
-_uses: weakref.WeakKeyDictionary[Any, Table] = weakref.WeakKeyDictionary()
+_outcomes: weakref.WeakKeyDictionary[Operation | Expanding, Table] = weakref.WeakKeyDictionary()
+_uses: weakref.WeakKeyDictionary[Operation | Expanding, Table] = weakref.WeakKeyDictionary()
 
 
 def forget_outcomes() -> None:
@@ -51,12 +52,14 @@ def forget_outcomes() -> None:
     _uses.clear()
 
 
-def _table_of(tables: weakref.WeakKeyDictionary[Any, Table], op: Any) -> Table:
+def _table_of(
+    tables: weakref.WeakKeyDictionary[Operation | Expanding, Table], op: Operation | Expanding
+) -> Table:
     found = tables.get(op)
     return tables.setdefault(op, Table(_MOST)) if found is None else found
 
 
-def use_of(op: Any, args: Sequence[Known], key: Any) -> Use:
+def use_of(op: Operation | Expanding, args: Sequence[Known], key: Hashable) -> Use:
     """How ``op`` has been used with these arguments, where ``key`` has the levels around as well."""
     table = _table_of(_uses, op)
     place = (key, *args)
@@ -65,7 +68,11 @@ def use_of(op: Any, args: Sequence[Known], key: Any) -> Use:
 
 
 def outcome_of(
-    level: Any, maker: Callable[[], Any], op: Any, args: Sequence[Known], key: Any
+    level: RecordingLevel,
+    maker: Callable[[], Level],
+    op: Operation | Expanding,
+    args: Sequence[Known],
+    key: Hashable,
 ) -> Outcome | None:
     """The outputs of ``op`` at a level like those that ``maker`` makes; None if they cannot be known.
 
@@ -79,7 +86,7 @@ def outcome_of(
     found: list[Outcome] = []
 
     @with_default_state()
-    def run(*values: Any) -> Any:
+    def run(*values: Value) -> Outputs:
         state.replaying = False
         with maker() as own:
             rest = iter(values)
@@ -93,7 +100,7 @@ def outcome_of(
             out = bind(op, given)
             outs = out if type(out) is tuple else (out,)
             untracked = level is not ROOT and all([layout is FOREIGN for layout, _ in args])
-            layouts: list[Any]
+            layouts: list[Hashable]
             if untracked:
                 avals, layouts = [aval_of(o) for o in outs], [FOREIGN] * len(outs)
             else:
@@ -106,7 +113,7 @@ def outcome_of(
             )
             return out if untracked else [p for o in outs for p in own.parts(o)]
 
-    structs: list[Any] = []
+    structs: list[Aval] = []
     for layout, aval in args:
         structs += [aval] if layout is FOREIGN else level.part_avals(aval, layout)
     try:
@@ -123,7 +130,7 @@ observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
 
 
 def _routes(
-    op: Any, outs: Sequence[Any] | None, count: int
+    op: Operation | Expanding, outs: Sequence[Any] | None, count: int
 ) -> tuple[tuple[bool, ...], tuple[int, ...]]:
     """Which arguments the edges of the outputs' node belong to, and which it keeps (-1: an output)."""
     if outs is None:

@@ -22,11 +22,12 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fad.core.caches import Table
 
 if TYPE_CHECKING:
+    from fad.core.types import Operand
     from fad.replay.program import Program
     from fad.replay.states import State
 
@@ -189,7 +190,7 @@ class Policy:
         self.failures += 1  # set to 0 when it is replayed
         return False
 
-    def decide(self, last: Any, ended: dict[Any, int]) -> None:
+    def decide(self, last: State, ended: dict[State, int]) -> None:
         """Decide when its programs are compiled: a trace has ended after the state ``last``.
 
         ``ended`` has the states at which its segments before ended, and how often.
@@ -210,7 +211,7 @@ class Policy:
     def program(
         self,
         ending: Ending,
-        path: Sequence[Any],
+        path: Sequence[State],
         make: Callable[[], Program],
         *,
         now: bool,
@@ -243,7 +244,7 @@ class Policy:
             self.has_whole = True
         return program
 
-    def have_ready(self, program: Program, values: Sequence[Any]) -> bool:
+    def have_ready(self, program: Program, values: Sequence[Operand]) -> bool:
         """Whether a program can run on these values now; if need be, it is compiled, or queued for that."""
         if not program.runs_compiled(values) or program.have_compiled(values):
             return True

@@ -33,6 +33,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import state, with_default_state
 from fad.core.observation import observable
 from fad.core.pace import pace
+from fad.core.types import Operand, Outputs, PyTree
 from fad.replay.policy import at_once
 
 __all__ = ["Program", "worker"]
@@ -68,11 +69,11 @@ class Program:
 
     expands = True
 
-    def __init__(self, name: str, run: Callable[..., Any], work: int) -> None:
+    def __init__(self, name: str, run: Callable[..., PyTree], work: int) -> None:
         self.name = name
         self.run = run
         self.work = work
-        self.call: Any = None
+        self.call: Callable[..., Outputs] | None = None
         self.in_foreground = False
         self.queued = False
         self.refused = ""
@@ -88,23 +89,23 @@ class Program:
         return self.queued and self.call is None and not self.refused
 
     @with_default_state("exact")
-    def flat(self, *values: Any) -> Any:
+    def flat(self, *values: Operand) -> Outputs:
         """The leaves of the result, from operations that are run one by one, or traced."""
         state.replaying = False
         return self.expand(values)
 
     @with_default_state()
-    def _exact(self, *values: Any) -> Any:
+    def _exact(self, *values: Operand) -> Outputs:
         """`flat`, traced so that its operations give the bits that they give alone."""
         state.replaying, state.exact = False, True
         return self.expand(values)
 
-    def expand(self, args: Sequence[Any]) -> Any:
+    def expand(self, args: Sequence[Operand]) -> Outputs:
         """The leaves of the result, by binding its operations on Tensors."""
         leaves, self.structure = trees.flatten(self.run(*args))
         return tuple(leaves)
 
-    def execute(self, values: Sequence[Any]) -> Any:
+    def execute(self, values: Sequence[Operand]) -> Outputs:
         """Run on arrays: the leaves of the result."""
         call = self.call
         if worker.stopped:  # the process ends, or is a forked child, where XLA has no threads
@@ -118,7 +119,7 @@ class Program:
                 return waited(out, values) if borrowed else out
         return self.flat(*values)
 
-    def runs_compiled(self, values: Sequence[Any]) -> bool:
+    def runs_compiled(self, values: Sequence[object]) -> bool:
         """Whether these are arrays, under no transform of JAX; else its operations are bound."""
         if not jaxapi.at_top_level() or jaxapi.checks_numbers():
             return False
@@ -134,7 +135,7 @@ class Program:
                 self.queued = worker.submit(self, avals)
         return self.call is not None
 
-    def unflatten(self, leaves: Any) -> Any:
+    def unflatten(self, leaves: Outputs) -> PyTree:
         """The result that has these leaves."""
         return trees.unflatten(self.structure, leaves)
 
@@ -175,7 +176,9 @@ class _Worker:
     def _reset(self) -> None:
         self.changed = threading.Condition()
         self.compiling = threading.RLock()  # held while the thread compiles, and by forks
-        self.queue: collections.deque[tuple[weakref.ref[Program], Any]] = collections.deque()
+        self.queue: collections.deque[tuple[weakref.ref[Program], Sequence[Any]]] = (
+            collections.deque()
+        )
         self.thread: threading.Thread | None = None
         self.busy = 0
         self.stopped = False

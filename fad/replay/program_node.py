@@ -22,10 +22,11 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fad.core.level import bind
+from fad.core.level import Level, bind
 from fad.core.tensor import Lazy, Meta, Storage, Tensor, lazy_tensor
+from fad.core.types import MaybeValue, Value
 from fad.replay.entries import origin_of
 from fad.replay.inputs import Input, version_at, with_own_handles
 from fad.replay.stretch import Stretch
@@ -35,6 +36,9 @@ from fad.tape.engine import run
 from fad.tape.graph import Node, current_edge
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.running import running
+
+if TYPE_CHECKING:
+    from fad.replay.trace import Trace
 
 __all__ = ["ProgramNode", "parts_of", "release"]
 
@@ -63,12 +67,14 @@ class ProgramNode(RecordedNode):
 
     is_program = True
 
-    def __init__(self, trace: Any, stretch: Stretch, places: Sequence[int], outputs: Any) -> None:
+    def __init__(
+        self, trace: Trace, stretch: Stretch, places: Sequence[int], outputs: Iterable[Tensor]
+    ) -> None:
         self.first = next(running.sequence)
         collections.deque(itertools.islice(running.sequence, stretch.work), maxlen=0)
         self._operations: list[tuple[Node, int]] | None = None
         self._start(trace.level, ())
-        self._edges: Any = None  # made when they are asked for
+        self._edges: Sequence[tuple[Node, int]] | None = None  # made when they are asked for
         self.stretch: Stretch | None = stretch
         self.places = list(places)
         self.outputs = [weakref.ref(t) for t in outputs]
@@ -136,7 +142,9 @@ class ProgramNode(RecordedNode):
         assert self._operations is not None
         return self._operations
 
-    def _record(self, stretch: Stretch, references: Sequence[Any]) -> list[tuple[Node, int]]:
+    def _record(
+        self, stretch: Stretch, references: Sequence[weakref.ref[Tensor]]
+    ) -> list[tuple[Node, int]]:
         outputs: list[Tensor | None] = [None] * stretch.path[-1].size
         for nr, (k, reference) in enumerate(zip(self.places, references, strict=True)):
             t = reference()
@@ -191,11 +199,11 @@ class ProgramNode(RecordedNode):
     def run_adding(
         self,
         stretch: Stretch,
-        cotangents: Sequence[Any],
+        cotangents: Sequence[MaybeValue],
         need: Sequence[bool],
-        arrived: Sequence[Any],
+        arrived: Sequence[MaybeValue],
         keep_graph: bool,
-    ) -> list[Any]:
+    ) -> list[MaybeValue]:
         """What has arrived at its edges after it has run, if this had ``arrived`` before."""
         outputs = {nr for nr, c in enumerate(cotangents) if c is not None}
         if not outputs:
@@ -241,7 +249,7 @@ class ProgramNode(RecordedNode):
             ]
 
 
-def _handle_of_written(level: Any, version: int) -> Tensor:
+def _handle_of_written(level: Level, version: int) -> Tensor:
     """An empty handle for what a Tensor was before it was written to, which made ``version`` of it."""
     handle = lazy_tensor(level, Lazy(None, None, 0), True, 0)
     handle.meta = Meta()
@@ -249,7 +257,7 @@ def _handle_of_written(level: Any, version: int) -> Tensor:
     return handle
 
 
-def parts_of(inputs: Sequence[Input], on_values: bool) -> list[Any]:
+def parts_of(inputs: Sequence[Input], on_values: bool) -> list[Value]:
     """The parts of all inputs; ``on_values``: no level below records what is computed from them."""
     parts = [given.parts if on_values else parts_below(given) for given in inputs]
     return list(itertools.chain.from_iterable(parts))

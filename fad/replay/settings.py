@@ -6,7 +6,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ from fad.core import jaxapi
 from fad.core.caches import Table
 from fad.core.jaxapi import array_type, is_committed
 from fad.core.threads import on_new_thread
+from fad.core.types import Aval
 
 __all__ = [
     "LARGE",
@@ -25,11 +26,13 @@ __all__ = [
     "settings_number",
 ]
 
+T = TypeVar("T")
+
 LARGE = 1 << 14  # elements: an array of so many is no part of a trace
 _KNOWN = 4096  # entries of each table here
 
 
-def in_context(context: Any, f: Callable[[], Any]) -> Any:
+def in_context(context: object, f: Callable[[], T]) -> T:
     """``f()`` with the settings that JAX had with this `trace_context`, and without its checks of numbers."""
     checks = jaxapi.is_tracing() or jaxapi.checks_numbers()
     apart = checks or context != jaxapi.trace_context()
@@ -44,13 +47,13 @@ class _JaxSettings:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.number = 0
-        self.usual: Any = None
+        self.usual: object = None
         self.unusual = Table(64)
         self.everywhere: dict[
             str, Any
         ] = {}  # outside of all blocks, when the table of unusual ones began
 
-    def number_of(self, context: Any) -> int:
+    def number_of(self, context: object) -> int:
         if context == self.usual:
             return self.number
         with self.lock:
@@ -73,14 +76,14 @@ class _JaxSettings:
 settings_number = _JaxSettings().number_of
 
 
-_default: set[Any] = set()
+_default: set[object] = set()
 _placed = Table(_KNOWN)  # shardings equal to those, by `id`: they compare slowly
 _ids_by_object = Table(_KNOWN)  # avals and their interned ids, by `id` too
 _ids = Table(_KNOWN)
 _next_id = itertools.count(1)
 
 
-def is_default_placement(sharding: Any) -> bool:
+def is_default_placement(sharding: object) -> bool:
     """Whether arrays with this sharding are where JAX puts arrays by default."""
     if id(sharding) in _placed:
         return True
@@ -92,7 +95,7 @@ def is_default_placement(sharding: Any) -> bool:
     return True
 
 
-def aval_id(aval: Any) -> int:
+def aval_id(aval: Aval) -> int:
     """The interned id of the aval of an array: negative for a large one.
 
     Equal avals have the same id, until the tables are full and cleared; no id is used twice.
@@ -114,7 +117,7 @@ def _has_several_devices() -> bool:
     return len({*jax.local_devices(), *jax.local_devices(backend="cpu")}) > 1
 
 
-def is_small(array: Any) -> bool:
+def is_small(array: object) -> bool:
     """Whether a value is a small array on the default device, and not committed to it."""
     if type(array) is not array_type or aval_id(array.aval) < 0:
         return False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
+from fad.core.types import Aval
 from fad.replay.inputs import FOREIGN
 from fad.replay.policy import Ending, Policy, Use
 
@@ -31,8 +32,8 @@ class State:
     op: Any
     refs: tuple[int, ...]
     own: int
-    avals: Sequence[Any]
-    layouts: Sequence[Any]
+    avals: Sequence[Aval]
+    layouts: Sequence[Hashable]
     requires_grad: Sequence[bool]
     routed: Sequence[bool]
     kept: Sequence[int]
@@ -45,9 +46,11 @@ class State:
     content: int = 0
     cuts: bool = False
     use: Use = dataclasses.field(default_factory=Use)
-    next: dict[Any, State] = dataclasses.field(default_factory=dict)
-    endings: dict[Any, Ending] = dataclasses.field(default_factory=dict)
-    passes: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    next: dict[Hashable, State] = dataclasses.field(default_factory=dict)
+    endings: dict[Hashable, Ending] = dataclasses.field(default_factory=dict)
+    passes: dict[Hashable, tuple[frozenset[int], frozenset[int]]] = dataclasses.field(
+        default_factory=dict
+    )
     first: int = dataclasses.field(init=False)
     untracked: bool = dataclasses.field(init=False)
 
@@ -55,7 +58,7 @@ class State:
         self.first = self.size - len(self.avals)
         self.untracked = FOREIGN in self.layouts
 
-    def ending(self, key: Any) -> Ending:
+    def ending(self, key: Hashable) -> Ending:
         """That of stretches that end here in the way that ``key`` says."""
         found = self.endings.get(key)
         if found is None:
@@ -73,7 +76,7 @@ class Root(State):
 
     __slots__ = ("code", "is_cut", "name", "policy")
 
-    def __init__(self, code: Any, name: str, taken: int) -> None:
+    def __init__(self, code: object, name: str, taken: int) -> None:
         super().__init__(None, (), 0, (), (), (), (), (), True, 0, taken)
         self.code = code
         self.name = name
@@ -99,7 +102,7 @@ class _Tree:
 
     def forget(self) -> None:
         """Forget all states."""
-        self.roots: dict[Any, Root] = {}
+        self.roots: dict[Hashable, Root] = {}
         self.size = 0
 
 
@@ -113,7 +116,7 @@ def clear_cache() -> None:
     tree.hits = tree.passes = 0
 
 
-def root_of(key: Any, code: Any, name: str, taken: int = 0) -> Root:
+def root_of(key: Hashable, code: object, name: str, taken: int = 0) -> Root:
     """The root of traces with this key, which may have ``code`` by its `id`, and begin with inputs."""
     root = tree.roots.get(key)
     if root is None:
@@ -122,7 +125,7 @@ def root_of(key: Any, code: Any, name: str, taken: int = 0) -> Root:
     return root
 
 
-def segment_of(key: Any) -> Root:
+def segment_of(key: Iterable[Hashable]) -> Root:
     """The root of what comes after a flush, in a trace with this key."""
     root = root_of(("a segment", *key), None, "")
     root.is_cut = True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fad.core.level import bind, state, with_default_state
-from fad.core.replay_protocol import Pull
+from fad.core.level import Level, bind, state, with_default_state
+from fad.core.replay_protocol import Deferred, Pull
 from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, take_over
+from fad.core.types import Aval, Operand, PyTree, Value
 from fad.errors import LevelError
-from fad.replay.inputs import FOREIGN, Input, as_captured, outer_level_defers
+from fad.replay.inputs import FOREIGN, Captured, Input, as_captured, outer_level_defers
 from fad.replay.log import note
 from fad.replay.policy import TIMES
 from fad.replay.program import Program
@@ -26,7 +27,12 @@ from fad.replay.writes import (
 from fad.tape.engine import pull_back
 from fad.tape.recorder import ROOT, PrimitiveNode
 
+if TYPE_CHECKING:
+    from fad.replay.trace import Trace
+
 __all__ = ["Stretch"]
+
+T = TypeVar("T")
 
 
 class Failed:
@@ -62,7 +68,7 @@ class Stretch:
 
     __slots__ = ("inputs", "path", "trace")
 
-    def __init__(self, trace: Any) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.path: list[State] = trace.path[1:]
         self.inputs: list[Input] = trace.inputs[:]
@@ -94,12 +100,12 @@ class Stretch:
             found = last.passes[key] = _passed(self.path, starts, wanted)
         return found
 
-    def _computation(self) -> Callable[[Any, Sequence[Any]], tuple[list[Any], list[Any]]]:
+    def _computation(self) -> Callable[[Level, Sequence[Operand]], tuple[list[Any], list[Any]]]:
         """A function of a level and the parts of inputs that binds all operations: inputs, and outputs."""
         operations = [(s.op, s.refs) for s in self.path]
         layouts = [(given.layout, len(given.parts)) for given in self.inputs]
 
-        def compute(own: Any, parts: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        def compute(own: Level, parts: Sequence[Operand]) -> tuple[list[Any], list[Any]]:
             rest = iter(parts)
             given = []
             for layout, count in layouts:
@@ -128,10 +134,10 @@ class Stretch:
         """
         compute, maker = self._computation(), self.trace.maker
 
-        def run(*parts: Any) -> Any:
+        def run(*parts: Operand) -> PyTree:
             with maker() as own:
                 given, cells = compute(own, parts)
-                found: Any = ()
+                found: PyTree = ()
                 if pull is not None:
                     inside = [given[k] for k in variables]
                     values = [x._value for x in inside]
@@ -154,7 +160,7 @@ class Stretch:
         compute, maker = self._computation(), self.trace.maker
         count = sum([len(given.parts) for given in self.inputs])
 
-        def run(*values: Any) -> Any:
+        def run(*values: Value) -> PyTree:
             with maker() as own:
                 given, cells = compute(own, values[:count])
                 roots = [*[cells[k] for k in ends], *[given[k] for k in begun]]
@@ -168,9 +174,9 @@ class Stretch:
         The lazy ones of ``outputs`` get what theirs are; those that are not lazy have it. ``again``: all are
         evaluated, those of ``outputs`` that are there have their values, and get their nodes.
         """
-        return self.in_its_modes(lambda: self._record(outputs, again))  # type: ignore[no-any-return]
+        return self.in_its_modes(lambda: self._record(outputs, again))
 
-    def in_its_modes(self, f: Callable[[], Any]) -> Any:
+    def in_its_modes(self, f: Callable[[], T]) -> T:
         """``f()`` in the modes in which the operations were called; nothing of the level is deferred."""
         level = self.trace.level
         before, level.trace = level.trace, None
@@ -189,8 +195,8 @@ class Stretch:
 
     @with_default_state("levels")
     def _in_its_modes(
-        self, f: Callable[[], Any], modes: Any, replaying: bool, tape: Any
-    ) -> tuple[Any, Any]:
+        self, f: Callable[[], T], modes: dict[str, object], replaying: bool, tape: Deferred | None
+    ) -> tuple[T, Deferred | None]:
         """What ``f()`` gives; and the trace of the tape, which goes on in it if the thread is the same."""
         state.watermark, state.base_watermark, state.saved_hooks = self.trace.recording
         state.tangents_off = self.trace.tangents_off
@@ -224,7 +230,9 @@ class Stretch:
             cells += own
         return cells
 
-    def _evaluated(self, at: State, cells: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _evaluated(
+        self, at: State, cells: Sequence[Tensor], inputs: Sequence[Captured]
+    ) -> tuple[Tensor, ...]:
         """`_evaluate`; if that fails, outputs that raise its error when they are read.
 
         Operations that do not depend on them can still be evaluated.
@@ -239,7 +247,9 @@ class Stretch:
                 [lazy_tensor(self.trace.level, lazy, False, lazy.place) for lazy in lazies]
             )
 
-    def _evaluate(self, at: State, cells: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def _evaluate(
+        self, at: State, cells: Sequence[Tensor], inputs: Sequence[Captured]
+    ) -> tuple[Tensor, ...]:
         """The outputs of ``at``, evaluated at its level."""
         level = self.trace.level
         args = [cells[r] if r >= 0 else inputs[~r][0] for r in at.refs]
@@ -291,7 +301,7 @@ def _passed(
     return frozenset(passed), frozenset(saved)
 
 
-def check_dtype(value: Any, aval: Any) -> None:
+def check_dtype(value: Aval, aval: Aval) -> None:
     """Refuse a value that the settings of JAX, changed for good in between, have given another dtype."""
     if value.dtype != aval.dtype:
         raise LevelError(

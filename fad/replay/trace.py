@@ -31,7 +31,7 @@ was appended is a path in a tree of all paths so far (`fad.replay.states`): to a
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from fad.core import jaxapi
@@ -40,6 +40,7 @@ from fad.core.level import bind, state
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Tensor, take_over
+from fad.core.types import Outputs, Value
 from fad.replay import untracked
 from fad.replay.entries import origin_of, referenced
 from fad.replay.inputs import is_untouched, outer_level_defers
@@ -154,7 +155,7 @@ class Trace(Writes):
         kept: Sequence[int],
         *pulled: Any,
         long: bool = False,
-    ) -> tuple[Program, Any] | None:
+    ) -> tuple[Program, Outputs] | None:
         """Run operations as one program, one level down: it, and its results; None if there is none.
 
         ``kept`` and ``pulled`` are those of `Stretch.program`. ``long``: it is one of several segments.
@@ -185,7 +186,11 @@ class Trace(Writes):
         return program, found
 
     def _fill(
-        self, stretch: Stretch, kept: Sequence[int], values: Any, freed: Sequence[int] | None = None
+        self,
+        stretch: Stretch,
+        kept: Sequence[int],
+        values: Iterable[Value],
+        freed: Sequence[int] | None = None,
     ) -> None:
         """Give outputs the ``values`` that a program has computed, and where they require grad its node.
 
@@ -279,13 +284,13 @@ class Trace(Writes):
 
     def finish(
         self,
-        outs: list[Any],
+        outs: list[Tensor],
         pull: Pull,
-        *static: Any,
+        *static: Hashable,
         leaves: Sequence[Tensor],
         values: bool = False,
         frees: bool = True,
-    ) -> list[Any] | None:
+    ) -> list[Value] | None:
         """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:
             self.detach_stale(())
@@ -306,11 +311,11 @@ class Trace(Writes):
         self,
         outs: list[Any],
         pull: Pull,
-        static: Sequence[Any],
+        static: Sequence[Hashable],
         leaves: Sequence[Tensor],
         values: bool,
         frees: bool,
-    ) -> list[Any] | None:
+    ) -> list[Value] | None:
         ends = []
         for o in outs:
             lazy = o._lazy if type(o) is Tensor and o._level is self.level else None

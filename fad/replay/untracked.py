@@ -28,25 +28,29 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fad.core.tensor import Tensor, has_value, new_tensor
+from fad.core.types import Operand
 from fad.replay.entries import origin_of, referenced
 from fad.replay.policy import TIMES
 from fad.replay.settings import in_context
 from fad.replay.states import State
 from fad.tape.recorder import ROOT
 
+if TYPE_CHECKING:
+    from fad.replay.buffer import Buffer
+
 __all__ = ["execute", "kept_by", "read"]
 
 
-def execute(at: State, args: Sequence[Any]) -> tuple[Tensor, ...]:
+def execute(at: State, args: Sequence[Operand]) -> tuple[Tensor, ...]:
     """The outputs of an untracked operation."""
     out = at.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
     return tuple([new_tensor(o, ROOT) for o in ((out,) if at.single else out)])
 
 
-def evaluate(trace: Any, place: int) -> Tensor:
+def evaluate(trace: Buffer, place: int) -> Tensor:
     """Output ``place``, which is untracked, with its value: what it depends on is run one by one."""
     outputs: list[Tensor] = trace.outputs
     needed: set[State] = set()
@@ -65,7 +69,7 @@ def evaluate(trace: Any, place: int) -> Tensor:
     return outputs[place]
 
 
-def read(trace: Any, t: Tensor) -> Any:
+def read(trace: Buffer, t: Tensor) -> Any:
     """The value of an untracked output."""
     with trace.lock:  # another thread may be reading it
         if not has_value(t):
@@ -74,7 +78,7 @@ def read(trace: Any, t: Tensor) -> Any:
     return t._value
 
 
-def kept_by(trace: Any) -> list[int]:
+def kept_by(trace: Buffer) -> list[int]:
     """The outputs of its level that are still referenced; the others that are get their values."""
     level, outputs = trace.level, trace.outputs
     kept = referenced(outputs)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fad.core.level import state
 from fad.core.tensor import (
@@ -35,12 +35,17 @@ from fad.core.tensor import (
     storage_of,
     take_over,
 )
+from fad.core.types import Operand, Operation, Value
 from fad.replay.buffer import Buffer
 from fad.replay.inputs import FOREIGN, Input, out_of_date, version_at
 from fad.tape.recorded_node import RecordedNode
-from fad.tape.recorder import ROOT
+from fad.tape.recorder import ROOT, RecordingLevel
 from fad.views.aliases import Link, link_of
 from fad.views.stop_gradient import stopped
+
+if TYPE_CHECKING:
+    from fad.replay.states import Root
+    from fad.replay.stretch import Stretch
 
 __all__ = [
     "Past",
@@ -69,14 +74,14 @@ def owner_of(t: Any) -> Any:
     return t if owner is None else owner
 
 
-def version_then(t: Any, version: int) -> int:
+def version_then(t: object, version: int) -> int:
     """The version at which an operation of a trace has saved ``t``, whose storage is at ``version`` now."""
     if isinstance(t, Tensor) and type(t.meta) is Past:
         return t.meta.version
     return version
 
 
-def parts_below(given: Input) -> Sequence[Any]:
+def parts_below(given: Input) -> Sequence[Value]:
     """The parts of an input for levels that record: a Tensor from outside, at the version of its capture."""
     a = given.argument
     if type(a) is not Tensor or a._level is not ROOT or given.layout is not FOREIGN:
@@ -89,7 +94,7 @@ def parts_below(given: Input) -> Sequence[Any]:
 
 
 @contextlib.contextmanager
-def at_versions_then(args: Sequence[Any]) -> Iterator[None]:
+def at_versions_then(args: Sequence[object]) -> Iterator[None]:
     """A block in which what several nodes save of these handles is saved at the version of then.
 
     Programs are recorded in it: `version_then` can be asked for a single node, made for one operation.
@@ -159,16 +164,16 @@ class Writes(Buffer):
 
     __slots__ = ("stood_in",)
 
-    def __init__(self, level: Any, root: Any, context: Any, settings: int) -> None:
+    def __init__(self, level: RecordingLevel, root: Root, context: object, settings: int) -> None:
         super().__init__(level, root, context, settings)
         self.stood_in: list[tuple[Tensor, Tensor]] = []
 
-    def write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
+    def write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
         """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:  # another thread may be reading what is written to
             return self._write(op, own, others)
 
-    def _write(self, op: Any, own: Sequence[Tensor], others: Sequence[Any]) -> bool:
+    def _write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
         root = own[0]
         if not self._can_write(root):
             return False
@@ -288,7 +293,7 @@ class Writes(Buffer):
                 return True
         return False
 
-    def saves_stale(self, stretch: Any) -> bool:
+    def saves_stale(self, stretch: Stretch) -> bool:
         """Whether nodes would save what was overwritten since: then the backward pass is an error."""
         if not self.path[-1].has_writes or self.recording[2]:  # `allow_mutation_on_saved_tensors`
             return False

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from fad.core.jaxapi import parameters
+from fad.core.types import JaxEquation
 from fad.sparse.entries import Entries, check, send, take, unite
 
 __all__ = ["convolution"]
 
 
 def convolution(
-    eqn: Any, sets: Sequence[Entries | None], known: Sequence[Any], width: int
+    eqn: JaxEquation, sets: Sequence[Entries | None], known: Sequence[Any], width: int
 ) -> list[Entries | None]:
     """``conv_general_dilated``: the elements that are multiplied to each element of the result."""
     avals = [v.aval for v in eqn.invars]
@@ -33,7 +34,7 @@ def convolution(
 
 
 def _sources(
-    eqn: Any, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]
+    eqn: JaxEquation, shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each element of the result, by batch, channel and space: which elements of both operands are
     multiplied to it, or -1.

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from fad.core.partition import HOLE
+from fad.core.types import Aval
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules
@@ -18,7 +19,7 @@ from fad.sparse.given import Pairs, pairs_of
 __all__ = ["declared"]
 
 
-def declared(rules: CallRules, avals: Sequence[Any], out: Any) -> list[Pairs | None] | None:
+def declared(rules: CallRules, avals: Sequence[Aval], out: Aval) -> list[Pairs | None] | None:
     """On which elements of each operand the output of a call depends.
 
     Arguments:
@@ -59,14 +60,14 @@ def declared(rules: CallRules, avals: Sequence[Any], out: Any) -> list[Pairs | N
     return None
 
 
-def _lane(aval: Any, dim: int | None) -> Any:
+def _lane(aval: Aval, dim: int | None) -> Any:
     if dim is None:
         return aval
     shape = tuple([n for i, n in enumerate(aval.shape) if i != dim % len(aval.shape)])
     return jax.ShapeDtypeStruct(shape, aval.dtype)
 
 
-def _batched(pairs: Pairs, aval: Any, dim: int | None, lanes: int, size: int) -> Pairs:
+def _batched(pairs: Pairs, aval: Aval, dim: int | None, lanes: int, size: int) -> Pairs:
     """The pairs of all lanes; the output has the batch in dimension 0, ``size`` elements in each lane."""
     outs, ins = pairs
     numbers = np.arange(aval.size).reshape(aval.shape)
@@ -78,7 +79,7 @@ def _batched(pairs: Pairs, aval: Any, dim: int | None, lanes: int, size: int) ->
     return rows.ravel(), numbers.reshape(lanes, -1)[:, ins].ravel()
 
 
-def _returned(rules: UserRules, avals: Sequence[Any], out: Any) -> list[Pairs]:
+def _returned(rules: UserRules, avals: Sequence[Aval], out: Aval) -> list[Pairs]:
     who = f"{rules.name}.sparsity"
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
     args = rules.inputs.combine(structs)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fad.core.level import restores_modes
+from fad.core.types import PyTree
 from fad.sparse.formats import check_format
 from fad.sparse.plans import HESSIAN, JACOBIAN, Derivative
 from fad.sparse.sparse_pattern import SparsePattern
@@ -18,7 +18,7 @@ from fad.sparse.sparse_pattern import SparsePattern
 __all__ = ["sparse_hessian", "sparse_jacobian", "sparse_pattern", "sparsity"]
 
 
-def sparsity(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def sparsity(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Callable[..., PyTree]:
     """Which entries of the Jacobian of ``f`` may differ from 0, for any values of its arguments.
 
     Arguments:
@@ -45,7 +45,7 @@ def sparsity(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
 
     @restores_modes
     @functools.wraps(f, updated=())
-    def pattern(*args: Any, **kwargs: Any) -> Any:
+    def pattern(*args: PyTree, **kwargs: PyTree) -> PyTree:
         plan = derivative.plan(args, kwargs)
         with jax.ensure_compile_time_eval():
             ones = [jnp.ones(len(block.rows), np.int8) for block in plan.blocks]
@@ -55,11 +55,11 @@ def sparsity(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callabl
 
 
 def sparse_pattern(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     argnums: int | Sequence[int] = 0,
     *,
     hessian: bool = False,
-    pattern: Any = None,
+    pattern: PyTree = None,
 ) -> Callable[..., SparsePattern]:
     """The pattern of a sparse derivative with its colouring, to keep, to save and to give to others.
 
@@ -86,20 +86,20 @@ def sparse_pattern(
 
     @restores_modes
     @functools.wraps(f, updated=())
-    def found(*args: Any, **kwargs: Any) -> SparsePattern:
+    def found(*args: PyTree, **kwargs: PyTree) -> SparsePattern:
         return derivative.plan(args, kwargs).pattern
 
     return found
 
 
 def sparse_jacobian(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     argnums: int | Sequence[int] = 0,
     *,
     format: str = "bcoo",
     chunk_size: int | None = None,
-    pattern: Any = None,
-) -> Callable[..., Any]:
+    pattern: PyTree = None,
+) -> Callable[..., PyTree]:
     """The Jacobian of ``f`` as sparse matrices, by as many products as its pattern needs colours.
 
     The pattern and its colouring are found at the first call with arguments of these shapes; later
@@ -143,13 +143,13 @@ def sparse_jacobian(
 
 
 def sparse_hessian(
-    f: Callable[..., Any],
+    f: Callable[..., PyTree],
     argnums: int | Sequence[int] = 0,
     *,
     format: str = "bcoo",
     chunk_size: int | None = None,
-    pattern: Any = None,
-) -> Callable[..., Any]:
+    pattern: PyTree = None,
+) -> Callable[..., PyTree]:
     """The second derivatives of a scalar function as sparse matrices.
 
     Each product is one of the Hessian with a vector, forward over reverse. A star colouring needs fewer of
@@ -178,14 +178,19 @@ def sparse_hessian(
 
 
 def _values(
-    f: Callable[..., Any], argnums: Any, who: str, format: str, chunk_size: Any, pattern: Any
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree],
+    argnums: int | Sequence[int],
+    who: str,
+    format: str,
+    chunk_size: int | None,
+    pattern: PyTree,
+) -> Callable[..., PyTree]:
     derivative = Derivative(f, argnums, who, pattern, chunk_size)
     check_format(format, who)
 
     @restores_modes
     @functools.wraps(f, updated=())
-    def matrix(*args: Any, **kwargs: Any) -> Any:
+    def matrix(*args: PyTree, **kwargs: PyTree) -> PyTree:
         plan = derivative.plan(args, kwargs)
         return plan.matrices(plan.run(*args, **kwargs), format, who)
 

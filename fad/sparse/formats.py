@@ -13,6 +13,7 @@ import numpy as np
 
 from fad.bridge.outer_values import is_bare
 from fad.core.tensor import Tensor
+from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, HostValueError, MissingLibrary
 
 __all__ = ["FORMATS", "Block", "check_format"]
@@ -38,7 +39,7 @@ class Block:
         return math.prod(self.shapes[0]), math.prod(self.shapes[1])
 
     @functools.cached_property
-    def places(self) -> Any:
+    def places(self) -> Array:
         """The indices of a BCOO."""
         axes = [
             axis
@@ -56,30 +57,30 @@ class Block:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
     @functools.cached_property
-    def compressed(self) -> tuple[Any, Any]:
+    def compressed(self) -> tuple[Array, Array]:
         """The indices of a BCSR, and where each row begins."""
         with jax.ensure_compile_time_eval():
             cols = jax.numpy.asarray(self.cols.astype(np.int32))
             return cols, jax.numpy.asarray(self.starts)
 
 
-def _bcoo(block: Block, data: Any, who: str) -> Any:
+def _bcoo(block: Block, data: Array, who: str) -> Any:
     out, shape = block.shapes
     return _of_jax("BCOO", (data, block.places), (*out, *shape))
 
 
-def _bcsr(block: Block, data: Any, who: str) -> Any:
+def _bcsr(block: Block, data: Array, who: str) -> Any:
     return _of_jax("BCSR", (data, *block.compressed), block.flat)
 
 
-def _of_jax(name: str, parts: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+def _of_jax(name: str, parts: tuple[object, ...], shape: tuple[int, ...]) -> Any:
     """A sparse matrix whose indices are sorted, each once; its data may be a Tensor."""
     kept = {"shape": shape, "indices_sorted": True, "unique_indices": True}
     sparse = importlib.import_module("jax.experimental.sparse")  # takes long
     return getattr(sparse, name).tree_unflatten(kept, parts)
 
 
-def _scipy(block: Block, data: Any, who: str) -> Any:
+def _scipy(block: Block, data: Array, who: str) -> Any:
     if not is_bare(data):
         raise HostValueError(
             f"{who}: format='scipy' makes a matrix on the host, and a transform (jit, grad, vmap, the tape) "
@@ -109,14 +110,14 @@ def _library(who: str) -> Any:
         ) from error
 
 
-FORMATS: dict[str, Callable[[Block, Any, str], Any]] = {
+FORMATS: dict[str, Callable[[Block, Array, str], PyTree]] = {
     "bcoo": _bcoo,
     "bcsr": _bcsr,
     "scipy": _scipy,
 }
 
 
-def check_format(format: Any, who: str) -> None:
+def check_format(format: object, who: str) -> None:
     """Refuse a format that there is not, or whose library is missing."""
     if format not in FORMATS:
         raise ArgumentError(f"{who}: format must be 'bcoo', 'bcsr' or 'scipy', got {format!r}")

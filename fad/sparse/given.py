@@ -11,6 +11,7 @@ import numpy as np
 
 from fad.core import trees
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.errors import FadError, StructureError, describe
 
 __all__ = ["Leaf", "Pairs", "entries_given", "offsets", "pairs_of", "sizes"]
@@ -73,7 +74,7 @@ def pairs_of(
     return _flat(places[:, : len(out)], out), _flat(places[:, len(out) :], shape)
 
 
-def _is_matrix(x: Any) -> bool:
+def _is_matrix(x: object) -> bool:
     sparse = hasattr(x, "indices") or hasattr(x, "tocoo")
     return isinstance(x, (np.ndarray, jax.Array)) or (sparse and hasattr(x, "shape"))
 
@@ -85,7 +86,7 @@ def _flat(places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def entries_given(
-    pattern: Any, expected: Any, outputs: Sequence[Leaf], arguments: Sequence[Leaf], who: str
+    pattern: PyTree, expected: PyTree, outputs: Sequence[Leaf], arguments: Sequence[Leaf], who: str
 ) -> Pairs:
     """The entries of a pattern that the caller gives, among all outputs and all arguments, by rows.
 

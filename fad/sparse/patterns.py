@@ -20,6 +20,7 @@ import numpy as np
 from fad.core.dataflow import Dataflow, opened
 from fad.core.jaxapi import evaluate_equation, flag_of, programs, rules_of, scan_parts
 from fad.core.jaxprs import is_ref
+from fad.core.types import Aval, JaxEquation, JaxProgram
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
@@ -29,7 +30,9 @@ __all__ = ["pattern_of"]
 Value = tuple["Entries | None", "Constant | None"]
 
 
-def pattern_of(closed: Any, constants: Sequence[Constant | None]) -> tuple[np.ndarray, np.ndarray]:
+def pattern_of(
+    closed: JaxProgram, constants: Sequence[Constant | None]
+) -> tuple[np.ndarray, np.ndarray]:
     """The entries of the matrix of a program that is linear in its last operands.
 
     Arguments:
@@ -59,12 +62,12 @@ def pattern_of(closed: Any, constants: Sequence[Constant | None]) -> tuple[np.nd
     return found // max(width, 1), found % max(width, 1)
 
 
-def _program(closed: Any, operands: Sequence[Value], width: int) -> list[Value]:
+def _program(closed: JaxProgram, operands: Sequence[Value], width: int) -> list[Value]:
     """The results of a jaxpr."""
     return _Entries(width).results(closed, operands)
 
 
-def _constant(value: Any) -> Constant | None:
+def _constant(value: object) -> Constant | None:
     return None if isinstance(value, jax.core.Tracer) else Constant(lambda: value)
 
 
@@ -74,10 +77,10 @@ class _Entries(Dataflow[Value]):
     def __init__(self, width: int) -> None:
         self.width = width
 
-    def constant(self, value: Any) -> Value:
+    def constant(self, value: object) -> Value:
         return None, _constant(value)
 
-    def results(self, program: Any, given: Sequence[Value]) -> list[Value]:
+    def results(self, program: JaxProgram, given: Sequence[Value]) -> list[Value]:
         jaxpr = opened(program)
         if any([is_ref(v) for eqn in jaxpr.eqns for v in (*eqn.invars, *eqn.outvars)]):
             found = couples(jaxpr, [entries for entries, _ in given], (), self.width)
@@ -90,7 +93,7 @@ class _Entries(Dataflow[Value]):
     def same(self, a: Value, b: Value) -> bool:
         return _size(a[0]) == _size(b[0])
 
-    def equation(self, eqn: Any, operands: list[Value]) -> list[Value]:
+    def equation(self, eqn: JaxEquation, operands: list[Value]) -> list[Value]:
         sets = [entries for entries, _ in operands]
         known = [constant for _, constant in operands]
         if all([s is None for s in sets]):
@@ -114,7 +117,7 @@ class _Entries(Dataflow[Value]):
         rule = RULES.get(eqn.primitive.name, couples)
         return [(entries, None) for entries in rule(eqn, sets, known, self.width)]
 
-    def scan(self, eqn: Any, operands: list[Value]) -> list[Value]:
+    def scan(self, eqn: JaxEquation, operands: list[Value]) -> list[Value]:
         """Step by step: what a step depends on may differ."""
         scan, width = scan_parts(eqn), self.width
         first, last = scan.constants, scan.constants + scan.carried
@@ -137,7 +140,7 @@ class _Entries(Dataflow[Value]):
         ]
 
 
-def _stated(eqn: Any, sets: Sequence[Entries | None], width: int) -> list[Value] | None:
+def _stated(eqn: JaxEquation, sets: Sequence[Entries | None], width: int) -> list[Value] | None:
     """What the Function's ``sparsity`` rule says; None if it has none, or it does not say enough."""
     rules = rules_of(eqn)
     if len(eqn.outvars) != 1 or rules is None:
@@ -155,11 +158,11 @@ def _stated(eqn: Any, sets: Sequence[Entries | None], width: int) -> list[Value]
     return [(unite(found), None)]
 
 
-def _struct(aval: Any) -> jax.ShapeDtypeStruct:
+def _struct(aval: Aval) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
-def _evaluated(eqn: Any, known: Sequence[Constant | None]) -> list[Value]:
+def _evaluated(eqn: JaxEquation, known: Sequence[Constant | None]) -> list[Value]:
     """Results that depend on no column. They are known if the operands are."""
     operands = [k for k in known if k is not None]
     if len(operands) < len(known) or eqn.effects or "callback" in eqn.primitive.name:
@@ -178,7 +181,7 @@ def _size(entries: Entries | None) -> int:
     return 0 if entries is None else entries.size
 
 
-def _step(x: Value, aval: Any, step: int, width: int) -> Value:
+def _step(x: Value, aval: Aval, step: int, width: int) -> Value:
     entries, constant = x
     size = aval.size // aval.shape[0]
     row = take(entries, np.arange(step * size, (step + 1) * size), width)

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from fad.bridge.compilation import jit
 from fad.bridge.outer_values import is_traced
@@ -27,6 +28,7 @@ from fad.core.level import bind
 from fad.core.partition import Rest
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, DType, Operand, Outputs, PyTree, Value
 from fad.errors import GradientError, StructureError, describe
 from fad.levels.staged import StagedLevel, call_with_bodies, in_body, stage
 from fad.sparse.formats import FORMATS, Block
@@ -57,10 +59,10 @@ class _Call:
     """The structure of a call: what is differentiated, and by what."""
 
     outputs: list[Leaf]
-    out_structure: Any
-    out_like: Any
+    out_structure: PyTreeDef
+    out_like: PyTree
 
-    def __init__(self, args: Any, argnums: Any, who: str) -> None:
+    def __init__(self, args: Sequence[PyTree], argnums: int | Sequence[int], who: str) -> None:
         self.nums = pick(argnums, len(args), who)
         self.single = not isinstance(argnums, (tuple, list))
         self.who = who
@@ -79,20 +81,22 @@ class _Call:
                         "imaginary parts."
                     )
 
-    def leaves(self, args: Any) -> list[Any]:
+    def leaves(self, args: Sequence[PyTree]) -> list[Any]:
         """The arrays by which a call is differentiated."""
         return trees.flatten(tuple([args[n] for n in self.nums]))[0]
 
-    def of(self, f: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
+    def of(
+        self, f: Callable[..., PyTree], args: Sequence[PyTree], kwargs: dict[str, PyTree]
+    ) -> Callable[..., PyTree]:
         """What is differentiated, as a function of these arrays that returns a tuple: f, or its gradient."""
 
-        def output(*xs: Any) -> Any:
+        def output(*xs: Value) -> PyTree:
             given = list(args)
             for n, x in zip(self.nums, trees.unflatten(self.structure, xs, self.like), strict=True):
                 given[n] = x
             return f(*given, **kwargs)
 
-        def outputs(*xs: Any) -> tuple[Any, ...]:
+        def outputs(*xs: Value) -> tuple[Value, ...]:
             out = output(*xs)
             found, self.out_structure = trees.flatten(out)
             check_arrays(found, self.who)
@@ -109,7 +113,7 @@ class _Call:
         every = tuple(range(len(self.arguments)))
         return gradient_function(output, every, False, HESSIAN, False)
 
-    def assemble(self, blocks: Sequence[Any]) -> Any:
+    def assemble(self, blocks: Sequence[PyTree]) -> PyTree:
         """The blocks of each output and argument, as `jacfwd` returns them."""
         width = len(self.arguments)
         rows = [
@@ -119,7 +123,7 @@ class _Call:
             return self._of_arguments(rows)
         return trees.unflatten(self.out_structure, rows, self.out_like)
 
-    def _of_arguments(self, items: Sequence[Any]) -> Any:
+    def _of_arguments(self, items: Sequence[PyTree]) -> PyTree:
         result = trees.unflatten(self.structure, items, self.like)
         return result[0] if self.single else result
 
@@ -131,9 +135,9 @@ class _Prepared:
     on, and their versions.
     """
 
-    run: Callable[..., Any]
+    run: Callable[..., PyTree]
 
-    def __init__(self, call: _Call, dtypes: Sequence[Any], pattern: SparsePattern) -> None:
+    def __init__(self, call: _Call, dtypes: Sequence[DType], pattern: SparsePattern) -> None:
         self.call = call
         self.out_dtypes = list(dtypes)
         self.pattern = pattern
@@ -172,7 +176,7 @@ class _Prepared:
     def _bounds(self) -> tuple[list[int], list[int]]:
         return offsets(self.call.outputs), offsets(self.call.arguments)
 
-    def matrices(self, data: Sequence[Any], format: str, who: str) -> Any:
+    def matrices(self, data: Sequence[Array], format: str, who: str) -> PyTree:
         """The matrices with these entries."""
         make = FORMATS[format]
         made = [make(block, d, who) for block, d in zip(self.blocks, data, strict=True)]
@@ -184,10 +188,10 @@ class Derivative:
 
     def __init__(
         self,
-        f: Callable[..., Any],
-        argnums: Any,
+        f: Callable[..., PyTree],
+        argnums: int | Sequence[int],
         who: str,
-        pattern: Any = None,
+        pattern: PyTree = None,
         chunk_size: int | None = None,
         called: str = "",
     ) -> None:
@@ -201,7 +205,7 @@ class Derivative:
         self.arguments = Arguments(f, who)
         self.plans = Cache()
 
-    def plan(self, args: Any, kwargs: Any) -> _Prepared:
+    def plan(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> _Prepared:
         """The plan for a call."""
         leaves, rest = self.arguments.split(args, kwargs)
         key = key_of(leaves, rest), trees.order_of(args)
@@ -214,15 +218,15 @@ class Derivative:
         return plan
 
     def _new_plan(
-        self, call: _Call, args: Any, leaves: list[Any], rest: Rest
+        self, call: _Call, args: Any, leaves: Sequence[Operand], rest: Rest
     ) -> tuple[_Prepared, bool]:
         """The plan, and whether later calls may use it."""
         xs, _ = differentiable_leaves(args, call.nums, self.who)
 
-        def tangents(ts: Any, *args: Any, **kwargs: Any) -> Any:
+        def tangents(ts: Sequence[Value], *args: PyTree, **kwargs: PyTree) -> PyTree:
             return self._push(call.of(self.f, args, kwargs), call.leaves(args), ts)
 
-        def run(level: StagedLevel, *operands: Any) -> Any:
+        def run(level: StagedLevel, *operands: Value) -> Outputs:
             inside, inside_kwargs = rest.combine(operands[: len(leaves)])
             return in_body(level, tangents)(operands[len(leaves) :], *inside, **inside_kwargs)
 
@@ -270,10 +274,10 @@ class Derivative:
             rows, cols = both // width, both % width
         return SparsePattern(rows, cols, call.outputs, call.arguments, hessian)
 
-    def _push(self, of: Callable[..., Any], xs: Any, ts: Any) -> Any:
+    def _push(self, of: Callable[..., PyTree], xs: Sequence[Value], ts: Sequence[Value]) -> PyTree:
         return push_forward(of, tuple(xs), tuple(ts), False, self.who)[1]
 
-    def _values_of(self, plan: _Prepared) -> Callable[..., Any]:
+    def _values_of(self, plan: _Prepared) -> Callable[..., PyTree]:
         """The function that computes the entries of each block from the arguments."""
         call, (coloring, forward) = plan.call, plan.pattern.colored
         size = coloring.count
@@ -284,7 +288,7 @@ class Derivative:
         turns = any([d.kind == "c" for d in dtypes]) and any([d.kind != "c" for d in others])
         read = _reader(plan, turns)
 
-        def values(*args: Any, **kwargs: Any) -> Any:
+        def values(*args: PyTree, **kwargs: PyTree) -> PyTree:
             if not size:
                 return [jnp.zeros(0, plan.out_dtypes[k // len(call.arguments)])
                         for k in range(len(plan.blocks))]  # fmt: skip
@@ -308,10 +312,12 @@ class Derivative:
 
         return values
 
-    def _over(self, products: Callable[..., Any], seeds: Sequence[Any], size: int) -> Sequence[Any]:
+    def _over(
+        self, products: Callable[..., PyTree], seeds: Sequence[Value], size: int
+    ) -> Sequence[Value]:
         """The products with all of the seeds, stacked."""
         if self.chunk_size is None or self.chunk_size >= size:
-            found: Sequence[Any] = vmap(products, randomness="same")(*seeds)
+            found: Sequence[Value] = vmap(products, randomness="same")(*seeds)
             return found
         in_chunks = (lambda ts: products(*ts), tuple(seeds))
         found = call_with_bodies(jax.lax.map, in_chunks, {"batch_size": self.chunk_size})
@@ -332,7 +338,7 @@ def _reader(plan: _Prepared, turns: bool) -> Primitive:
         places = coloring.rows[part].astype(np.int32)
         of_block.append((coloring.products[part].astype(np.int32), places, out, of))
 
-    def read(*shown: Any) -> tuple[Any, ...]:
+    def read(*shown: Any) -> tuple[Value, ...]:
         rows = [s.reshape(coloring.count, -1) for s in shown]
         half = len(rows) // 2 if turns else len(rows)
         flat = jnp.concatenate(rows[:half], 1) if half > 1 else rows[0]
@@ -349,13 +355,13 @@ def _reader(plan: _Prepared, turns: bool) -> Primitive:
     return Primitive("sparse_entries", read)
 
 
-def _as(x: Any, dtype: Any) -> Any:
+def _as(x: Value, dtype: DType) -> Value:
     """What products of several dtypes were, before they were put together."""
     return (x.real if x.dtype.kind == "c" and dtype.kind != "c" else x).astype(dtype)
 
 
-def _of_arguments(values: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
+def _of_arguments(values: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    def run(*args: PyTree, **kwargs: PyTree) -> PyTree:
         return leave(values(*args, **kwargs), has_tensor((args, kwargs)))
 
     return run
@@ -365,7 +371,7 @@ def _is_fixed(x: Tensor) -> bool:
     return x.level is ROOT and not x.requires_grad and not isinstance(x.value, jax.core.Tracer)
 
 
-def _constant(x: Any) -> Constant | None:
+def _constant(x: object) -> Constant | None:
     if isinstance(x, Tensor):
         return Constant(lambda: x.value) if _is_fixed(x) else None
     return None if isinstance(x, jax.core.Tracer) else Constant(lambda: x)

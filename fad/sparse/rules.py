@@ -16,6 +16,7 @@ import numpy as np
 
 from fad.core.elementwise import ELEMENTWISE
 from fad.core.jaxapi import evaluate_equation, parameters
+from fad.core.types import Aval, JaxEquation
 from fad.sparse.convolutions import convolution
 from fad.sparse.entries import Entries, couple, send, take, unite
 
@@ -27,8 +28,8 @@ class Constant:
 
     __slots__ = ("_make", "_value")
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make: Callable[[], Any] | None = make
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make: Callable[[], object] | None = make
         self._value: Any = None
 
     def value(self) -> np.ndarray:
@@ -42,16 +43,16 @@ class Constant:
 
 Sets = Sequence[Entries | None]
 Known = Sequence[Constant | None]
-Rule = Callable[[Any, Sets, Known, int], list[Entries | None]]
+Rule = Callable[[JaxEquation, Sets, Known, int], list[Entries | None]]
 
 
-def couples(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def couples(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """All results depend on all of the operands."""
     union = unite(sets)
     return [couple(union, v.aval.size, width) for v in eqn.outvars]
 
 
-def elementwise(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def elementwise(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """An element depends on those at its place; operands are broadcast."""
     return [
         unite([_spread(s, v.aval, o.aval, width) for s, v in zip(sets, eqn.invars, strict=True)])
@@ -59,13 +60,13 @@ def elementwise(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries 
     ]
 
 
-def _spread(entries: Entries | None, aval: Any, out: Any, width: int) -> Entries | None:
+def _spread(entries: Entries | None, aval: Aval, out: Aval, width: int) -> Entries | None:
     if aval.shape == out.shape:
         return entries
     return take(entries, np.broadcast_to(_numbers(aval), out.shape), width)
 
 
-def choice(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def choice(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """``select_n``: where the predicate is known, the element that it chooses."""
     out = eqn.outvars[0].aval
     if known[0] is None:
@@ -83,7 +84,7 @@ def movement(data: int | None) -> Rule:
     Where they go is seen by the operation itself, done on the numbers of the elements.
     """
 
-    def rule(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    def rule(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
         count = len(sets) if data is None else data
         if any([k is None for k in known[count:]]):
             return couples(eqn, sets[:count], known, width)
@@ -104,11 +105,11 @@ def movement(data: int | None) -> Rule:
     return rule
 
 
-def _numbers(aval: Any) -> np.ndarray:
+def _numbers(aval: Aval) -> np.ndarray:
     return np.arange(aval.size, dtype=np.int32).reshape(aval.shape)
 
 
-def _moved(eqn: Any, operands: Sequence[np.ndarray]) -> Sequence[Any]:
+def _moved(eqn: JaxEquation, operands: Sequence[np.ndarray]) -> Sequence[Any]:
     """The operation on these operands; the frequent ones without compiling it."""
     by_numpy = BY_NUMPY.get(eqn.primitive.name)
     if by_numpy is not None:
@@ -142,17 +143,17 @@ BY_NUMPY: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def reshape(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def reshape(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """The elements keep their order."""
     return couples(eqn, sets, known, width) if parameters(eqn)[0] else [sets[0]]
 
 
-def unchanged(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def unchanged(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """Each result is one of the operands, in order."""
     return list(sets)
 
 
-def reduction(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def reduction(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """An element depends on those along the axes that are reduced."""
     (axes,) = parameters(eqn)
     return [send(sets[0], _reduced(eqn.invars[0].aval.shape, axes), width)]
@@ -164,14 +165,14 @@ def _reduced(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     return np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), shape)
 
 
-def along_axis(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def along_axis(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """An element depends on all along one axis."""
     shape = eqn.invars[0].aval.shape
     lines = _reduced(shape, parameters(eqn))
     return [take(send(sets[0], lines, width), lines, width)]
 
 
-def product(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def product(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
     """``dot_general``: elements of a row with those of a column; a known factor says which of them are 0."""
     ((contracted, batch),) = parameters(eqn)
     out = eqn.outvars[0].aval.shape
@@ -215,7 +216,7 @@ def product(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | No
 def scatter(replaces: bool) -> Rule:
     """Updates are written to, or combined with, elements of the operand at positions."""
 
-    def rule(eqn: Any, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    def rule(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
         operand, _, updates = (v.aval for v in eqn.invars)
         if known[1] is None:
             return [unite([sets[0], couple(sets[2], operand.size, width)])]

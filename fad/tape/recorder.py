@@ -18,8 +18,9 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import x64_enabled
 from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, state
 from fad.core.primitive import Primitive, VjpPlan
-from fad.core.replay_protocol import seam
+from fad.core.replay_protocol import Deferred, seam
 from fad.core.tensor import Tensor, is_variable, new_tensor
+from fad.core.types import Operand, Operation, Outputs, Value
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
@@ -147,9 +148,9 @@ class RecordingLevel(Level):
 
     def __init__(self) -> None:
         super().__init__()
-        self.trace: Any = None  # what is deferred, see `fad.core.replay_protocol`
+        self.trace: Deferred | None = None  # what is deferred, see `fad.core.replay_protocol`
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
         trace = self.trace
         if trace is not None:
             out = trace.append(op, args)
@@ -179,7 +180,7 @@ class RecordingLevel(Level):
         finally:
             super().__exit__(*exc)
 
-    def current_trace(self) -> Any:
+    def current_trace(self) -> Deferred | None:
         return self.trace
 
     def flush(self) -> None:
@@ -187,7 +188,7 @@ class RecordingLevel(Level):
         if trace is not None:
             trace.materialize()
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+    def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""
         raise NotImplementedError
 
@@ -199,11 +200,11 @@ class RecordingLevel(Level):
     def outlive(self, t: Tensor) -> Any:
         return as_tensor(t.value)
 
-    def seed(self, x: Any) -> Tensor:
+    def seed(self, x: Operand) -> Tensor:
         """The cotangent that a recorded backward pass starts with, as a Tensor of this level."""
         return self.lift(x)
 
-    def captured(self) -> tuple[Sequence[Any], Sequence[Any]] | None:
+    def captured(self) -> tuple[Sequence[Tensor], Sequence[Tensor]] | None:
         """Tensors from outside that were used, and what stood for them here; None where that is unknown."""
         return None
 
@@ -221,7 +222,7 @@ class GradLevel(RecordingLevel):
         state.watermark = state.base_watermark = self._saved[1]
         return self
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Any:
+    def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         out = bind(
             op, [a._value if isinstance(a, Tensor) and a._level is self else a for a in args]
         )
@@ -247,10 +248,10 @@ class GradLevel(RecordingLevel):
     def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
         return self.variable(parts[0]) if layout else new_tensor(parts[0], self)
 
-    def maker(self) -> Callable[[], Any]:
+    def maker(self) -> Callable[[], Level]:
         return GradLevel
 
-    def variable(self, value: Any) -> Tensor:
+    def variable(self, value: Value) -> Tensor:
         """A fresh input of this level, which requires grad."""
         t = new_tensor(value, self)
         t._requires_grad = True
@@ -269,7 +270,7 @@ class RootLevel(GradLevel):
     def tape_id(self) -> int:  # type: ignore[override]
         return self.id
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
         # Of untracked arguments, with no mode on: the most frequent case of eager code.
         if not anomaly.watch and not bodies.traced:
             levels = state.__dict__.get("levels")  # of a name that is not there: the default
@@ -294,7 +295,7 @@ class RootLevel(GradLevel):
                 return new_tensor(out, self)
         return self._deferred(op, args)
 
-    def _deferred(self, op: Any, args: Sequence[Any]) -> Any:
+    def _deferred(self, op: Any, args: Sequence[Operand]) -> Outputs:
         """`process`, for a step that may have a trace."""
         trace = state.__dict__.get("trace")
         if trace is not None:
@@ -317,13 +318,13 @@ def as_tensor(x: Any) -> Tensor:
     return new_tensor(x if isinstance(x, jax.Array) else as_array(x), ROOT)
 
 
-def detached(level: Any, out: Any) -> Any:
+def detached(level: Level, out: Outputs) -> Outputs:
     """The value of an output without a reference to the node that will be set on it."""
     value = level.detach(out)
     return alias(value) if value is out else value
 
 
-def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
+def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs:
     """Evaluate ``op`` at ``level`` and add a node for it.
 
     NOTE [the hot path]
@@ -390,7 +391,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
             has_views = level is ROOT and keep_bases(tensors, values)
             if plan.kept_outputs:
                 values.append(out)  # not ``result``, which refers to the node
-            edges: list[Any] = []
+            edges: list[tuple[Node, int] | None] = []
             for a, m in zip(args, plan.routed):
                 edges.append(current_edge(a) if m else None)
             node = PrimitiveNode(level, edges, plan, tensors, values, has_views)
@@ -405,7 +406,7 @@ def record(level: Any, op: Primitive, args: Sequence[Any]) -> Any:
     return _with_node(level, plan, args, out)
 
 
-def _with_node(level: Any, plan: VjpPlan, args: Sequence[Any], out: Any) -> Any:
+def _with_node(level: RecordingLevel, plan: VjpPlan, args: Sequence[Any], out: Outputs) -> Outputs:
     """The outputs of a recorded call, with their node: the general case of `record`."""
     single = type(out) is not tuple
     outs = (out,) if single else out

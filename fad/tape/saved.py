@@ -22,7 +22,9 @@ import jax
 
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, outlived, state
+from fad.core.primitive import Primitive
 from fad.core.tensor import Meta, Tensor, bottom, new_tensor, version_of
+from fad.core.types import Operand, Outputs
 from fad.errors import GradientError, describe
 from fad.tape.graph import Node
 from fad.tape.packing import UNCHANGED
@@ -57,7 +59,7 @@ def raise_released(node: Node) -> NoReturn:
 # Versions
 
 
-def versions_of(tensors: Sequence[Any]) -> list[int] | None:
+def versions_of(tensors: Sequence[object]) -> list[int] | None:
     """Versions of saved Tensors, None if none of them was ever written to.
 
     Raises:
@@ -165,7 +167,7 @@ class SavedView:
         "value",
     )
 
-    def __init__(self, t: Tensor, operation: Any, numbers: list[int]) -> None:
+    def __init__(self, t: Tensor, operation: Primitive, numbers: list[int]) -> None:
         self.handle = weakref.ref(t)
         self.link = t.meta.link  # type: ignore[union-attr]
         self.value = self.link.base._value
@@ -177,7 +179,7 @@ class SavedView:
         self.node = t._node
         self.output_nr = t._output_nr
 
-    def operands(self) -> list[Any]:
+    def operands(self) -> list[Operand]:
         """What `operation` is run on.
 
         Raises:
@@ -192,7 +194,7 @@ class SavedView:
             )
         return [base, *self.numbers]
 
-    def opened(self) -> Any:
+    def opened(self) -> Outputs:
         """The value of the view."""
         return bind(self.operation, self.operands())
 
@@ -259,7 +261,9 @@ class saved_tensors_hooks:
 
     __slots__ = ("__weakref__", "_saved", "hooks")
 
-    def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, pack_hook: Callable[[Tensor], object], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
         for hook in (pack_hook, unpack_hook):
             if not callable(hook):
                 raise TypeError(
@@ -317,7 +321,7 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(to_host, back)
 
 
-def _placement(x: Any) -> Any:
+def _placement(x: Any) -> object:
     """Where a concrete value lives; None for a traced one."""
     x = outlived(bottom(x))
     return None if isinstance(x, jax.core.Tracer) else x.sharding

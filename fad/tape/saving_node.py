@@ -155,7 +155,7 @@ class SavingNode(RecordedNode):
 
     # What users see of it
 
-    def packed_value(self, k: int) -> Any:
+    def packed_value(self, k: int) -> object:
         """A value as it is kept, for hooks of its own: a `PackedValue`, if it is a Tensor."""
         values = self.values
         if values is None:
@@ -219,7 +219,7 @@ class SavedTensor:
 
     __slots__ = ("node", "packed")
 
-    def __init__(self, node: Node, packed: Callable[[], Any]) -> None:
+    def __init__(self, node: Node, packed: Callable[[], object]) -> None:
         self.node = node
         self.packed = packed
 

@@ -41,6 +41,7 @@ from fad.core.level import (
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
+from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree, Value
 from fad.errors import ArgumentError, GradientError, LevelError, StructureError, describe
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import CallRules, Saved, pull_through, push_through
@@ -95,18 +96,18 @@ class WatchLevel(GradLevel):
             RecordingLevel.__enter__(self)  # where nothing is recorded outside, nothing is inside
         return self
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         return super().process(op, [self.own(a) for a in args])
 
-    def lift(self, x: Any) -> Tensor:
+    def lift(self, x: Operand) -> Tensor:
         if not isinstance(x, Tensor) or x.level is not self:
             self.differentiated = True  # what a backward pass that is not recorded gives
         return super().lift(x)
 
-    def seed(self, x: Any) -> Tensor:
+    def seed(self, x: Operand) -> Tensor:
         return super().lift(x)
 
-    def tensor(self, value: Any, requires_grad: bool) -> Tensor:
+    def tensor(self, value: Operand, requires_grad: bool) -> Tensor:
         """An argument of the body."""
         t = new_tensor(value, self)
         t._requires_grad = requires_grad
@@ -181,7 +182,7 @@ class CheckpointRules(CallRules):
 
     def __init__(
         self,
-        body: Callable[..., Any],
+        body: Callable[..., PyTree],
         count: int,
         requires: Sequence[bool],
         alone: bool,
@@ -195,19 +196,21 @@ class CheckpointRules(CallRules):
         self.name = "checkpoint"
         self.batches = batch_levels()
 
-    def _run(self, level: WatchLevel, values: Sequence[Any]) -> tuple[list[Tensor], Any]:
+    def _run(self, level: WatchLevel, values: Sequence[Operand]) -> tuple[list[Tensor], Template]:
         """The body once more, in ``level``: its inputs there, and its result."""
         inside = [level.tensor(v, r) for v, r in zip(values, self.requires, strict=True)]
         level.stand_ins = inside[: self.count]
         return inside, self.body(inside[self.count :])
 
-    def forward(self, values: Sequence[Any]) -> tuple[list[Any], Template]:
+    def forward(self, values: Sequence[Operand]) -> tuple[list[Any], Template]:
         with alive_again(self.batches), WatchLevel() as level:
             out = self._run(level, values)[1]
             return split(trees.map_leaves(level.lower, out))
 
     @restores_modes
-    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+    def pullback(
+        self, saved: Saved, cotangents: Sequence[MaybeValue], need: Sequence[bool]
+    ) -> list[Any]:
         values = [_barrier(v) for v in saved.values]
         if not self.alone:
             return pull_through(self.forward, values, cotangents, need, GradLevel)
@@ -222,7 +225,7 @@ class CheckpointRules(CallRules):
             return [next(grads) if w else None for w in wanted]
 
     def pushforward(
-        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+        self, saved: Saved, directions: Sequence[MaybeValue], order: int | None = None
     ) -> list[Any]:
         return push_through(self.forward, saved.values, directions, JvpLevel)
 
@@ -236,11 +239,11 @@ def _barrier(x: Any) -> Any:
 
 
 def checkpoint(
-    f: Callable[..., Any] | None = None,
-    *arguments: Any,
-    policy: Callable[..., Any] | None = None,
-    **options: Any,
-) -> Any:
+    f: Callable[..., PyTree] | None = None,
+    *arguments: PyTree,
+    policy: Callable[..., bool] | None = None,
+    **options: PyTree,
+) -> PyTree:
     """``f`` without its intermediate values: they are computed again when a derivative needs them.
 
     Arguments:
@@ -284,14 +287,14 @@ def checkpoint(
 
     @restores_modes
     @functools.wraps(f)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         tensors = has_tensor((args, kwargs))
         entered, rest = partition(enter((args, kwargs)), Tensor, ordered=True)
         operands = list(map(lower, entered))
         places = list(map(place_of, entered))
         del entered  # the body outlives the backward pass, which frees the Tensors
 
-        def body(inside: Sequence[Tensor]) -> Any:
+        def body(inside: Sequence[Tensor]) -> PyTree:
             for x, place in zip(inside, places, strict=True):
                 stand_at(x, place)
             new_args, new_kwargs = rest.combine(inside)
@@ -336,7 +339,9 @@ def checkpoint(
     return wrapped
 
 
-def _kept_by(policy: Callable[..., Any], body: Callable[..., Any], operands: Sequence[Any]) -> Any:
+def _kept_by(
+    policy: Callable[..., bool], body: Callable[..., PyTree], operands: Sequence[Any]
+) -> Any:
     """The call of ``body``, traced, and checkpointed by JAX: one Primitive, whose residuals JAX chooses."""
     template: list[Template] = []
 
@@ -347,14 +352,14 @@ def _kept_by(policy: Callable[..., Any], body: Callable[..., Any], operands: Seq
 
     arrays.__wrapped__ = body  # type: ignore[attr-defined]
 
-    def checkpoint(body: Callable[..., Any], *values: Any) -> Any:
+    def checkpoint(body: Callable[..., PyTree], *values: Value) -> PyTree:
         return jax.checkpoint(body, policy=policy)(*values)
 
     outs = call_with_bodies(checkpoint, (arrays, *operands), {})
     return template[0].combine(outs)
 
 
-def _only_level(xs: Sequence[Any]) -> Any:
+def _only_level(xs: Sequence[object]) -> Any:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
     found: set[Any] = set()
     for x in xs:
@@ -367,11 +372,11 @@ def _only_level(xs: Sequence[Any]) -> Any:
     return top if top is not None and top.wraps else None
 
 
-def _requires(x: Any) -> bool:
+def _requires(x: object) -> bool:
     return isinstance(x, Tensor) and x.requires_grad
 
 
-def _may_be_differentiated(x: Any) -> bool:
+def _may_be_differentiated(x: object) -> bool:
     """Whether ``x`` is traced by JAX and requires no grad: what traces it, a scan, may differentiate it."""
     return isinstance(bottom(x), jax.core.Tracer) and not _requires(x)
 
@@ -381,7 +386,7 @@ def _constant(x: Any) -> Any:
     return x if isinstance(x, Tensor) and captured_by_jit(x) else stopped(x)
 
 
-def _is_tracked(x: Any) -> bool:
+def _is_tracked(x: object) -> bool:
     """Whether any level keeps something for ``x``."""
     while isinstance(x, Tensor):
         if x.requires_grad or x.aux is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from fad.core import trees
 from fad.core.level import restores_modes
 from fad.core.replay_protocol import begin_trace
+from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
 from fad.levels.laplacian import LaplacianLevel
 from fad.transforms.boundary import (
@@ -34,7 +34,7 @@ from fad.transforms.forward import zeros_like
 __all__ = ["laplacian", "value_and_laplacian"]
 
 
-def laplacian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def laplacian(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Callable[..., PyTree]:
     """The sum of the second derivatives of ``f`` in each coordinate: the trace of its Hessian.
 
     One forward pass carries value, Jacobian and Laplacian; the Hessian is never formed. See
@@ -60,15 +60,15 @@ def laplacian(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callab
     of_both = _function(f, argnums, "laplacian")
 
     @functools.wraps(f)
-    def laplacian_only(*args: Any, **kwargs: Any) -> Any:
+    def laplacian_only(*args: PyTree, **kwargs: PyTree) -> PyTree:
         return of_both(*args, **kwargs)[1]
 
     return laplacian_only
 
 
 def value_and_laplacian(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree], argnums: int | Sequence[int] = 0
+) -> Callable[..., PyTree]:
     """The output of ``f`` and its Laplacian, as `laplacian`, in one pass.
 
     Arguments:
@@ -90,13 +90,15 @@ def value_and_laplacian(
     return _function(f, argnums, "value_and_laplacian")
 
 
-def _function(f: Callable[..., Any], argnums: Any, who: str) -> Callable[..., Any]:
+def _function(
+    f: Callable[..., PyTree], argnums: int | Sequence[int], who: str
+) -> Callable[..., PyTree]:
     """`value_and_laplacian`, under the name ``who`` in messages."""
     check_callable(f, who, argnums)
 
     @restores_modes
     @functools.wraps(f)
-    def both(*args: Any, **kwargs: Any) -> Any:
+    def both(*args: PyTree, **kwargs: PyTree) -> PyTree:
         nums = pick(argnums, len(args), who)
         values, structure = differentiable_leaves(args, nums, who)
         like = [args[i] for i in nums]
