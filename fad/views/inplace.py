@@ -461,6 +461,8 @@ def _commit(root: Tensor, new: Tensor) -> None:
     if own is not None:
         own.seen = version
         own.detached = False
+    if root._lazy is None:
+        flush()  # a trace that a finalizer has begun meanwhile may have the state of before as an input
 
 
 def _refuse_captured(root: Tensor, new: Any) -> None:
