@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fad.core.types import PyTree
 from fad.errors import GradientError
 from fad.transforms import batching, functionalization, reverse
 
@@ -13,8 +14,8 @@ __all__ = ["functionalize", "grad_and_value", "vmap"]
 
 
 def grad_and_value(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., PyTree]:
     """The gradient of ``f`` and its value, in one pass.
 
     Arguments and errors are those of `fad.value_and_grad`.
@@ -33,7 +34,7 @@ def grad_and_value(
     pair = reverse.gradient_function(f, argnums, has_aux, "grad_and_value", True)
 
     @functools.wraps(f)
-    def gradient_and_value(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def gradient_and_value(*args: PyTree, **kwargs: PyTree) -> tuple[PyTree, PyTree]:
         value, gradient = pair(*args, **kwargs)
         return gradient, value
 
@@ -41,13 +42,13 @@ def grad_and_value(
 
 
 def vmap(
-    f: Callable[..., Any],
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    f: Callable[..., PyTree],
+    in_dims: PyTree = 0,
+    out_dims: PyTree = 0,
     randomness: str = "error",
     *,
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """`fad.vmap`, with PyTorch's signature.
 
     Arguments, result and errors are those of `fad.vmap`, but that all lanes share keyword arguments.
@@ -62,7 +63,7 @@ def vmap(
     without_keywords = batching.vmap(f, in_dims, out_dims, **options)
 
     @functools.wraps(f)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         if not kwargs:
             return without_keywords(*args)
         call = functools.wraps(f)(lambda *args: f(*args, **kwargs))
@@ -71,7 +72,7 @@ def vmap(
     return mapped
 
 
-def functionalize(f: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+def functionalize(f: Callable[..., PyTree], *, remove: str = "mutations") -> Callable[..., PyTree]:
     """`fad.functionalize`, with PyTorch's ``remove``; arguments that ``f`` writes to are changed in the end.
 
     Arguments:

@@ -18,7 +18,7 @@ LIMITS = {
     "core": 156,
     "errors": 17,
     "extend": 55,
-    "func": 42,
+    "func": 27,
     "functions": 462,
     "implicit": 26,
     "lax": 4,
