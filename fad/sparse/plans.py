@@ -141,7 +141,7 @@ class _Prepared:
         self.call = call
         self.out_dtypes = list(dtypes)
         self.pattern = pattern
-        self.live: list[tuple[Tensor, int]] = []
+        self.live: list[tuple[Tensor, int | None]] = []
 
     @functools.cached_property
     def parts(self) -> list[np.ndarray]:
@@ -210,7 +210,7 @@ class Derivative:
         leaves, rest = self.arguments.split(args, kwargs)
         key = key_of(leaves, rest), trees.order_of(args)
         plan: _Prepared | None = self.plans.get(key)
-        if plan is None or any([x.version != version for x, version in plan.live]):
+        if plan is None or not all(map(_is_as_before, plan.live)):
             call = _Call(args, self.argnums, self.who)
             plan, kept = self._new_plan(call, args, leaves, rest)
             if kept:
@@ -246,8 +246,7 @@ class Derivative:
             constants = [*map(_constant, captures), *[None] * len(leaves)]
             pattern = self._pattern(call, *pattern_of(closed, constants))
         plan = _Prepared(call, [out.dtype for out in closed.out_avals], pattern)
-        if self.pattern is None:
-            plan.live = [(c, c.version) for c in fixed]
+        plan.live = [(c, c.version if self.pattern is None else None) for c in fixed]
         tracked = any([isinstance(c, Tensor) and not _is_fixed(c) for c in captures])
         if self.computes:
             values_of = self._values_of(plan)
@@ -365,6 +364,12 @@ def _of_arguments(values: Callable[..., PyTree]) -> Callable[..., PyTree]:
         return leave(values(*args, **kwargs), has_tensor((args, kwargs)))
 
     return run
+
+
+def _is_as_before(known: tuple[Tensor, int | None]) -> bool:
+    """Whether a plan holds for a Tensor that f closes over; its version is None if the pattern was given."""
+    x, version = known
+    return _is_fixed(x) and version in (None, x.version)
 
 
 def _is_fixed(x: Tensor) -> bool:

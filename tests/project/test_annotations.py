@@ -15,7 +15,7 @@ LIMITS = {
     "arrays": 169,
     "autograd": 21,
     "bridge": 222,
-    "core": 156,
+    "core": 189,
     "errors": 17,
     "extend": 55,
     "func": 27,
@@ -31,9 +31,9 @@ LIMITS = {
     "replay": 67,
     "scipy": 2,
     "sparse": 30,
-    "tape": 209,
+    "tape": 211,
     "transforms": 114,
-    "views": 138,
+    "views": 146,
     "viz": 15,
 }
 NOT_COUNTED = {"testing"}

@@ -365,3 +365,20 @@ def test_bad_calls(name: str) -> None:
     call, error, message = BAD[name]
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("pattern", [None, np.eye(2)], ids=["found", "given"])
+def test_a_tensor_that_f_closes_over_may_require_grad_later(pattern: Any) -> None:
+    w = fad.tensor([2.0, 3.0])
+    x = jnp.array([1.0, 2.0])
+    jacobian = fad.sparse_jacobian(lambda x: x**2 * w, pattern=pattern)
+    before = jacobian(x).todense()
+    hessian = fad.sparse_hessian(lambda x: fnp.sum(x**3 * w), pattern=pattern)
+    hessian(x)
+    w.requires_grad_()
+    np.testing.assert_array_equal(jacobian(x).data.detach().array, before.diagonal())
+    fnp.sum(jacobian(x).data).backward()
+    np.testing.assert_allclose(w.grad.array, 2.0 * x)
+    w.grad = None
+    fnp.sum(hessian(x).data).backward()
+    np.testing.assert_allclose(w.grad.array, 6.0 * x)

@@ -99,3 +99,22 @@ def test_other_files(tmp_path: Path) -> None:
         fad.SparsePattern.load(tmp_path / "other.npz")
     with pytest.raises(FileNotFoundError):
         fad.SparsePattern.load(tmp_path / "missing.npz")
+
+
+def test_a_damaged_file_is_refused_or_whole(tmp_path: Path) -> None:
+    """A byte that has changed is an error that says what to do, or is in no array."""
+    pattern = fad.sparse_pattern(fnp.diff)(fnp.zeros(30))
+    path = tmp_path / "pattern.npz"
+    pattern.save(path)
+    whole = path.read_bytes()
+    refused = 0
+    for k in range(0, len(whole), 11):
+        path.write_bytes(whole[:k] + bytes([whole[k] ^ 0xFF]) + whole[k + 1 :])
+        try:
+            found = fad.SparsePattern.load(path)
+        except ArgumentError as error:
+            assert "fad.sparse_pattern(f)(*args)" in str(error)
+            refused += 1
+        else:
+            np.testing.assert_array_equal(found.rows, pattern.rows)
+    assert refused > 20
