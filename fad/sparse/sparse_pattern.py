@@ -31,10 +31,6 @@ class SparsePattern:
         rows, cols: the entries, as NumPy's arrays of ints, by rows. Elements of all outputs are numbered
             one after another, and those of all arguments.
         shape: how many elements the outputs and the arguments have.
-        nse: how many entries there are.
-        products: how many products show them.
-        mode: "forward" if these are products with columns, "reverse" if with rows, "hessian" if each
-            entry is read from either side of the diagonal.
 
     >>> import fad, fad.numpy as fnp
     >>> pattern = fad.sparse_pattern(fnp.diff)(fnp.zeros(50))
@@ -72,7 +68,7 @@ class SparsePattern:
 
     @property
     def mode(self) -> str:
-        """Whether the products are forward, reverse, or with a Hessian."""
+        """``"forward"``: products with columns; ``"reverse"``: with rows; ``"hessian"``: read from either side."""
         if self._hessian:
             return "hessian"
         return "forward" if self.colored[1] else "reverse"
