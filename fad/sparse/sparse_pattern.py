@@ -68,7 +68,7 @@ class SparsePattern:
 
     @property
     def mode(self) -> str:
-        """``"forward"``: products with columns; ``"reverse"``: with rows; ``"hessian"``: read from either side."""
+        """``forward``: products with columns; ``reverse``: with rows; ``hessian``: read from either side."""
         if self._hessian:
             return "hessian"
         return "forward" if self.colored[1] else "reverse"
