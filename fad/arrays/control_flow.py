@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.arrays import special_cases
-from fad.arrays.lists import Role
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
@@ -38,11 +37,9 @@ def _staged(
     return as_tensors(out) if tensors else out
 
 
-def with_bodies(
-    name: str, where: str, jax_function: Callable[..., PyTree], roles: dict[str, Role], results: int
-) -> Function:
+def with_bodies(op: Op) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
-    ordinary = Op(name, where, jax_function, roles, results=results).function
+    ordinary = op.function
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
@@ -50,13 +47,11 @@ def with_bodies(
         args = tuple([_replace(f, a) for a in args])
         kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
         if staged:
-            args, kwargs = ordinary.op.with_arrays(args, kwargs) or (args, kwargs)
-            return _staged(jax_function, args, kwargs, results)
+            args, kwargs = op.with_arrays(args, kwargs) or (args, kwargs)
+            return _staged(op.jax_function, args, kwargs, op.results)
         return ordinary(*args, **kwargs)
 
-    function.op = ordinary.op  # type: ignore[attr-defined]
-    result: Function = copy_signature(function, jax_function, name, where)
-    return result
+    return op.wrap(function)
 
 
 def _is_function(x: object) -> bool:
@@ -129,9 +124,9 @@ def _at_level_of(args: PyTree, f: Function) -> Function:
     return lambda *args, **kwargs: f(*trees.map_leaves(lifted, args), **kwargs)
 
 
-def maker(name: str, where: str, jax_function: Callable[..., PyTree]) -> Function:
+def maker(op: Op) -> Function:
     """A function that turns a function into another one (``vectorize``)."""
-
+    jax_function = op.jax_function
     first = next(iter(signature(jax_function).parameters))
 
     def function(*options: PyTree, **named: PyTree) -> PyTree:
@@ -142,7 +137,7 @@ def maker(name: str, where: str, jax_function: Callable[..., PyTree]) -> Functio
 
         def method(method_name: str) -> Function:
             run = functools.partial(_make_and_call, jax_function, method_name)
-            run.__name__ = name  # type: ignore[attr-defined]
+            run.__name__ = op.name  # type: ignore[attr-defined]
 
             def made(*args: PyTree, **kwargs: PyTree) -> PyTree:
                 return _staged(run, (body, options, named, args, kwargs), {})
@@ -158,8 +153,7 @@ def maker(name: str, where: str, jax_function: Callable[..., PyTree]) -> Functio
                 setattr(made, attribute, getattr(model, attribute))
         return made
 
-    result: Function = copy_signature(function, jax_function, name, where)
-    return result
+    return copy_signature(function, jax_function, op.name, op.where)
 
 
 def _make_and_call(

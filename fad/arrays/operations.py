@@ -245,13 +245,15 @@ class Op:
         self.routes: dict[Any, Any] = {}
         self._plan: Parameters | None = None
         function = fast_function(self, binder)
-        if results == TENSORS:
-            function = making_tensors(function)
-        self.function = copy_signature(function, jax_function, name, where)
-        self.function.op = self
+        self.function = self.wrap(making_tensors(function) if results == TENSORS else function)
 
     def __repr__(self) -> str:
         return f"Op({self.where}.{self.name})"
+
+    def wrap(self, function: Any) -> Any:
+        """``function`` as what users call: with the signature of the JAX function, and this as its ``op``."""
+        function.op = self
+        return copy_signature(function, self.jax_function, self.name, self.where)
 
     @property
     def plan(self) -> Parameters:
