@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -136,14 +135,16 @@ def maker(op: Op) -> Function:
         model = jax_function(body, *options, **named)  # fails here if the options are wrong
 
         def method(method_name: str) -> Function:
-            run = functools.partial(_make_and_call, jax_function, method_name)
-            run.__name__ = op.name  # type: ignore[attr-defined]
+            def run(body: PyTree, made_with: PyTree, called_with: PyTree) -> PyTree:
+                (options, named), (args, kwargs) = made_with, called_with
+                return getattr(jax_function(body, *options, **named), method_name)(*args, **kwargs)
 
-            def made(*args: PyTree, **kwargs: PyTree) -> PyTree:
-                return _staged(run, (body, options, named, args, kwargs), {})
+            run.__name__ = op.name
 
-            functools.update_wrapper(made, body, updated=())
-            return made
+            def made(*args: PyTree, **kwargs: PyTree) -> PyTree:  # both steps as one staged call
+                return _staged(run, (body, (options, named), (args, kwargs)), {})
+
+            return functools.update_wrapper(made, body, updated=())
 
         made = method("__call__")
         if isinstance(model, jnp.ufunc):
@@ -154,16 +155,3 @@ def maker(op: Op) -> Function:
         return made
 
     return copy_signature(function, jax_function, op.name, op.where)
-
-
-def _make_and_call(
-    jax_function: Callable[..., PyTree],
-    method: str,
-    body: PyTree,
-    options: tuple[Any, ...],
-    named: dict[str, PyTree],
-    args: tuple[PyTree, ...],
-    kwargs: dict[str, PyTree],
-) -> Any:
-    """Make the function, and call it (or one of its methods), as one staged call."""
-    return getattr(jax_function(body, *options, **named), method)(*args, **kwargs)

@@ -25,7 +25,7 @@ it is dropped.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -309,44 +309,16 @@ def _curvature_jvp(
     )
 
 
-def _transposed(
-    bind: ArrayFunction,
-    count: Callable[[Loop], int],
-    cotangents: Sequence[Array | None],
-    values: Sequence[Any],
-    loop: Loop,
+def _transpose(
+    primitive: Any, cotangents: Sequence[Array | None], *values: Any, **options: Any
 ) -> list[Any]:
-    """Transpose in all values from ``count`` on: the linear ones."""
-    first = count(loop)
-    found = iter(bind(*values[:first], *_filled(cotangents)))
+    """Transpose in the last values, the linear ones, by ``primitive``: what is the transpose."""
+    loop, of_curvature = options["loop"], primitive is curvature_p
+    others = sum(options["carries"]) if of_curvature else 2 + len(loop.body.out_avals)
+    first = loop.operand_count + others
+    found = iter(primitive.bind(*values[:first], *_filled(cotangents), **options))
     linear = [(v, next(found)) for v in values[first:]]
     return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
-
-
-def _stored_end(loop: Loop) -> int:
-    return loop.operand_count + 2 + len(loop.body.out_avals)
-
-
-def _linear_transpose(
-    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
-) -> list[Array | None]:
-    bind = functools.partial(pullback_p.bind, **options)
-    return _transposed(bind, _stored_end, cotangents, values, options["loop"])
-
-
-def _pullback_transpose(
-    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
-) -> list[Array | None]:
-    bind = functools.partial(linear_p.bind, **options)
-    return _transposed(bind, _stored_end, cotangents, values, options["loop"])
-
-
-def _curvature_transpose(
-    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
-) -> list[Array | None]:
-    bind = functools.partial(curvature_p.bind, **options)
-    end = functools.partial(lambda m, loop: loop.operand_count + m, sum(options["carries"]))
-    return _transposed(bind, end, cotangents, values, options["loop"])
 
 
 def _to_front(values: Sequence[Array], dims: Sequence[int | None]) -> tuple[list[Any], list[bool]]:
@@ -444,9 +416,10 @@ def _define(
 
 
 _define(loop_p, run, _loop_avals, _loop_jvp, _batch_loop)
-for _p, _run, _avals, _jvp, _transpose in (
-    (linear_p, push, _linear_avals, _linear_jvp, _linear_transpose),
-    (pullback_p, pull, _gradient_avals, _pullback_jvp, _pullback_transpose),
-    (curvature_p, curve, _gradient_avals, _curvature_jvp, _curvature_transpose),
+for _p, _run, _avals, _jvp, _transposed in (
+    (linear_p, push, _linear_avals, _linear_jvp, pullback_p),
+    (pullback_p, pull, _gradient_avals, _pullback_jvp, linear_p),
+    (curvature_p, curve, _gradient_avals, _curvature_jvp, curvature_p),
 ):
-    _define(_p, _run, _avals, _jvp, functools.partial(_batch_rule, primitive=_p), _transpose)
+    _batch = functools.partial(_batch_rule, primitive=_p)
+    _define(_p, _run, _avals, _jvp, _batch, functools.partial(_transpose, _transposed))

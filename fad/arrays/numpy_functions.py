@@ -20,12 +20,13 @@ __all__ = ["OWN", "at_lists"]
 Function = Callable[..., PyTree]
 
 
-def _without(function: Function, *names: str) -> Function:
-    """``function`` without keywords that have no effect here, and that JAX refuses."""
+def _without(function: Function, name: str) -> Function:
+    """``function`` without a keyword that has no effect here, and that JAX refuses."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **{k: v for k, v in kwargs.items() if k not in names})
+    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        kwargs.pop(name, None)
+        return function(*args, **kwargs)
 
     return call
 
@@ -47,10 +48,8 @@ def einsum(*args: Any, optimize: Any = "auto", **kwargs: Any) -> Array:
     """`jax.numpy.einsum`, with paths as NumPy's ``einsum_path`` gives them too."""
     if isinstance(optimize, (list, tuple)) and optimize and optimize[0] == "einsum_path":
         optimize = optimize[1:]
-    out: Array = jnp.einsum(
-        *args, optimize=list(optimize) if isinstance(optimize, tuple) else optimize, **kwargs
-    )
-    return out
+    path = list(optimize) if isinstance(optimize, tuple) else optimize
+    return jnp.einsum(*args, optimize=path, **kwargs)
 
 
 @functools.wraps(jnp.gradient)
@@ -254,13 +253,21 @@ def at_lists(function: Function) -> Function:
     return call
 
 
+# Keywords of NumPy that have no effect here, and the functions that have them.
+_WITHOUT_EFFECT = {
+    "copy": "meshgrid",
+    "kind": "argsort sort",
+    "order": "array asarray copy",
+    "overwrite_input": "median nanmedian nanpercentile nanquantile percentile quantile",
+}
 # By NumPy's name: what takes the place of the function of `jax.numpy`.
 OWN: dict[str, Function] = {
+    **{
+        name: _without(getattr(jnp, name), keyword)
+        for keyword, names in _WITHOUT_EFFECT.items()
+        for name in names.split()
+    },
     "argpartition": argpartition,
-    "argsort": _without(jnp.argsort, "kind"),
-    "array": _without(jnp.array, "order"),
-    "asarray": _without(jnp.asarray, "order"),
-    "copy": _without(jnp.copy, "order"),
     "einsum": einsum,
     "gradient": gradient,
     "histogram": _edges(_weighted(jnp.histogram)),
@@ -268,18 +275,10 @@ OWN: dict[str, Function] = {
     "histogram_bin_edges": _edges(jnp.histogram_bin_edges),
     "histogramdd": _weighted(jnp.histogramdd),
     "ix_": ix_,
-    "median": _without(jnp.median, "overwrite_input"),
-    "meshgrid": _without(jnp.meshgrid, "copy"),
-    "nanmedian": _without(jnp.nanmedian, "overwrite_input"),
-    "nanpercentile": _without(jnp.nanpercentile, "overwrite_input"),
-    "nanquantile": _without(jnp.nanquantile, "overwrite_input"),
     "pad": pad,
     "partition": partition,
-    "percentile": _without(jnp.percentile, "overwrite_input"),
-    "quantile": _without(jnp.quantile, "overwrite_input"),
     "ravel": _in_order(jnp.ravel),
     "reshape": _in_order(jnp.reshape),
-    "sort": _without(jnp.sort, "kind"),
     "take": take,
     "unravel_index": unravel_index,
     "vectorize": vectorize,

@@ -133,19 +133,6 @@ def copy_signature(function: Any, jax_function: Any, name: str, where: str) -> A
 class Route:
     """How calls with the same argument types and keywords split into leaves and a key."""
 
-    __slots__ = (
-        "arrays",
-        "entries",
-        "known",
-        "labels",
-        "leaves",
-        "numpy",
-        "plain",
-        "simple",
-        "statics",
-        "tuple",
-    )
-
     def __init__(self, entries: list[Entry], values: Sequence[object]) -> None:
         self.entries = [(position, role) for _, position, role in entries]
         self.labels = tuple([label for label, _, _ in entries])
@@ -207,21 +194,6 @@ class Op:
     ``function`` is what users call; it has the signature and docstring of the JAX function. ``form`` is what
     a call with PyTorch's keywords means, where that is something else.
     """
-
-    __slots__ = (
-        "_plan",
-        "binder",
-        "collective",
-        "form",
-        "function",
-        "jax_function",
-        "name",
-        "primitives",
-        "results",
-        "roles",
-        "routes",
-        "where",
-    )
 
     def __init__(
         self,

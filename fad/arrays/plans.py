@@ -19,19 +19,6 @@ Entry = tuple[object, int, int]
 class Parameters:
     """The parameters of a JAX function: order, name and role of each."""
 
-    __slots__ = (
-        "aliases",
-        "lists",
-        "named",
-        "names",
-        "others",
-        "positional",
-        "rest",
-        "rest_lists",
-        "rest_named",
-        "signature",
-    )
-
     def __init__(self, jax_function: Callable[..., PyTree], roles: dict[str, Role]) -> None:
         self.signature = signature(jax_function)
         self.positional: list[tuple[int, int]] = []

@@ -18,9 +18,12 @@ from jax import lax
 
 from fad.arrays.smooth import computed_as, for_real, is_real, with_rule, with_slopes
 from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
+from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, called, evaluate_equation
-from fad.core.types import Array, Atom, JaxProgram, Outputs, PyTree
+from fad.core.jaxapi import run_jaxpr
+from fad.core.jaxprs import with_programs
+from fad.core.partition import partition
+from fad.core.types import Array, JaxBody, JaxEquation, Outputs, PyTree
 
 __all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "over_power", "smooth_power"]
 
@@ -76,39 +79,25 @@ def _with_powers(function: Function) -> Function:
     """A function in which ``lax.pow`` is computed; it is replaced there."""
     power = smooth_power(lax.pow)
 
-    def run(closed: JaxProgram, values: Sequence[Array]) -> list[Array]:
-        env = dict(zip(closed.jaxpr.invars, values, strict=True))
-        env.update(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    def replaced(jaxpr: JaxBody) -> JaxBody:
+        def one(eqn: JaxEquation) -> JaxEquation:
+            if eqn.primitive is not lax.pow_p:
+                return with_programs(eqn, replaced)
+            (made,) = jax.make_jaxpr(power)(*[struct_of(v.aval) for v in eqn.invars]).jaxpr.eqns
+            return made.replace(invars=eqn.invars, outvars=eqn.outvars)
 
-        def read(v: Atom) -> PyTree:
-            return v.val if isinstance(v, Literal) else env[v]
-
-        for eqn in closed.jaxpr.eqns:
-            operands = [read(v) for v in eqn.invars]
-            inner = called(eqn)
-            if inner is not None:
-                outs = run(inner, operands[len(operands) - len(inner.jaxpr.invars) :])
-            elif eqn.primitive is lax.pow_p:
-                outs = [power(*operands)]
-            else:
-                outs = evaluate_equation(eqn, operands)
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(v) for v in closed.jaxpr.outvars]
+        return jaxpr.replace(eqns=list(map(one, jaxpr.eqns)))
 
     def smooth(*args: Array, **options: object) -> Outputs:
-        leaves, structure = jax.tree.flatten((args, options))
-        arrays_at = [k for k, v in enumerate(leaves) if isinstance(v, jax.Array)]
+        arrays, rest = partition((args, options), jax.Array)
 
         def flat(*arrays: Array) -> Outputs:
-            values = list(leaves)
-            for k, v in zip(arrays_at, arrays, strict=True):
-                values[k] = v
-            args, options = jax.tree.unflatten(structure, values)
+            args, options = rest.combine(arrays)
             return function(*args, **options)
 
-        arrays = [leaves[k] for k in arrays_at]
         closed, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
-        return jax.tree.unflatten(jax.tree.structure(shape), run(closed, arrays))
+        outs = run_jaxpr(closed.replace(jaxpr=replaced(closed.jaxpr)), *arrays)
+        return jax.tree.unflatten(jax.tree.structure(shape), outs)
 
     return smooth
 
