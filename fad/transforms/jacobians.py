@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import PyTreeDef
 
 from fad.core import jaxapi, trees
 from fad.core.dtypes import is_inexact
@@ -19,22 +18,18 @@ from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import MaybeValue, Operand, PyTree, Value
+from fad.core.types import Array, MaybeValue, Operand, PyTree, Shape, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
+    Arguments,
     check_arrays,
     check_callable,
-    differentiable_leaves,
-    enter,
     has_tensor,
     leave,
-    pick,
-    stand_for,
-    substitute,
     with_aux,
 )
 from fad.transforms.forward import push_forward, tangent_leaves, zeros_like
@@ -88,17 +83,11 @@ def reverse_jacobian(
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        nums, values, structure = _inputs(args, argnums, who)
-        like = [args[i] for i in nums]
-        tensors = has_tensor((args, kwargs))
+        given = _inputs(args, kwargs, argnums, who)
+        values = given.values
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            if tensors:
-                stand_for(variables, like)
-            begin_trace(level, variables, f)
-            inside = trees.unflatten(structure, variables, like)
-            out = f(*substitute(args, nums, inside), **enter(kwargs))
-            out, aux = with_aux(out, has_aux, who)
+            out, aux = with_aux(given.call(f, level, variables), has_aux, who)
             outs, out_structure = trees.flatten(out)
             out_like = trees.skeleton(out)
             outs = _check_outputs(outs, who)
@@ -115,9 +104,9 @@ def reverse_jacobian(
             [_reshape(g, (*o.shape, *g.shape[1:])) for g in rows[k * width : (k + 1) * width]]
             for k, o in enumerate(outs)
         ]
-        result = _assemble(blocks, out_structure, out_like, structure, like, argnums)
-        result = leave(result, tensors)
-        return (result, leave(aux, tensors)) if has_aux else result
+        rows = list(map(given.shaped, blocks))
+        result = leave(trees.unflatten(out_structure, rows, out_like), given.tensors)
+        return (result, leave(aux, given.tensors)) if has_aux else result
 
     return jacobian
 
@@ -184,21 +173,15 @@ def forward_jacobian(
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        nums, values, structure = _inputs(args, argnums, who)
-        like = [args[i] for i in nums]
-        tensors = has_tensor((args, kwargs))
+        given = _inputs(args, kwargs, argnums, who)
+        values = given.values
         found: dict[str, PyTree] = {}
 
         @functools.wraps(f)
         def push(tangents: list[Value]) -> list[Value]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
-                if tensors:
-                    stand_for(duals, like)
-                begin_trace(level, duals, f)
-                inside = trees.unflatten(structure, duals, like)
-                out = f(*substitute(args, nums, inside), **enter(kwargs))
-                out, found["aux"] = with_aux(out, has_aux, who)
+                out, found["aux"] = with_aux(given.call(f, level, duals), has_aux, who)
                 outs, found["structure"] = trees.flatten(out)
                 check_arrays(outs, who)
                 found["like"] = trees.skeleton(out)
@@ -224,9 +207,10 @@ def forward_jacobian(
                     block = _conjugate(bind(_OF_PARTS, (block, _columns(t, lo, hi))))
                 row.append(_reshape(block, (*j.shape[:-1], *v.shape)))
             blocks.append(row)
-        result = _assemble(blocks, found["structure"], found["like"], structure, like, argnums)
-        result = leave(result, tensors)
-        return (result, leave(found["aux"], tensors)) if has_aux else result
+        rows = list(map(given.shaped, blocks))
+        result = trees.unflatten(found["structure"], rows, found["like"])
+        result = leave(result, given.tensors)
+        return (result, leave(found["aux"], given.tensors)) if has_aux else result
 
     return jacobian
 
@@ -339,12 +323,11 @@ def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, w
         )
 
 
-def _inputs(args: PyTree, argnums: PyTree, who: str) -> tuple[tuple[int, ...], list[Any], Any]:
-    nums = pick(argnums, len(args), who)
-    values, structure = differentiable_leaves(args, nums, who)
-    if not values:
+def _inputs(args: PyTree, kwargs: dict[str, PyTree], argnums: PyTree, who: str) -> Arguments:
+    given = Arguments(args, kwargs, argnums, who)
+    if not given.values:
         raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
-    return nums, values, structure
+    return given
 
 
 def _check_outputs(outs: Sequence[Value], who: str) -> list[Value]:
@@ -417,7 +400,7 @@ def _over_basis(
     parts: list[list[Any]] = []
     if chunk_size == 1 and size:
         parts = [run([b[k] for b in bases]) for k in range(size)]
-        return [bind(_stack(out_dim), group) for group in zip(*parts, strict=True)]
+        return [bind(_operation("stack", out_dim), group) for group in zip(*parts, strict=True)]
     for start in range(0, max(size, 1), max(step, 1)):
         pieces = [b[start : start + step] if step < size else b for b in bases]
         with BatchLevel(pieces[0].shape[0], randomness="same") as level:
@@ -427,47 +410,26 @@ def _over_basis(
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
     if len(parts) == 1:
         return parts[0]
-    return [bind(_join(out_dim), group) for group in zip(*parts, strict=True)]
-
-
-@functools.lru_cache(maxsize=64)
-def _stack(axis: int) -> Primitive:
-    return Primitive("stack", lambda *xs: jnp.stack(xs, axis=axis), deferrable=True)
+    return [bind(_operation("concatenate", out_dim), group) for group in zip(*parts, strict=True)]
 
 
 @functools.lru_cache(maxsize=4096)
-def _slicer(start: int, stop: int) -> Primitive:
-    return Primitive("slice", lambda x: x[..., start:stop], deferrable=True)
+def _operation(name: str, *numbers: int) -> Primitive:
+    run = _RUN[name]
+    return Primitive(name, lambda *xs: run(xs, numbers), deferrable=True)
 
 
-def _columns(x: PyTree, start: int, stop: int) -> PyTree:
-    return x if (start, stop) == (0, x.shape[-1]) else bind(_slicer(start, stop), (x,))
+_RUN: dict[str, Callable[[Sequence[Array], Shape], Array]] = {
+    "concatenate": lambda xs, axes: jnp.concatenate(xs, axes[0]),
+    "reshape": lambda xs, shape: jnp.reshape(xs[0], shape),
+    "slice": lambda xs, ends: xs[0][..., slice(*ends)],
+    "stack": lambda xs, axes: jnp.stack(xs, axes[0]),
+}
 
 
-@functools.lru_cache(maxsize=64)
-def _join(axis: int) -> Primitive:
-    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=axis), deferrable=True)
+def _columns(x: PyTree, *ends: int) -> PyTree:
+    return x if ends == (0, x.shape[-1]) else bind(_operation("slice", *ends), (x,))
 
 
-@functools.lru_cache(maxsize=4096)
-def _reshaper(shape: tuple[int, ...]) -> Primitive:
-    return Primitive("reshape", lambda x: jnp.reshape(x, shape), deferrable=True)
-
-
-def _reshape(x: PyTree, shape: tuple[int, ...]) -> PyTree:
-    return x if tuple(x.shape) == shape else bind(_reshaper(shape), (x,))
-
-
-def _assemble(
-    blocks: Sequence[Sequence[Any]],
-    out_structure: PyTreeDef,
-    out_like: PyTree,
-    structure: PyTreeDef,
-    like: PyTree,
-    argnums: PyTree,
-) -> PyTree:
-    """Blocks as a pytree of the output with pytrees of the arguments for leaves."""
-    single = not isinstance(argnums, (tuple, list))
-    rows = [trees.unflatten(structure, list(row), like) for row in blocks]
-    rows = [r[0] if single else r for r in rows]
-    return trees.unflatten(out_structure, rows, out_like)
+def _reshape(x: PyTree, shape: Shape) -> PyTree:
+    return x if tuple(x.shape) == shape else bind(_operation("reshape", *shape), (x,))

@@ -13,24 +13,21 @@ import numpy as np
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, restores_modes, state
-from fad.core.replay_protocol import begin_trace
+from fad.core.level import Level, bind, restores_modes
 from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue, PyTree, Value
 from fad.errors import GradientError, StructureError, describe
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
+    Arguments,
     check_arrays,
     check_callable,
     differentiable_leaves,
-    enter,
     has_tensor,
     leave,
     lower,
-    pick,
     stand_for,
-    substitute,
     with_aux,
 )
 
@@ -96,18 +93,11 @@ def gradient_function(
     @restores_modes
     @functools.wraps(f)
     def gradient(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        nums = pick(argnums, len(args), who)
-        values, structure = differentiable_leaves(args, nums, who)
-        tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
+        given = Arguments(args, kwargs, argnums, who)
+        values, tensors = given.values, given.tensors
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            like = [args[i] for i in nums]
-            if tensors:
-                stand_for(variables, like)
-            if variables and state.replaying:
-                begin_trace(level, variables, f)
-            inside = trees.unflatten(structure, variables, like)
-            out = f(*substitute(args, nums, inside), **enter(kwargs))
+            out = given.call(f, level, variables)
             aux = None
             if has_aux:
                 out, aux = with_aux(out, True, who)
@@ -122,10 +112,7 @@ def gradient_function(
                 grads = _gradients(level, outs, variables, values)
             pairs = zip(grads, values, strict=True)
             grads = [bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in pairs]
-        result = trees.unflatten(structure, grads, like)
-        if not isinstance(argnums, (tuple, list)):
-            result = result[0]
-        result = leave(result, tensors)
+        result = leave(given.shaped(grads), tensors)
         if not (has_aux or with_value):
             return result
         aux = leave(aux, tensors)
