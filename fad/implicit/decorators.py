@@ -13,7 +13,6 @@ import numpy as np
 from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
-from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, outlived, restores_modes, with_default_state
 from fad.core.partition import Rest, Static, partition
@@ -232,22 +231,18 @@ def _on_host(
     name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Rest
 ) -> PyTree:
     """The leaves of what a solver that reads values gives: a call for each execution and lane."""
-    key = (Static(solve), around, tuple([aval_of(x) for x in operands]))
-    primitive = _host_calls.get(key)
-    if primitive is None:
-        primitive = _host_calls.put(key, _host_call(name, solve, operands, around))
+    primitive = _host_call(name, Static(solve), tuple(map(aval_of, operands)), around)
     return bind(primitive, [lower(x) if isinstance(x, Tensor) else x for x in operands])
 
 
-_host_calls = Cache()
-
-
-def _host_call(
-    name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Rest
-) -> Primitive:
+@functools.lru_cache(maxsize=256)
+def _host_call(name: str, solve: Static, avals: tuple[Any, ...], around: Rest) -> Primitive:
     """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
-    like, structure = trees.flatten(around.combine(list(operands))[0])
-    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, like)]
+    like, structure = trees.flatten(around.combine(avals)[0])
+    found = [
+        a if hasattr(a, "shape") else aval_of(a) for a in like
+    ]  # a number is none of the operands
+    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in found]
 
     @with_default_state()
     def call(*arrays: Array) -> tuple[np.ndarray, ...]:
@@ -256,7 +251,7 @@ def _host_call(
                 [new_tensor(as_array(np.asarray(a)), ROOT) for a in arrays]
             )
             try:
-                found = solve(init, *args, **options)
+                found = solve.value(init, *args, **options)
             except HOST_ERRORS as error:
                 raise HostValueError(f"{name} {CLOSES_OVER}") from error
             flush()
