@@ -191,16 +191,7 @@ def flat_types(types: tuple[type, ...]) -> bool:
     return all(map(safe_type, types))
 
 
-class _ArrayPlace:
-    """Stands in a key where the argument had an array."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "LEAF"
-
-
-LEAF = _ArrayPlace()
+LEAF = object()  # stands in a key where the argument had an array
 _of_arrays = Table(4096)
 
 

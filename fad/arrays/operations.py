@@ -219,9 +219,6 @@ class Op:
         function = fast_function(self, binder)
         self.function = self.wrap(making_tensors(function) if results == TENSORS else function)
 
-    def __repr__(self) -> str:
-        return f"Op({self.where}.{self.name})"
-
     def wrap(self, function: Any) -> Any:
         """``function`` as what users call: with the signature of the JAX function, and this as its ``op``."""
         function.op = self

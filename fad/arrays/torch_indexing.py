@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.arrays.torch_functions import dims_of, text
+from fad.arrays.torch_functions import dims_of, mask_of, text
 from fad.errors import ArgumentError
 from fad.views.scatter_mul import combine_at
 
@@ -16,11 +16,8 @@ __all__ = ["REDUCTIONS"]
 
 # PyTorch's name -> the method of ``x.at[...]``, and what leaves an element as it is.
 REDUCTIONS: dict[str, tuple[str, Any]] = {
-    "sum": ("add", lambda dtype: 0),
-    "add": ("add", lambda dtype: 0),
-    "prod": ("multiply", lambda dtype: 1),
-    "multiply": ("multiply", lambda dtype: 1),
-    "mean": ("add", lambda dtype: 0),
+    **dict.fromkeys(("sum", "add", "mean"), ("add", lambda dtype: 0)),
+    **dict.fromkeys(("prod", "multiply"), ("multiply", lambda dtype: 1)),
     "amax": ("max", lambda dtype: _limits(dtype)[0]),
     "amin": ("min", lambda dtype: _limits(dtype)[1]),
 }
@@ -118,9 +115,7 @@ def index_select(x: Array, dim: int, index: ArrayLike) -> Array:
 def masked_select(x: Array, mask: Array) -> Array:
     """The elements where ``mask`` is true, in one dimension."""
     x, mask = jnp.broadcast_arrays(x, mask)
-    if mask.dtype != bool:
-        raise ArgumentError(f"masked_select: the mask must be of dtype bool, got {text(mask)}")
-    return x[mask]
+    return x[mask_of(mask, "masked_select")]
 
 
 def nonzero(x: Array, *, as_tuple: bool) -> Any:
@@ -204,10 +199,7 @@ def index_reduce(
 
 def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
     """``x`` with the elements of ``source``, in order, where ``mask`` is true."""
-    mask = jnp.asarray(mask)
-    if mask.dtype != bool:
-        raise ArgumentError(f"masked_scatter: the mask must be of dtype bool, got {text(mask)}")
-    mask = jnp.broadcast_to(mask, x.shape)
+    mask = jnp.broadcast_to(mask_of(mask, "masked_scatter"), x.shape)
     places = jnp.cumsum(mask.reshape(-1)).reshape(x.shape) - 1
     source = jnp.asarray(source).reshape(-1).astype(x.dtype)
     return jnp.where(mask, source.at[places].get(mode="clip"), x)
