@@ -249,9 +249,9 @@ def _seed_globals(request: pytest.FixtureRequest) -> None:
 def _no_leaks() -> Iterator[None]:
     """Fails a test that leaves a transform's level running or the grad mode changed."""
     fad.core.level.flush()  # a step that another test has begun
-    before = (fad.core.level.active_levels(), fad.is_grad_enabled())
+    before = (fad.core.level.state.levels, fad.is_grad_enabled())
     yield
-    after = (fad.core.level.active_levels(), fad.is_grad_enabled())
+    after = (fad.core.level.state.levels, fad.is_grad_enabled())
     if after != before:
         fad.set_grad_enabled(before[1])
         pytest.fail(

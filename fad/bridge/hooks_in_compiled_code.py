@@ -339,6 +339,7 @@ def with_host_calls(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     @functools.wraps(f)
     def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        assert state.body is not None
         before, state.host = state.host, _Host(state.body.id)
         try:
             return f(*args, **kwargs)

@@ -47,7 +47,6 @@ __all__ = [
     "Level",
     "Operation",
     "ThreadState",
-    "active_levels",
     "bind",
     "bodies",
     "captured_by_jit",
@@ -108,10 +107,10 @@ class ThreadState(threading.local):
     saved_hooks: tuple[Any, ...] = ()
     saved_refused: str | None = None
     inference: int | None = None
-    trace: Any = None
+    trace: Deferred | None = None
     replaying: bool = True
     exact: bool = False
-    body: Any = None
+    body: Level | None = None
     host: Any = None
     outside_jax_trace = -1
     tangents_off = -1
@@ -467,11 +466,6 @@ def has_trace() -> bool:
     """Whether this thread may have deferred operations, on the tape or in transforms."""
     modes = state.__dict__.get
     return bool(modes("levels")) or modes("trace") is not None
-
-
-def active_levels() -> tuple[Level, ...]:
-    """The levels that this thread is inside of, outermost first."""
-    return state.levels
 
 
 def map_tensors(f: Callable[[Any], object], out: Outputs) -> Outputs:

@@ -32,21 +32,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from fad.core.level import Level, Operation
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.tensor import Tensor
-from fad.core.types import JaxBody, MaybeValue, Operand, Outputs, PyTree, Value
-
-if TYPE_CHECKING:
-    from fad.tape.graph import Node
+from fad.core.types import GraphNode, JaxBody, MaybeValue, Operand, Outputs, PyTree, Value
 
 __all__ = ["Deferred", "NoReplay", "Part", "Replay", "Seam", "begin_trace", "seam"]
 
 # An output of a node and its gradient; and several outputs.
-Sent: TypeAlias = "tuple[tuple[Node, int], Value]"
-Places: TypeAlias = "Sequence[tuple[Node, int]]"
+Sent: TypeAlias = tuple[tuple[GraphNode, int], Value]
+Places: TypeAlias = Sequence[tuple[GraphNode, int]]
 # From a level, the outputs, the inputs that require grad and their values, to results one level down.
 Pull = Callable[[Level, Sequence[Any], Sequence[Tensor], Sequence[Value]], list[Any]]
 

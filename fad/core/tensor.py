@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fad.core.avals import Count
-from fad.core.types import Aval, DType
+from fad.core.types import Aval, DType, GraphNode, ViewLink
 from fad.errors.suggestions import no_name_later
 from fad.errors.synonyms import instead_of_attribute
 
 if TYPE_CHECKING:
     from fad.core.level import Level
     from fad.core.tensor_members import TensorMembers
-    from fad.tape.graph import AccumulateGrad, Node
 else:
     TensorMembers = object
 
@@ -72,7 +71,7 @@ class Meta:
     """
 
     grad: Tensor | None = None
-    accumulator: weakref.ref[AccumulateGrad] | None = None
+    accumulator: weakref.ref[GraphNode] | None = None
     hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
     post_hooks: dict[int, Callable[[Tensor], None]] | None = None
     retains_grad: bool = False
@@ -80,7 +79,7 @@ class Meta:
     of_leaf: bool = False
     name: str = ""
     storage: Storage = UNSHARED
-    link: Any = None
+    link: ViewLink | None = None
 
 
 class _TensorType(type):
@@ -139,9 +138,9 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     _value: Any
     _level: Level
     _aux: Any
-    _lazy: Any  # a `Lazy` while `_value`, `_aux` or `_node` may be unset; else None
+    _lazy: Lazy | None  # a `Lazy` while `_value`, `_aux` or `_node` may be unset; else None
     _requires_grad: bool
-    _node: Node | None
+    _node: GraphNode | None
     _output_nr: int
     born: int  # the id of the newest level at the time that this Tensor was made
     meta: Meta | None
@@ -221,7 +220,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         self._requires_grad = requires_grad
 
     @property
-    def node(self) -> Node | None:
+    def node(self) -> GraphNode | None:
         """The node that it is an output of, None for a leaf."""
         meta = self.meta
         if meta is not None and meta.link is not None:
@@ -231,10 +230,10 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         return self._node_of_operation()
 
     @node.setter
-    def node(self, node: Node | None) -> None:
+    def node(self, node: GraphNode | None) -> None:
         self._node = node
 
-    def _node_of_operation(self) -> Node | None:
+    def _node_of_operation(self) -> GraphNode | None:
         """The node: who looks at the graph finds none of a program, see `fad.replay.program_node`."""
         node = self._node
         if node is not None and node.is_program:
@@ -299,7 +298,7 @@ def version_of(t: Tensor) -> int:
     return 0 if t.meta is None else t.meta.storage.version
 
 
-def current_node(t: Tensor) -> Node | None:
+def current_node(t: Tensor) -> GraphNode | None:
     """`Tensor.node`, or the node of a program that stands for that of the operation."""
     meta = t.meta
     if meta is not None and meta.link is not None:

@@ -13,7 +13,7 @@ from fad.core.level import bind, captured_by_jit, flush, state
 from fad.core.tensor import Tensor, current_node, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
-from fad.tape.graph import Node
+from fad.tape.graph import Node, node_of
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
@@ -38,7 +38,7 @@ def _grad_fn(self: Tensor) -> Node | None:
     Raises:
         GradientError: it is a view made under `no_grad`, of a Tensor that was changed in place since.
     """
-    return self.node
+    return node_of(self)
 
 
 def _get_grad(self: Tensor) -> Tensor | None:

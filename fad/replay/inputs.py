@@ -145,7 +145,8 @@ def is_untouched(variable: Tensor) -> bool:
     if meta.hooks or meta.post_hooks or not variable._requires_grad:
         return False
     node = None if meta.accumulator is None else meta.accumulator()
-    if node is not None and (node.extra is not None or variable._level is not ROOT):
+    extra = None if node is None else node.extra  # type: ignore[attr-defined]
+    if node is not None and (extra is not None or variable._level is not ROOT):
         return False
     is_input = variable._node is None  # not an output of an earlier program
     return variable._level is ROOT or not (is_input and meta.storage.version)

@@ -89,7 +89,7 @@ class Trace(Writes):
         """What a finalizer reads while operations are appended or run: nothing is changed."""
         stretch = Stretch(self)
         outputs: list[Tensor | None] = [None] * stretch.path[-1].size
-        return getattr(stretch.record(outputs)[t._lazy.place], name)
+        return getattr(stretch.record(outputs)[t._lazy.place], name)  # type: ignore[union-attr]
 
     def _can_flush(self) -> bool:
         """Whether a read of a value ends a stretch, and the trace goes on after it."""

@@ -73,7 +73,7 @@ def read(trace: Buffer, t: Tensor) -> Any:
     """The value of an untracked output."""
     with trace.lock:  # another thread may be reading it
         if not has_value(t):
-            run = functools.partial(evaluate, trace, t._lazy.place)
+            run = functools.partial(evaluate, trace, t._lazy.place)  # type: ignore[union-attr]
             t._value = in_context(trace.context, run)._value
     return t._value
 

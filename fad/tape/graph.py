@@ -7,19 +7,19 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, cast
 
 import jax
 
 from fad.core.level import Level, outlived, state
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
-from fad.core.types import MaybeValue
+from fad.core.types import GraphNode, MaybeValue
 from fad.errors import GradientError, describe
 from fad.tape.edges import Edge, Indices, InputMetadata, NextEdge, edges_of_operations, pair
 from fad.tape.handles import RemovableHandle, host_for
 from fad.tape.running import running
 
-__all__ = ["AccumulateGrad", "Node", "accumulator_of", "alias", "gradient_edge"]
+__all__ = ["AccumulateGrad", "Node", "accumulator_of", "alias", "gradient_edge", "node_of"]
 
 
 class NodeExtra:
@@ -330,10 +330,8 @@ class Node:
         return None
 
     def _own_sharding(self) -> Any:
-        for m in self.metadata_of_inputs():
-            if m.sharding is not None:
-                return m.sharding
-        return None
+        found = [m.sharding for m in self.metadata_of_inputs() if m.sharding is not None]
+        return found[0] if found else None
 
     @property
     def device(self) -> Any:
@@ -403,6 +401,11 @@ def extra_of(node: Node) -> NodeExtra:
     return node.extra
 
 
+def node_of(t: Tensor) -> Node | None:
+    """`Tensor.node` as what it is: the core has a protocol for it, `fad.core.types.GraphNode`."""
+    return t.node  # type: ignore[return-value]
+
+
 class AccumulateGrad(Node):
     """The end of a graph: adds what it gets to ``variable.grad``.
 
@@ -458,14 +461,14 @@ def accumulator_of(t: Tensor) -> AccumulateGrad:
     node = None if known is None else known()
     if node is None:
         fresh = AccumulateGrad(t)
-        reference = weakref.ref(fresh)
+        reference: weakref.ref[GraphNode] = weakref.ref(fresh)
         with _making:  # graphs of several threads must end in the same node
             known = meta.accumulator
             if known is None or known() is None:
                 meta.accumulator = reference if meta.accumulator is known else meta.accumulator
             current = meta.accumulator
             node = None if current is None else current()
-    return accumulator_of(t) if node is None else node
+    return accumulator_of(t) if node is None else cast(AccumulateGrad, node)
 
 
 def gradient_edge(t: Tensor) -> tuple[Node, int]:
@@ -482,7 +485,7 @@ def current_edge(t: Tensor) -> tuple[Node, int]:
     if node is None:
         return accumulator_of(t), 0
     node.has_parent = True
-    return node, t._output_nr
+    return node, t._output_nr  # type: ignore[return-value]  # see `node_of`
 
 
 def alias(x: Any) -> Any:

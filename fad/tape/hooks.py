@@ -35,7 +35,7 @@ from fad.core.tensor import Tensor, meta_of
 from fad.core.types import MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
-from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge
+from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, node_of
 from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for, name_of
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
@@ -71,12 +71,13 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Removab
             "x.requires_grad_() before it is used"
         )
     host_for("a hook", t)
-    if t.node is None:
+    node = node_of(t)
+    if node is None:
         meta = meta_of(t)
         if meta.hooks is None:
             meta.hooks = {}
         return RemovableHandle(meta.hooks, hook)
-    return RemovableHandle(extra_of(t.node).tensor_hooks.setdefault(t.output_nr, {}), hook)
+    return RemovableHandle(extra_of(node).tensor_hooks.setdefault(t.output_nr, {}), hook)
 
 
 def register_post_accumulate_grad_hook(
@@ -114,9 +115,10 @@ def retain_grad(t: Tensor) -> None:
     """
     if not t.requires_grad:
         raise GradientError("can't retain_grad on Tensor that has requires_grad=False")
-    if t.node is not None:
+    node = node_of(t)
+    if node is not None:
         meta_of(t).retains_grad = True
-        extra_of(t.node).retains[t.output_nr] = weakref.ref(t)
+        extra_of(node).retains[t.output_nr] = weakref.ref(t)
 
 
 # What the engine calls

@@ -160,8 +160,9 @@ class RecordingLevel(Level):
             return op.expand(args)
         if anomaly.watch and running.watched is not True and running.watched is not op:
             return watched_call(self, op, args, type(op) is Primitive)
-        if bodies.traced and self is ROOT and any(map(captured_by_jit, args)):
-            return state.body.process(op, args)
+        body = state.body if bodies.traced and self is ROOT else None
+        if body is not None and any(map(captured_by_jit, args)):
+            return body.process(op, args)
         if self.id > state.watermark:
             for a in args:
                 if isinstance(a, Tensor) and a._requires_grad and a._level is self:

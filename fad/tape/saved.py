@@ -24,7 +24,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Meta, Tensor, bottom, new_tensor, version_of
-from fad.core.types import Operand, Outputs
+from fad.core.types import Operand, Outputs, ViewLink
 from fad.errors import GradientError, describe
 from fad.tape.graph import Node
 from fad.tape.packing import UNCHANGED
@@ -169,7 +169,7 @@ class SavedView:
 
     def __init__(self, t: Tensor, operation: Primitive, numbers: list[int]) -> None:
         self.handle = weakref.ref(t)
-        self.link = t.meta.link  # type: ignore[union-attr]
+        self.link: ViewLink = t.meta.link  # type: ignore[union-attr, assignment]
         self.value = self.link.base._value
         self.operation = operation
         self.numbers = numbers

@@ -55,7 +55,7 @@ from fad.views.aliases import (
     tell_nodes,
 )
 from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
-from fad.views.creation import DEFAULT, check_creation
+from fad.views.creation import DEFAULT, forbidden
 from fad.views.duals import DualLink
 from fad.views.indexing import step_of
 from fad.views.masked_parts import MaskedPart, masked_part
@@ -281,7 +281,9 @@ def _check_history(
     if not any([_recorded(a) for a in (t, root, *others)]):
         return
     if link is not None:
-        check_creation(t, link, who)
+        if link.creation is not DEFAULT:
+            why = forbidden(t, link.creation, link.output_nr, indirect=False)
+            raise GradientError(f"{who}: {why}")
         if _recorded(root) and _is_leaf(root):
             raise GradientError(
                 f"{who}: a view of a leaf Variable that requires grad is being used in an in-place "

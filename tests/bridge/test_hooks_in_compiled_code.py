@@ -176,7 +176,7 @@ def test_an_exception_in_a_hook_is_that_exception_and_leaves_nothing() -> None:
         assert any("hook 'strict'" in note for note in caught.value.__notes__)
     wrong[0] = False
     assert float(g(3.0)) == 6.0
-    assert fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+    assert fad.is_grad_enabled() and fad.core.level.state.levels == ()
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_hooks_for_saved_values_are_refused_and_run_around_the_call() -> None:
         for compiled in (jit(of), fad.jit(of), lambda x, of=of: fad.vmap(jit(of))(x * X)):
             with pytest.raises(GradientError, match=message):
                 compiled(1.0)
-    assert log == [] and fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+    assert log == [] and fad.is_grad_enabled() and fad.core.level.state.levels == ()
 
     x = fad.tensor(2.0, requires_grad=True)
     with hooks():

@@ -166,7 +166,7 @@ def _leaves(tree: Any) -> list[Any]:
 def assert_idle(what: str = "") -> None:
     """Refuse a level that still runs in this thread, and a grad mode that is not the default."""
     assert is_idle(), (
-        f"{what}: running levels {fad.core.level.active_levels()}, recording {fad.is_grad_enabled()}"
+        f"{what}: running levels {fad.core.level.state.levels}, recording {fad.is_grad_enabled()}"
     )
     assert not fad.autograd.is_inference_mode_enabled(), f"{what}: in inference mode"
 

@@ -462,4 +462,4 @@ def test_failure_leaves_no_trace() -> None:
 
     with pytest.raises(KeyError, match="the solver"):
         fad.grad(lambda a: solve(1.0, a))(1.0)
-    assert fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+    assert fad.is_grad_enabled() and fad.core.level.state.levels == ()

@@ -93,4 +93,4 @@ def test_eight_devices() -> None:
 
 
 def test_no_level_runs_between_tests() -> None:
-    assert fad.core.level.active_levels() == ()
+    assert fad.core.level.state.levels == ()

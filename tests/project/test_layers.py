@@ -129,6 +129,13 @@ def is_type_checking(test: ast.expr) -> bool:
     return name == "TYPE_CHECKING"
 
 
+def for_types(tree: ast.AST, module: str, is_package: bool = False) -> list[tuple[int, str]]:
+    """(line, dotted name) of what the module imports for type checkers alone."""
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and is_type_checking(n.test)]
+    inside = ast.Module([node for block in blocks for node in block.body], [])
+    return imported(inside, module, is_package)
+
+
 def walk_runtime(tree: ast.AST) -> Iterator[ast.AST]:
     """Every node of the tree, function bodies included, but not what only a type checker reads."""
     for node in ast.iter_child_nodes(tree):
@@ -181,6 +188,26 @@ def layer_errors(module: str, source: str, is_package: bool = False) -> list[str
         f"fad.{module}:{line} imports fad.{target}, which is below it in LAYERS"
         for line, target in edges(module, source, is_package)
         if row(target) > here or (row(target) == here and not LAYERS[here].endswith(".*"))
+    ]
+
+
+def type_errors(module: str, source: str) -> list[str]:
+    """Imports for types of modules in rooms that are not above; in one room the order is free.
+
+    The `__init__` of a public face may import for type checkers what it imports when it is asked for.
+    """
+    if module in IN_FRONT:
+        return []
+    rooms = [*ROOMS, ""]
+    here = rooms.index(module.partition(".")[0])
+    found = [
+        (line, fad_module(name, {*MODULES, *LAYERS, module}))
+        for line, name in for_types(ast.parse(source), module)
+    ]
+    return [
+        f"fad.{module}:{line} imports fad.{target} for its types, a room that is below it in ROOMS"
+        for line, target in found
+        if target is not None and rooms.index(target.partition(".")[0]) > here
     ]
 
 
@@ -328,6 +355,12 @@ def test_imports_run_one_way(module: str) -> None:
     assert not errors, "\n".join(errors)
 
 
+def test_types_come_from_rooms_above(module: str) -> None:
+    """What a room above has to read of the classes of one below is a Protocol, see `fad.core.types`."""
+    errors = type_errors(module, MODULES[module].read_text())
+    assert not errors, "\n".join(errors)
+
+
 def test_the_root_has_rooms_and_nothing_else() -> None:
     """`random` is a public module; all others are packages."""
     found = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
@@ -430,6 +463,11 @@ def test_the_checks_catch_what_they_should() -> None:
     )
     typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fad.bridge import f\n"
     assert not layer_errors("core.tensor", typed)
+    assert type_errors("core.tensor", typed) == [
+        "fad.core.tensor:3 imports fad.bridge for its types, a room that is below it in ROOMS"
+    ]
+    assert not type_errors("core.tensor", typed.replace("fad.bridge", "fad.core.level"))
+    assert not type_errors("bridge.tracing", typed.replace("fad.bridge", "fad.core.level"))
     with pytest.raises(LookupError, match=r"fad/unplaced\.py has no place in LAYERS"):
         layer_errors("unplaced", "import fad\n")
 
