@@ -11,7 +11,7 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -340,25 +340,22 @@ def project_files() -> list[Path]:
     )
 
 
-@pytest.fixture(params=sorted(MODULES), ids=lambda module: module or "fad")
-def module(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-def test_a_module_has_at_most_500_lines(module: str) -> None:
-    assert len(MODULES[module].read_text().splitlines()) <= 500
-
-
-def test_imports_run_one_way(module: str) -> None:
-    path = MODULES[module]
-    errors = layer_errors(module, path.read_text(), path.name == "__init__.py")
+def assert_none(errors: list[str]) -> None:
     assert not errors, "\n".join(errors)
 
 
-def test_types_come_from_rooms_above(module: str) -> None:
+def test_imports_run_one_way() -> None:
+    errors = []
+    for module, path in MODULES.items():
+        errors += layer_errors(module, path.read_text(), path.name == "__init__.py")
+    assert_none(errors)
+
+
+def test_types_come_from_rooms_above() -> None:
     """What a room above has to read of the classes of one below is a Protocol, see `fad.core.types`."""
-    errors = type_errors(module, MODULES[module].read_text())
-    assert not errors, "\n".join(errors)
+    assert_none(
+        [e for module, path in MODULES.items() for e in type_errors(module, path.read_text())]
+    )
 
 
 def test_the_root_has_rooms_and_nothing_else() -> None:
@@ -407,37 +404,29 @@ def test_no_cycles() -> None:
         seen |= free
 
 
-def test_runtime_dependencies(module: str) -> None:
-    errors = third_party_errors(module, MODULES[module].read_text())
-    assert not errors, "\n".join(errors)
+@pytest.mark.parametrize(
+    "errors_in",
+    [
+        pytest.param(third_party_errors, id="at run time fad needs JAX and NumPy alone"),
+        pytest.param(door_errors, id="private names of JAX stay behind the door"),
+        pytest.param(equation_errors, id="parameters of primitives are read by the door"),
+        pytest.param(docstring_errors, id="the first line says what the module does"),
+    ],
+)
+def test_modules(errors_in: Callable[[str, str], list[str]]) -> None:
+    assert_none([e for m, path in MODULES.items() for e in errors_in(m, path.read_text())])
 
 
-def test_jax_private_names_stay_behind_the_door(module: str) -> None:
-    errors = door_errors(module, MODULES[module].read_text())
-    assert not errors, "\n".join(errors)
-
-
-def test_parameters_of_primitives_are_read_by_the_door(module: str) -> None:
-    errors = equation_errors(module, MODULES[module].read_text())
-    assert not errors, "\n".join(errors)
-
-
-def test_first_line_says_what_the_module_does(module: str) -> None:
-    errors = docstring_errors(module, MODULES[module].read_text())
-    assert not errors, "\n".join(errors)
-
-
-def test_no_paths_of_one_machine() -> None:
-    errors = []
-    for path in project_files():
-        errors += word_errors(path.relative_to(ROOT), path.read_text(), PATHS_OF_ONE_MACHINE)
-    assert not errors, "\n".join(errors)
-
-
-def test_nothing_left_open(module: str) -> None:
-    path = MODULES[module]
-    errors = word_errors(path.relative_to(ROOT), path.read_text(), LEFT_OPEN)
-    assert not errors, "\n".join(errors)
+@pytest.mark.parametrize(
+    "paths, words",
+    [
+        pytest.param(project_files(), PATHS_OF_ONE_MACHINE, id="no paths of one machine"),
+        pytest.param(MODULES.values(), LEFT_OPEN, id="nothing left open"),
+    ],
+)
+def test_words(paths: Iterable[Path], words: list[str]) -> None:
+    texts = [(path.relative_to(ROOT), path.read_text()) for path in paths]
+    assert_none([e for path, text in texts for e in word_errors(path, text, words)])
 
 
 def test_every_module_imports() -> None:
