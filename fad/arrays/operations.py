@@ -237,7 +237,14 @@ class Op:
         kwargs: dict[str, PyTree],
         binder: Binder | None = None,
     ) -> PyTree:
-        """Run a call whose Primitive is not known from its types alone."""
+        """Run a call whose Primitive is not known from its types alone.
+
+        First it becomes a call that JAX's function takes: without masked parts, with arrays for lists, by
+        JAX's keywords, or a call of the operation that it means in PyTorch or NumPy. These come before the
+        route, which would fix the roles of what they change. Then it is split into leaves and a key.
+        Without an array among the leaves it is JAX's own call; else the Primitive of the key runs. It is
+        stored after it has run, so that a call that fails leaves nothing behind.
+        """
         binder = binder or self.binder
         elements = without_parts(args, kwargs)
         if elements is not None:
@@ -352,14 +359,9 @@ class Op:
             try:
                 freeze(values[position], role, leaves)
             except Unhashable as error:
-                raise self._unhashable(args, kwargs, position, error) from None
+                name, who = self._names(args, kwargs)[position], f"{self.where}.{self.name}"
+                raise TypeError(unhashable_message(who, name, error.value)) from None
         return Route(entries, values)
-
-    def _unhashable(
-        self, args: PyTree, kwargs: PyTree, position: int, error: Unhashable
-    ) -> TypeError:
-        name = self._names(args, kwargs)[position]
-        return TypeError(unhashable_message(f"{self.where}.{self.name}", name, error.value))
 
     def _not_static(self, args: PyTree, kwargs: PyTree, route: Route) -> TypeError:
         static = [i for i, role in route.entries if role == STATIC]
