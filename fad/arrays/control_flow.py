@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.arrays import special_cases
+from fad.arrays.lists import Args, Kwargs
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
@@ -25,10 +26,7 @@ Function = Callable[..., PyTree]
 
 
 def _staged(
-    jax_function: Callable[..., PyTree],
-    args: tuple[PyTree, ...],
-    kwargs: dict[str, PyTree],
-    results: int = FOLLOWS,
+    jax_function: Callable[..., PyTree], args: Args, kwargs: Kwargs, results: int = FOLLOWS
 ) -> PyTree:
     """A call with the user's functions, as one operation; see NOTE [what makes a Tensor]."""
     out = call_with_bodies(jax_function, args, kwargs)

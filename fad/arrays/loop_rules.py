@@ -50,6 +50,8 @@ from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
 __all__ = ["loop_p"]
 
 
+Values = Sequence[Any]  # arrays; None, or a zero of JAX, for tangents and cotangents that are zero
+
 # Loops made of a loop
 
 
@@ -86,7 +88,7 @@ def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
     return loop._replace(cond=new_cond, body=new_body, body_count=n + k)
 
 
-def joined(loop: Loop, consts: Mask, operands: Any, tangents: Sequence[Any]) -> list[Array]:
+def joined(loop: Loop, consts: Mask, operands: Any, tangents: Values) -> list[Array]:
     """The operands of the augmented loop."""
     cond_consts, body_consts, carry = operands
     k = sum(consts)
@@ -100,9 +102,7 @@ class BatchedLoop(NamedTuple):
     batched: tuple[Mask, Mask, Mask]
     lanes: bool
 
-    def operands(
-        self, loop: Loop, values: Sequence[Array], have: Sequence[bool], size: int
-    ) -> Outputs:
+    def operands(self, loop: Loop, values: Values, have: Sequence[bool], size: int) -> Outputs:
         """Operands of the loop as those of this one, by kind; ``have`` are batched, along dimension 0."""
         parts = zip(loop.split(values), loop.split(have), self.batched, strict=True)
         found = [
@@ -214,13 +214,11 @@ def _is_zero(t: Any) -> bool:
     return isinstance(t, Zero)
 
 
-def _filled(tangents: Sequence[Array | None]) -> list[Array | None]:
+def _filled(tangents: Values) -> list[Array | None]:
     return [instantiate_zeros(t) for t in tangents]
 
 
-def _differentiated(
-    loop: Loop, tangents: Sequence[Array | None], carries: Mask | None = None
-) -> tuple[Mask, Mask]:
+def _differentiated(loop: Loop, tangents: Values, carries: Mask | None = None) -> tuple[Mask, Mask]:
     """Which constants of the body, and which carries, have a tangent."""
     _, of_consts, of_carry = loop.split([not _is_zero(t) for t in tangents])
     if carries is not None:
@@ -230,7 +228,7 @@ def _differentiated(
 
 
 def _loop_jvp(
-    primals: Sequence[Array], tangents: Sequence[Array], *, loop: Loop, stored: bool
+    primals: Values, tangents: Values, *, loop: Loop, stored: bool
 ) -> tuple[Outputs, Outputs]:
     consts, carries = _differentiated(loop, tangents)
     outs = loop_p.bind(*primals, loop=loop, stored=stored or any(carries))
@@ -247,7 +245,7 @@ def _loop_jvp(
 
 
 def _linear_jvp(
-    primals: Sequence[Array], tangents: Sequence[Array], *, loop: Loop, consts: Mask, carries: Mask
+    primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
 ) -> Outputs:
     n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
     operands, _, given = parts_of(loop, primals)
@@ -266,7 +264,7 @@ def _linear_jvp(
 
 
 def _pullback_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, loop: Loop, consts: Mask, carries: Mask
+    primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
 ) -> Any:
     n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
     outs = pullback_p.bind(*primals, **options)
@@ -296,9 +294,7 @@ def _pullback_jvp(
     return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
 
 
-def _curvature_jvp(
-    primals: Sequence[Array | None], tangents: Sequence[Array], **options: PyTree
-) -> Outputs:
+def _curvature_jvp(primals: Values, tangents: Values, **options: PyTree) -> Outputs:
     differentiated = tuple([not _is_zero(t) for t in tangents])
 
     def of_differentiated(*some: Operand) -> list[Array | None]:
@@ -309,9 +305,7 @@ def _curvature_jvp(
     )
 
 
-def _transpose(
-    primitive: Any, cotangents: Sequence[Array | None], *values: Any, **options: Any
-) -> list[Any]:
+def _transpose(primitive: Any, cotangents: Values, *values: Any, **options: Any) -> list[Any]:
     """Transpose in the last values, the linear ones, by ``primitive``: what is the transpose."""
     loop, of_curvature = options["loop"], primitive is curvature_p
     others = sum(options["carries"]) if of_curvature else 2 + len(loop.body.out_avals)
@@ -321,13 +315,13 @@ def _transpose(
     return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
 
 
-def _to_front(values: Sequence[Array], dims: Sequence[int | None]) -> tuple[list[Any], list[bool]]:
+def _to_front(values: Values, dims: Sequence[int | None]) -> tuple[list[Any], list[bool]]:
     front = [v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(values, dims, strict=True)]
     return front, [d is not None for d in dims]
 
 
 def _batch_loop(
-    axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], *, loop: Loop, stored: bool
+    axis_data: Any, values: Values, dims: Sequence[int | None], *, loop: Loop, stored: bool
 ) -> Outputs:
     values, have = _to_front(values, dims)
     made = batched_loop(loop, axis_data, have)
@@ -342,7 +336,7 @@ def _batch_loop(
 
 def _batch_rule(
     axis_data: Any,
-    values: Sequence[Array],
+    values: Values,
     dims: Sequence[int | None],
     *,
     loop: Loop,
@@ -388,7 +382,7 @@ def _batched_or_not(primitive: Any, rule: ArrayFunction) -> ArrayFunction:
     """``rule``, which JAX calls where no value is batched too."""
 
     def batch(
-        axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], **options: object
+        axis_data: Any, values: Values, dims: Sequence[int | None], **options: object
     ) -> Outputs:
         if any([d is not None for d in dims]):
             return rule(axis_data, values, dims, **options)

@@ -146,9 +146,7 @@ def _hypot(hypot: Function) -> Function:
         return cosine(y, x) * (1 / jnp.where(h == 0, 1, h))
 
     cosine = with_slopes(
-        ratio,
-        lambda _, x, y: cosine(y, x) * turn(x, y),
-        lambda c, x, y: -c * turn(x, y),
+        ratio, lambda _, x, y: cosine(y, x) * turn(x, y), lambda c, x, y: -c * turn(x, y)
     )
     smooth = with_slopes(hypot, lambda _, x, y: cosine(x, y), lambda _, x, y: cosine(y, x))
     return smooth
@@ -214,10 +212,6 @@ def _inverse_sinh_slope(_: Array, x: Array) -> Array:
 
 def _inverse_cosh_slope(_: Array, x: Array) -> Array:
     return lax.rsqrt(x - 1) * lax.rsqrt(x + 1)
-
-
-def _sinc(sinc: Function) -> Function:
-    return computed_as(sinc, lambda x: ratio_of_sine(np.pi * x))
 
 
 def _ldexp(ldexp: Function) -> Function:
@@ -337,10 +331,6 @@ def _kaiser(kaiser: Function) -> Function:
     return smooth
 
 
-def _log1mexp(log1mexp: Function) -> Function:
-    return with_slopes(log1mexp, lambda _, x: -jnp.exp(-x) / jnp.expm1(-x))
-
-
 IN_NUMPY: dict[str, Function] = {
     **dict.fromkeys(("float_power", "pow", "power"), smooth_power),
     **dict.fromkeys(("polyfit", "vander"), _with_powers),
@@ -358,7 +348,7 @@ IN_NUMPY: dict[str, Function] = {
     "logaddexp2": lambda f: _logaddexp(f, math.log(2)),
     "nanstd": lambda f: _std(f, lambda a: ~jnp.isnan(a)),
     "sign": _sign,
-    "sinc": _sinc,
+    "sinc": lambda f: computed_as(f, lambda x: ratio_of_sine(np.pi * x)),
     "std": lambda f: _std(f, jnp.ones_like),
 }
 IN_LAX: dict[str, Function] = {
@@ -367,4 +357,8 @@ IN_LAX: dict[str, Function] = {
     "cumlogsumexp": _cumlogsumexp,
     "pow": smooth_power,
 }
-IN_NN: dict[str, Function] = {"gelu": _gelu, "log1mexp": _log1mexp, "logsumexp": _logsumexp}
+IN_NN: dict[str, Function] = {
+    "gelu": _gelu,
+    "log1mexp": lambda f: with_slopes(f, lambda _, x: -jnp.exp(-x) / jnp.expm1(-x)),
+    "logsumexp": _logsumexp,
+}

@@ -61,10 +61,6 @@ def _expn(expn: Function) -> Function:
     return lambda n, x: derivative(0)(jnp.asarray(n), x)
 
 
-def _exp1(exp1: Function) -> Function:
-    return with_slopes(exp1, lambda _, x: -jnp.exp(-x) / x)
-
-
 def _series_far(x: Array, sign: int) -> Array:
     """``dawsn``, and ``erfcx`` times ``sqrt(pi) / 2``, where ``x`` is larger than 12."""
     z = 1 / x / 2
@@ -185,7 +181,7 @@ IN_SPECIAL: dict[str, Function] = {
     "boxcox1p": lambda f: _boxcox(f, jnp.log1p, 1.0),
     "dawsn": lambda f: _with_series(f, 1, 1.0),
     "erfcx": lambda f: _with_series(f, -1, 2 / math.sqrt(math.pi)),
-    "exp1": _exp1,
+    "exp1": lambda f: with_slopes(f, lambda _, x: -jnp.exp(-x) / x),
     "expn": _expn,
     "i0": I0,
     "i0e": I0E,

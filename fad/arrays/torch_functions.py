@@ -195,11 +195,7 @@ def logsumexp(x: ArrayLike, dim: Axes = None, keepdim: bool = False) -> Array:
 
 
 def norm(
-    x: Array,
-    p: float | str = "fro",
-    dim: Axes = None,
-    keepdim: bool = False,
-    dtype: Any = None,
+    x: Array, p: float | str = "fro", dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Array:
     """The ``p``-norm of the elements along ``dim``, of all if it is None; ``"nuc"`` is that of matrices."""
     x = x if dtype is None else x.astype(dtype)

@@ -238,13 +238,7 @@ def scatter_add(x: Array, dim: int, index: ArrayLike, src: ArrayLike) -> Array:
 
 
 def scatter_reduce(
-    x: Array,
-    dim: int,
-    index: ArrayLike,
-    src: ArrayLike,
-    reduce: str,
-    *,
-    include_self: bool = True,
+    x: Array, dim: int, index: ArrayLike, src: ArrayLike, reduce: str, *, include_self: bool = True
 ) -> Array:
     """``x`` with ``sum``, ``prod``, ``mean``, ``amax`` or ``amin`` of what ``src`` has for each element."""
     where = _pointwise(x, dim, index, "scatter_reduce")
