@@ -7,6 +7,7 @@ import gc
 import re
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -27,6 +28,13 @@ from fad.replay.program import worker
 
 TIMES = 6  # calls after which a program has repeated often enough to be compiled
 MODES = ("background", "at once")
+
+
+def one_mode(*names: str) -> list[str]:
+    """One of `MODES` for a case of a sweep: about half of the cases are in each."""
+    return [MODES[zlib.crc32("".join(names).encode()) % 2]]
+
+
 NESTED_TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "grad": fad.grad,
     "jvp": lambda f: lambda x: fad.jvp(f, (x,), (x + 1.0,)),

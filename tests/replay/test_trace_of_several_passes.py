@@ -283,7 +283,7 @@ def test_finalizers_at_random_places(program, full):
     draw = random.Random(program.__name__)
     with off():
         expected = results(program, Nets())
-    for _ in range(500 if full else 30 if program is of_gan else 5):
+    for _ in range(500 if full else 20 if program is of_gan else 4):
         what, number, first = draw.choice(list(FINALIZERS)), draw.randrange(1, 5000), draw.random()
         case = f"place {number}: {what}"
 
