@@ -45,7 +45,9 @@ def _filled(name: str, number: int) -> Primitive:
         full = jax.lax.full_like(x, number)
         return jax.lax.select(x == x, full, full)
 
-    return Primitive(name, fill, deferrable=True)
+    filled = Primitive(name, fill, deferrable=True)
+    filled.dependence = lambda mask: (False,)
+    return filled
 
 
 ZEROS_LIKE = _filled("zeros_like", 0)
