@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
 from fad.errors import GradientError
+from fad.errors.tracebacks import users_frames
 from fad.tape.anomaly import has_nan
 from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import as_tensor
@@ -162,9 +164,11 @@ def _evaluate(fn: Any, *arrays: Any) -> tuple[Any, ...]:
             _failed[number] = error
             if len(_failed) > _FAILURES:
                 del _failed[next(iter(_failed))]
+        frames = "".join(users_frames(traceback.format_tb(error.__traceback__)))
+        # JAX logs this error, and `executed` raises the other one, whose context would be logged too.
         raise RuntimeError(
-            f"{fn.name!r} raised {type(error).__name__}: {error} {number}"
-        ) from error
+            f"{fn.name!r} raised {type(error).__name__}: {error} {number}\n{frames}".rstrip()
+        ) from None
 
 
 def executed(call: ArrayFunction, operands: Sequence[Operand]) -> Outputs:

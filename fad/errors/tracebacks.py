@@ -25,7 +25,7 @@ import jax
 
 from fad.errors.advice import advise
 
-__all__ = ["install", "is_users", "setting", "shown", "warn_at_users_line"]
+__all__ = ["install", "is_users", "setting", "shown", "users_frames", "warn_at_users_line"]
 
 
 def _directory(package: str) -> str:
@@ -75,6 +75,14 @@ def _hidden() -> tuple[str, ...]:
     """The directories whose frames are left out; those of JAX only where JAX filters them too."""
     config: Any = jax.config
     return (_FAD,) if config.jax_traceback_filtering == "off" else (_FAD, *_JAX)
+
+
+def users_frames(frames: list[str]) -> list[str]:
+    """Frames, as `traceback.format_list` writes them, without hidden ones."""
+    if setting.filtering == "off":
+        return frames
+    hidden = tuple([f'  File "{directory}' for directory in _hidden()])
+    return [frame for frame in frames if not frame.startswith(hidden)]
 
 
 def _shortened(traceback: types.TracebackType | None) -> tuple[types.TracebackType | None, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from typing import TYPE_CHECKING
 
 from fad.core.observation import observable
@@ -45,5 +46,7 @@ def note_trace(trace: Trace, what: str) -> None:
 
 
 def explain() -> str:
-    """How the last traces ended, the latest last."""
-    return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in _log.entries])
+    """How the last traces ended, the latest last; of equal lines in a row one, with their number."""
+    lines = [f"{name} ({count} operations): {what}" for name, count, what in list(_log.entries)]
+    groups = [(line, len(list(equal))) for line, equal in itertools.groupby(lines)]
+    return "\n".join([line if n == 1 else f"{line} (x {n})" for line, n in groups])

@@ -114,7 +114,7 @@ def vmap(
         dims = trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims")
         dims += [0 if is_array(x) else None for x in leaves[len(dims) :]]  # those of kwargs
         values, dims, size = batch_inputs(
-            leaves, dims, axis_size, lambda: argument_names(args, kwargs)
+            leaves, dims, axis_size, lambda: argument_names(args, kwargs), in_dims
         )
         tensors = any([isinstance(x, Tensor) for x in leaves])
         shared = _shared_with_mapped(leaves, dims) if tensors else {}
@@ -232,11 +232,15 @@ def in_dims_of(in_dims: PyTree, args: tuple[PyTree, ...]) -> PyTree:
 
 
 def batch_inputs(
-    leaves: list[PyTree], dims: list[Any], axis_size: int | None, names: Callable[[], list[str]]
+    leaves: list[PyTree],
+    dims: list[Any],
+    axis_size: int | None,
+    names: Callable[[], list[str]],
+    in_dims: PyTree,
 ) -> tuple[list[Any], list[int | None], int]:
     """Values one level down, dimensions counted from the left, and the batch size.
 
-    ``names`` gives a name for each leaf, for messages.
+    ``names`` gives a name for each leaf, for messages; so is ``in_dims``, as it was given.
     """
     values: list[Value] = []
     positive: list[int | None] = []
@@ -276,8 +280,9 @@ def batch_inputs(
         listed = ", ".join(f"{where[k]}: {n}" for k, n in sizes.items())
         asked = f", axis_size: {axis_size}" if axis_size is not None else ""
         raise StructureError(
-            f"vmap: the mapped dimensions must have one length, got {listed}{asked}. Give in_dims "
-            "None to what all lanes share, or the position of the batch dimension."
+            f"vmap: the mapped dimensions must have one length, got {listed}{asked}, with "
+            f"in_dims={in_dims!r}. Give in_dims None to what all lanes share, or the position of the batch "
+            "dimension."
         )
     if not distinct:
         raise StructureError(

@@ -51,3 +51,30 @@ def test_other_errors_are_left_alone() -> None:
     for error in (KeyError("JAX arrays are immutable"), KeyboardInterrupt()):
         advise(error, inside=True)
         assert not notes(error)
+
+
+def test_where_a_library_of_jax_is_given_tensors_its_own_way_out_is_said() -> None:
+    optax = pytest.importorskip("optax")
+    optimizer = optax.adam(0.1)
+    leaf = fad.tensor([1.0, 2.0], requires_grad=True)
+
+    @fad.jit
+    def step(w: Any, memory: Any) -> Any:
+        return optimizer.update(fad.grad(lambda w: (w * w).sum())(w), memory, w)
+
+    for program in (
+        lambda: step(jnp.ones(2), optimizer.init(jnp.ones(2))),
+        lambda: optimizer.update(leaf, optimizer.init(jnp.ones(2)), leaf),
+    ):
+        with pytest.raises((TypeError, ValueError, RuntimeError)) as caught:
+            program()
+        advise(caught.value)
+        assert "In fad.jit write fad.from_jax(optimizer.update)" in notes(caught.value)
+
+
+def test_a_gradient_that_is_read_of_what_a_tree_holds() -> None:
+    leaf = fad.tensor(1.0, requires_grad=True)
+    with fad.no_grad(), pytest.raises(AttributeError) as caught:
+        jax.tree.map(lambda p: p.grad, [leaf])
+    advise(caught.value)
+    assert "read x.grad before the no_grad block" in notes(caught.value)
