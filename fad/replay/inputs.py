@@ -33,7 +33,6 @@ __all__ = [
     "outer_level_defers",
     "small_aval",
     "version_at",
-    "with_own_handles",
 ]
 
 # Guard codes of inputs begin here: + 4096 * the id of the aval, + the number of the layout. In keys
@@ -250,15 +249,3 @@ def _handle(a: Tensor, value: Value) -> Tensor:
         handle.meta = copy.copy(a.meta)
         handle.meta.link = None  # a view would take the value of its base
     return handle
-
-
-def with_own_handles(inputs: Sequence[Input]) -> list[Input]:
-    """The inputs, for a node: what has a node itself, and may be written to later, by another handle."""
-    found = list(inputs)
-    for k, given in enumerate(inputs):
-        a = given.argument
-        if given.layout is True and a._node is not None:
-            handle = _handle(a, given.parts[0])
-            handle._node, handle._output_nr = a._node, a._output_nr
-            found[k] = given._replace(argument=handle)
-    return found

@@ -28,7 +28,7 @@ from fad.core.level import Level, bind
 from fad.core.tensor import Lazy, Meta, Storage, Tensor, lazy_tensor
 from fad.core.types import MaybeValue, Value
 from fad.replay.entries import origin_of
-from fad.replay.inputs import Input, version_at, with_own_handles
+from fad.replay.inputs import Input, version_at
 from fad.replay.stretch import Stretch
 from fad.replay.writes import parts_below
 from fad.tape.edges import InputMetadata
@@ -81,7 +81,7 @@ class ProgramNode(RecordedNode):
         self.on_values: bool = trace.on_values
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
-        stretch.inputs = with_own_handles(stretch.inputs)
+        stretch.keep_states(trace.outputs)
 
     @property
     def edges(self) -> Any:
@@ -184,7 +184,8 @@ class ProgramNode(RecordedNode):
         for k, given in enumerate(stretch.inputs):
             if given.version != version_at(given.argument) and ~k in saved:
                 return False
-        return True
+        views = [past for k, past in stretch.views.items() if k in saved]
+        return all([past.version == past.storage.version for past in views])
 
     def output_written(self, output_nr: int, version: int) -> None:
         if self._operations is not None:

@@ -18,6 +18,7 @@ from fad.replay.settings import in_context
 from fad.replay.states import State, grow
 from fad.replay.untracked import execute
 from fad.replay.writes import (
+    Past,
     at_versions_then,
     handle_of,
     note_written,
@@ -64,14 +65,16 @@ class Stretch:
     """What a trace has now: operations, one after the other, by the states after them, and their inputs.
 
     ``trace`` goes on; of that, what does not change is used: its level, and the modes at its beginning.
+    ``views`` has the states of the outputs that are views, if its program has a node which may need them.
     """
 
-    __slots__ = ("inputs", "path", "trace")
+    __slots__ = ("inputs", "path", "trace", "views")
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.path: list[State] = trace.path[1:]
         self.inputs: list[Input] = trace.inputs[:]
+        self.views: dict[int, Past] = {}
 
     @property
     def work(self) -> int:
@@ -99,6 +102,16 @@ class Stretch:
             starts = range(last.size) if ends is None else ends
             found = last.passes[key] = _passed(self.path, starts, wanted)
         return found
+
+    def keep_states(self, outputs: Sequence[Tensor]) -> None:
+        """Keep the states of what may be written to later: of inputs with a node, and of views."""
+        for k, given in enumerate(self.inputs):
+            a = given.argument
+            if given.layout is True and a._node is not None:
+                self.inputs[k] = given._replace(argument=handle_of(a, given.version))
+        for k, t in enumerate(outputs):
+            if t.meta is not None and t.meta.link is not None:
+                self.views[k] = Past(t, t.meta.link.seen)
 
     def _computation(self) -> Callable[[Level, Sequence[Operand]], tuple[list[Any], list[Any]]]:
         """A function of a level and the parts of inputs that binds all operations: inputs, and outputs."""
@@ -220,13 +233,16 @@ class Stretch:
             if again or any([t is None or t._lazy is not None for t in own]):
                 found = self._evaluated(at, cells, inputs)
                 for k, (t, o) in enumerate(zip(own, found, strict=True)):
-                    if t is None:
-                        own[k] = o
-                    elif again and has_value(t):
+                    past = self.views.get(at.first + k)
+                    if again and t is not None and has_value(t):
                         if o._lazy is None:  # else it has failed
                             t._node, t._output_nr = o._node, o._output_nr
-                    else:
+                    elif t is not None:
                         take_over(t, o)
+                    if past is not None:
+                        o.meta = past
+                    if t is None or past is not None:
+                        own[k] = o
             cells += own
         return cells
 

@@ -110,8 +110,8 @@ def at_versions_then(args: Sequence[object]) -> Iterator[None]:
             meta.storage = storage
 
 
-def handle_of(t: Any) -> Any:
-    """Another handle for what ``t`` is, lazy if it is; of an array, the array."""
+def handle_of(t: Any, version: int | None = None) -> Any:
+    """Another handle for what ``t`` is, lazy if it is, or was at a ``version``; of an array, the array."""
     if not isinstance(t, Tensor):
         return t
     lazy = t._lazy  # a finalizer that reads ``t`` may set it to None
@@ -123,6 +123,8 @@ def handle_of(t: Any) -> Any:
         handle = lazy_tensor(t._level, lazy, t._requires_grad, t._output_nr)
         copy_known(handle, t)
     handle.born = t.born
+    if version is not None:
+        handle.meta = Past(t, version)
     return handle
 
 
@@ -245,8 +247,7 @@ class Writes(Buffer):
     def _stand_in(self, t: Tensor, version: int) -> Tensor:
         """In what was appended, put another handle in the place of ``t``, whose state is of ``version``."""
         lazy = t._lazy
-        handle = handle_of(t)
-        handle.meta = Past(t, version)
+        handle = handle_of(t, version)
         if lazy is not None and lazy.trace is self:
             self._replace_output(t, lazy.place, handle)
         place = self.places.pop(id(t), None)

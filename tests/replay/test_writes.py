@@ -171,8 +171,34 @@ def written_after(inner):
     return g
 
 
+def after_a_read(what, saved, written):
+    """The product of what ``saved`` makes; a value is read, and ends its segment; then it is written to."""
+
+    def g(u):
+        c = fad.tensor(np.ones(8, np.float32))
+        kept = saved(u, c)
+        y = u[:1] * kept * kept
+        float(y.sum().detach())
+        written(u, c, kept)
+        return y
+
+    return {f"{what}, in a segment that a read has ended": g}
+
+
+def _read(u):
+    v = u * 2.0
+    float(v.sum().detach())
+    return v
+
+
 CASES = {
     **OVERWRITTEN,
+    **after_a_read("a view", lambda u, c: u[2:5], lambda u, c, kept: u[3:].zero_()),
+    **after_a_read("by a view", lambda u, c: u[2:5], lambda u, c, kept: kept.zero_()),
+    **after_a_read("of an earlier one", lambda u, c: _read(u), lambda u, c, kept: kept.zero_()),
+    **after_a_read("a view of it", lambda u, c: _read(u)[1:], lambda u, c, kept: kept.zero_()),
+    **after_a_read("of a constant", lambda u, c: c[2:5], lambda u, c, kept: c.copy_(u)),
+    **after_a_read("of a copy", lambda u, c: c.detach()[2], lambda u, c, kept: c.zero_()),
     "by an inner grad": written_after(lambda u, x: fad.grad(lambda a: (a * a * u).sum())(x)),
     "by an inner vmap": written_after(lambda u, x: fad.vmap(lambda a: a * u)(x)),
     "by an inner jvp": written_after(lambda u, x: fad.jvp(lambda a: a * u, (x,), (x,))[1]),
