@@ -23,7 +23,7 @@ from fad.views.inplace import check_writable, overwrite_from
 from fad.views.make_view import shares
 
 __all__ = [
-    "Arguments",
+    "ArgumentsByNumber",
     "argument_names",
     "check_callable",
     "check_written",
@@ -192,7 +192,7 @@ def substitute(args: Sequence[PyTree], nums: Sequence[int], new: Sequence[PyTree
     return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
 
 
-class Arguments:
+class ArgumentsByNumber:
     """The arguments of a call, some of which are differentiated.
 
     Arguments:

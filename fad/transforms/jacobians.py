@@ -25,7 +25,7 @@ from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
-    Arguments,
+    ArgumentsByNumber,
     check_arrays,
     check_callable,
     has_tensor,
@@ -324,7 +324,7 @@ def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, w
 
 
 def _inputs(args: PyTree, kwargs: dict[str, PyTree], argnums: PyTree, who: str) -> Arguments:
-    given = Arguments(args, kwargs, argnums, who)
+    given = ArgumentsByNumber(args, kwargs, argnums, who)
     if not given.values:
         raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
     return given

@@ -20,7 +20,7 @@ from fad.errors import GradientError, StructureError, describe
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
-    Arguments,
+    ArgumentsByNumber,
     check_arrays,
     check_callable,
     differentiable_leaves,
@@ -93,7 +93,7 @@ def gradient_function(
     @restores_modes
     @functools.wraps(f)
     def gradient(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = Arguments(args, kwargs, argnums, who)
+        given = ArgumentsByNumber(args, kwargs, argnums, who)
         values, tensors = given.values, given.tensors
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
