@@ -323,7 +323,9 @@ def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, w
         )
 
 
-def _inputs(args: PyTree, kwargs: dict[str, PyTree], argnums: PyTree, who: str) -> Arguments:
+def _inputs(
+    args: PyTree, kwargs: dict[str, PyTree], argnums: PyTree, who: str
+) -> ArgumentsByNumber:
     given = ArgumentsByNumber(args, kwargs, argnums, who)
     if not given.values:
         raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
