@@ -47,7 +47,7 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def is_grad_enabled() -> bool:
@@ -82,7 +82,7 @@ def _mark(t: object) -> object:
         meta_of(t).inference = True
         storage_of(t)
         if t.level.id <= state.base_watermark and t.level.tangent(t) is not None:
-            t.aux = None
+            t._aux = None
     return t
 
 
@@ -150,11 +150,11 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
         def __init__(self, inner: Any) -> None:
             self.inner = inner
 
-        def send(self, value: object) -> Any:
+        def send(self, value: object) -> PyTree:
             with mode():
                 return self.inner.send(value)
 
-        def throw(self, *exc: object) -> Any:
+        def throw(self, *exc: object) -> PyTree:
             with mode():
                 return self.inner.throw(*exc)
 
@@ -162,10 +162,10 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
             with mode():
                 return self.inner.close()
 
-        def __iter__(self) -> Any:
+        def __iter__(self) -> Self:
             return self
 
-        def __next__(self) -> Any:
+        def __next__(self) -> PyTree:
             return self.send(None)
 
         def __await__(self) -> Any:
@@ -182,7 +182,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
     if inspect.isasyncgenfunction(f):
         # It is suspended in two ways: by ``await``, which `Steps` drives, and by ``yield``, which this does.
         @functools.wraps(f)
-        async def async_generator(*args: object, **kwargs: object) -> Any:
+        async def async_generator(*args: object, **kwargs: object) -> PyTree:
             inner = f(*args, **kwargs)
             step, argument = inner.asend, None
             try:
@@ -202,7 +202,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
         return async_generator
 
     @functools.wraps(f)
-    def generator(*args: object, **kwargs: object) -> Any:
+    def generator(*args: object, **kwargs: object) -> PyTree:
         return (yield from Steps(f(*args, **kwargs)))
 
     return generator

@@ -14,8 +14,8 @@ from helpers import ROOT
 LIMITS = {
     "arrays": 169,
     "autograd": 21,
-    "bridge": 222,
-    "core": 189,
+    "bridge": 58,
+    "core": 140,
     "errors": 17,
     "extend": 55,
     "func": 27,
@@ -23,7 +23,7 @@ LIMITS = {
     "implicit": 26,
     "lax": 4,
     "levels": 102,
-    "methods": 61,
+    "methods": 39,
     "nn": 4,
     "numpy": 6,
     "profiling": 32,
@@ -31,9 +31,9 @@ LIMITS = {
     "replay": 67,
     "scipy": 2,
     "sparse": 30,
-    "tape": 211,
+    "tape": 140,
     "transforms": 114,
-    "views": 146,
+    "views": 76,
     "viz": 15,
 }
 NOT_COUNTED = {"testing"}
