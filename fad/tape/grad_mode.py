@@ -209,11 +209,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
 
 
 class _FixedMode(_GradMode):
-    """A mode that is either on or off: ``records``.
-
-    It is no part of the classes below, so that type checkers know these by their ``__new__``, which gives a
-    function the type that it has.
-    """
+    """A mode that is either on or off: ``records``."""
 
     __slots__ = ()
     records: bool
@@ -222,7 +218,20 @@ class _FixedMode(_GradMode):
         super().__init__(self.records)
 
 
-class no_grad(_FixedMode):
+class _FixedModeOrFunction(_FixedMode):
+    """`_FixedMode`, or a function in it: type checkers go by ``__new__`` where a base has ``__init__``."""
+
+    __slots__ = ()
+
+    @overload
+    def __new__(cls, f: None = None) -> Self: ...
+    @overload
+    def __new__(cls, f: F) -> F: ...  # type: ignore[misc]
+    def __new__(cls, f: Any = None) -> Any:
+        return super().__new__(cls) if f is None else cls()(f)
+
+
+class no_grad(_FixedModeOrFunction):
     """Stop recording on every level that exists here. Tangents of forward mode go on.
 
     A context manager, and a decorator for functions, generators and coroutines.
@@ -239,15 +248,8 @@ class no_grad(_FixedMode):
     __slots__ = ()
     records = False
 
-    @overload
-    def __new__(cls, f: None = None) -> Self: ...
-    @overload
-    def __new__(cls, f: F) -> F: ...  # type: ignore[misc]
-    def __new__(cls, f: Any = None) -> Any:
-        return super().__new__(cls) if f is None else cls()(f)
 
-
-class enable_grad(_FixedMode):
+class enable_grad(_FixedModeOrFunction):
     """Record again inside ``no_grad``. Context manager and decorator, as ``torch.enable_grad``.
 
     >>> import fad
@@ -260,13 +262,6 @@ class enable_grad(_FixedMode):
 
     __slots__ = ()
     records = True
-
-    @overload
-    def __new__(cls, f: None = None) -> Self: ...
-    @overload
-    def __new__(cls, f: F) -> F: ...  # type: ignore[misc]
-    def __new__(cls, f: Any = None) -> Any:
-        return super().__new__(cls) if f is None else cls()(f)
 
 
 class set_grad_enabled(_GradMode):

@@ -189,6 +189,23 @@ class RecordingLevel(Level):
         if trace is not None:
             trace.materialize()
 
+    def unwrapped(self, args: Sequence[Operand]) -> tuple[list[Operand], list[Any], bool]:
+        """The arguments one level down, what this level has beside each (`Tensor.aux`), and whether there
+        is any.
+        """
+        values: list[Operand] = []
+        beside: list[Any] = []
+        some = False
+        for a in args:
+            if isinstance(a, Tensor) and a._level is self:
+                values.append(a._value)
+                beside.append(a._aux)
+                some = some or a._aux is not None
+            else:
+                values.append(a)
+                beside.append(None)
+        return values, beside, some
+
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""
         raise NotImplementedError
