@@ -32,7 +32,7 @@ from fad.core.level import bind, flush, state, with_default_state
 from fad.core.masked import conjugate
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
+from fad.core.types import Array, ArrayFunction, Aval, DType, Operand, Outputs, PyTree
 from fad.errors import GradientError
 from fad.errors.tracebacks import users_frames
 from fad.tape.anomaly import has_nan
@@ -45,7 +45,7 @@ from fad.transforms.reverse import vjp
 __all__ = ["executed", "with_host_calls"]
 
 # For each result of a call, its shape and dtype.
-Avals = tuple[tuple[tuple[int, ...], Any], ...]
+Avals = tuple[tuple[tuple[int, ...], DType], ...]
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,23 @@ class _HostFunction:
 
 
 @dataclass(frozen=True)
-class _BatchedHostFunction:
-    """``vmap`` of ``base`` over ``dims``."""
+class _OfHostFunction:
+    """A function that is derived from one on the host, ``base``, and has its name."""
 
     base: Any
-    dims: tuple[int | None, ...]
-    size: int
 
     @property
     def name(self) -> str:
         found: str = self.base.name
         return found
+
+
+@dataclass(frozen=True)
+class _BatchedHostFunction(_OfHostFunction):
+    """``vmap`` of ``base`` over ``dims``."""
+
+    dims: tuple[int | None, ...]
+    size: int
 
     def __call__(self, *values: Array) -> tuple[Array, ...]:
         out: tuple[Array, ...] = vmap(self.base, in_dims=self.dims)(*values)
@@ -78,16 +84,10 @@ class _BatchedHostFunction:
 
 
 @dataclass(frozen=True)
-class _Jvp:
+class _Jvp(_OfHostFunction):
     """Tangents of ``base``, from its arguments, its results, and the tangents of those in ``mask``."""
 
-    base: Any
     mask: tuple[bool, ...]
-
-    @property
-    def name(self) -> str:
-        found: str = self.base.name
-        return found
 
     def __call__(self, *values: Array) -> tuple[Array, ...]:
         count = sum(self.mask)
@@ -113,17 +113,11 @@ class _Jvp:
 
 
 @dataclass(frozen=True)
-class _Transposed:
+class _Transposed(_OfHostFunction):
     """The transpose of ``base``, linear in its arguments after the first ``known``, of these ``avals``."""
 
-    base: Any
     known: int
     avals: Avals
-
-    @property
-    def name(self) -> str:
-        found: str = self.base.name
-        return found
 
     def __call__(self, *values: Array) -> tuple[Array, ...]:
         fixed, cotangents = values[: self.known], values[self.known :]

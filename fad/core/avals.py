@@ -66,7 +66,7 @@ VALUES = frozenset([jaxapi.array_type, *SCALARS])
 _constants = Table(4096)
 
 
-def with_constants(values: Sequence[Operand]) -> list[Any]:
+def with_constants(values: Sequence[Operand]) -> list[Operand]:
     """The values, none of them tracers, with Python scalars replaced by cached, weakly typed arrays.
 
     To make an array of a number takes JAX microseconds.

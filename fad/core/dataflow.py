@@ -17,16 +17,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from fad.core.jaxapi import Literal, WhileParts, branches, loop_parts, scan_parts
-from fad.core.jaxprs import is_ref
+from fad.core.jaxprs import is_ref, opened
+from fad.core.types import Atom, JaxEquation
 
 __all__ = ["Dataflow", "opened"]
 
 V = TypeVar("V")
-
-
-def opened(program: Any) -> Any:
-    """The jaxpr of a program that may be closed."""
-    return getattr(program, "jaxpr", program)
 
 
 class Dataflow(Generic[V]):
@@ -39,7 +35,7 @@ class Dataflow(Generic[V]):
 
     chooses = False
 
-    def constant(self, value: Any) -> V:
+    def constant(self, value: object) -> V:
         """The fact about a constant."""
         raise NotImplementedError
 
@@ -51,7 +47,7 @@ class Dataflow(Generic[V]):
         """Whether ``b``, a union with ``a``, adds nothing to ``a``."""
         return a == b
 
-    def equation(self, eqn: Any, given: list[V]) -> list[V]:
+    def equation(self, eqn: JaxEquation, given: list[V]) -> list[V]:
         """The facts about the results of an equation; `inside` gives those of loops and branches."""
         raise NotImplementedError
 
@@ -61,7 +57,7 @@ class Dataflow(Generic[V]):
         env = dict(zip(jaxpr.constvars, map(self.constant, consts), strict=True))
         env.update(zip(jaxpr.invars, given, strict=True))
 
-        def read(atoms: Sequence[Any]) -> list[V]:
+        def read(atoms: Sequence[Atom]) -> list[V]:
             return [self.constant(v.val) if isinstance(v, Literal) else env[v] for v in atoms]
 
         for eqn in jaxpr.eqns:
@@ -72,7 +68,7 @@ class Dataflow(Generic[V]):
                 env.update(dict.fromkeys([*refs, *eqn.outvars], self.union(operands)))
         return read(jaxpr.outvars)
 
-    def inside(self, eqn: Any, given: list[V]) -> list[V] | None:
+    def inside(self, eqn: JaxEquation, given: list[V]) -> list[V] | None:
         """`equation` for a choice of branches or a loop, and None for others."""
         name = eqn.primitive.name
         if name == "cond":
@@ -89,7 +85,7 @@ class Dataflow(Generic[V]):
         outs = self._while(loop, given)
         return [*outs, *[self.union(given)] * (len(eqn.outvars) - len(outs))]  # what it stores
 
-    def scan(self, eqn: Any, given: list[V]) -> list[V]:
+    def scan(self, eqn: JaxEquation, given: list[V]) -> list[V]:
         """`inside` for ``scan``; all elements of an array have one fact."""
         scan = scan_parts(eqn)
         first, last = scan.constants, scan.constants + scan.carried

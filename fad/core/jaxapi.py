@@ -277,7 +277,7 @@ def x64_enabled() -> bool:
 _settings = private("jax._src.config.config._value_holders")
 
 
-def global_settings() -> dict[str, Any]:
+def global_settings() -> dict[str, object]:
     """JAX's settings outside of all blocks, by name."""
     return {
         n: h.get_global() if hasattr(h, "get_global") else h.value for n, h in _settings.items()
@@ -310,7 +310,7 @@ def zeros(aval: Any) -> Any:
 _dce_jaxpr = private("jax._src.interpreters.partial_eval.dce_jaxpr")
 
 
-def without_unused(closed: types.JaxProgram) -> types.JaxProgram:
+def without_unused(closed: Any) -> types.JaxProgram:
     """A closed jaxpr without the equations that its outputs do not need; its inputs stay."""
     jaxpr = closed.jaxpr
     needed, _ = _dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
@@ -362,7 +362,9 @@ def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
     return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
 
 
-def evaluate_equation(eqn: Any, inputs: Sequence[Any], **other: Any) -> list[types.Array]:
+def evaluate_equation(
+    eqn: types.JaxEquation, inputs: Sequence[types.Operand], **other: object
+) -> list[types.Array]:
     """Bind one equation of a jaxpr again, on ``inputs``, with ``other`` parameters in place of its own."""
     with eqn.ctx.manager:
         out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params({**eqn.params, **other}))
@@ -420,7 +422,7 @@ def defined_rule(eqn: types.JaxEquation) -> object:
 class ScanParts(NamedTuple):
     """A ``scan``: its body on constants, carry and elements, how many of the first two, and options."""
 
-    body: Any
+    body: types.JaxProgram
     constants: int
     carried: int
     length: int

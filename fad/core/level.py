@@ -232,7 +232,7 @@ class Level(Observable):
         """``t`` without gradient and tangent; ``stop`` does so one level down."""
         return new_tensor(stop(t.value), self)
 
-    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+    def with_primal(self, value: Any, aux: object, primal: Operand) -> tuple[Any, object, Operand]:
         """Prepare to replace the primal of a Tensor of this level, whose tangent stays.
 
         Arguments:
@@ -244,8 +244,9 @@ class Level(Observable):
             ``value`` and ``aux``, converted where the new primal requires it; and the new primal one
             level down.
         """
-        of_this_level = isinstance(primal, Tensor) and primal.level is self
-        return value, aux, primal.value if of_this_level else primal
+        if isinstance(primal, Tensor) and primal.level is self:
+            primal = primal.value
+        return value, aux, primal
 
     def aval(self, t: Tensor) -> Any:
         """The shape and dtype a user sees, as JAX's abstract value."""

@@ -37,13 +37,13 @@ from typing import Any, Protocol, TypeAlias
 from fad.core.level import Level, Operation
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.tensor import Tensor
-from fad.core.types import GraphNode, JaxBody, MaybeValue, Operand, Outputs, PyTree, Value
+from fad.core.types import JaxBody, MaybeValue, Operand, Outputs, PyTree, Value
 
 __all__ = ["Deferred", "NoReplay", "Part", "Replay", "Seam", "begin_trace", "seam"]
 
 # An output of a node and its gradient; and several outputs.
-Sent: TypeAlias = tuple[tuple[GraphNode, int], Value]
-Places: TypeAlias = Sequence[tuple[GraphNode, int]]
+Sent: TypeAlias = tuple[tuple[Any, int], Value]
+Places: TypeAlias = Sequence[tuple[Any, int]]
 # From a level, the outputs, the inputs that require grad and their values, to results one level down.
 Pull = Callable[[Level, Sequence[Any], Sequence[Tensor], Sequence[Value]], list[Any]]
 
@@ -53,7 +53,7 @@ class Deferred(Protocol):
     them and then calls `finish`.
     """
 
-    lock: AbstractContextManager[Any]
+    lock: AbstractContextManager[object]
 
     def append(self, op: Operation, args: Sequence[Operand], tracked: bool = True) -> Outputs:
         """Defer an operation, and return its outputs.
@@ -135,7 +135,7 @@ class Replay(Protocol):
 
     def backward(
         self, roots: Sequence[Sent], captures: Places | None, keep_graph: bool
-    ) -> list[tuple[tuple[Any, int], Value]] | None:
+    ) -> list[Sent] | None:
         """A backward pass of a recorded graph in one program: pairs (edge, gradient); None if
         there is none.
         """
@@ -168,7 +168,7 @@ class NoReplay:
 
     def backward(
         self, roots: Sequence[Sent], captures: Places | None, keep_graph: bool
-    ) -> list[tuple[tuple[Any, int], Value]] | None:
+    ) -> list[Sent] | None:
         return None
 
     def cache_info(self) -> dict[str, int]:

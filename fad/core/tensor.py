@@ -119,7 +119,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     # Operators and methods are installed by `fad.methods`; type checkers know them as `TensorMembers`.
 
     # Slots with an underscore hold the state. The properties of the same names (without the underscore)
-    # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots.
+    # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots. What
+    # changes the state writes to the slots.
     # ``__dict__`` is for attributes of the user, such as the state that an optimizer keeps on a parameter.
     __slots__ = (
         "__dict__",
@@ -178,10 +179,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             meta.link.sync(self)
         return self._value
 
-    @value.setter
-    def value(self, value: Any) -> None:
-        self._value = value
-
     @property
     def level(self) -> Level:
         """The level that it belongs to."""
@@ -190,10 +187,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             meta.link.sync(self)
         return self._level
 
-    @level.setter
-    def level(self, level: Level) -> None:
-        self._level = level
-
     @property
     def aux(self) -> Any:
         """What the level keeps beside the value."""
@@ -201,10 +194,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
         return self._aux
-
-    @aux.setter
-    def aux(self, aux: Any) -> None:
-        self._aux = aux
 
     @property
     def requires_grad(self) -> bool:
@@ -217,7 +206,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
 
     @requires_grad.setter
     def requires_grad(self, requires_grad: bool) -> None:
-        self._requires_grad = requires_grad
+        self._requires_grad = requires_grad  # what users call is in `fad.methods.history`
 
     @property
     def node(self) -> GraphNode | None:
@@ -228,10 +217,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         if self._lazy is not None and self._requires_grad:
             self._lazy.trace.materialize()
         return self._node_of_operation()
-
-    @node.setter
-    def node(self, node: GraphNode | None) -> None:
-        self._node = node
 
     def _node_of_operation(self) -> GraphNode | None:
         """The node: who looks at the graph finds none of a program, see `fad.replay.program_node`."""
@@ -250,10 +235,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         if self._requires_grad and self._lazy is None:
             self._node_of_operation()
         return self._output_nr
-
-    @output_nr.setter
-    def output_nr(self, output_nr: int) -> None:
-        self._output_nr = output_nr
 
     @property
     def aval(self) -> Any:

@@ -226,7 +226,7 @@ class FunctionNode(SavingNode):
         for k, (old, new) in enumerate(zip(saved.extras, again.extras, strict=True)):
             if isinstance(new, Tensor) and new.level is self.level and new.requires_grad:
                 extras[k] = t = alias(self.level.lift(old))
-                t._requires_grad, (t.node, t.output_nr) = True, gradient_edge(new)
+                t._requires_grad, (t._node, t._output_nr) = True, gradient_edge(new)
         return saved.at(saved.values, saved.outs, extras)
 
     def release_variables(self) -> None:

@@ -60,7 +60,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
     return found
 
 
-def _set_grad(self: Tensor, value: Any) -> None:
+def _set_grad(self: Tensor, value: object) -> None:
     """Take a gradient that fits; None takes it away, as ``del x.grad`` does.
 
     Raises:
@@ -132,9 +132,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         )
     flush()
     if state.body is not None and self.level is ROOT and not captured_by_jit(self):
-        self.level = (
-            state.body
-        )  # operations on it in compiled code are recorded at the level of the body
+        # Operations on it in compiled code are recorded at the level of the body.
+        self._level = state.body
     self._requires_grad = bool(requires_grad)
     if running.leaves is not None:
         running.leaves.append(self)
@@ -196,7 +195,7 @@ def _get_data(self: Tensor) -> Tensor:
     return detach(self)
 
 
-def _set_data(self: Tensor, value: Any) -> None:
+def _set_data(self: Tensor, value: object) -> None:
     if not isinstance(value, (Tensor, jax.Array)):
         raise TypeError(f"x.data = v: v must be a Tensor or an array, got {describe(value)}")
     if value.shape != self.shape or value.dtype != self.dtype:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +53,7 @@ _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"
 _PARTS = ("real", "imag")
 
 
-def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
+def _binary(op: Callable[..., PyTree], swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
     """The operator method of ``op``; with ``swap`` the reflected one."""
     if swap:
 
@@ -93,10 +92,10 @@ def _augmented(change: Callable[..., PyTree]) -> Callable[[Tensor, PyTree], PyTr
     return operator
 
 
-def _method(op: Any, name: str) -> Callable[..., PyTree]:
+def _method(op: Callable[..., PyTree], name: str) -> Callable[..., PyTree]:
     """``op`` as a method."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> PyTree:
+    def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         return op(self, *args, **kwargs)
 
     method.__name__ = name
@@ -105,7 +104,7 @@ def _method(op: Any, name: str) -> Callable[..., PyTree]:
     return method
 
 
-def _set_part(name: str) -> Callable[[Tensor, Any], None]:
+def _set_part(name: str) -> Callable[[Tensor, Operand], None]:
     """The setter of ``x.real`` and ``x.imag``."""
 
     def put(self: Tensor, value: Operand) -> None:
@@ -118,7 +117,7 @@ def _set_part(name: str) -> Callable[[Tensor, Any], None]:
     return put
 
 
-def _table() -> dict[str, Any]:
+def _table() -> dict[str, object]:
     found: dict[str, object] = {}
     for name, function in OPERATORS.items():
         found[f"__{name}__"] = _augmented(method_of((fnp, function), f"__{name}__", write))

@@ -244,7 +244,7 @@ def reported_as_one() -> Iterator[None]:
         running.watched = before
 
 
-def _check_call(name: str, level: Level, args: Sequence[Any], outs: Sequence[Any]) -> None:
+def _check_call(name: str, level: Level, args: Sequence[Operand], outs: Sequence[Operand]) -> None:
     """Raise if a call made a NaN, in a value or a tangent, that was not in its arguments."""
     for k, o in enumerate(outs):
         for what, lanes in _nans(o):
@@ -256,12 +256,12 @@ def _check_call(name: str, level: Level, args: Sequence[Any], outs: Sequence[Any
             )
 
 
-def _parts(x: Operand) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+def _parts(x: Operand) -> Iterator[tuple[str, Operand, tuple[int, ...]]]:
     """The value and the tangents that a value consists of, each with the dimensions of its lanes.
 
     Those of traced code are Tensors of its level.
     """
-    parts: list[tuple[str, Any, tuple[int, ...]]] = [("value", x, ())]
+    parts: list[tuple[str, Operand, tuple[int, ...]]] = [("value", x, ())]
     while parts:
         what, x, dims = parts.pop(0)
         while isinstance(x, Tensor) and not x.level.traces:
@@ -301,7 +301,7 @@ def _lanes_with_nan(dims: tuple[int, ...]) -> Primitive:
     return Primitive("lanes_with_nan", flag)
 
 
-def _check_when_executed(values: Sequence[Any], count: int, message: str) -> None:
+def _check_when_executed(values: Sequence[Operand], count: int, message: str) -> None:
     """Write a check into the program that is traced: that there is no NaN among the first ``count`` values,
     if there is none among the others.
 

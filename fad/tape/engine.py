@@ -59,7 +59,7 @@ class _Task:
     """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
 
     depth: int
-    callbacks: list[Callable[[], Any]] = dataclasses.field(default_factory=list)
+    callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
 
     def will_run(self, node: Node | None) -> bool:
@@ -71,7 +71,7 @@ _THREAD_DEPTH = 12  # reentrant passes nested deeper than this continue on a sta
 _MOST_NESTED = 3_000  # more than this is a hook or a rule that starts passes without end
 
 
-def queue_callback(callback: Callable[[], Any]) -> None:
+def queue_callback(callback: Callable[[], object]) -> None:
     """Call ``callback()`` when the backward pass that is running now has finished.
 
     Raises:
@@ -158,11 +158,11 @@ def pull_back(
     return run(roots, [gradient_edge(x) for x in inputs], keep_graph=keep_graph)
 
 
-def _in_thread(task: _Task, *args: Any) -> list[Any]:
+def _in_thread(task: _Task, *args: Any) -> list[MaybeValue]:
     """Run a deeply nested pass on a thread of its own, with this thread's modes and levels."""
     modes = {name: getattr(state, name) for name in MODES if name != "trace"}
 
-    def work() -> list[Any]:
+    def work() -> list[MaybeValue]:
         for name, value in modes.items():
             setattr(state, name, value)
         return _run_task(task, *args)
@@ -291,7 +291,7 @@ def _end(
 def _attended(
     node: Any,
     graph: _PassGraph,
-    cotangents: list[Any],
+    cotangents: list[MaybeValue],
     need: tuple[bool, ...],
     buffers: dict[Node, list[MaybeValue]],
     create_graph: bool,
@@ -304,7 +304,7 @@ def _attended(
         else:
             reach_leaf(node, cotangents, create_graph)
         return ()
-    grads: Sequence[Any]
+    grads: Sequence[MaybeValue]
     if node.is_program:
         return _run_program(node, graph, cotangents, need, buffers, keep_graph)
     if anomaly.nodes:
@@ -319,7 +319,7 @@ def _attended(
     return grads
 
 
-def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> None:
+def _add_to(buffers: dict[Node, list[MaybeValue]], node: Node, nr: int, value: MaybeValue) -> None:
     """Add ``value`` to what has arrived at input ``nr`` of ``node``."""
     slots = buffers.get(node)
     if slots is None:
@@ -327,7 +327,8 @@ def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> 
     elif nr >= len(slots):
         slots.extend([None] * (nr + 1 - len(slots)))
     if value is not None:
-        slots[nr] = value if slots[nr] is None else bind(ADD, (slots[nr], value))
+        sofar = slots[nr]
+        slots[nr] = value if sofar is None else bind(ADD, (sofar, value))
 
 
 @dataclasses.dataclass(slots=True)
@@ -356,7 +357,7 @@ def _graph_of(
     ends = wanted if targets is None else set(targets)
     stack = list(counts)
     stray = any([bool(n.edges) for n in ends])  # type: ignore[attr-defined]
-    known: dict[Node, Any] = {}
+    known: dict[Node, Sequence[tuple[Node, int] | None]] = {}
     programs: dict[Node, Any] = {}
     while stack:
         node = stack.pop()
@@ -396,7 +397,9 @@ def _graph_of(
     return _PassGraph(known, counts, needed, programs)
 
 
-def _open(graph: _PassGraph, roots: Sequence[Any], create_graph: bool) -> bool:
+def _open(
+    graph: _PassGraph, roots: Sequence[tuple[tuple[Node, int], Value]], create_graph: bool
+) -> bool:
     """Put the nodes of operations in the place of programs that this pass cannot run whole.
 
     Returns whether there are any.
@@ -448,7 +451,7 @@ def _run_program(
             slots = buffers[edge[0]]
             if edge[1] < len(slots):
                 arrived[k], slots[edge[1]] = slots[edge[1]], None
-    found: Sequence[Any] = node.run_adding(
+    found: Sequence[MaybeValue] = node.run_adding(
         graph.programs[node], cotangents, need, arrived, keep_graph
     )
     return found

@@ -134,7 +134,7 @@ def set_history(outputs: PyTree, node: Node) -> PyTree:
         remember(node)
     for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
         nr = node.add_input_metadata(t)
-        t._requires_grad, t.node, t.output_nr = True, node, nr
+        t._requires_grad, t._node, t._output_nr = True, node, nr
         node.level = t.level
     return outputs
 

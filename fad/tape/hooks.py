@@ -26,13 +26,13 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
 from fad.core.tensor import Tensor, meta_of
-from fad.core.types import MaybeValue, Value
+from fad.core.types import MaybeValue
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
 from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, node_of
@@ -49,6 +49,8 @@ __all__ = [
     "register_post_accumulate_grad_hook",
     "retain_grad",
 ]
+
+Gradients: TypeAlias = tuple[MaybeValue, ...]
 
 
 def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
@@ -193,64 +195,67 @@ def call_tensor_hooks(
 
 
 def _call(hooks: dict[int, Any], value: MaybeValue, node: Node, create_graph: bool) -> MaybeValue:
-    if not hooks:
-        return value
-    host = host_for("a hook", node, running=True)
-    level = _level(node)
-    g = None if value is None else level.lift(value)
-    for hook in list(hooks.values()):
+    def of_tensor(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
+        result = _checked(hook, hook(*gs), *gs)
+        return gs if result is None else (result,)
 
-        def run(g: Value, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
-            result = _checked(hook, hook(g), g)
-            return (g if result is None else result,)
-
-        (g,) = call_hook(host, hook, run, (g,), 1)
-    return g if g is None or create_graph else level.detach(g)
+    return _after_hooks(hooks, "a hook", of_tensor, node, [value], (), create_graph)[0]
 
 
 def call_pre_hooks(
     node: Node, cotangents: list[MaybeValue], create_graph: bool
 ) -> list[MaybeValue]:
     """The node's pre-hooks."""
-    extra = node.extra
-    if extra is None or not extra.pre_hooks:
-        return cotangents
-    host = host_for("a hook on a node", node, running=True)
-    level = _level(node)
-    lifted = tuple([None if c is None else level.lift(c) for c in cotangents])
-    for hook in list(extra.pre_hooks.values()):
 
-        def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
-            return _replaced(hook, hook(gs), gs)
+    def before(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
+        return _replaced(hook, hook(gs), gs)
 
-        lifted = call_hook(host, hook, run, lifted, len(lifted))
-    return [c if c is None or create_graph else level.detach(c) for c in lifted]
+    hooks = {} if node.extra is None else node.extra.pre_hooks
+    return _after_hooks(hooks, "a hook on a node", before, node, cotangents, (), create_graph)
 
 
 def call_post_hooks(
     node: Node, grads: Sequence[MaybeValue], cotangents: Sequence[MaybeValue], create_graph: bool
 ) -> Sequence[MaybeValue]:
     """The node's post-hooks."""
-    extra = node.extra
-    if extra is None or not extra.post_hooks:
-        return grads
-    host = host_for("a hook on a node", node, running=True)
+
+    def after(hook: Any, gs: Gradients, others: Gradients) -> Gradients:
+        return _replaced(hook, hook(gs, others), gs)
+
+    hooks = {} if node.extra is None else node.extra.post_hooks
+    return _after_hooks(
+        hooks, "a hook on a node", after, node, list(grads), cotangents, create_graph
+    )
+
+
+def _after_hooks(
+    hooks: dict[int, Any],
+    what: str,
+    call: Callable[[Any, Gradients, Gradients], Gradients],
+    node: Node,
+    values: list[MaybeValue],
+    others: Sequence[MaybeValue],
+    create_graph: bool,
+) -> list[MaybeValue]:
+    """What ``hooks`` make of gradients, by ``call(hook, values, others)``, one after the other."""
+    if not hooks:
+        return values
+    host = host_for(what, node, running=True)
     level = _level(node)
-    inputs = tuple([None if g is None else level.lift(g) for g in grads])
-    outputs = tuple([None if c is None else level.lift(c) for c in cotangents])
-    count = len(inputs)
-    for hook in list(extra.post_hooks.values()):
+    given, beside = [
+        tuple([None if v is None else level.lift(v) for v in vs]) for vs in (values, others)
+    ]
+    count = len(given)
+    for hook in list(hooks.values()):
 
-        def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
-            return _replaced(hook, hook(gs[:count], gs[count:]), gs[:count])
+        def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> Gradients:
+            return call(hook, gs[:count], gs[count:])
 
-        inputs = call_hook(host, hook, run, (*inputs, *outputs), count)
-    return [g if g is None or create_graph else level.detach(g) for g in inputs]
+        given = call_hook(host, hook, run, (*given, *beside), count)
+    return [g if g is None or create_graph else level.detach(g) for g in given]
 
 
-def _replaced(
-    hook: Callable[..., object], result: object, before: tuple[MaybeValue, ...]
-) -> tuple[MaybeValue, ...]:
+def _replaced(hook: Callable[..., object], result: object, before: Gradients) -> Gradients:
     """What a hook on a node returned in place of ``before``: all of the gradients, or None."""
     if result is None:
         return before

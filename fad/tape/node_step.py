@@ -30,11 +30,11 @@ __all__ = ["is_broadcast", "level_of", "reach_leaf", "release_by_hand", "step", 
 
 def step(
     node: Node,
-    cotangents: list[Any],
+    cotangents: list[MaybeValue],
     need: tuple[bool, ...],
     create_graph: bool,
     keep_graph: bool,
-) -> Sequence[Any]:
+) -> Sequence[MaybeValue]:
     """Gradients for every edge of ``node``; None where there is none, or ``need`` says no."""
     extra = node.extra
     if extra is not None:
@@ -60,7 +60,9 @@ def step(
     return grads
 
 
-def reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) -> Sequence[Any]:
+def reach_leaf(
+    node: AccumulateGrad, cotangents: list[MaybeValue], create_graph: bool
+) -> Sequence[MaybeValue]:
     """Everything that happens at a leaf: hooks of the Tensor, of the node, and accumulation."""
     cotangents = call_tensor_hooks(node, cotangents, create_graph)
     cotangents = call_pre_hooks(node, cotangents, create_graph)
@@ -203,10 +205,10 @@ def is_broadcast(small: Sequence[int], large: Sequence[int]) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def sum_to(shape: tuple[int, ...], ndim: int) -> Any:
+def sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
     """The sum of a gradient with ``ndim`` dimensions over those along which ``shape`` was broadcast."""
 
-    def sum_to(x: Array) -> Any:
+    def sum_to(x: Array) -> Array:
         x = jnp.sum(x, axis=tuple(range(ndim - len(shape))))
         axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
         return jnp.sum(x, axis=axes, keepdims=True)

@@ -20,7 +20,7 @@ from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, st
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Deferred, seam
 from fad.core.tensor import Tensor, is_variable, new_tensor
-from fad.core.types import Operand, Operation, Outputs, Value
+from fad.core.types import MaybeValue, Operand, Operation, Outputs, Value
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
@@ -84,7 +84,7 @@ class PrimitiveNode(SavingNode):
 
     def run(
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
-    ) -> Sequence[Any]:
+    ) -> Sequence[MaybeValue]:
         plan = self.plan
         for c in cotangents:
             if c is not None:
@@ -188,6 +188,23 @@ class RecordingLevel(Level):
         trace = self.current_trace()
         if trace is not None:
             trace.materialize()
+
+    def unwrapped(self, args: Sequence[Operand]) -> tuple[list[Operand], list[Any], bool]:
+        """The arguments one level down, what this level has beside each (`Tensor.aux`), and whether there
+        is any.
+        """
+        values: list[Operand] = []
+        beside: list[Any] = []
+        some = False
+        for a in args:
+            if isinstance(a, Tensor) and a._level is self:
+                values.append(a._value)
+                beside.append(a._aux)
+                some = some or a._aux is not None
+            else:
+                values.append(a)
+                beside.append(None)
+        return values, beside, some
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""
@@ -305,7 +322,7 @@ class RootLevel(GradLevel):
                 return out
         return super().process(op, args)
 
-    def current_trace(self) -> Any:
+    def current_trace(self) -> Deferred | None:
         return state.trace
 
 
@@ -342,7 +359,7 @@ def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs
     comprehension is a call of a function.
     """
     mask: list[bool] = []
-    key: list[Any] = []
+    key: list[object] = []
     lower: list[Any] = []
     wraps = level.wraps
     scalars = deep = False  # deep: there are Tensors one level down, for which `bind` is needed
@@ -384,7 +401,7 @@ def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs
         if plan.simple:  # one differentiable output and no extras: what `_with_node` does, in place
             result = new_tensor(out, level)
             values: list[Any] = []
-            tensors: list[Any] = []
+            tensors: list[Operand] = []
             for i in plan.kept_inputs:
                 values.append(lower[i])
                 tensors.append(args[i])
@@ -432,8 +449,8 @@ def _with_node(level: RecordingLevel, plan: VjpPlan, args: Sequence[Any], out: O
         remember(node)
     for i, (t, d) in enumerate(zip(outs, differentiable, strict=False)):
         if d:
-            t.node = node
-            t.output_nr = i
+            t._node = node
+            t._output_nr = i
     if plan.extras:
         return outs[0] if plan.single else outs[:count]
     return out

@@ -271,7 +271,7 @@ class saved_tensors_hooks:
                     f"saved_tensors_hooks: the hooks must be functions, got {describe(hook)}"
                 )
         self.hooks = (pack_hook, unpack_hook)
-        self._saved: list[Any] = []
+        self._saved: list[tuple[object, ...]] = []
 
     def __enter__(self) -> None:
         if state.saved_refused is not None:

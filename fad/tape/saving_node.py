@@ -113,7 +113,7 @@ class SavingNode(RecordedNode):
         if value is None or at >= len(self.kept_outputs):
             return value
         t = alias(self.level.lift(value))
-        t._requires_grad, t.node, t.output_nr = True, self, self.kept_outputs[at]
+        t._requires_grad, t._node, t._output_nr = True, self, self.kept_outputs[at]
         return t
 
     def opened(self, create_graph: bool) -> list[Any]:

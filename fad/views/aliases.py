@@ -203,7 +203,7 @@ def _replay_on_base(t: Tensor, link: Link, base: Tensor) -> None:
         t._requires_grad = True
 
 
-def _is_plain(t: Any) -> bool:
+def _is_plain(t: Tensor) -> bool:
     """Whether no level keeps a history or tangent for an alias, so that it can be of any level."""
     if t._requires_grad or not (t._level is ROOT or t._aux is None):
         return False
@@ -293,5 +293,5 @@ def snapshot(t: Tensor) -> Tensor:
         return bind(IDENTITY.primitive, (t,))  # type: ignore[no-any-return]
     copy: Tensor = new_tensor(value, t.level, t.aux) if has_error(t) else alias(t)
     if isinstance(copy.value, Tensor):  # it may be that of the caller, who gets the result
-        copy.value = snapshot(copy.value)
+        copy._value = snapshot(copy.value)
     return copy

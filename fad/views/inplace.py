@@ -104,7 +104,7 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     return _write(t, link, op, [_base_of(link), t], rest, who, primitive)
 
 
-def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -> Tensor:
+def replace(t: Tensor, new: Operand, step: Step | None = None, who: str = "copy_") -> Tensor:
     """Change ``t`` (or the view that ``step`` makes of it) in place to the values of ``new``.
 
     ``new`` is broadcast to the shape, and converted to the dtype. Errors are those of `write`.
@@ -156,7 +156,7 @@ def write_value(t: Tensor, level: Level, value: Operand) -> None:
 AccumulateGrad.write = staticmethod(write_value)
 
 
-def set_item(x: Tensor, index: PyTree, value: Any) -> None:
+def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     """``x[index] = value``.
 
     Basic indices write to the view that they select; arrays of integers and bool masks scatter, and
@@ -275,7 +275,7 @@ def _check(
 
 
 def _check_history(
-    t: Tensor, root: Tensor, link: Link | None, others: Sequence[Any], who: str
+    t: Tensor, root: Tensor, link: Link | None, others: Sequence[Operand], who: str
 ) -> None:
     """Raise where the graph cannot have the write; it is recorded if anything that it reads is."""
     if not any([_recorded(a) for a in (t, root, *others)]):

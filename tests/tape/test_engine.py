@@ -78,7 +78,7 @@ def test_pruned_nodes_never_run() -> None:
         node.register_prehook(lambda o: ran.append(f"pre {name}"))
         node.register_hook(lambda i, o: ran.append(f"post {name}"))
         out = fad.tensor(0.0)
-        out.requires_grad, out.node, out.output_nr = True, node, 0
+        out._requires_grad, out._node, out._output_nr = True, node, 0
         return out
 
     x, y = leaf(1.0), leaf(2.0)
