@@ -23,11 +23,11 @@ LIMITS = {
     "implicit": 26,
     "levels": 102,
     "methods": 61,
-    "profiling": 32,
+    "profiling": 10,
     "replay": 67,
     "sparse": 30,
     "tape": 211,
-    "transforms": 114,
+    "transforms": 15,
     "views": 146,
     "viz": 15,
 }
