@@ -88,7 +88,7 @@ def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
     return loop._replace(cond=new_cond, body=new_body, body_count=n + k)
 
 
-def joined(loop: Loop, consts: Mask, operands: Any, tangents: Values) -> list[Array]:
+def joined(loop: Loop, consts: Mask, operands: Sequence[Values], tangents: Values) -> list[Array]:
     """The operands of the augmented loop."""
     cond_consts, body_consts, carry = operands
     k = sum(consts)
@@ -144,7 +144,7 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
         (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
         some = jnp.argmax(go)
 
-        def where(x: Any, y: Any) -> Array:
+        def where(x: Array, y: Array) -> Array:
             mask = go.reshape(go.shape + (1,) * (x.ndim - 1))
             return jax.lax.select(jnp.broadcast_to(mask, x.shape), x, y)
 
@@ -173,7 +173,7 @@ def push(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]
     return list(loop_p.bind(*given, loop=other, stored=False))[len(carries) :]
 
 
-def curve(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Array | None]:
+def curve(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array | None]:
     """The derivative of the pullback's results in direction of the tangents, cotangents fixed."""
     n, m = loop.operand_count, sum(carries)
     operands, cotangents, tangents = loop.split(values[:n]), values[n : n + m], values[n + m :]
@@ -210,7 +210,7 @@ def _gradient_avals(*avals: Aval, loop: Loop, consts: Mask, carries: Mask) -> li
     return select((*consts, *carries), loop.body.in_avals)
 
 
-def _is_zero(t: Any) -> bool:
+def _is_zero(t: object) -> bool:
     return isinstance(t, Zero)
 
 
@@ -265,7 +265,7 @@ def _linear_jvp(
 
 def _pullback_jvp(
     primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
-) -> Any:
+) -> Outputs:
     n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
     outs = pullback_p.bind(*primals, **options)
     _, _, cotangents = parts_of(loop, primals)
@@ -305,7 +305,7 @@ def _curvature_jvp(primals: Values, tangents: Values, **options: PyTree) -> Outp
     )
 
 
-def _transpose(primitive: Any, cotangents: Values, *values: Any, **options: Any) -> list[Any]:
+def _transpose(primitive: Any, cotangents: Values, *values: Operand, **options: PyTree) -> Values:
     """Transpose in the last values, the linear ones, by ``primitive``: what is the transpose."""
     loop, of_curvature = options["loop"], primitive is curvature_p
     others = sum(options["carries"]) if of_curvature else 2 + len(loop.body.out_avals)
@@ -315,7 +315,7 @@ def _transpose(primitive: Any, cotangents: Values, *values: Any, **options: Any)
     return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
 
 
-def _to_front(values: Values, dims: Sequence[int | None]) -> tuple[list[Any], list[bool]]:
+def _to_front(values: Values, dims: Sequence[int | None]) -> tuple[Values, list[bool]]:
     front = [v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(values, dims, strict=True)]
     return front, [d is not None for d in dims]
 
@@ -353,7 +353,7 @@ def _batch_rule(
     )
     cond_consts, body_consts, carry = made.operands(loop, values[:n], have[:n], size)
     rest, rest_have = values[n:], have[n:]
-    stored: list[Array] = []
+    stored: Values = []
     if primitive is not curvature_p:
         m = 2 + len(carries)
         stored, stored_have = rest[:m], rest_have[:m]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +22,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import run_jaxpr
 from fad.core.jaxprs import with_programs
 from fad.core.partition import partition
-from fad.core.types import Array, JaxBody, JaxEquation, Outputs, PyTree
+from fad.core.types import Array, Axes, JaxBody, JaxEquation, Outputs, PyTree
 
 __all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "over_power", "smooth_power"]
 
@@ -37,17 +36,17 @@ Function = Callable[..., PyTree]
 def _power(power: Function, n: int) -> Function:
     """The ``n``-th derivative of ``power(x, y)`` in ``x``: ``y (y - 1) ... (y - n + 1) power(x, y - n)``."""
 
-    def factors(y: Any) -> list[Any]:
+    def factors(y: Array) -> list[Array]:
         return [y - k for k in range(n)]
 
-    def value(x: Array, y: Any) -> Array:
+    def value(x: Array, y: Array) -> Array:
         if n == 0:
             return power(x, y)
         raised = power(x, y - n)
-        factor = math.prod(factors(y)).astype(raised.dtype)
+        factor = jnp.asarray(math.prod(factors(y)), raised.dtype)
         return jnp.where(factor == 0, 0, factor * raised)
 
-    def by_exponent(out: Array, x: Array, y: Any) -> Array:
+    def by_exponent(out: Array, x: Array, y: Array) -> Array:
         """``x**y log(x)`` is zero at 0 for all ``y >= 0``, where ``0**y`` is taken as constant."""
         at_zero = x == 0
         infinite = (jnp.real(y) < n) & (math.prod(factors(y), start=jnp.ones_like(y)) != 0)
@@ -228,15 +227,15 @@ def _std(std: Function, valid: Function) -> Function:
     """The deviation of one element is zero whatever it is."""
 
     def smooth(
-        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *rest: object, **options: Any
+        a: Array, axis: Axes = None, dtype: object = None, *rest: object, **options: PyTree
     ) -> Outputs:
         a = jnp.asarray(a)
         where = options.get("where")
         if not is_inexact(a.dtype):
-            return std(a, axis, dtype, out, *rest, **options)
+            return std(a, axis, dtype, *rest, **options)
         counted = jnp.broadcast_to(valid(a) if where is None else valid(a) & where, a.shape)
         one = jnp.sum(counted, axis, keepdims=True) == 1
-        return std(jnp.where(one, lax.stop_gradient(a), a), axis, dtype, out, *rest, **options)
+        return std(jnp.where(one, lax.stop_gradient(a), a), axis, dtype, *rest, **options)
 
     return smooth
 
@@ -267,13 +266,17 @@ def _logsumexp(logsumexp: Function) -> Function:
 
     def smooth(
         a: Array,
-        axis: Any = None,
-        b: Any = None,
+        axis: Axes = None,
+        b: Array | None = None,
         keepdims: bool = False,
         return_sign: bool = False,
-        where: Any = None,
+        where: Array | None = None,
     ) -> Outputs:
-        options = {"axis": axis, "keepdims": keepdims, "return_sign": return_sign}
+        options: dict[str, PyTree] = {
+            "axis": axis,
+            "keepdims": keepdims,
+            "return_sign": return_sign,
+        }
         if b is None or not is_real(a, b):
             return logsumexp(a, b=b, where=where, **options)
         if where is not None:

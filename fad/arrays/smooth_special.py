@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -131,7 +130,7 @@ def _sph_harm_y(sph_harm_y: Function) -> Function:
     """JAX's formula has ``sqrt(1 - cos(theta)**2)``. The slopes are harmonics of the orders beside ``m``."""
 
     def smooth(
-        n: Array, m: Array, theta: Array, phi: Array, diff_n: Any = None, n_max: Any = None
+        n: Array, m: Array, theta: Array, phi: Array, diff_n: object = None, n_max: PyTree = None
     ) -> Outputs:
         n_max = np.max(n) if n_max is None else n_max
 

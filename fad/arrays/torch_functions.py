@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.core.types import Axes, DTypeLike
+from fad.core.types import ArrayFunction, Axes, DTypeLike, Value
 from fad.errors import ArgumentError
 
 __all__ = ["MinMax", "ValuesIndices", "dims_of", "mask_of", "text"]
@@ -36,12 +36,12 @@ class MinMax(NamedTuple):
     max: Any
 
 
-def text(x: Any) -> str:
+def text(x: Value) -> str:
     """Dtype and shape of an array, for an error message."""
     return f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 
-def dims_of(x: Any, dims: Axes, who: str) -> tuple[int, ...]:
+def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
     """The dimensions that ``dims`` names, counted from 0; all of them for None.
 
     Raises:
@@ -213,7 +213,7 @@ def renorm(x: Array, p: float, dim: int, maxnorm: ArrayLike) -> Array:
     return x * jnp.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
 
 
-def _along(f: Any, what: str) -> Any:
+def _along(f: ArrayFunction, what: str) -> ArrayFunction:
     """A function of all elements along a dimension."""
 
     def function(x: Array, dim: int | None = -1, dtype: DTypeLike | None = None) -> Array:
@@ -246,7 +246,7 @@ def _first(x: Array, dim: int | None, who: str) -> tuple[Array, int]:
     return x, dim
 
 
-def _extreme(find: Any, where: Any, what: str) -> Any:
+def _extreme(find: ArrayFunction, where: ArrayFunction, what: str) -> ArrayFunction:
     def function(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
             return find(x, keepdims=keepdim)
@@ -334,7 +334,7 @@ def mode(x: Array, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     return _selected(x, jnp.moveaxis(indices, -1, dim), dim, keepdim)
 
 
-def _cumulative(f: Any, what: str) -> Any:
+def _cumulative(f: ArrayFunction, what: str) -> ArrayFunction:
     def function(x: Array, dim: int) -> ValuesIndices:
         (dim,) = dims_of(x, dim, f.__name__)
         if x.ndim == 0:
@@ -358,7 +358,7 @@ def logcumsumexp(x: Array, dim: int) -> Array:
     return jax.lax.cumlogsumexp(x, dim) if x.ndim else x
 
 
-def _spread(f: Any, what: str) -> Any:
+def _spread(f: ArrayFunction, what: str) -> ArrayFunction:
     def function(
         x: Array,
         dim: Axes = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,13 +10,16 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from fad.arrays.torch_functions import dims_of, mask_of, text
+from fad.core.types import DType, Number, PyTree
 from fad.errors import ArgumentError
 from fad.views.scatter_mul import combine_at
 
 __all__ = ["REDUCTIONS"]
 
+Index = tuple[PyTree, ...]
+
 # PyTorch's name -> the method of ``x.at[...]``, and what leaves an element as it is.
-REDUCTIONS: dict[str, tuple[str, Any]] = {
+REDUCTIONS: dict[str, tuple[str, Callable[[DType], Number]]] = {
     **dict.fromkeys(("sum", "add", "mean"), ("add", lambda dtype: 0)),
     **dict.fromkeys(("prod", "multiply"), ("multiply", lambda dtype: 1)),
     "amax": ("max", lambda dtype: _limits(dtype)[0]),
@@ -23,7 +27,7 @@ REDUCTIONS: dict[str, tuple[str, Any]] = {
 }
 
 
-def _limits(dtype: Any) -> tuple[Any, Any]:
+def _limits(dtype: DType) -> tuple[Number, Number]:
     if jnp.issubdtype(dtype, jnp.inexact):
         return -jnp.inf, jnp.inf
     if jnp.issubdtype(dtype, jnp.bool_):
@@ -31,7 +35,7 @@ def _limits(dtype: Any) -> tuple[Any, Any]:
     return jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
 
 
-def _along(x: Array, dim: int, index: Any, who: str) -> tuple[Any, ...]:
+def _along(x: Array, dim: int, index: ArrayLike, who: str) -> Index:
     """An index of ``index`` along ``dim`` and everything else."""
     (dim,) = dims_of(x, dim, who)
     index = jnp.asarray(index)
@@ -42,7 +46,7 @@ def _along(x: Array, dim: int, index: Any, who: str) -> tuple[Any, ...]:
     return (*[slice(None)] * dim, index.reshape(-1))
 
 
-def _pointwise(x: Array, dim: int, index: Any, who: str) -> tuple[Any, ...]:
+def _pointwise(x: Array, dim: int, index: ArrayLike, who: str) -> Index:
     """For each element of ``index`` the element of ``x`` at its place, and at its value along ``dim``."""
     (dim,) = dims_of(x, dim, who)
     index = jnp.asarray(index)
@@ -60,7 +64,7 @@ def _pointwise(x: Array, dim: int, index: Any, who: str) -> tuple[Any, ...]:
     return tuple(where)
 
 
-def _source(x: Array, src: ArrayLike, index: Any, who: str) -> Array:
+def _source(x: Array, src: ArrayLike, index: ArrayLike, who: str) -> Array:
     """The part of ``src`` that ``index`` asks for, in the dtype of ``x``."""
     shape, src = jnp.shape(index), jnp.asarray(src)
     if src.ndim == 0:
@@ -73,7 +77,9 @@ def _source(x: Array, src: ArrayLike, index: Any, who: str) -> Array:
     return src[tuple([slice(0, n) for n in shape])].astype(x.dtype)
 
 
-def _reduced(x: Array, where: Any, src: Array, reduce: str, include_self: bool, who: str) -> Array:
+def _reduced(
+    x: Array, where: Index, src: Array, reduce: str, include_self: bool, who: str
+) -> Array:
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"{who}: reduce must be one of {list(REDUCTIONS)}, got {reduce!r}")
     method, neutral = REDUCTIONS[reduce]
@@ -132,7 +138,7 @@ def unique_consecutive(x: Array, return_inverse: bool = False, return_counts: bo
     """The elements, without those that are equal to the one before; where they went, and how many."""
     flat = x.reshape(-1)
     first = jnp.concatenate([jnp.ones(min(flat.size, 1), bool), flat[1:] != flat[:-1]])
-    found: list[Any] = [flat[first]]
+    found: list[Array] = [flat[first]]
     if return_inverse:
         found.append((jnp.cumsum(first) - 1).reshape(x.shape))
     if return_counts:
@@ -176,7 +182,9 @@ def index_copy(x: Array, dim: int, index: ArrayLike, source: ArrayLike) -> Array
 def index_fill(x: Array, dim: int, index: ArrayLike, value: ArrayLike) -> Array:
     """``x`` with one value at the positions ``index`` along ``dim``."""
     if jnp.ndim(value):
-        raise ArgumentError(f"index_fill: the value must have no dimensions, got {text(value)}")
+        raise ArgumentError(
+            f"index_fill: the value must have no dimensions, got {text(jnp.asarray(value))}"
+        )
     value = jnp.asarray(value).astype(x.dtype)
     return x.at[_along(x, dim, index, "index_fill")].set(value)
 

@@ -18,7 +18,7 @@ from fad.core.level import bind, flush, outlived, restores_modes, with_default_s
 from fad.core.partition import Rest, Static, partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
-from fad.core.types import Array, PyTree, Value
+from fad.core.types import Array, Aval, PyTree, Value
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
 from fad.functions.user_rules import HOST_ERRORS
 from fad.implicit.equations import KINDS, OPERANDS, Kind, staged
@@ -139,7 +139,7 @@ def _decorator(
 
         @functools.wraps(solve, updated=())
         def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
-            options: dict[str, Any] = kwargs
+            options = kwargs
             if signature is not None:
                 try:
                     bound = signature.bind(*args, **kwargs)
@@ -203,7 +203,7 @@ def _unknown(name: str, x: PyTree) -> PyTree:
 
 
 def _solved(
-    name: str, solve: Callable[..., PyTree], given: tuple[Any, tuple[Any, ...], Any]
+    name: str, solve: Callable[..., PyTree], given: tuple[PyTree, tuple[PyTree, ...], PyTree]
 ) -> PyTree:
     init, args, options = given
     try:
@@ -236,7 +236,7 @@ def _on_host(
 
 
 @functools.lru_cache(maxsize=256)
-def _host_call(name: str, solve: Static, avals: tuple[Any, ...], around: Rest) -> Primitive:
+def _host_call(name: str, solve: Static, avals: tuple[Aval, ...], around: Rest) -> Primitive:
     """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
     like, structure = trees.flatten(around.combine(avals)[0])
     found = [

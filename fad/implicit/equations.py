@@ -230,7 +230,7 @@ def _derivative(
 
 def _of_masked(
     equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves
-) -> tuple[Callable[..., Any], list[Any]]:
+) -> tuple[Callable[..., list[Value]], list[Value]]:
     """The residual as a function of the masked parameters, and these."""
 
     def residual(*active: Array) -> list[Value]:
@@ -304,7 +304,7 @@ def staged(
     args: PyTree,
     system: System,
     solution: str = "the solution",
-) -> tuple[Equation, list[Any]]:
+) -> tuple[Equation, list[Value]]:
     """The equation that ``f(x, *args)`` stands for, and the values of its parameters.
 
     Arguments:

@@ -326,7 +326,7 @@ def _numbers(*xs: object) -> list[np.ndarray] | None:
     return list(map(np.asarray, np.broadcast_arrays(*values)))
 
 
-def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Any], trees.PyTreeDef]:
+def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Value], trees.PyTreeDef]:
     """The leaves of a pytree of floating arrays, and its structure."""
     leaves, structure = trees.flatten(tree)
     for x in leaves:

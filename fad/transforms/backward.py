@@ -248,7 +248,7 @@ class _Options(NamedTuple):
 
 
 def _grad(
-    outputs: Sequence[Any],
+    outputs: Sequence[Tensor],
     inputs: Sequence[Value],
     cotangents: Sequence[MaybeValue] | None,
     options: _Options,
@@ -297,7 +297,7 @@ def _through_captures(
     return [next(beyond) if k in outside else next(rest) for k in range(len(inputs))]
 
 
-def _level(x: Any) -> Any:
+def _level(x: Tensor | GradientEdge) -> Level:
     """The level of a Tensor or of a gradient edge."""
     return x.level if isinstance(x, Tensor) else level_of(x.node)
 

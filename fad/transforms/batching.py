@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -121,7 +120,9 @@ def vmap(
         pairs = zip(leaves, dims, strict=True)
         own_places = [place_of(x, d) if tensors and d is not None else None for x, d in pairs]
 
-        def run(chunk: list[PyTree], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
+        def run(
+            chunk: list[PyTree], count: int, first: int
+        ) -> tuple[list[Value], list[int | None], PyTree]:
             first = first if RANDOMNESS[randomness].by_lane else 0  # all that reads it
             with BatchLevel(count, axis_name, randomness, first) as level:
                 handles: dict[int, object] = {}
@@ -177,7 +178,7 @@ def vmap(
                 return result, targets, out_structure
 
         written: list[int] = []
-        out_like: list[Any] = []
+        out_like: list[PyTree] = []
         views: list[BatchedView | None] = []
         if chunk_size is None or chunk_size >= size:
             outs, _, out_structure = run(values, size, 0)
@@ -233,11 +234,11 @@ def in_dims_of(in_dims: PyTree, args: tuple[PyTree, ...]) -> PyTree:
 
 def batch_inputs(
     leaves: list[PyTree],
-    dims: list[Any],
+    dims: list[PyTree],
     axis_size: int | None,
     names: Callable[[], list[str]],
     in_dims: PyTree,
-) -> tuple[list[Any], list[int | None], int]:
+) -> tuple[list[Value], list[int | None], int]:
     """Values one level down, dimensions counted from the left, and the batch size.
 
     ``names`` gives a name for each leaf, for messages; so is ``in_dims``, as it was given.

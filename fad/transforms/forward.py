@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +43,7 @@ def jvp(
     *,
     strict: bool = False,
     has_aux: bool = False,
-) -> Any:
+) -> PyTree:
     """The output of ``f`` and its directional derivative along ``tangents``.
 
     Arguments:
@@ -121,7 +120,7 @@ def zeros_like(x: Value) -> Value:
 
 def tangent_leaves(
     primals: PyTree, tangents: PyTree, who: str
-) -> tuple[list[Any], list[Any], trees.PyTreeDef]:
+) -> tuple[list[Value], list[MaybeValue], trees.PyTreeDef]:
     """Leaves of primals and tangents, checked against each other, and their structure."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(

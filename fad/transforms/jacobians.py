@@ -6,7 +6,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +13,11 @@ import numpy as np
 
 from fad.core import jaxapi, trees
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, restores_modes
+from fad.core.level import Level, bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import Array, MaybeValue, Operand, PyTree, Shape, Value
+from fad.core.types import Array, DType, MaybeValue, Operand, PyTree, Shape, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.levels.jvp import JvpLevel
@@ -75,14 +74,14 @@ def jacrev(
 
 
 def reverse_jacobian(
-    f: Callable[..., Any], argnums: Any, has_aux: bool, chunk_size: int | None, who: str
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree], argnums: PyTree, has_aux: bool, chunk_size: int | None, who: str
+) -> Callable[..., PyTree]:
     """`jacrev`, under the name ``who`` in messages."""
     check_jacobian(f, argnums, chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
+    def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
         given = _inputs(args, kwargs, argnums, who)
         values = given.values
         with GradLevel() as level:
@@ -113,14 +112,14 @@ def reverse_jacobian(
 
 def _rows(
     chunk_size: int | None,
-    level: Any,
-    outs: Sequence[Any],
+    level: Level,
+    outs: Sequence[Value],
     variables: Sequence[Tensor],
     values: Sequence[Operand],
 ) -> list[PyTree]:
     """For each output, and each input: its gradients for all cotangents of the basis, stacked."""
 
-    def pull(k: int, cotangents: list[Value]) -> list[Value]:
+    def pull(k: int, cotangents: Sequence[Value]) -> list[Value]:
         cts: list[MaybeValue] = [None] * len(outs)
         cts[k] = cotangents[0]
         grads = pull_back(outs, cts, variables, keep_graph=True)
@@ -172,13 +171,13 @@ def forward_jacobian(
 
     @restores_modes
     @functools.wraps(f)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
+    def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
         given = _inputs(args, kwargs, argnums, who)
         values = given.values
         found: dict[str, PyTree] = {}
 
         @functools.wraps(f)
-        def push(tangents: list[Value]) -> list[Value]:
+        def push(tangents: Sequence[Value]) -> list[Value]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
                 out, found["aux"] = with_aux(given.call(f, level, duals), has_aux, who)
@@ -191,7 +190,7 @@ def forward_jacobian(
         basis = basis_of(values)
         columns = _over_basis(push, basis, chunk_size, -1)
         complex_of = list(map(_is_complex, values))
-        turned: list[MaybeValue] = [None] * len(columns)
+        turned: Sequence[MaybeValue] = [None] * len(columns)
         if any(complex_of) and any(map(_is_real, columns)):
             others = [
                 1j * b if c else jnp.zeros_like(b) for b, c in zip(basis, complex_of, strict=True)
@@ -261,8 +260,7 @@ def hvp(
             "Write hvp(f, (x,), (v,))."
         )
     gradient = gradient_function(f, tuple(range(len(primals))), False, "hvp", False)
-    result: tuple[Any, Any] = push_forward(gradient, primals, tangents, False, "hvp")
-    return result
+    return push_forward(gradient, primals, tangents, False, "hvp")
 
 
 def ggnvp(
@@ -314,7 +312,7 @@ def ggnvp(
     return pull(curved)[0]
 
 
-def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, who: str) -> None:
+def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object, who: str) -> None:
     """Refuse what is no function, and chunks of no size."""
     check_callable(f, who, argnums)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
@@ -375,12 +373,14 @@ SMALL = 64  # elements: the basis of so many is kept, and is a constant of compi
 
 
 @functools.lru_cache(maxsize=256)
-def _small_basis(shapes: Any, dtypes: Any, settings: Any) -> list[Value]:
+def _small_basis(
+    shapes: tuple[Shape, ...], dtypes: tuple[DType, ...], settings: object
+) -> list[Value]:
     with jax.ensure_compile_time_eval():
         return _new_basis(shapes, dtypes)
 
 
-def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list[Value]:
+def _new_basis(shapes: Sequence[Shape], dtypes: Sequence[DType]) -> list[Value]:
     sizes = [math.prod(shape) for shape in shapes]
     total = sum(sizes)
     starts = itertools.accumulate([0, *sizes])
@@ -391,15 +391,18 @@ def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list
 
 
 def _over_basis(
-    run: Callable[[list[Any]], list[Any]], bases: list[PyTree], chunk_size: int | None, out_dim: int
-) -> list[Any]:
+    run: Callable[[Sequence[Value]], Sequence[Value]],
+    bases: list[Value],
+    chunk_size: int | None,
+    out_dim: int,
+) -> list[Value]:
     """Map ``run`` over the leading dimension of ``bases``, which goes to ``out_dim``, 0 or -1.
 
     In chunks of 1 it is a loop, without vmap.
     """
     size = bases[0].shape[0]
     step = size if chunk_size is None else min(chunk_size, size)
-    parts: list[list[Any]] = []
+    parts: list[Sequence[Value]] = []
     if chunk_size == 1 and size:
         parts = [run([b[k] for b in bases]) for k in range(size)]
         return [bind(_operation("stack", out_dim), group) for group in zip(*parts, strict=True)]
@@ -411,7 +414,7 @@ def _over_basis(
             outs = run(rows)
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
     if len(parts) == 1:
-        return parts[0]
+        return list(parts[0])
     return [bind(_operation("concatenate", out_dim), group) for group in zip(*parts, strict=True)]
 
 
