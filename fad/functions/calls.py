@@ -2,6 +2,12 @@
 
 NOTE [one run of the body]
 
+    runs = []
+    body = lambda ctx, x: runs.append(x) or ctx.save_for_backward(fnp.cos(x)) or fnp.sin(x)
+    F = function(forward=body, vjp=lambda ctx, g: g * ctx.saved_tensors[0])
+    assert fad.vmap(fad.grad(F.apply))(array)[0] == fnp.cos(array[0]) and len(runs) == 1
+    assert fad.grad(fad.grad(F.apply))(0.5) == -fnp.sin(0.5)  # cos(x) has its history, by a second run
+
 A body runs where its call arrives at level 0: on arrays, as Tensors that nothing tracks; so what it
 keeps on ctx is known once, there. Each level that the call came through transforms it:
 

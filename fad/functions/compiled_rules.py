@@ -2,6 +2,12 @@
 
 NOTE [compiled bodies]
 
+    runs = []
+    F = function(jax_rules=True, forward=lambda x: runs.append(x) or jnp.sin(x))
+    F.apply(array)
+    before = len(runs)
+    assert F.apply(array + 1.0)[0] == jnp.sin(array + 1.0)[0] and len(runs) == before
+
 The first call with inputs of some shapes and dtypes traces forward and setup_context and draws up
 `_CompiledBodies`: which inputs, outputs and other arrays the rules read, and what is static on ctx. Where
 other arrays (extras) were saved, forward returns them besides its outputs, as JAX returns residuals. vjp,

@@ -2,6 +2,11 @@
 
 NOTE [the native primitive]
 
+    F = function(forward=lambda x: x * 2.0, vjp=lambda ctx, g: 7.0j * g)
+    assert jax.grad(jax.checkpoint(lambda x: F.apply(x * (1.0 + 0j)).imag))(1.0) == -7.0
+    assert "fad_call" in str(jax.make_jaxpr(F.apply)(1.0))
+    assert "fad_call" not in jax.jit(F.apply).lower(1.0).as_text()
+
 A call binds ``fad_call``. Its jvp rule binds it again on the tangents, with `DerivativeRules`: that evaluates
 as the user's jvp. JAX's reverse mode is linearize-and-transpose, and a call of linear `DerivativeRules`
 transposes as the user's vjp; under ``jax.checkpoint`` too, because it is what is left after partial

@@ -2,9 +2,14 @@
 
 NOTE [rules are closed]
 
-A `Rules` says how one call is evaluated, pushed forward and pulled back. What a user wrote
+    F = function(forward=lambda x: x * 2.0, vjp=lambda ctx, g: 7.0 * g)  # not the derivative of the body
+    assert fad.grad(lambda v: fad.vmap(F.apply)(v).sum())(array)[0] == 7.0
+    assert fad.jvp(fad.vmap(F.apply), (array,), (array,))[1][0] == 7.0 * array[0]
+    assert jax.vmap(jax.grad(F.apply))(array)[0] == 7.0
+
+A `CallRules` says how one call is evaluated, pushed forward and pulled back. What a user wrote
 (`UserRules`, `JaxRules`) is one kind; the others (`fad.functions.derived_rules`) are made from it and are
-Rules again:
+CallRules again:
 
 * `BatchedRules`, the call under vmap: the user's vmap rule, or the body run on batched values; it
   pulls back by the user's vjp, batched.
@@ -18,10 +23,17 @@ JAX alike, which bind the same objects. All methods work on flat lists of values
 
 NOTE [missing rules]
 
+    F = function(forward=lambda x: x * 2.0, vjp=lambda ctx, g: 7.0 * g)
+    G = function(forward=lambda x: x * 2.0, jvp=lambda ctx, t: 7.0 * t)
+    assert fad.jvp(F.apply, (1.0,), (1.0,))[1] == fad.grad(G.apply)(1.0) == 7.0
+    H = function(forward=lambda x: x * 2.0, vjp=lambda ctx, g: 7.0 * fad.stop_gradient(g))
+    fad.jvp(H.apply, (1.0,), (1.0,))  # raises GradientError
+
 A rule that the user did not write is derived from those that are there: jvp from vjp by
 transposing twice (the pullback is linear in the cotangent, at which it is differentiated does not
 matter), vjp from jvp by transposing, both from the forward body by differentiating it. A jet rule of
-order 1 is a jvp rule.
+order 1 is a jvp rule. A rule that makes a constant of what it is given would transpose to zero; so the level
+at which it is transposed notes that, and the derived rule is refused.
 """
 
 from __future__ import annotations
