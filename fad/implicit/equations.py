@@ -201,8 +201,8 @@ class ImplicitRules(CallRules):
         mask = tuple([n and is_inexact(p.dtype) for p, n in pairs])
         if not any(mask):
             return [None] * len(need)
-        pairs = zip(cotangents, saved.out_avals, strict=True)
-        given = [zeros(a) if c is None else c for c, a in pairs]
+        outs = zip(cotangents, saved.out_avals, strict=True)
+        given = [zeros(a) if c is None else c for c, a in outs]
         derivative = _derivative(self.equation, mask, _gradients)
         found = list(bind(derivative, [*saved.outs, *parameters, *given]))
         check_finite(self.equation, found, [*saved.outs, *given])

@@ -144,7 +144,7 @@ def pull_back(
     inputs: Sequence[Tensor],
     *,
     keep_graph: bool = False,
-) -> list[Operand]:
+) -> list[MaybeValue]:
     """Gradients of ``inputs``, as values below their level; None is zero.
 
     ``outputs`` that are not part of the inputs' graph, and cotangents of None, contribute nothing.

@@ -7,7 +7,7 @@ dual or batched Tensor that requires grad is recorded at its level in the same w
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -235,7 +235,7 @@ class GradLevel(RecordingLevel):
     kind = "grad"
     wraps = True
 
-    def __enter__(self) -> GradLevel:
+    def __enter__(self) -> Self:
         super().__enter__()
         state.watermark = state.base_watermark = self._saved[1]
         return self

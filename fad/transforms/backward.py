@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from fad.core.borrowed import as_array
 from fad.core.level import Level, bind, restores_modes, state
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import MaybeValue, Operand, PyTree, Value
+from fad.core.types import MaybeValue, PyTree, Value
 from fad.errors import GradientError
 from fad.levels.batch import BatchLevel
 from fad.tape.accumulate import accumulate
@@ -119,7 +119,7 @@ def _of_trace(
 
 def _of_leaves(
     level: Level, outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Value]
-) -> list[Operand]:
+) -> list[MaybeValue]:
     """Gradients of scalar outputs with respect to the leaves of a step; None where nothing arrives."""
     seeds = [bind(ONES_LIKE, (o.level.detach(o),)) for o in outs]
     return pull_back(outs, seeds, leaves)

@@ -42,9 +42,8 @@ ROOMS = {
     "nn": "*",
     "random": "",
     "scipy": "*",
-    "functions": """templates context marks rules derived_rules closures native nodes calls
-        once_differentiable definitions check_results rule_arguments user_rules compiled_rules
-        fast_calls function""",
+    "functions": """templates context definitions rules derived_rules closures native nodes calls
+        check_results once_differentiable user_rules compiled_rules fast_calls function""",
     "transforms": "backward *",
     "methods": "names in_place * install functions",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
