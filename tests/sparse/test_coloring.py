@@ -135,8 +135,8 @@ def test_large_bands_get_the_least_number(name: str, symmetric: bool) -> None:
 
 def test_fields_side_by_side_get_the_least_number() -> None:
     rows, cols = np.tile(np.arange(2500), 2), np.arange(5000)
-    found, _ = best_coloring(rows, cols, 2500, 5000, False)
-    assert found.count == 1  # by rows
+    found = column_coloring(rows, cols, 5000)
+    assert found.count == 2
     assert found.shows(rows, cols, False)
 
 
