@@ -250,7 +250,7 @@ class Derivative:
         tracked = any([isinstance(c, Tensor) and not _is_fixed(c) for c in captures])
         if self.computes:
             values_of = self._values_of(plan)
-            plan.run = _of_arguments(values_of) if tracked else jit(values_of)
+            plan.run = _each_time(values_of) if tracked else jit(values_of)
         return plan, not tracked and not any([is_traced(c) for c in captures])
 
     def _given(self, call: _Call) -> SparsePattern | None:
@@ -303,11 +303,11 @@ class Derivative:
                 jnp.asarray(part.reshape(size, *shape), dtype)
                 for part, (_, shape), dtype in zip(parts, leaves, dtypes, strict=True)
             ]
-            shown = self._over(products, seeds, size)
+            found = self._over(products, seeds, size)
             if turns:
                 turned = [1j * s if s.dtype.kind == "c" else jnp.zeros_like(s) for s in seeds]
-                shown = [*shown, *self._over(products, turned, size)]
-            return bind(read, tuple(shown))
+                found = [*found, *self._over(products, turned, size)]
+            return bind(read, tuple(found))
 
         return values
 
@@ -324,7 +324,7 @@ class Derivative:
 
 
 def _reader(plan: _Prepared, turns: bool) -> Primitive:
-    """Reads the entries of each block off the products, with a row of ``shown`` for each.
+    """Reads the entries of each block off the products: arrays with a row for each colour.
 
     ``turns``: those with the seeds times 1j, where they are complex, follow.
     """
@@ -337,19 +337,19 @@ def _reader(plan: _Prepared, turns: bool) -> Primitive:
         places = coloring.rows[part].astype(np.int32)
         of_block.append((coloring.products[part].astype(np.int32), places, out, of))
 
-    def read(*shown: Any) -> tuple[Value, ...]:
-        rows = [s.reshape(coloring.count, -1) for s in shown]
+    def read(*found: Any) -> tuple[Value, ...]:
+        rows = [p.reshape(coloring.count, -1) for p in found]
         half = len(rows) // 2 if turns else len(rows)
         flat = jnp.concatenate(rows[:half], 1) if half > 1 else rows[0]
         turned = jnp.concatenate(rows[half:], 1) if turns else flat
-        found = []
+        blocks = []
         for products, places, out, of in of_block:
             seed, result = (of, out) if forward else (out, of)
             entries = _as(flat[products, places], result)
             if seed.kind == "c" and result.kind != "c":
                 entries = entries - 1j * _as(turned[products, places], result)
-            found.append(entries.conj() if not forward and entries.dtype.kind == "c" else entries)
-        return tuple(found)
+            blocks.append(entries.conj() if not forward and entries.dtype.kind == "c" else entries)
+        return tuple(blocks)
 
     return Primitive("sparse_entries", read)
 
@@ -359,7 +359,9 @@ def _as(x: Value, dtype: DType) -> Value:
     return (x.real if x.dtype.kind == "c" and dtype.kind != "c" else x).astype(dtype)
 
 
-def _of_arguments(values: Callable[..., PyTree]) -> Callable[..., PyTree]:
+def _each_time(values: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``values``, run as it is: what it closes over is tracked."""
+
     def run(*args: PyTree, **kwargs: PyTree) -> PyTree:
         return leave(values(*args, **kwargs), has_tensor((args, kwargs)))
 
