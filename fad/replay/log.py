@@ -49,4 +49,4 @@ def explain() -> str:
     """How the last traces ended, the latest last; of equal lines in a row one, with their number."""
     lines = [f"{name} ({count} operations): {what}" for name, count, what in list(_log.entries)]
     groups = [(line, len(list(equal))) for line, equal in itertools.groupby(lines)]
-    return "\n".join([line if n == 1 else f"{line} (x {n})" for line, n in groups])
+    return "\n".join([line if n == 1 else f"{n} × {line}" for line, n in groups])
