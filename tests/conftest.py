@@ -135,14 +135,19 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"fad {fad.__version__}, seed {seed}, {sweeps} sweeps, replay {replay}"
 
 
+def _parts(value: Any, place: tuple[int, ...] = ()) -> set[tuple[Any, ...]]:
+    """What stands in tuples, each with its place."""
+    value = getattr(value, "values", value)  # of a `pytest.param`
+    if type(value) is not tuple:
+        return {(place, repr(value))}
+    return set().union(*[_parts(v, (*place, k)) for k, v in enumerate(value)])
+
+
 def _sample(values: list[Any], count: int, draw: random.Random) -> list[int]:
-    """Places of so many values; of tuples, those first that have most parts which no earlier one has."""
-    order, parts = draw.sample(range(len(values)), len(values)), []
-    for value in values:
-        value = getattr(value, "values", value)  # of a `pytest.param`
-        parts.append({(k, repr(v)) for k, v in enumerate(value)} if type(value) is tuple else set())
+    """Places of so many values, first of those with most parts that no earlier one has."""
+    order, parts = draw.sample(range(len(values)), len(values)), list(map(_parts, values))
     chosen: list[int] = []
-    seen: set[tuple[int, str]] = set()
+    seen: set[tuple[Any, ...]] = set()
     for new in range(max(map(len, parts)), -1, -1):
         for i in order:
             if len(chosen) < count and i not in chosen and len(parts[i] - seen) >= new:

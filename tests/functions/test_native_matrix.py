@@ -224,7 +224,7 @@ def test_every_transform(names: Names) -> None:
         check(kind, names)
 
 
-@pytest.mark.sweep("at", range(len(TWO)), sample=32, ids=lambda at: "-".join(TWO[at]))
+@pytest.mark.sweep("at", range(len(TWO)), sample=24, ids=lambda at: "-".join(TWO[at]))
 def test_every_pair_of_transforms(at: int, full: bool) -> None:
     # Two kinds of Function each, in turn; with --full, all of them.
     kinds = list(KINDS)
@@ -232,7 +232,7 @@ def test_every_pair_of_transforms(at: int, full: bool) -> None:
         check(kind, TWO[at])
 
 
-@pytest.mark.sweep("at", range(len(THREE)), sample=14, ids=lambda at: "-".join(THREE[at]))
+@pytest.mark.sweep("at", range(len(THREE)), sample=10, ids=lambda at: "-".join(THREE[at]))
 def test_three_transforms(at: int, full: bool) -> None:
     kinds = list(KINDS)
     for kind in kinds if full else [kinds[at % len(kinds)]]:
