@@ -275,7 +275,7 @@ def test_gradients_are_as_without_replay(body):
 CASES = [*itertools.product(BODIES, [t for t in TRANSFORMS if t != "grad"])]
 
 
-@pytest.mark.sweep("body, transform", CASES, sample=56)
+@pytest.mark.sweep("body, transform", CASES, sample=44)
 def test_transforms_are_as_without_replay(body, transform):
     law(of_body(body, transform), calls=4, modes=one_mode(body.__name__, transform))
 

@@ -32,7 +32,7 @@ from fad.testing import LAWS, LawError, check_function
 from fad.testing.cases import Case, Subject
 
 
-@pytest.mark.sweep("case", WRONG, sample=14, ids=lambda c: c.function.__name__)
+@pytest.mark.sweep("case", WRONG, sample=10, ids=lambda c: c.function.__name__)
 def test_a_wrong_rule_is_caught_under_its_law(case: Wrong) -> None:
     np.random.seed(0)
     with pytest.raises(LawError) as caught:
